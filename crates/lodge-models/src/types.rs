@@ -1,0 +1,249 @@
+//! What a model is asked and what it answers, the same for every wire.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures_util::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+
+/// A model that can be called. Dropping the stream cancels the call and closes whatever connection it used.
+pub trait Model: Send + Sync {
+    /// What the model is and can do.
+    fn info(&self) -> &ModelInfo;
+    /// Starts a call. The stream ends after [`Chunk::Done`] or an error, whichever comes first.
+    fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>>;
+}
+
+/// What clients may know of a model.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelInfo {
+    /// The name that sessions select the model by.
+    pub id: String,
+    /// The name for people.
+    pub name: String,
+    /// Name of the provider that serves it.
+    pub provider: String,
+    /// Tokens the whole context may hold.
+    pub context_window: u64,
+    /// Tokens one answer may hold.
+    pub max_output_tokens: u64,
+    /// Whether images may be sent.
+    pub vision: bool,
+    /// Reasoning efforts that may be chosen; empty when the model does not reason by choice.
+    pub reasoning_efforts: Vec<String>,
+}
+
+/// One call of a model.
+#[derive(Debug, Clone, Default)]
+pub struct ModelRequest {
+    /// The system prompt; sent first when not empty.
+    pub system: Arc<str>,
+    /// The conversation, oldest first.
+    pub messages: Vec<Message>,
+    /// Tools that may be called.
+    pub tools: Arc<[ToolSpec]>,
+    /// Whether the answer shall be streamed.
+    pub stream: bool,
+    /// Effort to reason with, where the model offers a choice.
+    pub reasoning_effort: Option<String>,
+    /// Upper bound of the answer; the model's own when absent.
+    pub max_output_tokens: Option<u64>,
+    /// A tool that must be called (its name), where the wire can say so.
+    pub required_tool: Option<String>,
+    /// Extra HTTP headers for this call.
+    pub headers: BTreeMap<String, String>,
+    /// Who asks, for the `user-agent` header.
+    pub user_agent: Option<String>,
+    /// How often this very call was tried before (0 for the first time).
+    pub attempt: u32,
+}
+
+/// A tool as models see it.
+#[derive(Debug, Clone)]
+pub struct ToolSpec {
+    /// Name to call it by.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON schema of its arguments.
+    pub parameters: Arc<Value>,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone)]
+pub enum Message {
+    /// From the person, or from the host on the person's side.
+    User(Vec<Part>),
+    /// From the model.
+    Assistant(AssistantMessage),
+    /// The result of a tool call.
+    Tool {
+        /// The call it answers.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// The result text.
+        content: Arc<str>,
+        /// Images that belong to the result.
+        images: Vec<Image>,
+    },
+}
+
+/// A piece of a user's message.
+#[derive(Debug, Clone)]
+pub enum Part {
+    /// Text.
+    Text(Arc<str>),
+    /// An image.
+    Image(Image),
+}
+
+/// An image, base64 encoded.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// For example `image/png`.
+    pub mime_type: String,
+    /// Base64.
+    pub data: Arc<str>,
+}
+
+/// What the model said, in the form in which it is sent back.
+#[derive(Debug, Clone, Default)]
+pub struct AssistantMessage {
+    /// The text.
+    pub text: Arc<str>,
+    /// Tool calls, in order.
+    pub tool_calls: Vec<ToolCall>,
+    /// Readable reasoning.
+    pub reasoning_text: Option<String>,
+    /// Reasoning that only its provider can read (Anthropic signature and redacted blocks), as that wire wrote it.
+    pub reasoning_opaque: Option<String>,
+    /// Encrypted reasoning of the OpenAI responses wire, as that wire wrote it.
+    pub encrypted_content: Option<String>,
+}
+
+/// A call of a tool that the model wants.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    /// The provider's id of the call.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments exactly as the model wrote them; not always valid JSON.
+    pub arguments: Arc<str>,
+    /// Whether this is a free-form ("custom") call rather than a function call.
+    pub custom: bool,
+}
+
+/// A piece of a streamed answer.
+#[derive(Debug, Clone)]
+pub enum Chunk {
+    /// Text to append to the answer.
+    Text(String),
+    /// Text to append to the reasoning.
+    Reasoning(String),
+    /// A fragment of a tool call's arguments.
+    ToolCall {
+        /// The call's id.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// What to append to the arguments.
+        fragment: String,
+    },
+    /// How many bytes of the response have arrived in all.
+    Bytes(u64),
+    /// The whole answer. Always the last chunk of a call that succeeds.
+    Done(Box<Completion>),
+}
+
+/// A whole answer.
+#[derive(Debug, Clone, Default)]
+pub struct Completion {
+    /// The message to keep.
+    pub message: AssistantMessage,
+    /// Tokens and timing.
+    pub usage: Usage,
+    /// Why the model stopped, in the provider's word (`stop`, `tool_calls`, `length`, …).
+    pub finish_reason: Option<String>,
+    /// The provider's id of the completion.
+    pub api_call_id: Option<String>,
+    /// The provider's request id from the response headers.
+    pub provider_call_id: Option<String>,
+    /// The model's name as the provider gave it.
+    pub model: Option<String>,
+    /// Path that was called, e.g. `/chat/completions`.
+    pub endpoint: Option<String>,
+}
+
+/// Tokens used by a call, each where the provider said so.
+#[derive(Debug, Clone, Default)]
+pub struct Usage {
+    /// Tokens sent, cached ones included.
+    pub input_tokens: Option<u64>,
+    /// Tokens received, reasoning included.
+    pub output_tokens: Option<u64>,
+    /// Of the input, read from the provider's cache.
+    pub cache_read_tokens: Option<u64>,
+    /// Of the input, written to the provider's cache.
+    pub cache_write_tokens: Option<u64>,
+    /// Of the output, reasoning.
+    pub reasoning_tokens: Option<u64>,
+    /// Cost in the provider's unit where it is known.
+    pub cost: Option<f64>,
+    /// The provider's own usage object, untouched.
+    pub raw: Option<Arc<RawValue>>,
+}
+
+/// What went wrong with a call, as far as the agent must tell cases apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The key is wrong or missing.
+    Authentication,
+    /// The account may not do this.
+    Authorization,
+    /// Out of quota or credit.
+    Quota,
+    /// Too many requests.
+    RateLimit,
+    /// The conversation does not fit.
+    ContextLimit,
+    /// The request was refused as malformed or unknown.
+    Query,
+    /// The server failed, the network failed, or the stream broke.
+    Connection,
+}
+
+impl ErrorKind {
+    /// The word used in `session.error`'s `errorType`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Authentication => "authentication",
+            Self::Authorization => "authorization",
+            Self::Quota => "quota",
+            Self::RateLimit => "rate_limit",
+            Self::ContextLimit => "context_limit",
+            Self::Query => "query",
+            Self::Connection => "connection",
+        }
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// The case.
+    pub kind: ErrorKind,
+    /// For people: what failed, with what, and what to do.
+    pub message: String,
+    /// HTTP status, where there was one.
+    pub status: Option<u16>,
+    /// How long the server asks to wait.
+    pub retry_after: Option<Duration>,
+    /// The provider's request id.
+    pub provider_call_id: Option<String>,
+    /// Whether trying again may help.
+    pub retryable: bool,
+}
