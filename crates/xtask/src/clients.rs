@@ -1,0 +1,133 @@
+//! The real clients that the tests run: installed below `target/clients`, from the lock files in `tests/clients`.
+//!
+//! An install is remembered by the text of its lock files, so that a second run costs nothing.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::sh;
+
+/// Where clients are installed.
+pub(crate) fn dir(language: &str) -> PathBuf {
+    sh::target().join("clients").join(language)
+}
+
+/// Where a language's tests and lock files are.
+pub(crate) fn source(language: &str) -> PathBuf {
+    sh::root().join("tests/clients").join(language)
+}
+
+/// The Python of the tests' virtual environment.
+pub(crate) fn python() -> PathBuf {
+    dir("python").join(if cfg!(windows) {
+        "venv/Scripts/python.exe"
+    } else {
+        "venv/bin/python"
+    })
+}
+
+/// Installs what is not there yet. Node and Python are required; Go and Java fetch for themselves when they build.
+pub(crate) fn install_all() -> Result<()> {
+    install_node()?;
+    install_python()
+}
+
+fn install_node() -> Result<()> {
+    let Some(node) = sh::version("node", "--version") else {
+        bail!("node is not installed: the tests run the real Node SDK. Install Node.js 20.19 or newer, with npm.");
+    };
+    let (from, to) = (source("node"), dir("node"));
+    once(
+        &to,
+        &node,
+        &[from.join("package.json"), from.join("package-lock.json")],
+        || {
+            for file in ["package.json", "package-lock.json"] {
+                fs::copy(from.join(file), to.join(file))?;
+            }
+            let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
+            sh::run(
+                sh::command(npm)
+                    .current_dir(&to)
+                    .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
+                    .env("npm_config_update_notifier", "false"),
+            )
+        },
+    )?;
+    // Modules are looked up from where a file lies, so both places that hold scripts get a link.
+    for scripts in [from, sh::root().join("examples/node")] {
+        if scripts.is_dir() {
+            link(&to.join("node_modules"), &scripts.join("node_modules"))?;
+        }
+    }
+    Ok(())
+}
+
+fn install_python() -> Result<()> {
+    let program = if cfg!(windows) { "python" } else { "python3" };
+    let Some(version) = sh::version(program, "--version") else {
+        bail!(
+            "{program} is not installed: the tests run the real Python SDK. Install Python 3.11 or newer, with venv."
+        );
+    };
+    let to = dir("python");
+    let requirements = source("python").join("requirements.txt");
+    once(&to, &version, std::slice::from_ref(&requirements), || {
+        let venv = to.join("venv");
+        if venv.exists() {
+            fs::remove_dir_all(&venv)?;
+        }
+        sh::run(sh::command(program).args(["-m", "venv"]).arg(&venv))
+            .context("cannot make a virtual environment (on Debian: install python3-venv)")?;
+        sh::run(
+            sh::command(python())
+                .args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--no-deps",
+                    "-r",
+                ])
+                .arg(&requirements),
+        )
+    })
+}
+
+/// Runs `install` unless it already succeeded with the same tool and the same files.
+fn once(dir: &Path, tool: &str, files: &[PathBuf], install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mut wanted = format!("{tool}\n");
+    for file in files {
+        wanted += &fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    }
+    let stamp = dir.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+        return Ok(());
+    }
+    println!("installing clients into {}", dir.display());
+    fs::create_dir_all(dir)?;
+    if stamp.exists() {
+        fs::remove_file(&stamp)?;
+    }
+    install()?;
+    Ok(fs::write(stamp, wanted)?)
+}
+
+fn link(to: &Path, at: &Path) -> Result<()> {
+    if fs::read_link(at).is_ok_and(|found| found == to) {
+        return Ok(());
+    }
+    if at.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+        fs::remove_file(at)?;
+    }
+    #[cfg(unix)]
+    let made = std::os::unix::fs::symlink(to, at);
+    #[cfg(windows)]
+    let made = std::os::windows::fs::symlink_dir(to, at);
+    made.with_context(|| format!("cannot link {} to {}", at.display(), to.display()))
+}

@@ -1,0 +1,42 @@
+//! The generated pages in `docs/`.
+
+use std::fs;
+
+use anyhow::{Result, bail};
+
+use crate::sh;
+
+/// Every generated page and its text. The pages of the faces join here.
+fn pages() -> Result<Vec<(&'static str, String)>> {
+    Ok(vec![])
+}
+
+/// Writes the pages.
+pub(crate) fn write() -> Result<()> {
+    for (path, text) in pages()? {
+        let path = sh::root().join(path);
+        if fs::read_to_string(&path).is_ok_and(|found| found == text) {
+            continue;
+        }
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        println!("wrote {}", path.display());
+        fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+/// Says which pages are stale.
+pub(crate) fn check() -> Result<()> {
+    let stale = pages()?
+        .into_iter()
+        .filter(|(path, text)| !fs::read_to_string(sh::root().join(path)).is_ok_and(|found| found == *text))
+        .map(|(path, _)| path)
+        .collect::<Vec<_>>();
+    if stale.is_empty() {
+        Ok(())
+    } else {
+        bail!("stale: {} (run `cargo xtask docs`)", stale.join(", "))
+    }
+}

@@ -1,0 +1,43 @@
+//! `cargo xtask`: the project's own commands. Nothing here ships; it may know everything, and runs the rest as a
+//! person would: through cargo, the built binary and the clients' own tools.
+#![allow(clippy::print_stdout, reason = "a program whose work is to print")]
+
+mod clients;
+mod deps;
+mod docs;
+mod sh;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust node python go java
+cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
+cargo xtask clients                   installs the clients that the tests use, below target/clients
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args.as_slice() {
+        ["test", rest @ ..] => test::run(rest),
+        ["docs"] => docs::write(),
+        ["docs", "--check"] => docs::check(),
+        ["clients"] => clients::install_all(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(anyhow::anyhow!(
+            "I do not know `cargo xtask {}`.\n\n{HELP}",
+            other.join(" ")
+        )),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

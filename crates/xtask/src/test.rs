@@ -1,0 +1,240 @@
+//! `cargo xtask test`: everything that must hold, from a fresh clone.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::{clients, deps, docs, sh};
+
+/// How a step went: tests that passed and failed. A step that is one check counts as one.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    passed: usize,
+    failed: usize,
+}
+
+type Step = (&'static str, fn() -> Result<Count>);
+
+/// All steps, in order. What is quick to fail comes first.
+const STEPS: &[Step] = &[
+    ("clients", || one(clients::install_all())),
+    ("deps", || one(deps::check().and_then(|()| deps::deny()))),
+    ("fmt", || one(sh::run(sh::cargo().args(["fmt", "--all", "--check"])))),
+    ("clippy", || {
+        let lint = [
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ];
+        one(sh::run(sh::cargo().args(lint)))
+    }),
+    ("docs", || one(docs::check())),
+    ("rust", rust),
+    ("node", node),
+    ("python", python),
+    ("go", go),
+    ("java", java),
+];
+
+/// Runs the steps, or those of `--only a,b`.
+pub(crate) fn run(args: &[&str]) -> Result<()> {
+    let only: Option<Vec<&str>> = match args {
+        [] => None,
+        ["--only", list] => Some(list.split(',').collect()),
+        _ => bail!("usage: cargo xtask test [--only STEP,STEP]"),
+    };
+    if let Some(unknown) = only
+        .iter()
+        .flatten()
+        .find(|wanted| STEPS.iter().all(|(name, _)| name != *wanted))
+    {
+        bail!(
+            "no step is called {unknown}; there are: {}",
+            STEPS.iter().map(|step| step.0).collect::<Vec<_>>().join(" ")
+        );
+    }
+    let mut total = Count::default();
+    let mut lines = Vec::new();
+    for (name, step) in STEPS
+        .iter()
+        .filter(|(name, _)| only.as_ref().is_none_or(|only| only.contains(name)))
+    {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let count = step().unwrap_or_else(|error| {
+            println!("{name}: {error:#}");
+            Count { passed: 0, failed: 1 }
+        });
+        total.passed += count.passed;
+        total.failed += count.failed;
+        lines.push(line(name, count, start.elapsed()));
+    }
+    println!(
+        "\n== summary\n{}\n{} passed, {} failed",
+        lines.join("\n"),
+        total.passed,
+        total.failed
+    );
+    if total.failed > 0 {
+        bail!("not everything holds")
+    } else {
+        Ok(())
+    }
+}
+
+fn line(name: &str, count: Count, took: Duration) -> String {
+    let verdict = if count.failed > 0 { "FAILED" } else { "ok" };
+    let counts = format!("{} of {}", count.passed, count.passed + count.failed);
+    format!("{name:<8} {verdict:<7} {counts:>12}  {:>7.1} s", took.as_secs_f64())
+}
+
+fn one(outcome: Result<()>) -> Result<Count> {
+    outcome.map(|()| Count { passed: 1, failed: 0 })
+}
+
+/// The count of a runner; one that fails without saying which test did is itself a failure.
+fn runner(mut count: Count, succeeded: bool) -> Count {
+    if !succeeded && count.failed == 0 {
+        count.failed = 1;
+    }
+    count
+}
+
+/// The number before or after a word: `3 passed`, `pass 3`.
+fn number(text: &str) -> usize {
+    text.split_whitespace()
+        .find_map(|word| word.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok())
+        .unwrap_or(0)
+}
+
+fn rust() -> Result<Count> {
+    let mut count = Count::default();
+    let mut cargo = sh::cargo();
+    cargo
+        .args(["test", "--workspace", "--locked", "--no-fail-fast", "--quiet"])
+        .env("LODGE_REQUIRE_CLIENTS", "1");
+    let succeeded = sh::watch(&mut cargo, |line| {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            for part in result.split(['.', ';']) {
+                match part.split_whitespace().collect::<Vec<_>>()[..] {
+                    [n, "passed"] => count.passed += number(n),
+                    [n, "failed"] => count.failed += number(n),
+                    _ => {}
+                }
+            }
+        }
+    })?;
+    Ok(runner(count, succeeded))
+}
+
+/// The clients' tests run against the debug binary.
+fn build() -> Result<()> {
+    sh::run(sh::cargo().args(["build", "--locked", "--quiet", "--package", "lodge"]))
+}
+
+fn node() -> Result<Count> {
+    clients::install_all()?;
+    build()?;
+    let mut count = Count::default();
+    let files = files(&clients::source("node"), ".test.mjs")?;
+    let mut node = sh::command("node");
+    node.args(["--test", "--test-reporter=spec", "--test-concurrency=2"])
+        .args(files)
+        .env("LODGE_BIN", sh::lodge("debug"));
+    let succeeded = sh::watch(
+        &mut node,
+        |line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["ℹ" | "#", "pass", n] => count.passed += number(n),
+            ["ℹ" | "#", "fail" | "cancelled", n] => count.failed += number(n),
+            _ => {}
+        },
+    )?;
+    Ok(runner(count, succeeded))
+}
+
+fn python() -> Result<Count> {
+    clients::install_all()?;
+    build()?;
+    let mut count = Count::default();
+    let mut python = sh::command(clients::python());
+    python
+        .arg(clients::source("python").join("run.py"))
+        .env("LODGE_BIN", sh::lodge("debug"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    let succeeded = sh::watch(&mut python, |line| {
+        if line.starts_with("Ran ") {
+            count.passed += number(line);
+        }
+        if line.starts_with("FAILED (") {
+            let bad = line
+                .split([',', '('])
+                .filter(|part| part.contains("failures=") || part.contains("errors="));
+            count.failed += bad.map(number).sum::<usize>();
+            count.passed -= count.failed.min(count.passed);
+        }
+    })?;
+    Ok(runner(count, succeeded))
+}
+
+fn go() -> Result<Count> {
+    if sh::version("go", "version").is_none() {
+        println!("go is not installed: the Go client is not tested here");
+        return Ok(Count::default());
+    }
+    build()?;
+    let mut count = Count::default();
+    let mut go = sh::command("go");
+    go.current_dir(clients::source("go"))
+        .args(["test", "-count=1", "-v", "-mod=readonly", "./..."])
+        .env("LODGE_BIN", sh::lodge("debug"));
+    let succeeded = sh::watch(&mut go, |line| {
+        count.passed += usize::from(line.starts_with("--- PASS: "));
+        count.failed += usize::from(line.starts_with("--- FAIL: "));
+    })?;
+    Ok(runner(count, succeeded))
+}
+
+fn java() -> Result<Count> {
+    if sh::version("mvn", "--version").is_none() || sh::version("javac", "-version").is_none() {
+        println!("mvn or javac is not installed: the Java client is not tested here");
+        return Ok(Count::default());
+    }
+    build()?;
+    let mut count = Count::default();
+    let mut mvn = sh::command("mvn");
+    mvn.current_dir(clients::source("java"))
+        .args(["--batch-mode", "--no-transfer-progress", "test"])
+        .arg(format!("-DbuildDirectory={}", clients::dir("java").display()))
+        .env("LODGE_BIN", sh::lodge("debug"));
+    let succeeded = sh::watch(&mut mvn, |line| {
+        // The plugin reports each class, with its name or time, and then all together, without.
+        if let Some(result) = line
+            .split("Tests run: ")
+            .nth(1)
+            .filter(|_| !line.contains("Time elapsed"))
+        {
+            let numbers: Vec<usize> = result.split(',').map(number).collect();
+            if let [run, failures, errors, skipped] = numbers[..] {
+                count.failed = failures + errors;
+                count.passed = run - failures - errors - skipped;
+            }
+        }
+    })?;
+    Ok(runner(count, succeeded))
+}
+
+fn files(dir: &std::path::Path, end: &str) -> Result<Vec<std::path::PathBuf>> {
+    let mut found: Vec<_> = std::fs::read_dir(dir)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .filter(|path| path.to_string_lossy().ends_with(end))
+        .collect();
+    found.sort();
+    Ok(found)
+}
