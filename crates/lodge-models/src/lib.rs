@@ -3,6 +3,9 @@
 //! This room knows how to turn a conversation into a request and a response stream into chunks. It may not know
 //! sessions, events, tools' insides or who is asking.
 
+mod error;
+mod rehearsal;
 mod types;
 
+pub use rehearsal::Rehearsal;
 pub use types::*;
