@@ -1,0 +1,241 @@
+//! The list of all event types, and what is made from it: [`EventType`], [`Payload`], [`TYPES`].
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::*;
+
+/// The typed data of an event: a struct that one event type carries.
+pub trait EventData: Serialize + DeserializeOwned + Into<Payload> {
+    /// The type that carries it.
+    const TYPE: EventType;
+
+    /// This data, if the payload is of this type.
+    fn of(payload: &Payload) -> Option<&Self>;
+}
+
+/// Data without a struct: of a type this version does not know, or of a known type in a form that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    pub(crate) kind: Box<str>,
+    pub(crate) ephemeral: bool,
+    pub(crate) data: Box<str>,
+}
+
+impl Unknown {
+    /// Data of any type, as JSON. `None` when it is not a JSON object.
+    pub fn new(kind: &str, ephemeral: bool, data: &serde_json::value::RawValue) -> Option<Self> {
+        let data = data.get();
+        data.starts_with('{').then(|| Self {
+            kind: kind.into(),
+            ephemeral,
+            data: data.replace(['\n', '\r'], " ").into(),
+        })
+    }
+
+    /// Name of the type.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The data as it was read.
+    pub fn data(&self) -> &str {
+        &self.data
+    }
+}
+
+/// A type whose persistence differs between the seeds, which Lodge follows, and the newest published schema.
+#[derive(Debug, Clone, Copy)]
+pub struct PersistenceDifference {
+    /// Name of the type.
+    pub name: &'static str,
+    /// Whether it is ephemeral here.
+    pub ephemeral: bool,
+    /// Why the difference does no harm.
+    pub reason: &'static str,
+}
+
+const RE_ASKED: &str = "The seeds say ephemeral, the newest schema persists it. Request ids follow from the tool call, \
+    so after a restart an open question is asked again under the same id and nothing about it needs to be in the log.";
+
+/// Every type that is ephemeral in the seeds and persisted in the newest schema, with the reason to follow the seeds.
+pub static PERSISTENCE_DIFFERENCES: &[PersistenceDifference] = &[
+    PersistenceDifference {
+        name: PermissionRequested::INFO.name,
+        ephemeral: true,
+        reason: RE_ASKED,
+    },
+    PersistenceDifference {
+        name: PermissionCompleted::INFO.name,
+        ephemeral: true,
+        reason: RE_ASKED,
+    },
+    PersistenceDifference {
+        name: ExternalToolRequested::INFO.name,
+        ephemeral: true,
+        reason: RE_ASKED,
+    },
+    PersistenceDifference {
+        name: ExternalToolCompleted::INFO.name,
+        ephemeral: true,
+        reason: "The seeds say ephemeral; the newest schema allows the flag but does not want it, and the Copilot CLI \
+            persists it. The result is in `tool.execution_complete`, so nothing is lost.",
+    },
+];
+
+macro_rules! catalogue {
+    ($($name:ident)*) => {
+        /// The event types this version knows.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[allow(missing_docs, reason = "the struct of the same name has the documentation")]
+        pub enum EventType { $($name),* }
+
+        /// All event types this version knows, in the order of [`EventType`].
+        pub static TYPES: &[TypeInfo] = &[$($name::INFO),*];
+
+        // A type that is defined but not listed below would be read as unknown: better not to compile.
+        const _: () = assert!(
+            [$($name::INFO.name),*].len()
+                == assistant::DEFINED + tool::DEFINED + session::DEFINED + settings::DEFINED + schedule::DEFINED
+                    + ask::DEFINED + subagent::DEFINED + conversation::DEFINED + mcp::DEFINED,
+            "every event type must be listed in the catalogue, once"
+        );
+
+        impl EventType {
+            /// The type of this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                $( const $name: &str = super::$name::INFO.name; )*
+                match name {
+                    $( $name => Some(Self::$name), )*
+                    _ => None,
+                }
+            }
+        }
+
+        /// The typed data of an event.
+        #[derive(Debug, Clone, PartialEq)]
+        #[allow(missing_docs, reason = "the struct of the same name has the documentation")]
+        pub enum Payload {
+            $( $name(Box<$name>), )*
+            /// Data of an unknown type, or of a known type in a form that does not fit.
+            Unknown(Box<Unknown>),
+        }
+
+        impl Payload {
+            /// The type, when it is known and the data fits.
+            pub fn event_type(&self) -> Option<EventType> {
+                match self {
+                    $( Self::$name(_) => Some(EventType::$name), )*
+                    Self::Unknown(_) => None,
+                }
+            }
+
+            /// Reads data of a known type; `None` when it does not fit.
+            pub(crate) fn read(event_type: EventType, data: &str) -> Option<Self> {
+                match event_type {
+                    $( EventType::$name => Some(Self::$name(Box::new(serde_json::from_str(data).ok()?))), )*
+                }
+            }
+
+            /// Writes the data as JSON.
+            pub(crate) fn write(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( Self::$name(data) => write_json(out, &**data), )*
+                    Self::Unknown(unknown) => out.extend_from_slice(unknown.data.as_bytes()),
+                }
+            }
+        }
+
+        $(
+            impl From<$name> for Payload {
+                fn from(data: $name) -> Self {
+                    Self::$name(Box::new(data))
+                }
+            }
+
+            impl EventData for $name {
+                const TYPE: EventType = EventType::$name;
+
+                fn of(payload: &Payload) -> Option<&Self> {
+                    match payload {
+                        Payload::$name(data) => Some(data),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+catalogue! {
+    AssistantTurnStart AssistantIntent AssistantReasoning AssistantReasoningDelta AssistantStreamingDelta
+    AssistantMessage AssistantMessageStart AssistantMessageDelta AssistantToolCallDelta AssistantServerToolProgress
+    AssistantTurnRetry AssistantTurnEnd AssistantIdle AssistantUsage
+    ModelCallStart ModelCallFinished ModelCallFailure AgentInterrupted
+    ToolUserRequested ToolExecutionStart ToolExecutionPartialResult ToolExecutionProgress ToolExecutionComplete
+    SessionStart SessionResume SessionIdle SessionError SessionInfo SessionWarning
+    SessionCompactionStart SessionCompactionComplete SessionTruncation SessionContextCleared SessionSnapshotRewind
+    SessionTitleChanged SessionContextChanged SessionUsageInfo SessionUsageCheckpoint SessionTaskComplete
+    SessionShutdown SessionModelChange SessionModeChanged SessionPlanChanged SessionTodosChanged
+    SessionWorkspaceFileChanged SessionBackgroundTasksChanged SessionBinaryAsset SessionHandoff
+    SessionRemoteSteerableChanged
+    SessionPermissionsChanged SessionSessionLimitsChanged SessionToolsUpdated CapabilitiesChanged CommandsChanged
+    SessionCustomAgentsUpdated SessionSkillsLoaded SessionManagedSettingsResolved SessionAutoModeResolved
+    SessionCustomNotification SessionMemoryChanged
+    SessionScheduleCreated SessionScheduleCancelled SessionScheduleRearmed
+    PermissionRequested PermissionCompleted UserInputRequested UserInputCompleted ElicitationRequested
+    ElicitationCompleted ExternalToolRequested ExternalToolCompleted CommandQueued CommandExecute CommandCompleted
+    ExitPlanModeRequested ExitPlanModeCompleted AutoModeSwitchRequested AutoModeSwitchCompleted
+    SessionLimitsExhaustedRequested SessionLimitsExhaustedCompleted
+    SubagentStarted SubagentConfigured SubagentCompleted SubagentFailed SubagentSelected SubagentDeselected
+    SkillInvoked HookStart HookProgress HookEnd
+    UserMessage PendingMessagesModified SystemMessage SystemNotification Abort
+    SessionMcpServersLoaded SessionMcpServerStatusChanged SessionMcpServerRemoved SessionMcpServerNeedsReconnect
+    McpToolsListChanged McpResourcesListChanged McpPromptsListChanged McpOauthRequired McpOauthCompleted
+    SamplingRequested SamplingCompleted
+}
+
+impl EventType {
+    /// Everything known about the type.
+    pub fn info(self) -> &'static TypeInfo {
+        &TYPES[self as usize]
+    }
+
+    /// Name on the wire.
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// Whether events of this type are sent but never written to the log.
+    pub fn is_ephemeral(self) -> bool {
+        self.info().ephemeral
+    }
+}
+
+impl std::fmt::Display for EventType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Payload {
+    /// Name of the type on the wire.
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::Unknown(unknown) => &unknown.kind,
+            known => known.event_type().map_or("", EventType::name),
+        }
+    }
+
+    /// Whether an event made of this payload is ephemeral.
+    pub fn is_ephemeral(&self) -> bool {
+        match self {
+            Self::Unknown(unknown) => unknown.ephemeral,
+            known => known.event_type().is_some_and(EventType::is_ephemeral),
+        }
+    }
+}
+
+fn write_json<T: Serialize>(out: &mut Vec<u8>, data: &T) {
+    serde_json::to_writer(out, data).expect("event data has text keys only, and writing to memory does not fail");
+}

@@ -1,0 +1,51 @@
+//! The vocabulary of Lodge: the envelope of a session event, every event type, and the codec between them.
+//!
+//! This room knows what an event looks like on the wire and on disk, and nothing else: not who writes events, in which
+//! order, where they are kept, or who reads them. It does no I/O.
+//!
+//! An [`Event`] is a parsed envelope head together with the exact JSON it travels as. The JSON is made once and shared;
+//! it is never made again from the typed data, so unknown fields, unknown types and the form of numbers survive
+//! reading and writing. The typed [`Payload`] is there on demand.
+//!
+//! A type is defined in one place, an `events!` block in the file of its family ([`assistant`], [`tool`], [`session`],
+//! [`ask`], [`subagent`], …): struct, codec, [`TypeInfo`] and the reference in `docs/events.md` all come from it.
+
+mod envelope;
+mod macros;
+mod time;
+
+pub mod ask;
+pub mod assistant;
+pub mod attachment;
+mod catalogue;
+pub mod conversation;
+pub mod docs;
+pub mod mcp;
+pub mod permission;
+pub mod schedule;
+pub mod session;
+pub mod settings;
+pub mod shapes;
+pub mod subagent;
+pub mod tool;
+pub mod words;
+
+pub use ask::*;
+pub use assistant::*;
+pub use attachment::*;
+pub use catalogue::{EventData, EventType, PERSISTENCE_DIFFERENCES, Payload, PersistenceDifference, TYPES, Unknown};
+pub use conversation::*;
+pub use envelope::{Event, EventError, Head};
+pub use macros::{FieldInfo, Presence, ShapeInfo, TypeInfo, WordsInfo};
+pub use mcp::*;
+pub use permission::*;
+pub use schedule::*;
+pub use session::*;
+pub use settings::*;
+pub use shapes::*;
+pub use subagent::*;
+pub use tool::*;
+pub use words::*;
+
+pub use jiff::Timestamp;
+pub use uuid::Uuid;
