@@ -55,8 +55,7 @@ shapes! {
 }
 
 union! {
-    /// Something attached to a message.
-    Attachment by "type" {
+    Attachment by "type" "Something attached to a message." {
         "file" File(FileAttachment),
         "directory" Directory(DirectoryAttachment),
         "selection" Selection(SelectionAttachment),

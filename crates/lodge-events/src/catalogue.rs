@@ -76,7 +76,7 @@ pub static PERSISTENCE_DIFFERENCES: &[PersistenceDifference] = &[
         reason: RE_ASKED,
     },
     PersistenceDifference {
-        name: ExternalToolCompleted::INFO.name,
+        name: ExternalToolCompleted::NAME,
         ephemeral: true,
         reason: "The seeds say ephemeral; the newest schema allows the flag but does not want it, and the Copilot CLI \
             persists it. The result is in `tool.execution_complete`, so nothing is lost.",
@@ -95,7 +95,7 @@ macro_rules! catalogue {
 
         // A type that is defined but not listed below would be read as unknown: better not to compile.
         const _: () = assert!(
-            [$($name::INFO.name),*].len()
+            [$($name::NAME),*].len()
                 == assistant::DEFINED + tool::DEFINED + session::DEFINED + settings::DEFINED + schedule::DEFINED
                     + ask::DEFINED + subagent::DEFINED + conversation::DEFINED + mcp::DEFINED,
             "every event type must be listed in the catalogue, once"
@@ -104,9 +104,8 @@ macro_rules! catalogue {
         impl EventType {
             /// The type of this name.
             pub fn from_name(name: &str) -> Option<Self> {
-                $( const $name: &str = super::$name::INFO.name; )*
                 match name {
-                    $( $name => Some(Self::$name), )*
+                    $( $name::NAME => Some(Self::$name), )*
                     _ => None,
                 }
             }

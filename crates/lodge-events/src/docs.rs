@@ -1,8 +1,215 @@
 //! The reference of all event types, `docs/events.md`, made from their definitions.
 
-/// What is known about a union of shapes.
-pub(crate) struct UnionInfo {
-    pub(crate) name: &'static str,
-    pub(crate) tag: &'static str,
-    pub(crate) variants: &'static [(&'static str, &'static str)],
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::{
+    Attachment, ContentBlock, FieldInfo, Notification, PERSISTENCE_DIFFERENCES, PermissionRequest, Presence, ShapeInfo,
+    TYPES, TypeInfo, UnionInfo, attachment, permission, shapes, words,
+};
+
+const INTRODUCTION: &str = "\
+# Session events
+
+Made from the definitions in `crates/lodge-events` by `cargo xtask docs`; do not edit.
+
+Everything that happens in a session is an event. Persisted events are lines of the session's `events.jsonl`, written
+before anybody sees them. Ephemeral events are sent to clients and never written.
+
+## The envelope
+
+| Field | Type | Required | Meaning |
+|---|---|---|---|
+| `type` | string | yes | One of the types below, or one that a newer program wrote. |
+| `data` | object | yes | Depends on the type. |
+| `agentId` | string | | The sub-agent the event belongs to. |
+| `ephemeral` | boolean | | `true` for ephemeral events, else absent. |
+| `id` | string | yes | UUID v4 of the event. |
+| `timestamp` | string | yes | ISO 8601, UTC, milliseconds. |
+| `parentId` | string \\| null | yes | `id` of the last persisted event before this one; null for the first. Ephemeral events carry it and do not advance it. |
+
+Unknown types and unknown fields are kept as they are, and so is the form of numbers.
+";
+
+/// The text of `docs/events.md`.
+pub fn render() -> String {
+    let mut out = INTRODUCTION.to_owned();
+    let names = Names::collect();
+    overview(&mut out);
+    let mut family = "";
+    for info in TYPES {
+        if info.family != family {
+            family = info.family;
+            section(&mut out, family);
+        }
+        event(&mut out, info, &names);
+    }
+    section(&mut out, "Shapes");
+    for union in UNIONS {
+        write_union(&mut out, union);
+    }
+    for shape in all_shapes() {
+        heading(&mut out, shape.name, shape.doc);
+        fields(&mut out, shape.fields, &names);
+    }
+    vocabularies(&mut out);
+    differences(&mut out);
+    out
+}
+
+const UNIONS: &[UnionInfo] = &[
+    ContentBlock::UNION,
+    PermissionRequest::UNION,
+    Attachment::UNION,
+    Notification::UNION,
+];
+
+fn all_shapes() -> impl Iterator<Item = &'static ShapeInfo> {
+    [shapes::SHAPES, permission::SHAPES, attachment::SHAPES]
+        .into_iter()
+        .flatten()
+}
+
+/// Where in the page a named type is described.
+struct Names(BTreeMap<&'static str, String>);
+
+impl Names {
+    fn collect() -> Self {
+        let shapes = all_shapes().map(|shape| shape.name);
+        let unions = UNIONS.iter().map(|union| union.name);
+        let linked = shapes
+            .chain(unions)
+            .map(|name| (name, format!("#{}", name.to_lowercase())));
+        let words = words::WORDS
+            .iter()
+            .map(|words| (words.name, "#vocabularies".to_owned()));
+        Self(linked.chain(words).collect())
+    }
+
+    /// The type of a field as the wire has it, with links.
+    fn wire_type(&self, rust_type: &str) -> String {
+        let rust_type = rust_type.replace(' ', "");
+        if let Some(item) = rust_type.strip_prefix("Vec<").and_then(|rest| rest.strip_suffix('>')) {
+            return format!("{}\\[\\]", self.wire_type(item));
+        }
+        let record = ["BTreeMap<String,", "Map<String,"]
+            .iter()
+            .find_map(|map| rust_type.strip_prefix(map));
+        if let Some(value) = record.and_then(|rest| rest.strip_suffix('>')) {
+            return format!("Record<string, {}>", self.wire_type(value));
+        }
+        match rust_type.as_str() {
+            "String" => "string".into(),
+            "bool" => "boolean".into(),
+            "u64" | "i64" | "f64" => "number".into(),
+            "Value" => "any".into(),
+            name => match self.0.get(name) {
+                Some(target) => format!("[{name}]({target})"),
+                None => name.to_owned(),
+            },
+        }
+    }
+}
+
+fn overview(out: &mut String) {
+    section(out, "All types at a glance");
+    out.push_str("\n| Type | Ephemeral | Seed | Meaning |\n|---|---|---|---|\n");
+    for TypeInfo {
+        name,
+        ephemeral,
+        in_seed,
+        doc,
+        ..
+    } in TYPES
+    {
+        let (ephemeral, in_seed) = (tick(*ephemeral), tick(*in_seed));
+        line(
+            out,
+            format_args!(
+                "| [`{name}`](#{}) |{ephemeral}|{in_seed}| {doc} |",
+                name.replace('.', "")
+            ),
+        );
+    }
+}
+
+fn event(out: &mut String, info: &TypeInfo, names: &Names) {
+    heading(out, &format!("`{}`", info.name), info.doc);
+    let persistence = if info.ephemeral { "Ephemeral." } else { "Persisted." };
+    let origin = if info.in_seed { "" } else { " Newer than the seeds." };
+    line(out, format_args!("\n{persistence}{origin}"));
+    fields(out, info.fields, names);
+}
+
+fn fields(out: &mut String, fields: &[FieldInfo], names: &Names) {
+    if fields.is_empty() {
+        out.push_str("\nThe data is empty.\n");
+        return;
+    }
+    out.push_str("\n| Field | Type | Required | Meaning |\n|---|---|---|---|\n");
+    for field in fields {
+        let null = if field.presence == Presence::Nullable {
+            " \\| null"
+        } else {
+            ""
+        };
+        let wire_type = names.wire_type(field.rust_type);
+        let FieldInfo { name, doc, .. } = field;
+        line(
+            out,
+            format_args!("| `{name}` | {wire_type}{null} |{}| {doc} |", tick(field.required())),
+        );
+    }
+}
+
+fn write_union(out: &mut String, union: &UnionInfo) {
+    heading(out, union.name, union.doc);
+    line(out, format_args!("\n| `{}` | Shape |\n|---|---|", union.tag));
+    for (value, shape) in union.variants {
+        line(
+            out,
+            format_args!("| `{value}` | [{shape}](#{}) |", shape.to_lowercase()),
+        );
+    }
+    out.push_str("\nOther variants are kept as they are.\n");
+}
+
+fn vocabularies(out: &mut String) {
+    section(out, "Vocabularies");
+    out.push_str("\nOther words are kept as they are.\n\n| Name | Words | Meaning |\n|---|---|---|\n");
+    for words in words::WORDS {
+        let list: Vec<_> = words.words.iter().map(|word| format!("`{word}`")).collect();
+        line(
+            out,
+            format_args!("| {} | {} | {} |", words.name, list.join(", "), words.doc),
+        );
+    }
+}
+
+fn differences(out: &mut String) {
+    section(out, "Where persistence differs from the newest schema");
+    out.push_str("\n| Type | Here | Why |\n|---|---|---|\n");
+    for difference in PERSISTENCE_DIFFERENCES {
+        let here = if difference.ephemeral { "ephemeral" } else { "persisted" };
+        line(
+            out,
+            format_args!("| `{}` | {here} | {} |", difference.name, difference.reason),
+        );
+    }
+}
+
+fn section(out: &mut String, title: &str) {
+    line(out, format_args!("\n## {title}"));
+}
+
+fn heading(out: &mut String, title: &str, doc: &str) {
+    line(out, format_args!("\n### {title}\n\n{doc}"));
+}
+
+fn tick(yes: bool) -> &'static str {
+    if yes { " yes " } else { " " }
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(out, "{text}").expect("writing to a string does not fail");
 }

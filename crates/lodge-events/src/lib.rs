@@ -36,7 +36,7 @@ pub use attachment::*;
 pub use catalogue::{EventData, EventType, PERSISTENCE_DIFFERENCES, Payload, PersistenceDifference, TYPES, Unknown};
 pub use conversation::*;
 pub use envelope::{Event, EventError, Head};
-pub use macros::{FieldInfo, Presence, ShapeInfo, TypeInfo, WordsInfo};
+pub use macros::{FieldInfo, Presence, ShapeInfo, TypeInfo, UnionInfo, WordsInfo};
 pub use mcp::*;
 pub use permission::*;
 pub use schedule::*;

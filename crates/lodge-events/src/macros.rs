@@ -28,6 +28,19 @@ pub struct ShapeInfo {
     pub fields: &'static [FieldInfo],
 }
 
+/// What is known about a union of shapes that a field tells apart.
+#[derive(Debug, Clone, Copy)]
+pub struct UnionInfo {
+    /// Name of the Rust type.
+    pub name: &'static str,
+    /// The field that tells the variants apart.
+    pub tag: &'static str,
+    /// One line on what it is.
+    pub doc: &'static str,
+    /// The value of that field and the shape that goes with it.
+    pub variants: &'static [(&'static str, &'static str)],
+}
+
 /// What is known about a vocabulary of fixed words.
 #[derive(Debug, Clone, Copy)]
 pub struct WordsInfo {
@@ -145,9 +158,12 @@ macro_rules! events {
             $crate::macros::data_struct!($name $doc { $($fields)* });
 
             impl $name {
+                /// Name of the type on the wire.
+                pub const NAME: &'static str = $wire;
+
                 /// What is known about this type.
                 pub const INFO: $crate::TypeInfo = $crate::TypeInfo {
-                    name: $wire,
+                    name: Self::NAME,
                     family: $family,
                     ephemeral: $crate::macros::flag!($persistence),
                     in_seed: $crate::macros::flag!($origin),
@@ -195,8 +211,8 @@ pub(crate) use shapes;
 /// A union told apart by a field. What is not known, or does not fit, is kept as `Other`, so that one new variant does
 /// not make a whole event unreadable.
 macro_rules! union {
-    ($(#[$meta:meta])* $name:ident by $tag:literal { $( $wire:literal $variant:ident($shape:ty) ),* $(,)? }) => {
-        $(#[$meta])*
+    ($name:ident by $tag:literal $doc:literal { $( $wire:literal $variant:ident($shape:ty) ),* $(,)? }) => {
+        #[doc = $doc]
         #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
         #[serde(tag = $tag)]
         pub enum $name {
@@ -221,9 +237,10 @@ macro_rules! union {
                 }
             }
 
-            pub(crate) const UNION: $crate::docs::UnionInfo = $crate::docs::UnionInfo {
+            pub(crate) const UNION: $crate::UnionInfo = $crate::UnionInfo {
                 name: stringify!($name),
                 tag: $tag,
+                doc: $doc,
                 variants: &[ $( ($wire, stringify!($shape)) ),* ],
             };
         }

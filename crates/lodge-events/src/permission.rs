@@ -120,8 +120,7 @@ shapes! {
 }
 
 union! {
-    /// What the agent wants permission for.
-    PermissionRequest by "kind" {
+    PermissionRequest by "kind" "What the agent wants permission for." {
         "shell" Shell(ShellPermission),
         "write" Write(WritePermission),
         "read" Read(ReadPermission),

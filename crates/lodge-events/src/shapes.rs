@@ -334,8 +334,7 @@ shapes! {
 }
 
 union! {
-    /// A block of a tool's result.
-    ContentBlock by "type" {
+    ContentBlock by "type" "A block of a tool's result." {
         "text" Text(TextBlock),
         "terminal" Terminal(TerminalBlock),
         "shell_exit" ShellExit(ShellExitBlock),
@@ -347,8 +346,7 @@ union! {
 }
 
 union! {
-    /// What a system notification is about.
-    Notification by "type" {
+    Notification by "type" "What a system notification is about." {
         "agent_completed" AgentCompleted(AgentCompleted),
         "agent_idle" AgentIdle(AgentIdle),
         "new_inbox_message" NewInboxMessage(NewInboxMessage),
