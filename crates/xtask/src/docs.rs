@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 
 use crate::sh;
 
-/// Every generated page and its text. The pages of the faces join here.
+/// Every generated page and its text.
 fn pages() -> Result<Vec<(&'static str, String)>> {
-    Ok(vec![])
+    Ok(vec![("docs/events.md", lodge_events::docs::render())])
 }
 
 /// Writes the pages.

@@ -6,6 +6,7 @@ mod clients;
 mod deps;
 mod docs;
 mod sh;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust node python go java
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
+cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
 cargo xtask clients                   installs the clients that the tests use, below target/clients
 ";
 
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test::run(rest),
         ["docs"] => docs::write(),
         ["docs", "--check"] => docs::check(),
+        ["soak", rest @ ..] => soak::run(rest),
         ["clients"] => clients::install_all(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

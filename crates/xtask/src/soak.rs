@@ -1,0 +1,40 @@
+//! `cargo xtask soak`: tests that go on much longer than anybody waits for.
+
+use anyhow::{Context, Result, bail};
+
+use crate::sh;
+
+/// One soak: its name, the test binary it runs, and the variable that says how long.
+const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[(
+    "crash",
+    ["--package", "lodge", "--test", "it", "crash::"],
+    "LODGE_CRASH_ROUNDS",
+    3000,
+)];
+
+/// Runs a soak, for so many rounds where given.
+pub(crate) fn run(args: &[&str]) -> Result<()> {
+    let (name, rounds) = match args {
+        [name] => (*name, None),
+        [name, rounds] => (
+            *name,
+            Some(rounds.parse::<u64>().context("the number of rounds is a number")?),
+        ),
+        _ => bail!("usage: cargo xtask soak NAME [ROUNDS]"),
+    };
+    let Some((_, test, variable, usual)) = SOAKS.iter().find(|soak| soak.0 == name) else {
+        bail!(
+            "no soak is called {name}; there are: {}",
+            SOAKS.iter().map(|soak| soak.0).collect::<Vec<_>>().join(" ")
+        );
+    };
+    let rounds = rounds.unwrap_or(*usual).to_string();
+    println!("{name}: {rounds} rounds; LODGE_SEED replays one that fails");
+    sh::run(
+        sh::cargo()
+            .args(["test", "--locked"])
+            .args(test)
+            .args(["--", "--nocapture"])
+            .env(variable, rounds),
+    )
+}
