@@ -71,6 +71,12 @@ impl Event {
         Self::with(Uuid::new_v4(), Timestamp::now(), parent, agent_id, data)
     }
 
+    /// A new event that is not for the log whatever its type: for telling clients that the log cannot be written, and
+    /// for messages that a client wants shown and not kept.
+    pub fn new_ephemeral(parent: Option<Uuid>, agent_id: Option<Arc<str>>, data: impl Into<Payload>) -> Self {
+        Self::make(Uuid::new_v4(), Timestamp::now(), parent, agent_id, data.into(), true)
+    }
+
     /// A new event with everything given. The timestamp is cut to milliseconds.
     pub fn with(
         id: Uuid,
@@ -81,6 +87,17 @@ impl Event {
     ) -> Self {
         let payload = data.into();
         let ephemeral = payload.is_ephemeral();
+        Self::make(id, timestamp, parent, agent_id, payload, ephemeral)
+    }
+
+    fn make(
+        id: Uuid,
+        timestamp: Timestamp,
+        parent: Option<Uuid>,
+        agent_id: Option<Arc<str>>,
+        payload: Payload,
+        ephemeral: bool,
+    ) -> Self {
         let (json, data) = write(id, timestamp, parent, agent_id.as_deref(), ephemeral, &payload);
         let kind = match payload.event_type() {
             Some(known) => Kind::Known(known),

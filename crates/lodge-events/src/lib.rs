@@ -47,5 +47,7 @@ pub use subagent::*;
 pub use tool::*;
 pub use words::*;
 
+pub use time::timestamp_text;
+
 pub use jiff::Timestamp;
 pub use uuid::Uuid;

@@ -31,6 +31,13 @@ pub(crate) fn write(timestamp: Timestamp, out: &mut Vec<u8>) {
     out.extend_from_slice(&text);
 }
 
+/// A timestamp as events carry it, as text.
+pub fn timestamp_text(timestamp: Timestamp) -> String {
+    let mut out = Vec::with_capacity(24);
+    write(timestamp, &mut out);
+    String::from_utf8(out).expect("timestamps are ASCII")
+}
+
 /// Reads a timestamp: the usual form quickly, any other ISO 8601 form with an offset as jiff does.
 pub(crate) fn read(text: &str) -> Option<Timestamp> {
     read_usual(text.as_bytes()).or_else(|| text.parse().ok())
