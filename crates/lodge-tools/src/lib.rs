@@ -2,7 +2,27 @@
 //!
 //! This room knows files, processes, shell grammar, permission rules and the sandbox. It may not know sessions, models
 //! or any wire.
+//!
+//! A tool is one file in `tools/` that implements [`Tool`]: its words for the model, the permission it needs, what it
+//! does. Call [`Tool::need`] and have it decided before [`Tool::run`]: `need` also notes which place was asked for, and
+//! `run` touches no other.
 
+mod cx;
+mod diff;
+pub mod paths;
+mod process;
+mod request;
+pub mod sandbox;
+mod scratch;
+pub mod shell;
+mod shells;
+pub mod spill;
+mod state;
+pub mod text;
 mod tool;
+mod tools;
 
+pub use process::sweep_orphans;
+pub use state::SessionTools;
 pub use tool::*;
+pub use tools::builtin;

@@ -1,0 +1,242 @@
+//! Process groups that can be ended completely.
+//!
+//! Every shell leads a process group of its own and carries a mark in its environment that its descendants inherit. The
+//! group catches nearly everything; the mark catches what left the group (`setsid`, daemons), and what a host that was
+//! killed left behind.
+
+use std::{
+    io,
+    path::Path,
+    process::Stdio,
+    sync::{
+        LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rustix::process::{Pid, Signal};
+use tokio::{
+    net::unix::pipe,
+    process::{Child, ChildStdin, Command},
+};
+
+/// Environment variable that marks everything a shell starts.
+const MARK: &str = "LODGE_SHELL";
+
+/// Variables of the host that no command may see: what a command prints ends in events and logs.
+const SECRET: &[&str] = &[
+    "COPILOT_SDK_AUTH_TOKEN",
+    "COPILOT_CONNECTION_TOKEN",
+    "COPILOT_PROVIDER_API_KEY",
+    "COPILOT_PROVIDER_BEARER_TOKEN",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+];
+
+/// A started shell.
+pub(crate) struct Spawned {
+    pub(crate) child: Child,
+    /// Standard output and error in the order they were written.
+    pub(crate) output: pipe::Receiver,
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) group: Group,
+}
+
+/// How to start a shell.
+pub(crate) struct Start<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) cwd: &'a Path,
+    /// Unique in this host: `<session>.<number>`.
+    pub(crate) name: &'a str,
+    /// Whether it gets a standard input that can be written; otherwise it reads the end of file.
+    pub(crate) stdin: bool,
+    /// Program and arguments that come before the shell.
+    pub(crate) launcher: &'a [std::ffi::OsString],
+}
+
+impl Start<'_> {
+    /// Starts it in a process group of its own.
+    pub(crate) fn spawn(self) -> io::Result<Spawned> {
+        let shell = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"]
+            .into_iter()
+            .find(|p| Path::new(p).exists());
+        let arguments: &[&str] = if shell.is_some() {
+            &["--noprofile", "--norc", "-c"]
+        } else {
+            &["-c"]
+        };
+        let shell = shell.unwrap_or("/bin/sh");
+        let mut command = match self.launcher {
+            [] => Command::new(shell),
+            [program, rest @ ..] => {
+                let mut command = Command::new(program);
+                command.args(rest).arg(shell);
+                command
+            }
+        };
+        let (reader, writer) = io::pipe()?;
+        let mark = format!("{}.{}", *HOST, self.name);
+        command
+            .args(arguments)
+            .arg(self.command)
+            .current_dir(self.cwd)
+            .process_group(0)
+            .stdin(if self.stdin { Stdio::piped() } else { Stdio::null() })
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .env(MARK, &mark)
+            .env("PWD", self.cwd)
+            .envs([
+                ("TERM", "dumb"),
+                ("NO_COLOR", "1"),
+                ("PAGER", "cat"),
+                ("GIT_PAGER", "cat"),
+                ("GIT_TERMINAL_PROMPT", "0"),
+            ]);
+        for name in SECRET {
+            command.env_remove(name);
+        }
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("LODGE_") && (text.ends_with("TOKEN") || text.ends_with("KEY")) {
+                command.env_remove(&name);
+            }
+        }
+        let mut child = command.spawn()?;
+        // The command holds the pipe's writing end: without dropping it there would be no end of file.
+        drop(command);
+        let pid = child
+            .id()
+            .and_then(|id| Pid::from_raw(id.cast_signed()))
+            .ok_or(io::ErrorKind::NotFound)?;
+        let stdin = child.stdin.take();
+        let output = pipe::Receiver::from_owned_fd(reader.into())?;
+        Ok(Spawned {
+            child,
+            output,
+            stdin,
+            group: Group {
+                pid,
+                mark,
+                leader: AtomicBool::new(true),
+            },
+        })
+    }
+}
+
+/// All processes that descend from one shell.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pid: Pid,
+    mark: String,
+    /// Whether the leader was not waited for yet: only then the number is surely still ours.
+    leader: AtomicBool,
+}
+
+impl Group {
+    /// The leader was waited for.
+    pub(crate) fn leader_gone(&self) {
+        self.leader.store(false, Ordering::Release);
+    }
+
+    /// Sends a signal to the group while its leader is there.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if self.leader.load(Ordering::Acquire) {
+            let _ = rustix::process::kill_process_group(self.pid, signal);
+        }
+    }
+
+    /// Whether a process of the group is left, without looking at those that left the group.
+    pub(crate) fn has_members(&self) -> bool {
+        rustix::process::test_kill_process_group(self.pid).is_ok()
+    }
+
+    /// Ends every process of the group and every descendant that left it.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+        kill_marked(|mark| mark == self.mark);
+    }
+}
+
+/// Ends all processes of a session, given the session's part of the name.
+pub(crate) fn kill_session(session: &str) {
+    let prefix = format!("{}.{session}.", *HOST);
+    kill_marked(|mark| mark.starts_with(&prefix));
+}
+
+/// Ends what a host of this machine left running when it was killed. Returns how many processes were ended.
+pub fn sweep_orphans() -> usize {
+    let mut dead = std::collections::HashMap::new();
+    kill_marked(|mark| {
+        let Some(host) = mark.splitn(4, '.').collect::<Vec<_>>().get(..3).map(|p| p.join(".")) else {
+            return false;
+        };
+        *dead.entry(host).or_insert_with_key(|host| host_is_dead(host))
+    })
+}
+
+/// Names this host: process namespace, process, start time.
+static HOST: LazyLock<String> = LazyLock::new(|| {
+    let pid = std::process::id();
+    format!("{}.{pid}.{}", namespace(), start_time(pid).unwrap_or(0))
+});
+
+fn namespace() -> String {
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    link.to_string_lossy().chars().filter(char::is_ascii_digit).collect()
+}
+
+fn host_is_dead(host: &str) -> bool {
+    let mut parts = host.split('.');
+    let (Some(space), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let (Ok(pid), Ok(start)) = (pid.parse::<u32>(), start.parse::<u64>()) else {
+        return false;
+    };
+    // Numbers of another namespace mean nothing here.
+    !space.is_empty() && space == namespace() && start_time(pid) != Some(start)
+}
+
+/// Field 22 of `/proc/<pid>/stat`, counted from behind the name, which may hold anything.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Ends the marked processes; again, until none is found, because they may start others meanwhile.
+fn kill_marked(mut wanted: impl FnMut(&str) -> bool) -> usize {
+    let mut killed = 0;
+    for _ in 0..8 {
+        let mut found = 0;
+        for (pid, mark) in marked() {
+            if wanted(&mark) && rustix::process::kill_process(pid, Signal::KILL).is_ok() {
+                found += 1;
+            }
+        }
+        if found == 0 {
+            break;
+        }
+        killed += found;
+    }
+    killed
+}
+
+/// Processes of this user that carry a mark. Empty where there is no `/proc`.
+fn marked() -> Vec<(Pid, String)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let name = format!("{MARK}=");
+    entries
+        .filter_map(|entry| {
+            let file_name = entry.ok()?.file_name();
+            let pid = Pid::from_raw(file_name.to_str()?.parse().ok()?)?;
+            let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+            let value = environment
+                .split(|b| *b == 0)
+                .find_map(|v| v.strip_prefix(name.as_bytes()))?;
+            Some((pid, String::from_utf8_lossy(value).into_owned()))
+        })
+        .collect()
+}

@@ -1,0 +1,137 @@
+//! Permission requests of the built-in tools.
+
+use std::path::Path;
+
+use lodge_events::{
+    ContentBlock, PermissionRequest, PossibleUrl, ReadPermission, ShellCommand, ShellPermission, TerminalBlock,
+    UrlPermission, WritePermission,
+};
+
+use crate::{
+    ToolCx,
+    paths::{Located, absolute, locate},
+    shell,
+};
+
+/// Reading a file or directory.
+pub(crate) fn read(cx: &ToolCx, path: &str, place: &Located, intention: String) -> PermissionRequest {
+    let path = absolute(&cx.cwd, path);
+    ReadPermission {
+        tool_call_id: Some(cx.call_id.to_string()),
+        intention,
+        resolved_path: resolved(&path, place),
+        path: path.display().to_string(),
+        ..ReadPermission::default()
+    }
+    .into()
+}
+
+/// Writing a file.
+pub(crate) fn write(
+    cx: &ToolCx,
+    path: &str,
+    place: &Located,
+    intention: String,
+    diff: String,
+    new: String,
+) -> PermissionRequest {
+    let path = absolute(&cx.cwd, path);
+    WritePermission {
+        tool_call_id: Some(cx.call_id.to_string()),
+        intention,
+        resolved_path: resolved(&path, place),
+        file_name: path.display().to_string(),
+        diff,
+        new_file_contents: Some(new),
+        can_offer_session_approval: true,
+        ..WritePermission::default()
+    }
+    .into()
+}
+
+/// Where a path leads, when that is not what it says.
+fn resolved(path: &Path, place: &Located) -> Option<String> {
+    (path != place.path).then(|| place.path.display().to_string())
+}
+
+/// Fetching an address.
+pub(crate) fn url(cx: &ToolCx, url: &str) -> PermissionRequest {
+    UrlPermission {
+        tool_call_id: Some(cx.call_id.to_string()),
+        intention: format!("Fetch {url}"),
+        url: url.to_owned(),
+        ..UrlPermission::default()
+    }
+    .into()
+}
+
+/// Running a command, and the places it may write to.
+pub(crate) fn shell(cx: &ToolCx, command: &str, description: &str) -> (PermissionRequest, Vec<Located>) {
+    let found = shell::analyse(command);
+    let roots = || {
+        cx.roots
+            .iter()
+            .chain([&cx.cwd, &cx.session_dir])
+            .map(|root| root.as_path())
+    };
+    let places = found
+        .writes
+        .iter()
+        .filter_map(|path| locate(&cx.cwd, roots(), path).ok())
+        .collect();
+    let resolved: std::collections::BTreeMap<String, String> = found
+        .paths
+        .iter()
+        .filter_map(|path| Some((path, locate(&cx.cwd, roots(), path).ok()?.path)))
+        .filter(|(path, place)| absolute(&cx.cwd, path) != *place)
+        .map(|(path, place)| (path.clone(), place.display().to_string()))
+        .collect();
+    let request = ShellPermission {
+        tool_call_id: Some(cx.call_id.to_string()),
+        full_command_text: command.to_owned(),
+        intention: if description.is_empty() {
+            "Run a command".to_owned()
+        } else {
+            description.to_owned()
+        },
+        can_offer_session_approval: found.can_be_remembered(),
+        commands: found.commands,
+        possible_paths: found.paths,
+        possible_urls: found.urls.into_iter().map(|url| PossibleUrl { url }).collect(),
+        has_write_file_redirection: found.writes_by_redirection,
+        warning: found.warning,
+        resolved_paths: (!resolved.is_empty()).then_some(resolved),
+        ..ShellPermission::default()
+    };
+    (request.into(), places)
+}
+
+/// Writing to the input of a command that runs.
+pub(crate) fn shell_input(cx: &ToolCx, command: &str, input: &str) -> PermissionRequest {
+    let commands = shell::analyse(command).commands;
+    ShellPermission {
+        tool_call_id: Some(cx.call_id.to_string()),
+        full_command_text: input.to_owned(),
+        intention: format!("Write to the input of: {command}"),
+        commands: commands
+            .into_iter()
+            .map(|command| ShellCommand {
+                read_only: false,
+                ..command
+            })
+            .collect(),
+        can_offer_session_approval: true,
+        ..ShellPermission::default()
+    }
+    .into()
+}
+
+/// What a command printed, as a block.
+pub(crate) fn terminal_block(text: String, code: i32, cwd: &Path) -> ContentBlock {
+    TerminalBlock {
+        text,
+        exit_code: Some(code.into()),
+        cwd: Some(cwd.display().to_string()),
+    }
+    .into()
+}

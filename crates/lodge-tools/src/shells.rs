@@ -1,0 +1,224 @@
+//! Shells of a session: each runs one command, its output is collected, and it can be read, written to and stopped.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStdin},
+    sync::watch,
+};
+
+use crate::{
+    OutputSink, ToolUpdate,
+    process::{Group, Spawned},
+    spill::Collected,
+    text::Cleaner,
+};
+
+/// After the shell itself has ended, how long the end of its output is waited for when something else still holds it.
+const GRACE: Duration = Duration::from_millis(100);
+/// More than a pipe holds: what comes after that much was not written by the shell that has ended.
+const MAX_PIPE: usize = 1 << 20;
+/// People watch this much of one call; the rest is in the result.
+const MAX_STREAMED: usize = 1 << 20;
+
+/// One shell.
+pub(crate) struct Shell {
+    pub(crate) id: String,
+    pub(crate) command: String,
+    pub(crate) cwd: PathBuf,
+    pub(crate) started: Instant,
+    group: Group,
+    stdin: tokio::sync::Mutex<Option<ChildStdin>>,
+    output: Mutex<Output>,
+    exit: watch::Receiver<Option<i32>>,
+}
+
+struct Output {
+    collected: Collected,
+    sink: Option<OutputSink>,
+    streamed: usize,
+}
+
+impl Shell {
+    /// Takes over a started process; output goes to `sink` until `detach`.
+    pub(crate) fn adopt(
+        id: String,
+        command: String,
+        cwd: PathBuf,
+        process: Spawned,
+        collected: Collected,
+        sink: OutputSink,
+    ) -> Arc<Self> {
+        let (sender, exit) = watch::channel(None);
+        let shell = Arc::new(Self {
+            id,
+            command,
+            cwd,
+            started: Instant::now(),
+            group: process.group,
+            stdin: tokio::sync::Mutex::new(process.stdin),
+            output: Mutex::new(Output {
+                collected,
+                sink: Some(sink),
+                streamed: 0,
+            }),
+            exit,
+        });
+        tokio::spawn(watch_over(shell.clone(), process.child, process.output, sender));
+        shell
+    }
+
+    /// The exit code, once it has ended.
+    pub(crate) fn exit_code(&self) -> Option<i32> {
+        *self.exit.borrow()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn exited(&self) -> i32 {
+        let mut exit = self.exit.clone();
+        let code = exit.wait_for(Option::is_some).await.ok().and_then(|code| *code);
+        // The sender only goes without a code when the runtime is being torn down.
+        code.unwrap_or(-1)
+    }
+
+    /// Waits until it has ended or the time is over.
+    pub(crate) async fn exited_within(&self, time: Duration) -> Option<i32> {
+        tokio::time::timeout(time, self.exited()).await.ok()
+    }
+
+    /// Output since the last take, for the model.
+    pub(crate) fn take_output(&self) -> String {
+        self.output.lock().collected.take()
+    }
+
+    pub(crate) fn has_output(&self) -> bool {
+        !self.output.lock().collected.is_empty()
+    }
+
+    /// From now on the output goes to nobody but the collection.
+    pub(crate) fn detach(&self) {
+        self.output.lock().sink = None;
+    }
+
+    /// Whether processes it started are still there although it has ended.
+    pub(crate) fn lingers(&self) -> bool {
+        self.group.has_members()
+    }
+
+    /// Ends it and everything it started.
+    pub(crate) fn kill(&self) {
+        self.detach();
+        self.group.kill();
+    }
+
+    /// What Ctrl+C does.
+    pub(crate) fn interrupt(&self) {
+        self.group.signal(rustix::process::Signal::INT);
+    }
+
+    /// Writes to its input. `false` when it has none (any more).
+    pub(crate) async fn write(&self, text: &str) -> bool {
+        let mut stdin = self.stdin.lock().await;
+        let Some(pipe) = stdin.as_mut() else { return false };
+        let written = pipe.write_all(text.as_bytes()).await.is_ok() && pipe.flush().await.is_ok();
+        if !written {
+            *stdin = None;
+        }
+        written
+    }
+
+    /// Ends its input.
+    pub(crate) async fn close_input(&self) {
+        *self.stdin.lock().await = None;
+    }
+
+    fn push(&self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let mut output = self.output.lock();
+        output.collected.push(text);
+        if output.streamed >= MAX_STREAMED {
+            return;
+        }
+        output.streamed += text.len();
+        let over = output.streamed >= MAX_STREAMED;
+        // Outside the lock: what the sink does is not known here.
+        let sink = output.sink.clone();
+        drop(output);
+        if let Some(sink) = sink {
+            sink.send(ToolUpdate::Partial(text.to_owned()));
+            if over {
+                sink.send(ToolUpdate::Progress(
+                    "Output goes on but is no longer shown live.".to_owned(),
+                ));
+            }
+        }
+    }
+}
+
+/// Reads until the output ends, and notes when the shell itself has.
+async fn watch_over(
+    shell: Arc<Shell>,
+    mut child: Child,
+    mut output: tokio::net::unix::pipe::Receiver,
+    exit: watch::Sender<Option<i32>>,
+) {
+    let mut cleaner = Cleaner::default();
+    let mut buffer = vec![0; 16 << 10];
+    let mut text = String::new();
+    let mut code = None;
+    let mut open = true;
+    let mut after_end = 0;
+    let grace = tokio::time::sleep(Duration::MAX);
+    tokio::pin!(grace);
+    loop {
+        tokio::select! {
+            // What was printed before the end is read before the end is told.
+            biased;
+            read = output.read(&mut buffer), if open => {
+                text.clear();
+                match read {
+                    Ok(n) if n > 0 => {
+                        cleaner.push(&buffer[..n], &mut text);
+                        after_end += if code.is_some() { n } else { 0 };
+                    }
+                    _ => {
+                        cleaner.finish(&mut text);
+                        open = false;
+                    }
+                }
+                shell.push(&text);
+            }
+            status = child.wait(), if code.is_none() => {
+                shell.group.leader_gone();
+                code = Some(status.map_or(-1, exit_code));
+                grace.as_mut().reset(tokio::time::Instant::now() + GRACE);
+            }
+            () = &mut grace, if code.is_some() && exit.borrow().is_none() => {
+                exit.send_replace(code);
+            }
+        }
+        if code.is_some() && (!open || after_end > MAX_PIPE) && exit.borrow().is_none() {
+            exit.send_replace(code);
+        }
+        if code.is_some() && !open {
+            return;
+        }
+    }
+}
+
+/// The code a shell would report: 128 plus the number of the signal that ended it.
+fn exit_code(status: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(-1)
+}

@@ -1,0 +1,199 @@
+//! Results that are too large for a model go to a file; the model gets a pointer and the beginning.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// A program that never stops printing must not fill the disk.
+const MAX_FILE: u64 = 64 << 20;
+const PREVIEW_CHARS: usize = 500;
+
+/// Collects output: in memory up to a limit, then in a file.
+#[derive(Debug)]
+pub struct Collected {
+    dir: PathBuf,
+    limit: usize,
+    text: String,
+    file: Option<Spilled>,
+}
+
+#[derive(Debug)]
+struct Spilled {
+    path: PathBuf,
+    /// `None` when it could not be made or written: the beginning is all there is then.
+    file: Option<File>,
+    total: u64,
+    preview: String,
+}
+
+impl Collected {
+    /// Collects at most `limit` bytes in memory; more goes to a file in `dir`, which is made when needed.
+    pub fn new(dir: impl Into<PathBuf>, limit: usize) -> Self {
+        Self {
+            dir: dir.into(),
+            limit: limit.max(1),
+            text: String::new(),
+            file: None,
+        }
+    }
+
+    /// Adds output.
+    pub fn push(&mut self, text: &str) {
+        if self.file.is_none() && self.text.len() + text.len() <= self.limit {
+            self.text.push_str(text);
+            return;
+        }
+        let spilled = self.file.get_or_insert_with(|| {
+            let so_far = std::mem::take(&mut self.text);
+            let mut spilled = Spilled::open(&self.dir);
+            spilled.preview = so_far.chars().chain(text.chars()).take(PREVIEW_CHARS).collect();
+            spilled.write(&so_far);
+            spilled
+        });
+        spilled.write(text);
+    }
+
+    /// Whether nothing was collected since the last `take`.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.file.is_none()
+    }
+
+    /// What the model is given for everything since the last `take`.
+    pub fn take(&mut self) -> String {
+        match self.file.take() {
+            None => std::mem::take(&mut self.text),
+            Some(spilled) => spilled.pointer(),
+        }
+    }
+}
+
+impl Spilled {
+    fn open(dir: &Path) -> Self {
+        let millis = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_millis());
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let path = dir.join(format!("{millis}-copilot-tool-output-{}.txt", &id[..6]));
+        let file = make_private_dir(dir).and_then(|()| private_file().open(&path));
+        if let Err(error) = &file {
+            tracing::warn!(%error, path = %path.display(), "large tool output cannot be kept");
+        }
+        Self {
+            path,
+            file: file.ok(),
+            total: 0,
+            preview: String::new(),
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        let room = MAX_FILE.saturating_sub(self.total);
+        self.total += text.len() as u64;
+        let Some(file) = &mut self.file else { return };
+        let part = &text.as_bytes()[..text.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        if let Err(error) = file.write_all(part) {
+            tracing::warn!(%error, path = %self.path.display(), "large tool output cannot be written");
+            self.file = None;
+        }
+    }
+
+    fn pointer(self) -> String {
+        let size = kilobytes(self.total);
+        let preview = self.preview;
+        if self.file.is_none() {
+            return format!(
+                "Output too large to read at once ({size}). It could not be saved to a file.\n\nPreview (first {PREVIEW_CHARS} chars):\n{preview}"
+            );
+        }
+        let cut = match self.total > MAX_FILE {
+            true => format!("Only the first {} were kept.\n", kilobytes(MAX_FILE)),
+            false => String::new(),
+        };
+        format!(
+            "Output too large to read at once ({size}). Saved to: {}\n{cut}Consider using tools like grep (for searching), head/tail (for viewing start/end), view with view_range (for specific sections), or jq (for JSON) to examine portions of the output.\n\nPreview (first {PREVIEW_CHARS} chars):\n{preview}",
+            self.path.display(),
+        )
+    }
+}
+
+/// `text`, or when it is longer than `limit` bytes the pointer to a new file in `dir` that holds it.
+pub fn bound(text: String, dir: &Path, limit: usize) -> String {
+    if text.len() <= limit {
+        return text;
+    }
+    let mut collected = Collected::new(dir, limit);
+    collected.push(&text);
+    collected.take()
+}
+
+/// A size for people: `97.7 KB`.
+pub(crate) fn kilobytes(bytes: u64) -> String {
+    format!("{:.1} KB", bytes as f64 / 1024.0)
+}
+
+pub(crate) fn make_private_dir(dir: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
+}
+
+fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_output_stays_in_memory_and_large_output_goes_to_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let temp = dir.path().join("temp");
+        let mut collected = Collected::new(&temp, 10);
+        collected.push("12345");
+        collected.push("67890");
+        assert_eq!(collected.take(), "1234567890");
+        assert!(collected.is_empty() && !temp.exists());
+
+        collected.push(&"x".repeat(8));
+        collected.push(&"y".repeat(100_000 - 8));
+        let text = collected.take();
+        let path = text
+            .lines()
+            .next()
+            .unwrap()
+            .strip_prefix("Output too large to read at once (97.7 KB). Saved to: ");
+        let kept = std::fs::read_to_string(path.unwrap()).unwrap();
+        assert_eq!(kept, format!("{}{}", "x".repeat(8), "y".repeat(99_992)));
+        assert!(
+            text.ends_with(&format!(
+                "Preview (first 500 chars):\n{}{}",
+                "x".repeat(8),
+                "y".repeat(492)
+            )),
+            "{text}"
+        );
+        assert!(collected.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_still_leaves_the_beginning() {
+        let dir = tempfile::tempdir().unwrap();
+        let not_a_dir = dir.path().join("file");
+        std::fs::write(&not_a_dir, "").unwrap();
+        let text = bound("z".repeat(2048), &not_a_dir, 10);
+        assert!(
+            text.starts_with("Output too large to read at once (2.0 KB). It could not be saved"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! What the tools of one session share and what must end with it.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    ToolCx, ToolError, process,
+    sandbox::{SandboxLauncher, SandboxSpec},
+    scratch::Scratch,
+    shells::Shell,
+    spill::Collected,
+};
+
+/// Shells that may run at the same time.
+const MAX_RUNNING: usize = 32;
+/// Ended shells whose output can still be read.
+const MAX_ENDED: usize = 32;
+/// Calls whose permission is being asked.
+const MAX_ASKED: usize = 256;
+
+/// Long-lived parts of a session's tools: its shells, its scratch database, what it asked permission for.
+pub struct SessionTools {
+    dir: PathBuf,
+    /// Unique per instance, so that a sweep never ends another session's processes.
+    name: String,
+    launcher: Option<SandboxLauncher>,
+    shells: Mutex<Vec<Arc<Shell>>>,
+    next: AtomicU64,
+    closed: AtomicBool,
+    pub(crate) scratch: Scratch,
+    asked: Mutex<VecDeque<(Arc<str>, Vec<PathBuf>)>>,
+}
+
+impl SessionTools {
+    /// Tools of the session that lives in `session_dir`. Nothing is made there until it is needed.
+    pub fn new(session_dir: impl Into<PathBuf>) -> Self {
+        let dir = session_dir.into();
+        Self {
+            scratch: Scratch::new(dir.join("session.db")),
+            dir,
+            name: uuid::Uuid::new_v4().simple().to_string(),
+            launcher: None,
+            shells: Mutex::default(),
+            next: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            asked: Mutex::default(),
+        }
+    }
+
+    /// Runs shell commands in a sandbox.
+    pub fn with_sandbox(mut self, launcher: SandboxLauncher) -> Self {
+        self.launcher = Some(launcher);
+        self
+    }
+
+    /// Ends every process the session started, also those that wanted to outlive it. Nothing can be started after it.
+    pub fn shutdown(&self) {
+        self.closed.store(true, Ordering::Release);
+        let shells = std::mem::take(&mut *self.shells.lock());
+        for shell in &shells {
+            shell.kill();
+        }
+        if self.next.load(Ordering::Acquire) > 0 {
+            process::kill_session(&self.name);
+        }
+    }
+
+    /// Starts a command in a shell that the session owns. Without a name it gets the next number.
+    pub(crate) fn start(
+        &self,
+        cx: &ToolCx,
+        name: Option<String>,
+        command: &str,
+        stdin: bool,
+    ) -> Result<Arc<Shell>, ToolError> {
+        let mut shells = self.shells.lock();
+        if self.closed.load(Ordering::Acquire) {
+            return Err(ToolError("The session has ended.".to_owned()));
+        }
+        if shells.iter().filter(|shell| shell.exit_code().is_none()).count() >= MAX_RUNNING {
+            return Err(ToolError(format!(
+                "{MAX_RUNNING} shells are running already. Stop one with stop_bash first."
+            )));
+        }
+        if let Some(name) = &name
+            && let Some(at) = shells.iter().position(|shell| &shell.id == name)
+        {
+            if shells[at].exit_code().is_none() {
+                return Err(ToolError(format!(
+                    "Shell {name} is running a command. Use another shellId or stop it first."
+                )));
+            }
+            shells.remove(at);
+        }
+        let number = self.next.fetch_add(1, Ordering::AcqRel);
+        let mut id = name.unwrap_or_else(|| number.to_string());
+        while shells.iter().any(|shell| shell.id == id) {
+            id.push('x');
+        }
+        let launcher = match &self.launcher {
+            Some(launcher) => launcher.prefix(&self.sandbox_spec(cx, launcher)),
+            None => Vec::new(),
+        };
+        let name = format!("{}.{number}", self.name);
+        let start = process::Start {
+            command,
+            cwd: &cx.cwd,
+            name: &name,
+            stdin,
+            launcher: &launcher,
+        };
+        let spawned = start.spawn().map_err(|error| {
+            ToolError(format!(
+                "The shell could not be started in {}: {error}",
+                cx.cwd.display()
+            ))
+        })?;
+        let collected = Collected::new(self.temp(), cx.max_output_bytes);
+        let shell = Shell::adopt(
+            id,
+            command.to_owned(),
+            cx.cwd.clone(),
+            spawned,
+            collected,
+            cx.out.clone(),
+        );
+        shells.push(shell.clone());
+        let ended = shells.iter().filter(|shell| shell.exit_code().is_some()).count();
+        for _ in MAX_ENDED..ended {
+            // Those with living children stay, or nobody would end these.
+            if let Some(at) = shells
+                .iter()
+                .position(|shell| shell.exit_code().is_some() && !shell.lingers())
+            {
+                shells.remove(at);
+            }
+        }
+        Ok(shell)
+    }
+
+    /// What a command of this call may write: the session's roots and what was asked for and allowed.
+    fn sandbox_spec(&self, cx: &ToolCx, launcher: &SandboxLauncher) -> SandboxSpec {
+        let mut write: Vec<PathBuf> = cx.roots.to_vec();
+        write.push(self.dir.clone());
+        write.extend(self.asked(&cx.call_id).unwrap_or_default());
+        launcher.spec(write)
+    }
+
+    /// Shells, oldest first.
+    pub(crate) fn shells(&self) -> Vec<Arc<Shell>> {
+        self.shells.lock().clone()
+    }
+
+    pub(crate) fn shell(&self, id: &str) -> Option<Arc<Shell>> {
+        self.shells.lock().iter().find(|shell| shell.id == id).cloned()
+    }
+
+    /// Forgets a shell that has ended, unless processes it left must still be ended with the session.
+    pub(crate) fn forget(&self, shell: &Arc<Shell>) {
+        if shell.exit_code().is_some() && !shell.lingers() {
+            self.shells.lock().retain(|other| !Arc::ptr_eq(other, shell));
+        }
+    }
+
+    /// Where large results go.
+    pub fn temp(&self) -> PathBuf {
+        self.dir.join("temp")
+    }
+
+    /// Notes which places a call asked permission for. `run` opens no other.
+    pub(crate) fn ask(&self, call: &Arc<str>, paths: Vec<PathBuf>) {
+        let mut asked = self.asked.lock();
+        asked.retain(|(other, _)| other != call);
+        if asked.len() >= MAX_ASKED {
+            asked.pop_front();
+        }
+        asked.push_back((call.clone(), paths));
+    }
+
+    /// The places a call asked for, `None` when it did not ask.
+    pub(crate) fn asked(&self, call: &str) -> Option<Vec<PathBuf>> {
+        self.asked
+            .lock()
+            .iter()
+            .find(|(other, _)| &**other == call)
+            .map(|(_, paths)| paths.clone())
+    }
+
+    /// The session's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for SessionTools {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}

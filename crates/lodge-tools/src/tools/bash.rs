@@ -1,0 +1,161 @@
+//! `bash`: runs a command.
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Need, Tool, ToolCx, ToolError, ToolOutput, cx::arguments, request, shells::Shell};
+
+/// Runs a command in a shell of its own.
+pub(super) struct Bash;
+
+const DEFAULT_WAIT: f64 = 30.0;
+const MAX_WAIT: f64 = 24.0 * 3600.0;
+
+#[derive(Deserialize)]
+struct Arguments {
+    command: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default, rename = "shellId", alias = "shell_id", alias = "sessionId")]
+    shell_id: Option<String>,
+    #[serde(default)]
+    mode: Mode,
+    #[serde(default, alias = "initialWait")]
+    initial_wait: Option<f64>,
+}
+
+#[derive(Deserialize, Default, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    #[default]
+    Sync,
+    Async,
+}
+
+static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
+    Arc::new(json!({
+        "type": "object",
+        "properties": {
+            "command": { "type": "string", "description": "The command to run. It may span several lines." },
+            "description": { "type": "string", "description": "What the command does, in at most ten words." },
+            "shellId": { "type": "string", "description": "A name for the shell, to refer to it in read_bash, write_bash and stop_bash. A number is given when it is left out." },
+            "mode": { "type": "string", "enum": ["sync", "async"], "description": "sync (default): wait for the command. async: leave it running in the background, with an input that write_bash writes to." },
+            "initial_wait": { "type": "number", "description": "Seconds to wait for a sync command before it is left running in the background. Default 30." }
+        },
+        "required": ["command", "description"]
+    }))
+});
+
+impl Tool for Bash {
+    fn name(&self) -> &'static str {
+        "bash"
+    }
+
+    fn description(&self) -> &'static str {
+        "Runs a command in bash and returns what it printed (standard output and error together) and its exit code. Every call is a new shell in the session's working directory: variables and `cd` do not carry over, so chain commands that need them. Standard input is empty; there is no terminal. A sync command that takes longer than initial_wait seconds goes on in the background: read it with read_bash, end it with stop_bash. Use async for servers, watchers and programs that need input. Everything a shell started ends with the session."
+    }
+
+    fn parameters(&self) -> Arc<Value> {
+        PARAMETERS.clone()
+    }
+
+    fn intent(&self, value: &Value) -> Option<String> {
+        value
+            .get("description")?
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    }
+
+    fn need(&self, value: &Value, cx: &ToolCx) -> Result<Need, ToolError> {
+        let args: Arguments = arguments(self.name(), value)?;
+        let (request, places) = request::shell(cx, &args.command, &args.description);
+        Ok(cx.need(places, request))
+    }
+
+    fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let args: Arguments = arguments("bash", &value)?;
+            let background = args.mode == Mode::Async;
+            let shell = cx.state.start(&cx, args.shell_id, &args.command, background)?;
+            let guard = KillOnDrop(Some(shell.clone()));
+            // The first output of a background command shows whether it started at all.
+            let wait = args.initial_wait.unwrap_or(if background { 0.5 } else { DEFAULT_WAIT });
+            let wait = Duration::from_secs_f64(wait.clamp(0.0, MAX_WAIT));
+            let code = tokio::select! {
+                biased;
+                () = cx.cancel.cancelled() => return Err(ToolError(INTERRUPTED.to_owned())),
+                code = shell.exited_within(wait) => code,
+            };
+            guard.release();
+            shell.detach();
+            let output = shell.take_output();
+            Ok(match code {
+                Some(code) => {
+                    cx.state.forget(&shell);
+                    finished(&shell, output, code, &format!("<exited with exit code {code}>"))
+                }
+                None if background => still(
+                    output,
+                    &format!("<command started in background with shellId: {}>", shell.id),
+                ),
+                None => still(output, &still_running(&shell, wait)),
+            })
+        })
+    }
+}
+
+/// What the model is told about an interrupted call.
+pub(super) const INTERRUPTED: &str = "The execution of this tool, or a previous tool was interrupted.";
+
+/// Ends the shell when the call is dropped before it is done.
+struct KillOnDrop(Option<Arc<Shell>>);
+
+impl KillOnDrop {
+    fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if let Some(shell) = self.0.take() {
+            shell.kill();
+        }
+    }
+}
+
+/// The result of a command that has ended.
+pub(super) fn finished(shell: &Shell, output: String, code: i32, last_line: &str) -> ToolOutput {
+    let block = request::terminal_block(output.clone(), code, &shell.cwd);
+    ToolOutput {
+        contents: vec![block],
+        ..still(output, last_line)
+    }
+}
+
+/// The result of a command that goes on.
+pub(super) fn still(mut output: String, last_line: &str) -> ToolOutput {
+    if !output.is_empty() && !output.ends_with('\n') {
+        output.push('\n');
+    }
+    output.push_str(last_line);
+    ToolOutput {
+        content: output,
+        ..ToolOutput::default()
+    }
+}
+
+/// Says that a command goes on and what can be done.
+pub(super) fn still_running(shell: &Shell, waited: Duration) -> String {
+    let (id, seconds) = (&shell.id, waited.as_secs_f64());
+    format!(
+        "<command with shellId: {id} is still running after {seconds} seconds. Use read_bash to wait for more output or stop_bash to end it.>"
+    )
+}

@@ -1,0 +1,128 @@
+//! `edit`: replaces a piece of a file.
+
+use std::sync::{Arc, LazyLock};
+
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    Need, Tool, ToolCx, ToolError, ToolOutput,
+    cx::{arguments, file_error},
+    diff,
+    paths::Located,
+    request,
+};
+
+/// Replaces a piece of a file.
+pub(super) struct Edit;
+
+const MAX_FILE: u64 = 16 << 20;
+
+#[derive(Deserialize)]
+struct Arguments {
+    path: String,
+    #[serde(default)]
+    old_str: String,
+    #[serde(default)]
+    new_str: String,
+}
+
+static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
+    Arc::new(json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string", "description": "Path of the file to change." },
+            "old_str": { "type": "string", "description": "The text to replace, exactly as it stands in the file. It must occur exactly once: take in enough around it." },
+            "new_str": { "type": "string", "description": "The text to put there." }
+        },
+        "required": ["path", "old_str", "new_str"]
+    }))
+});
+
+impl Arguments {
+    /// The file before and after.
+    fn apply(&self, place: &Located) -> Result<(String, String), ToolError> {
+        let path = &self.path;
+        let bytes = place.read(MAX_FILE).map_err(|error| file_error(path, &error))?;
+        let old = String::from_utf8(bytes)
+            .map_err(|_| ToolError(format!("{path} is not UTF-8 text and cannot be edited.")))?;
+        if self.old_str.is_empty() {
+            return Err(ToolError("old_str must not be empty.".to_owned()));
+        }
+        if self.old_str == self.new_str {
+            return Err(ToolError(
+                "old_str and new_str are the same: nothing to change.".to_owned(),
+            ));
+        }
+        // Models write line feeds; a file with carriage returns is matched and kept as it is.
+        let crlf = old.contains("\r\n") && !self.old_str.contains("\r\n");
+        let in_file = |text: &str| {
+            if crlf {
+                text.replace("\r\n", "\n").replace('\n', "\r\n")
+            } else {
+                text.to_owned()
+            }
+        };
+        let (from, to) = (in_file(&self.old_str), in_file(&self.new_str));
+        // Overlapping finds count too: which of them is meant is just as unclear.
+        let first = old.find(&from);
+        let last = old.rfind(&from);
+        match (first, last) {
+            (Some(first), Some(last)) if first == last => {
+                let new = [&old[..first], &to, &old[first + from.len()..]].concat();
+                Ok((old, new))
+            }
+            (Some(_), _) => {
+                let count = old.matches(&from).count().max(2);
+                Err(ToolError(format!(
+                    "old_str occurs {count} times in {path}. It must occur exactly once: take in more of the text around it."
+                )))
+            }
+            _ => Err(ToolError(format!(
+                "old_str was not found in {path}. It must be exactly what stands there, also spaces."
+            ))),
+        }
+    }
+}
+
+impl Tool for Edit {
+    fn name(&self) -> &'static str {
+        "edit"
+    }
+
+    fn description(&self) -> &'static str {
+        "Replaces a piece of an existing text file. old_str must occur exactly once in it."
+    }
+
+    fn parameters(&self) -> Arc<Value> {
+        PARAMETERS.clone()
+    }
+
+    fn need(&self, value: &Value, cx: &ToolCx) -> Result<Need, ToolError> {
+        let args: Arguments = arguments(self.name(), value)?;
+        let place = cx.locate(&args.path)?;
+        let (old, new) = args.apply(&place)?;
+        let (diff, _) = diff::unified(&place.path, Some(&old), &new);
+        let request = request::write(cx, &args.path, &place, format!("Edit {}", args.path), diff, new);
+        Ok(cx.need(vec![place], request))
+    }
+
+    fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        Box::pin(super::blocking(move || {
+            let args: Arguments = arguments("edit", &value)?;
+            let place = cx.permitted(&args.path)?;
+            let (old, new) = args.apply(&place)?;
+            place
+                .replace(new.as_bytes())
+                .map_err(|error| file_error(&args.path, &error))?;
+            let (diff, change) = diff::unified(&place.path, Some(&old), &new);
+            Ok(ToolOutput {
+                content: format!("File {} updated with changes.", args.path),
+                detailed: Some(diff),
+                changes: vec![change],
+                ..ToolOutput::default()
+            })
+        }))
+    }
+}

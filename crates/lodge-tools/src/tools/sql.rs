@@ -1,0 +1,250 @@
+//! `sql`: the session's scratch database.
+
+use std::{
+    fmt::Write as _,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use rusqlite::{Batch, Connection, Statement, fallible_iterator::FallibleIterator, types::ValueRef};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Need, Tool, ToolCx, ToolError, ToolOutput, cx::arguments, spill};
+
+/// Queries the session's scratch database.
+pub(super) struct Sql;
+
+/// A query that runs longer is stopped.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// Rows beyond this much text are counted, not shown.
+const MAX_TEXT: usize = 4 << 20;
+
+#[derive(Deserialize)]
+struct Arguments {
+    query: String,
+    #[serde(default)]
+    database: Option<String>,
+}
+
+static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
+    Arc::new(json!({
+        "type": "object",
+        "properties": {
+            "description": { "type": "string", "description": "What the query does, in a few words." },
+            "query": { "type": "string", "description": "One or more SQLite statements." },
+            "database": { "type": "string", "enum": ["session"], "description": "Always session." }
+        },
+        "required": ["description", "query"]
+    }))
+});
+
+impl Tool for Sql {
+    fn name(&self) -> &'static str {
+        "sql"
+    }
+
+    fn description(&self) -> &'static str {
+        "Runs SQLite statements on the session's own scratch database. It has the tables todos (id, title, description, status: pending, in_progress, done or blocked, created_at, updated_at) and todo_deps (todo_id, depends_on) to plan and track work; make other tables as you need them."
+    }
+
+    fn parameters(&self) -> Arc<Value> {
+        PARAMETERS.clone()
+    }
+
+    fn intent(&self, value: &Value) -> Option<String> {
+        value
+            .get("description")?
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    }
+
+    fn need(&self, _: &Value, _: &ToolCx) -> Result<Need, ToolError> {
+        Ok(Need::Nothing)
+    }
+
+    fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let args: Arguments = arguments("sql", &value)?;
+            if let Some(other) = args.database.filter(|name| name != "session") {
+                return Err(ToolError(format!("There is no database {other}. Use session.")));
+            }
+            let state = cx.state.clone();
+            let interrupt = state
+                .scratch
+                .with(|c| Ok(c.get_interrupt_handle()))
+                .map_err(database_error)?;
+            let work = super::blocking(move || {
+                let content = state
+                    .scratch
+                    .with(|connection| Ok(execute(connection, &args.query)))
+                    .map_err(database_error)??;
+                Ok(ToolOutput {
+                    content: spill::bound(content, &state.temp(), cx.max_output_bytes),
+                    ..ToolOutput::default()
+                })
+            });
+            tokio::pin!(work);
+            // Dropping the future must stop the query as well.
+            let guard = Interrupt(interrupt);
+            tokio::select! {
+                result = &mut work => result,
+                () = cx.cancel.cancelled() => { drop(guard); work.await }
+                () = tokio::time::sleep(TIME_LIMIT) => { drop(guard); work.await }
+            }
+        })
+    }
+}
+
+struct Interrupt(rusqlite::InterruptHandle);
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        self.0.interrupt();
+    }
+}
+
+fn database_error(error: rusqlite::Error) -> ToolError {
+    ToolError(match error {
+        rusqlite::Error::SqliteFailure(_, Some(message)) => format!("Error executing SQL: {message}"),
+        error => format!("Error executing SQL: {error}"),
+    })
+}
+
+/// Runs all statements; what was done before one that fails stays done, and is told.
+fn execute(connection: &Connection, query: &str) -> Result<String, ToolError> {
+    let mut results: Vec<(String, String)> = Vec::new();
+    let mut batch = Batch::new(connection, query);
+    let failed = loop {
+        match batch.next() {
+            Ok(Some(mut statement)) => match one(connection, &mut statement) {
+                Ok(result) => results.push(result),
+                Err(error) => break Some(error),
+            },
+            Ok(None) => break None,
+            Err(error) => break Some(database_error(error)),
+        }
+    };
+    if let Some(ToolError(error)) = failed {
+        let done = if results.is_empty() {
+            String::new()
+        } else {
+            format!("{}\n\n", summary(&results))
+        };
+        return Err(ToolError(format!("{done}{error}")));
+    }
+    Ok(match results.as_slice() {
+        [] => "No statement to execute.".to_owned(),
+        [(_, text)] => text.clone(),
+        _ => summary(&results),
+    })
+}
+
+fn summary(results: &[(String, String)]) -> String {
+    let mut out = format!("Executed {} statement(s):", results.len());
+    for (index, (verb, text)) in results.iter().enumerate() {
+        let _ = write!(out, "\n\n{}. {verb}", index + 1);
+        for line in text.lines() {
+            let _ = write!(out, "\n   {line}");
+        }
+    }
+    out
+}
+
+/// Runs one statement. Returns its first word and what came of it.
+fn one(connection: &Connection, statement: &mut Statement<'_>) -> Result<(String, String), ToolError> {
+    let text = statement.expanded_sql().unwrap_or_default();
+    let mut words = words(&text);
+    let verb = words.next().unwrap_or_default();
+    match (verb.as_str(), words.next().as_deref()) {
+        // These reach other files.
+        ("ATTACH" | "DETACH" | "VACUUM", _) => return Err(ToolError(format!("{verb} is not available."))),
+        ("PRAGMA", Some("TABLE_INFO" | "TABLE_LIST" | "INDEX_LIST" | "INDEX_INFO" | "FOREIGN_KEY_LIST")) => {}
+        ("PRAGMA", _) => {
+            return Err(ToolError(
+                "Of PRAGMA only table_info, table_list, index_list, index_info and foreign_key_list are available."
+                    .to_owned(),
+            ));
+        }
+        _ => {}
+    }
+    if statement.column_count() > 0 {
+        return Ok((verb, rows(statement)?));
+    }
+    let before = connection.total_changes();
+    statement.raw_execute().map_err(database_error)?;
+    let changed = connection.total_changes() - before;
+    let result = match verb.as_str() {
+        "INSERT" | "REPLACE" => {
+            format!(
+                "{changed} row(s) inserted. Last inserted row ID: {}.",
+                connection.last_insert_rowid()
+            )
+        }
+        "UPDATE" => format!("{changed} row(s) updated."),
+        "DELETE" => format!("{changed} row(s) deleted."),
+        "CREATE" | "DROP" | "ALTER" => "Schema operation completed successfully.".to_owned(),
+        _ => format!("Query executed successfully. Rows affected: {changed}."),
+    };
+    Ok((verb, result))
+}
+
+/// Words of a statement in capitals, comments left out.
+fn words(mut text: &str) -> impl Iterator<Item = String> {
+    std::iter::from_fn(move || {
+        loop {
+            text = text.trim_start();
+            if let Some(rest) = text.strip_prefix("--") {
+                text = rest.split_once('\n').map_or("", |(_, rest)| rest);
+            } else if let Some(rest) = text.strip_prefix("/*") {
+                text = rest.split_once("*/").map_or("", |(_, rest)| rest);
+            } else {
+                break;
+            }
+        }
+        let end = text
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(text.len());
+        let (word, rest) = text.split_at(end);
+        text = rest;
+        (!word.is_empty()).then(|| word.to_ascii_uppercase())
+    })
+}
+
+/// The rows as a table.
+fn rows(statement: &mut Statement<'_>) -> Result<String, ToolError> {
+    let names: Vec<String> = statement.column_names().into_iter().map(cell).collect();
+    let columns = names.len();
+    let mut table = format!("| {} |\n|{}\n", names.join(" | "), " --- |".repeat(columns));
+    let mut count = 0_u64;
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next().map_err(database_error)? {
+        count += 1;
+        if table.len() > MAX_TEXT {
+            continue;
+        }
+        table.push('|');
+        for column in 0..columns {
+            let text = match row.get_ref(column).map_err(database_error)? {
+                ValueRef::Null => "NULL".to_owned(),
+                ValueRef::Integer(value) => value.to_string(),
+                ValueRef::Real(value) => value.to_string(),
+                ValueRef::Text(value) => cell(&String::from_utf8_lossy(value)),
+                ValueRef::Blob(value) => format!("<{} bytes>", value.len()),
+            };
+            let _ = write!(table, " {text} |");
+        }
+        table.push('\n');
+    }
+    if count == 0 {
+        return Ok("0 row(s) returned.".to_owned());
+    }
+    Ok(format!("{count} row(s) returned:\n\n{}", table.trim_end()))
+}
+
+/// Text that stays in its cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', "<br>")
+}

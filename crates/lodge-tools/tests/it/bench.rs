@@ -1,0 +1,108 @@
+//! A workbench: a directory, a session, and calls as the agent makes them.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use lodge_events::PermissionRequest;
+use lodge_tools::{Need, OutputSink, SessionTools, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate, builtin};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// A working directory and a session in a temporary place.
+pub struct Bench {
+    pub dir: tempfile::TempDir,
+    pub state: Arc<SessionTools>,
+    pub updates: Arc<Mutex<Vec<ToolUpdate>>>,
+    pub cancel: CancellationToken,
+    pub max_output_bytes: usize,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        Self {
+            state: Arc::new(SessionTools::new(dir.path().join("session"))),
+            dir,
+            updates: Arc::default(),
+            cancel: CancellationToken::new(),
+            max_output_bytes: 20_000,
+        }
+    }
+
+    pub fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    /// Makes a file in the working directory.
+    pub fn file(&self, path: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.work().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, contents).unwrap();
+        path
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.work().join(path)).unwrap()
+    }
+
+    pub fn cx(&self, call: &str) -> ToolCx {
+        let updates = self.updates.clone();
+        ToolCx {
+            session_id: "session".into(),
+            call_id: call.into(),
+            cwd: self.work(),
+            roots: [self.work()].into(),
+            session_dir: self.dir.path().join("session"),
+            max_output_bytes: self.max_output_bytes,
+            out: OutputSink::new(move |update| updates.lock().unwrap().push(update)),
+            state: self.state.clone(),
+            cancel: self.cancel.clone(),
+        }
+    }
+
+    pub fn tool(name: &str) -> Arc<dyn Tool> {
+        builtin().into_iter().find(|tool| tool.name() == name).unwrap()
+    }
+
+    /// What the call asks permission for.
+    pub fn need(&self, tool: &str, arguments: &Value) -> Result<Option<PermissionRequest>, ToolError> {
+        Ok(match Self::tool(tool).need(arguments, &self.cx("call"))? {
+            Need::Nothing => None,
+            Need::Ask(request) => Some(*request),
+        })
+    }
+
+    /// Asks and runs, as if everything were allowed.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+        let tool = Self::tool(tool);
+        let cx = self.cx("call");
+        tool.need(&arguments, &cx)?;
+        tool.run(arguments, cx).await
+    }
+
+    /// The text for the model, with the working directory shown as `$W` and the whole bench as `$B`.
+    pub async fn text(&self, tool: &str, arguments: Value) -> String {
+        let text = match self.call(tool, arguments).await {
+            Ok(output) => output.content,
+            Err(error) => format!("ERROR: {error}"),
+        };
+        self.shown(&text)
+    }
+
+    pub fn shown(&self, text: &str) -> String {
+        let shown = |path: &Path| path.display().to_string();
+        text.replace(&shown(&self.work()), "$W").replace(&shown(self.dir.path()), "$B")
+    }
+
+    /// What was streamed.
+    pub fn streamed(&self) -> String {
+        let updates = self.updates.lock().unwrap();
+        updates.iter().filter_map(|update| match update {
+            ToolUpdate::Partial(text) => Some(text.as_str()),
+            ToolUpdate::Progress(_) => None,
+        }).collect()
+    }
+}
