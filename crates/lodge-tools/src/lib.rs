@@ -7,8 +7,10 @@
 //! does. Call [`Tool::need`] and have it decided before [`Tool::run`]: `need` also notes which place was asked for, and
 //! `run` touches no other.
 
+pub mod agent_tools;
 mod cx;
 mod diff;
+mod html;
 pub mod paths;
 mod process;
 mod request;

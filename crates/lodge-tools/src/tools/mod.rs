@@ -9,6 +9,7 @@ mod grep;
 mod search;
 mod sql;
 mod view;
+mod web_fetch;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub fn builtin() -> Vec<Arc<dyn Tool>> {
         Arc::new(view::View),
         Arc::new(create::Create),
         Arc::new(edit::Edit),
+        Arc::new(web_fetch::WebFetch),
         Arc::new(sql::Sql),
         Arc::new(grep::Grep),
         Arc::new(glob::Glob),

@@ -11,16 +11,16 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// A working directory and a session in a temporary place.
-pub struct Bench {
-    pub dir: tempfile::TempDir,
-    pub state: Arc<SessionTools>,
-    pub updates: Arc<Mutex<Vec<ToolUpdate>>>,
-    pub cancel: CancellationToken,
-    pub max_output_bytes: usize,
+pub(crate) struct Bench {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) state: Arc<SessionTools>,
+    pub(crate) updates: Arc<Mutex<Vec<ToolUpdate>>>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) max_output_bytes: usize,
 }
 
 impl Bench {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
         Self {
@@ -32,23 +32,23 @@ impl Bench {
         }
     }
 
-    pub fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.dir.path().join("work")
     }
 
     /// Makes a file in the working directory.
-    pub fn file(&self, path: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn file(&self, path: &str, contents: impl AsRef<[u8]>) -> PathBuf {
         let path = self.work().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, contents).unwrap();
         path
     }
 
-    pub fn read(&self, path: &str) -> String {
+    pub(crate) fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.work().join(path)).unwrap()
     }
 
-    pub fn cx(&self, call: &str) -> ToolCx {
+    pub(crate) fn cx(&self, call: &str) -> ToolCx {
         let updates = self.updates.clone();
         ToolCx {
             session_id: "session".into(),
@@ -63,12 +63,12 @@ impl Bench {
         }
     }
 
-    pub fn tool(name: &str) -> Arc<dyn Tool> {
+    pub(crate) fn tool(name: &str) -> Arc<dyn Tool> {
         builtin().into_iter().find(|tool| tool.name() == name).unwrap()
     }
 
     /// What the call asks permission for.
-    pub fn need(&self, tool: &str, arguments: &Value) -> Result<Option<PermissionRequest>, ToolError> {
+    pub(crate) fn need(&self, tool: &str, arguments: &Value) -> Result<Option<PermissionRequest>, ToolError> {
         Ok(match Self::tool(tool).need(arguments, &self.cx("call"))? {
             Need::Nothing => None,
             Need::Ask(request) => Some(*request),
@@ -76,7 +76,7 @@ impl Bench {
     }
 
     /// Asks and runs, as if everything were allowed.
-    pub async fn call(&self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
         let tool = Self::tool(tool);
         let cx = self.cx("call");
         tool.need(&arguments, &cx)?;
@@ -84,7 +84,7 @@ impl Bench {
     }
 
     /// The text for the model, with the working directory shown as `$W` and the whole bench as `$B`.
-    pub async fn text(&self, tool: &str, arguments: Value) -> String {
+    pub(crate) async fn text(&self, tool: &str, arguments: Value) -> String {
         let text = match self.call(tool, arguments).await {
             Ok(output) => output.content,
             Err(error) => format!("ERROR: {error}"),
@@ -92,17 +92,21 @@ impl Bench {
         self.shown(&text)
     }
 
-    pub fn shown(&self, text: &str) -> String {
+    pub(crate) fn shown(&self, text: &str) -> String {
         let shown = |path: &Path| path.display().to_string();
-        text.replace(&shown(&self.work()), "$W").replace(&shown(self.dir.path()), "$B")
+        text.replace(&shown(&self.work()), "$W")
+            .replace(&shown(self.dir.path()), "$B")
     }
 
     /// What was streamed.
-    pub fn streamed(&self) -> String {
+    pub(crate) fn streamed(&self) -> String {
         let updates = self.updates.lock().unwrap();
-        updates.iter().filter_map(|update| match update {
-            ToolUpdate::Partial(text) => Some(text.as_str()),
-            ToolUpdate::Progress(_) => None,
-        }).collect()
+        updates
+            .iter()
+            .filter_map(|update| match update {
+                ToolUpdate::Partial(text) => Some(text.as_str()),
+                ToolUpdate::Progress(_) => None,
+            })
+            .collect()
     }
 }
