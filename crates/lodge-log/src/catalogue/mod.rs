@@ -1,0 +1,160 @@
+//! The list of sessions and the search index: a SQLite file that is derived from the logs and rebuilt when it is missing
+//! or damaged.
+//!
+//! Appends are noted in memory and written by a thread of its own, so that no session ever waits for SQLite. Each row
+//! knows how many bytes of its log it reflects, so whatever was missed (a crash, another program, a queue that was full)
+//! is read from there. Whoever asks gets an answer that includes everything appended before.
+
+mod db;
+mod digest;
+mod query;
+mod queue;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+
+pub use query::{ListFilter, Page, SearchHit, SessionSummary};
+
+use crate::error::LogError;
+use crate::file_store::FileStore;
+use queue::{Noter, Queue, Task};
+
+/// The list of sessions of a home, and the search in their messages. Its calls block: for the disk, and for what was
+/// appended to be taken in.
+pub struct Catalogue {
+    store: Arc<FileStore>,
+    /// Where the database is; absent for one in memory.
+    path: Option<PathBuf>,
+    /// The connection for questions; opened when the first is asked.
+    reader: Mutex<Option<Connection>>,
+    queue: Arc<Queue>,
+    worker: Option<JoinHandle<()>>,
+}
+
+impl Catalogue {
+    /// Starts the thread that brings the catalogue up to date and keeps it there.
+    pub(crate) fn open(path: PathBuf, store: Arc<FileStore>) -> Catalogue {
+        let queue = Arc::new(Queue::default());
+        queue.push(Task::CatchUpAll);
+        let task = (queue.clone(), path.clone(), store.clone());
+        let worker = std::thread::Builder::new()
+            .name("lodge-catalogue".into())
+            .spawn(move || worker::run(&task.0, &task.1, &task.2))
+            .inspect_err(|error| tracing::error!(%error, "cannot start the catalogue's thread"))
+            .ok();
+        if worker.is_none() {
+            queue.close();
+        }
+        store.observe(Box::new(Noter(queue.clone())));
+        Catalogue {
+            store,
+            path: Some(path),
+            reader: Mutex::new(None),
+            queue,
+            worker,
+        }
+    }
+
+    /// Opens the database as it is, beside the host that keeps it; without a usable one, makes one in memory.
+    pub(crate) fn open_read_only(path: &Path, store: Arc<FileStore>) -> Result<Catalogue, LogError> {
+        let connection = match db::open_read_only(path) {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::debug!(%error, "no catalogue to read; the logs are read instead");
+                let connection = db::in_memory()?;
+                worker::catch_up_all(&connection, &store, &|| false)?;
+                connection
+            }
+        };
+        let queue = Arc::new(Queue::default());
+        queue.close();
+        Ok(Catalogue {
+            store,
+            path: None,
+            reader: Mutex::new(Some(connection)),
+            queue,
+            worker: None,
+        })
+    }
+
+    /// Sessions that fit the filter, newest first.
+    pub fn list(&self, filter: &ListFilter) -> Result<Page, LogError> {
+        self.ask(|db| query::list(db, &self.store.root, filter))
+    }
+
+    /// One session, also if the user has not said anything in it yet.
+    pub fn get(&self, id: &str) -> Result<Option<SessionSummary>, LogError> {
+        self.ask(|db| query::get(db, &self.store.root, id))
+    }
+
+    /// The session that fits the filter and was used last.
+    pub fn last(&self, filter: ListFilter) -> Result<Option<SessionSummary>, LogError> {
+        let page = self.list(&ListFilter {
+            limit: Some(1),
+            after: None,
+            ..filter
+        })?;
+        Ok(page.sessions.into_iter().next())
+    }
+
+    /// Messages with all these words, best first.
+    pub fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>, LogError> {
+        self.ask(|db| query::search(db, &self.store.root, text, limit))
+    }
+
+    /// Waits until everything appended before is in the database.
+    pub fn flush(&self) {
+        self.queue.flush();
+    }
+
+    fn ask<T>(&self, question: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, LogError> {
+        self.flush();
+        let mut reader = self.reader.lock();
+        let Some(path) = &self.path else {
+            return match &*reader {
+                Some(db) => Ok(question(db)?),
+                None => Err(LogError::Catalogue(rusqlite::Error::InvalidQuery)),
+            };
+        };
+        // A second attempt after a failure: the worker makes a damaged or deleted database anew.
+        let mut failure = None;
+        for _ in 0..2 {
+            if !path.try_exists().unwrap_or(true) || failure.is_some() {
+                *reader = None;
+                self.queue.push(Task::Check);
+                self.queue.flush();
+            }
+            let answer = match &*reader {
+                Some(db) => question(db),
+                None => db::open_read_only(path).and_then(|db| question(reader.insert(db))),
+            };
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or(rusqlite::Error::InvalidQuery).into())
+    }
+}
+
+impl Drop for Catalogue {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Catalogue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalogue")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! What the catalogue's thread has to do, and who waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lodge_events::Event;
+use parking_lot::{Condvar, Mutex};
+
+use super::digest::matters;
+use crate::file_log::Observer;
+use crate::store::Position;
+
+/// How long appends are gathered before they are written, unless somebody asks.
+const GATHER: Duration = Duration::from_millis(50);
+/// How many bytes of events may wait. Beyond that they are dropped, and read from the log instead.
+const WAITING_MAX: usize = 8 * 1024 * 1024;
+
+/// An event that was appended.
+pub(super) struct Note {
+    /// Where in the log.
+    pub(super) at: u64,
+    /// Where the next event begins.
+    pub(super) next: u64,
+    pub(super) time: i64,
+    /// Present where the event changes more than a number.
+    pub(super) event: Option<Event>,
+}
+
+/// Something to do.
+pub(super) enum Task {
+    /// Take an event of a session in.
+    Note(Box<str>, Note),
+    /// Read what is missing of a session's log.
+    CatchUp(Box<str>),
+    /// Read a session's log from the beginning.
+    Rebuild(Box<str>),
+    /// Read a session's labels.
+    Relabel(Box<str>),
+    /// Remove a session.
+    Forget(Box<str>),
+    /// Compare with all logs.
+    CatchUpAll,
+    /// See whether the database is still usable.
+    Check,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: Vec<Task>,
+    /// Bytes of the events that wait.
+    bytes: usize,
+    submitted: u64,
+    done: u64,
+    /// How many wait for an answer: no gathering then.
+    waiting: usize,
+    closed: bool,
+}
+
+/// The queue. Nobody who pushes ever waits.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    work: Condvar,
+    done: Condvar,
+}
+
+impl Queue {
+    pub(super) fn push(&self, task: Task) {
+        let mut state = self.state.lock();
+        if state.closed {
+            return;
+        }
+        let task = match task {
+            Task::Note(id, Note { event: Some(event), .. }) if state.bytes + event.json().len() > WAITING_MAX => {
+                Task::CatchUp(id)
+            }
+            task => task,
+        };
+        if let Task::Note(_, Note { event: Some(event), .. }) = &task {
+            state.bytes += event.json().len();
+        }
+        state.submitted += 1;
+        state.tasks.push(task);
+        if state.tasks.len() == 1 {
+            self.work.notify_one();
+        }
+    }
+
+    /// Waits until all that was pushed is done.
+    pub(super) fn flush(&self) {
+        let mut state = self.state.lock();
+        let want = state.submitted;
+        if state.done >= want || state.closed {
+            return;
+        }
+        state.waiting += 1;
+        self.work.notify_one();
+        while state.done < want && !state.closed {
+            self.done.wait(&mut state);
+        }
+        state.waiting -= 1;
+    }
+
+    /// Nothing more will be pushed; the thread finishes what is there.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.work.notify_one();
+        self.done.notify_all();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// The next tasks, and a number for [`Queue::finished`]; `None` when it is closed and empty.
+    pub(super) fn take(&self) -> Option<(Vec<Task>, u64)> {
+        let mut state = self.state.lock();
+        while state.tasks.is_empty() {
+            if state.closed {
+                return None;
+            }
+            self.work.wait(&mut state);
+        }
+        if state.waiting == 0 && !state.closed {
+            self.work
+                .wait_while_for(&mut state, |state| state.waiting == 0 && !state.closed, GATHER);
+        }
+        state.bytes = 0;
+        Some((std::mem::take(&mut state.tasks), state.submitted))
+    }
+
+    pub(super) fn finished(&self, number: u64) {
+        self.state.lock().done = number;
+        self.done.notify_all();
+    }
+}
+
+/// Puts what happens to the logs into the queue.
+pub(super) struct Noter(pub(super) Arc<Queue>);
+
+impl Observer for Noter {
+    fn appended(&self, id: &str, at: Position, event: &Event) {
+        let next = at.0 + event.json().len() as u64 + 1;
+        let time = event.timestamp().as_millisecond();
+        let event = matters(event).then(|| event.clone());
+        self.0.push(Task::Note(
+            id.into(),
+            Note {
+                at: at.0,
+                next,
+                time,
+                event,
+            },
+        ));
+    }
+
+    fn rewritten(&self, id: &str) {
+        self.0.push(Task::Rebuild(id.into()));
+    }
+
+    fn relabelled(&self, id: &str) {
+        self.0.push(Task::Relabel(id.into()));
+    }
+
+    fn deleted(&self, id: &str) {
+        self.0.push(Task::Forget(id.into()));
+    }
+}

@@ -1,0 +1,203 @@
+//! The thread that writes the catalogue.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::db::{self, Row};
+use super::digest::matters;
+use super::queue::{Queue, Task};
+use crate::error::LogError;
+use crate::file_store::FileStore;
+use crate::store::{Position, Store};
+
+/// A transaction is closed after this many bytes of logs.
+const COMMIT_BYTES: u64 = 8 * 1024 * 1024;
+/// And after this many sessions.
+const COMMIT_SESSIONS: usize = 256;
+
+pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
+    let mut db = None;
+    // Something was not written: everything is compared with the logs at the next occasion.
+    let mut behind = false;
+    while let Some((tasks, number)) = queue.take() {
+        if tasks.iter().any(|task| matches!(task, Task::Check)) && db.as_ref().is_some_and(is_broken) {
+            db = None;
+            db::remove(path);
+        }
+        let mut attempts = 0;
+        let mut tasks = Some(tasks);
+        loop {
+            let fresh = db.is_none() || !path.try_exists().unwrap_or(true);
+            let outcome = open(&mut db, path, store, fresh).and_then(|db| {
+                if fresh || std::mem::take(&mut behind) {
+                    catch_up_all(db, store, &|| queue.is_closed())?;
+                }
+                perform(db, store, &tasks.take().unwrap_or_default(), &|| queue.is_closed())
+            });
+            let Err(error) = outcome else { break };
+            tracing::warn!(%error, "the session catalogue was not written");
+            behind = true;
+            attempts += 1;
+            match error {
+                LogError::Catalogue(error) if db::is_damage(&error) && attempts < 2 => {
+                    db = None;
+                    db::remove(path);
+                }
+                _ => break,
+            }
+        }
+        queue.finished(number);
+    }
+}
+
+fn open<'a>(
+    db: &'a mut Option<Connection>,
+    path: &Path,
+    store: &FileStore,
+    fresh: bool,
+) -> Result<&'a Connection, LogError> {
+    if fresh {
+        *db = None;
+        // The whole home may have been deleted under us.
+        let _ = store.shared.disk.create_dir(&store.root);
+    }
+    match db {
+        Some(db) => Ok(db),
+        None => Ok(db.insert(db::open(path)?)),
+    }
+}
+
+fn is_broken(db: &Connection) -> bool {
+    !db.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+        .is_ok_and(|answer| answer == "ok")
+}
+
+/// Does some tasks in one transaction.
+fn perform(db: &Connection, store: &FileStore, tasks: &[Task], stop: &dyn Fn() -> bool) -> Result<(), LogError> {
+    let transaction = db.unchecked_transaction()?;
+    let mut rows: HashMap<&str, Row> = HashMap::new();
+    for task in tasks {
+        match task {
+            Task::Note(id, note) => {
+                let row = cached(&mut rows, db, store, id)?;
+                // Less: it was read from the log already. More: something was missed, and is read with this one.
+                if note.at > row.covered {
+                    catch_up(db, store, id, row)?;
+                } else if note.at == row.covered {
+                    row.take(db, note.time, note.event.as_ref())?;
+                    row.covered = note.next;
+                }
+            }
+            Task::CatchUp(id) => {
+                let row = cached(&mut rows, db, store, id)?;
+                catch_up(db, store, id, row)?;
+            }
+            Task::Rebuild(id) => {
+                rows.remove(&**id);
+                db::forget(db, id)?;
+                let row = cached(&mut rows, db, store, id)?;
+                catch_up(db, store, id, row)?;
+            }
+            Task::Relabel(id) => cached(&mut rows, db, store, id)?.label(store.labels(id)?),
+            Task::Forget(id) => {
+                rows.remove(&**id);
+                db::forget(db, id)?;
+            }
+            Task::CatchUpAll | Task::Check => {}
+        }
+    }
+    for row in rows.values() {
+        row.store(db)?;
+    }
+    transaction.commit()?;
+    if tasks.iter().any(|task| matches!(task, Task::CatchUpAll)) {
+        catch_up_all(db, store, stop)?;
+    }
+    Ok(())
+}
+
+fn cached<'a, 'b>(
+    rows: &'a mut HashMap<&'b str, Row>,
+    db: &Connection,
+    store: &FileStore,
+    id: &'b str,
+) -> Result<&'a mut Row, LogError> {
+    match rows.entry(id) {
+        Entry::Occupied(row) => Ok(row.into_mut()),
+        Entry::Vacant(place) => Ok(place.insert(load(db, store, id)?)),
+    }
+}
+
+fn load(db: &Connection, store: &FileStore, id: &str) -> Result<Row, LogError> {
+    let dir = store.resolve(id)?;
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let mut row = Row::load(db, id, &name)?;
+    if row.is_new() {
+        row.label(store.labels(id)?);
+    }
+    Ok(row)
+}
+
+/// Reads the part of a log that the row does not reflect yet.
+fn catch_up(db: &Connection, store: &FileStore, id: &str, row: &mut Row) -> Result<(), LogError> {
+    let end = match store.end_of_lines(id) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        end => end?,
+    };
+    if end < row.covered {
+        db::forget(db, id)?;
+        *row = load(db, store, id)?;
+    }
+    for recorded in store.read(id, Position(row.covered), Position(end))? {
+        let event = recorded?.event;
+        row.take(
+            db,
+            event.timestamp().as_millisecond(),
+            matters(&event).then_some(&event),
+        )?;
+    }
+    row.covered = end;
+    Ok(())
+}
+
+/// Compares the catalogue with the logs, and reads what is missing.
+pub(super) fn catch_up_all(db: &Connection, store: &FileStore, stop: &dyn Fn() -> bool) -> Result<(), LogError> {
+    let mut known = db::covered(db)?;
+    let mut transaction = db.unchecked_transaction()?;
+    let (mut bytes, mut sessions) = (0, 0);
+    for entry in store.list()? {
+        if stop() {
+            break;
+        }
+        let covered = known.remove(&entry.id);
+        if covered == Some(entry.end.0) {
+            continue;
+        }
+        let mut row = load(db, store, &entry.id)?;
+        if let Err(error) = catch_up(db, store, &entry.id, &mut row) {
+            match error {
+                LogError::Catalogue(_) => return Err(error),
+                // One log that cannot be read must not hide the others.
+                error => tracing::warn!(id = entry.id, %error, "cannot take a log into the catalogue"),
+            }
+        }
+        row.store(db)?;
+        bytes += entry.end.0.saturating_sub(covered.unwrap_or(0));
+        sessions += 1;
+        if bytes > COMMIT_BYTES || sessions >= COMMIT_SESSIONS {
+            transaction.commit()?;
+            transaction = db.unchecked_transaction()?;
+            (bytes, sessions) = (0, 0);
+        }
+    }
+    if !stop() {
+        for id in known.keys() {
+            db::forget(db, id)?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}

@@ -1,0 +1,399 @@
+//! One session's log in a file, opened for writing.
+
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use lodge_events::Event;
+use uuid::Uuid;
+
+use crate::disk::{Disk, DiskFile, Mode, read_full, retry, write_all};
+use crate::error::LogError;
+use crate::index::{Index, IndexSave};
+use crate::reader::{Backwards, Forwards};
+use crate::store::{EventReader, Position, SessionLog, Snapshot};
+use crate::survey::survey;
+use crate::sync::{Job, SyncPolicy, SyncTicket, Syncer, bring_to_disk};
+
+/// The log's name in the session's directory.
+pub(crate) const LOG_FILE: &str = "events.jsonl";
+/// The side file is renewed when the log has grown by this much: opening never has to read more than that.
+const INDEX_EVERY: u64 = 256 * 1024;
+
+/// Who wants to hear of every change of a log: the catalogue. It must not make the writer wait.
+pub(crate) trait Observer: Send + Sync {
+    /// An event was appended at a position.
+    fn appended(&self, id: &str, at: Position, event: &Event);
+    /// The log was rewritten or cut: what was read from it before may not be there any more.
+    fn rewritten(&self, id: &str);
+    /// The labels beside the log changed.
+    fn relabelled(&self, id: &str);
+    /// The session is gone.
+    fn deleted(&self, id: &str);
+}
+
+/// What all logs of a home share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) observer: Arc<OnceLock<Box<dyn Observer>>>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) syncer: Arc<Syncer>,
+    pub(crate) policy: SyncPolicy,
+    /// The longest event that is accepted.
+    pub(crate) max_event: usize,
+}
+
+impl Shared {
+    /// Tells the observer, if there is one.
+    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = self.observer.get() {
+            what(&**observer);
+        }
+    }
+
+    /// The longest line that is looked at as a whole: room for an event behind the torn beginning of another.
+    pub(crate) fn longest_line(&self) -> usize {
+        2 * self.max_event
+    }
+}
+
+pub(crate) struct FileLog {
+    shared: Shared,
+    id: String,
+    dir: PathBuf,
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    index: Index,
+    /// A failed append may have left bytes behind the end; they are cut off before the next one.
+    torn: bool,
+    /// How far the side file reaches.
+    indexed: u64,
+    /// Whether the snapshot in the side file is one of this log.
+    keeps_snapshot: bool,
+    /// Directories whose new entries are not known to be on the disk, and the sync that was to bring them there.
+    new_dirs: Vec<PathBuf>,
+    new_dirs_sync: Option<SyncTicket>,
+}
+
+impl FileLog {
+    /// A log whose side file reaches up to `indexed`.
+    pub(crate) fn indexed(
+        shared: Shared,
+        id: &str,
+        dir: PathBuf,
+        file: Arc<dyn DiskFile>,
+        index: Index,
+        indexed: u64,
+    ) -> FileLog {
+        let path = dir.join(LOG_FILE);
+        let id = id.to_owned();
+        let (torn, keeps_snapshot, new_dirs, new_dirs_sync) = (false, true, Vec::new(), None);
+        FileLog {
+            shared,
+            id,
+            dir,
+            path,
+            file,
+            index,
+            torn,
+            indexed,
+            keeps_snapshot,
+            new_dirs,
+            new_dirs_sync,
+        }
+    }
+
+    /// A log without a side file that fits it.
+    pub(crate) fn unindexed(shared: Shared, id: &str, dir: PathBuf, file: Arc<dyn DiskFile>, index: Index) -> FileLog {
+        let mut log = FileLog::indexed(shared, id, dir, file, index, 0);
+        log.keeps_snapshot = false;
+        log
+    }
+
+    /// Marks the log as newly made: its directories must reach the disk, too.
+    pub(crate) fn is_new(&mut self) {
+        self.new_dirs = self.dir.ancestors().take(2).map(Path::to_owned).collect();
+    }
+
+    /// From here on the side file, if there is one, speaks of another log.
+    fn forget_side_file(&mut self) {
+        self.indexed = 0;
+        self.keeps_snapshot = false;
+    }
+
+    /// Makes sure that the file is there and ends where we think.
+    fn find_end(&mut self) -> Result<(), LogError> {
+        if self.torn {
+            retry(|| self.file.set_len(self.index.len)).map_err(LogError::io("cut the torn end off", &self.path))?;
+            self.torn = false;
+        }
+        let stat = retry(|| self.file.stat()).map_err(LogError::io("look at", &self.path))?;
+        if stat.len != self.index.len {
+            return Err(LogError::Moved {
+                path: self.path.clone(),
+                expected: self.index.len,
+                found: stat.len,
+            });
+        }
+        if stat.links == 0 {
+            self.restore()
+                .map_err(LogError::io("restore the deleted", &self.path))?;
+        }
+        Ok(())
+    }
+
+    /// Somebody deleted the log while the session lives. What was written is still in the open file; a session that goes
+    /// on needs its beginning, so it is all put back.
+    fn restore(&mut self) -> io::Result<()> {
+        let disk = &*self.shared.disk;
+        if retry(|| disk.exists(&self.path))? {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "another file took its place",
+            ));
+        }
+        retry(|| disk.create_dir(&self.dir))?;
+        let fresh = self.dir.join("events.jsonl.new");
+        let file = retry(|| disk.open(&fresh, Mode::Replace))?;
+        let mut buf = vec![0; 64 * 1024];
+        let mut at = 0;
+        while at < self.index.len {
+            let read = read_full(&*self.file, &mut buf, at)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            write_all(&*file, &mut [IoSlice::new(&buf[..read])])?;
+            at += read as u64;
+        }
+        retry(|| disk.rename(&fresh, &self.path))?;
+        self.file = file;
+        self.is_new();
+        self.forget_side_file();
+        tracing::warn!(path = %self.path.display(), "the log of a live session was deleted; it has been put back");
+        Ok(())
+    }
+
+    fn write(&mut self, events: &[Event]) -> Result<(), LogError> {
+        let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(2 * events.len());
+        for event in events {
+            parts.extend([IoSlice::new(event.json()), IoSlice::new(b"\n")]);
+        }
+        let mut done = write_all(&*self.file, &mut parts).map_err(LogError::io("append to", &self.path));
+        if done.is_ok() && self.shared.policy == SyncPolicy::Always {
+            let synced = bring_to_disk(&*self.file, &self.new_dirs, &*self.shared.disk);
+            done = synced.map_err(LogError::io("bring to the disk", &self.path));
+        }
+        if done.is_err() {
+            // Nobody was told of these events, so they must not be there; if the disk refuses, next time.
+            self.torn = retry(|| self.file.set_len(self.index.len)).is_err();
+        } else if self.shared.policy == SyncPolicy::Always {
+            self.new_dirs.clear();
+        }
+        done
+    }
+
+    /// A job for the sync thread, and whether there is anything to do.
+    fn job(&mut self, snapshot: Option<Snapshot>, force_index: bool) -> Option<Job> {
+        let sync = self.shared.policy != SyncPolicy::Never;
+        let wants_index = force_index || snapshot.is_some() || self.index.len - self.indexed >= INDEX_EVERY;
+        let modified = if wants_index && !self.torn {
+            retry(|| self.file.stat()).ok()
+        } else {
+            None
+        };
+        let index = modified.map(|stat| {
+            self.indexed = self.index.len;
+            let (dir, index) = (self.dir.clone(), self.index.clone());
+            let keep_snapshot = std::mem::replace(&mut self.keeps_snapshot, true);
+            IndexSave {
+                dir,
+                index,
+                modified: stat.modified,
+                snapshot,
+                keep_snapshot,
+            }
+        });
+        if self.new_dirs_sync.as_ref().is_some_and(SyncTicket::succeeded) {
+            self.new_dirs.clear();
+            self.new_dirs_sync = None;
+        }
+        let needed = index.is_some() || self.shared.policy == SyncPolicy::Turn;
+        let (path, file, dirs) = (self.path.clone(), self.file.clone(), self.new_dirs.clone());
+        needed.then_some(Job {
+            path,
+            file,
+            dirs,
+            sync,
+            index,
+        })
+    }
+
+    fn submit(&mut self, job: Job) -> SyncTicket {
+        let with_dirs = !job.dirs.is_empty() && job.sync;
+        let ticket = self.shared.syncer.request(job);
+        if with_dirs {
+            self.new_dirs_sync = Some(ticket.clone());
+        }
+        ticket
+    }
+}
+
+impl SessionLog for FileLog {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn append_all(&mut self, events: &[Event]) -> Result<Position, LogError> {
+        for event in events {
+            let json = event.json();
+            if event.is_ephemeral() {
+                return Err(LogError::Ephemeral {
+                    kind: event.kind().to_owned(),
+                });
+            }
+            if json.len() > self.shared.max_event {
+                return Err(LogError::TooLarge {
+                    len: json.len(),
+                    max: self.shared.max_event,
+                });
+            }
+            if memchr::memchr2(b'\n', 0, json).is_some() {
+                return Err(LogError::NotOneLine);
+            }
+        }
+        self.find_end()?;
+        let at = self.end();
+        self.write(events)?;
+        for event in events {
+            let at = self.end();
+            self.index.advance([&event.json()[..], b"\n"], 1, Some(event.id()));
+            self.shared.tell(|observer| observer.appended(&self.id, at, event));
+        }
+        Ok(at)
+    }
+
+    fn end(&self) -> Position {
+        Position(self.index.len)
+    }
+
+    fn count(&self) -> u64 {
+        self.index.events
+    }
+
+    fn last_id(&self) -> Option<Uuid> {
+        self.index.last_id
+    }
+
+    fn seek(&self, nth: u64) -> Result<Position, LogError> {
+        if nth >= self.index.events {
+            return Ok(self.end());
+        }
+        let (at, first) = self.index.near(nth);
+        match self.read(Position(at), self.end())?.nth((nth - first) as usize) {
+            Some(recorded) => recorded.map(|recorded| recorded.position),
+            None => Ok(self.end()),
+        }
+    }
+
+    fn read(&self, from: Position, to: Position) -> Result<EventReader, LogError> {
+        let (file, path, to) = (self.file.clone(), self.path.clone(), to.min(self.end()));
+        Ok(EventReader::new(Forwards::new(
+            file,
+            path,
+            from.0,
+            to.0,
+            self.shared.longest_line(),
+        )))
+    }
+
+    fn read_back(&self) -> Result<EventReader, LogError> {
+        let (file, path) = (self.file.clone(), self.path.clone());
+        Ok(EventReader::new(Backwards::new(
+            file,
+            path,
+            self.index.len,
+            self.shared.longest_line(),
+        )))
+    }
+
+    fn request_sync(&mut self) -> SyncTicket {
+        match self.job(None, false) {
+            Some(job) => self.submit(job),
+            None => SyncTicket::done(),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), LogError> {
+        bring_to_disk(&*self.file, &self.new_dirs, &*self.shared.disk)
+            .map_err(LogError::io("bring to the disk", &self.path))?;
+        self.new_dirs.clear();
+        Ok(())
+    }
+
+    fn save_snapshot(&mut self, snapshot: Snapshot) {
+        if let Some(job) = self.job(Some(snapshot), true) {
+            self.submit(job);
+        }
+    }
+
+    fn truncate(&mut self, to: Position) -> Result<(), LogError> {
+        self.find_end()?;
+        if to >= self.end() {
+            return Ok(());
+        }
+        let io = |op| LogError::io(op, &self.path);
+        let mut index = self.index.clone();
+        index.rewind(to.0);
+        let mut index = survey(&self.file, index, to.0, self.shared.longest_line())
+            .map_err(io("read"))?
+            .index;
+        if index.last_id.is_none() {
+            let back = Backwards::new(self.file.clone(), self.path.clone(), to.0, self.shared.longest_line());
+            for recorded in back {
+                let event = recorded?.event;
+                if !event.is_ephemeral() {
+                    index.last_id = Some(event.id());
+                    break;
+                }
+            }
+        }
+        if index.len != to.0 {
+            let reason = io::Error::new(io::ErrorKind::InvalidInput, format!("no event begins at byte {to}"));
+            return Err(io("cut")(reason));
+        }
+        retry(|| self.file.set_len(to.0)).map_err(io("cut"))?;
+        self.index = index;
+        self.forget_side_file();
+        self.shared.tell(|observer| observer.rewritten(&self.id));
+        if self.shared.policy == SyncPolicy::Always {
+            self.sync()
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Drop for FileLog {
+    /// Leaves an up-to-date side file, so that the session comes back fast.
+    fn drop(&mut self) {
+        if self.index.len != self.indexed
+            && let Some(job) = self.job(None, true)
+        {
+            self.submit(job);
+        }
+    }
+}
+
+impl std::fmt::Debug for FileLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let FileLog { path, index, .. } = self;
+        f.debug_struct("FileLog")
+            .field("path", path)
+            .field("end", &index.len)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! A home: the directory that holds everything a host keeps, and the lock on it.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::catalogue::Catalogue;
+use crate::disk::{Disk, RealDisk, private_file, retry};
+use crate::error::LogError;
+use crate::file_log::Shared;
+use crate::file_store::FileStore;
+use crate::sync::{SyncPolicy, Syncer};
+
+/// The directory with one directory per session, named as the Copilot CLI names it.
+const SESSIONS: &str = "session-state";
+const LOCK_FILE: &str = "lodge.lock";
+
+/// How a home is opened.
+#[derive(Debug, Clone)]
+pub struct HomeOptions {
+    /// When events are brought to the disk.
+    pub sync: SyncPolicy,
+    /// The longest event that is accepted, in bytes.
+    pub max_event: usize,
+    /// The file layer of the logs; tests put one in that fails.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl Default for HomeOptions {
+    fn default() -> Self {
+        HomeOptions {
+            sync: SyncPolicy::default(),
+            max_event: 64 * 1024 * 1024,
+            disk: Arc::new(RealDisk),
+        }
+    }
+}
+
+/// An open home. As long as it is open, no other host can open it.
+pub struct Home {
+    path: PathBuf,
+    store: Arc<FileStore>,
+    catalogue: Catalogue,
+    lock: Option<Mutex<File>>,
+}
+
+impl Home {
+    /// Opens a home, making it if it is not there, and locks it. [`LogError::Locked`] if another host has it.
+    pub fn open(path: impl Into<PathBuf>, options: HomeOptions) -> Result<Home, LogError> {
+        let path = path.into();
+        let store = FileStore::new(&path, options, None);
+        make_dirs(&store)?;
+        let lock = Some(Mutex::new(take_lock(&path)?));
+        store.sweep();
+        let store = Arc::new(store);
+        let catalogue = Catalogue::open(path.join("catalogue.db"), store.clone());
+        Ok(Home {
+            path,
+            store,
+            catalogue,
+            lock,
+        })
+    }
+
+    /// Opens a home for reading, also beside a running host. Nothing is created, repaired or written.
+    pub fn open_unlocked_read_only(path: impl Into<PathBuf>) -> Result<Home, LogError> {
+        let path = path.into();
+        let store = Arc::new(FileStore::new(&path, HomeOptions::default(), Some(path.clone())));
+        let catalogue = Catalogue::open_read_only(&path.join("catalogue.db"), store.clone())?;
+        Ok(Home {
+            path,
+            store,
+            catalogue,
+            lock: None,
+        })
+    }
+
+    /// The home's directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The session logs. They implement [`Store`](crate::Store); what only files can do is there, too.
+    pub fn sessions(&self) -> &Arc<FileStore> {
+        &self.store
+    }
+
+    /// The list of sessions and the search index.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// Makes the home whole again if somebody deleted it, or parts of it, while it is open. Cheap when nothing is
+    /// missing; call it before a session is made.
+    pub fn ensure(&self) -> Result<(), LogError> {
+        let Some(lock) = &self.lock else { return Ok(()) };
+        make_dirs(&self.store)?;
+        let path = self.path.join(LOCK_FILE);
+        if !path.try_exists().map_err(LogError::io("look for", &path))? {
+            // Our lock is on a file that nobody can find any more: a second host would not be stopped by it.
+            *lock.lock() = take_lock(&self.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Home {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Home").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl FileStore {
+    fn new(home: &Path, options: HomeOptions, read_only: Option<PathBuf>) -> FileStore {
+        let HomeOptions { sync, max_event, disk } = options;
+        let syncer = Arc::new(Syncer::new(disk.clone()));
+        let shared = Shared {
+            observer: Arc::default(),
+            disk,
+            syncer,
+            policy: sync,
+            max_event,
+        };
+        FileStore {
+            root: home.join(SESSIONS),
+            shared,
+            read_only,
+        }
+    }
+}
+
+fn make_dirs(store: &FileStore) -> Result<(), LogError> {
+    retry(|| store.shared.disk.create_dir(&store.root)).map_err(LogError::io("make", &store.root))
+}
+
+fn take_lock(home: &Path) -> Result<File, LogError> {
+    let path = home.join(LOCK_FILE);
+    let mut file = private_file()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(LogError::io("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let _ = file.read_to_string(&mut text);
+            return Err(LogError::Locked {
+                path: home.to_owned(),
+                pid: text.trim().parse().ok(),
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(LogError::io("lock", &path)(error)),
+    }
+    let mut write_pid = || -> io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    // The lock is what counts; the number is only for the message that a second host shows.
+    if let Err(error) = write_pid() {
+        tracing::debug!(%error, "cannot write the process id into the lock file");
+    }
+    Ok(file)
+}

@@ -1,0 +1,40 @@
+//! The session log: append, read, tail, recover, index; and the catalogue of sessions derived from it.
+//!
+//! This room knows that an event is a line with an id and a parent, and keeps lines safe. It may not know what events
+//! mean, with one exception that has a module of its own: the catalogue's digest, which reads out what a list of
+//! sessions shows. It knows no sockets, no sessions that live, and no tokio: everything here blocks, briefly.
+//!
+//! - [`Home`] is a locked directory; [`Store`] and [`SessionLog`] are what a store of logs can do; [`FileStore`] does it
+//!   with files: `<home>/session-state/<session>/events.jsonl`, one event a line, as the Copilot CLI has it.
+//! - An event is written before [`SessionLog::append`] returns. [`SyncPolicy`] says what a power cut may lose.
+//! - A damaged log opens, with every whole event; [`Repair`] says in words what was wrong.
+//! - `events.idx` beside a log makes opening it cheap; `catalogue.db` makes listing cheap. Both are derived from the logs
+//!   and can be deleted at any time.
+
+mod catalogue;
+mod disk;
+mod error;
+mod file_log;
+mod file_store;
+mod home;
+mod index;
+mod labels;
+mod mend;
+mod names;
+mod reader;
+mod repair;
+mod salvage;
+mod scan;
+mod store;
+mod survey;
+mod sync;
+
+pub use catalogue::{Catalogue, ListFilter, Page, SearchHit, SessionSummary};
+pub use disk::{Disk, DiskFile, Mode, RealDisk, Stat};
+pub use error::LogError;
+pub use file_store::FileStore;
+pub use home::{Home, HomeOptions};
+pub use labels::Labels;
+pub use repair::{Damage, Finding, Findings, Repair, Report};
+pub use store::{Entry, EventReader, Opened, Position, Recorded, SessionLog, Snapshot, Store};
+pub use sync::{SyncPolicy, SyncTicket};
