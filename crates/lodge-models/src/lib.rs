@@ -3,9 +3,21 @@
 //! This room knows how to turn a conversation into a request and a response stream into chunks. It may not know
 //! sessions, events, tools' insides or who is asking.
 
+mod catalogue;
 mod error;
+mod network;
 mod rehearsal;
+mod secret;
+mod transport;
 mod types;
+mod wire;
 
+pub use catalogue::{
+    AzureConfig, Catalogue, CatalogueError, Discovery, ModelEntry, ModelsConfig, ProviderConfig, ProviderEntry,
+};
+pub use network::Network;
 pub use rehearsal::Rehearsal;
+pub use secret::{Secret, TokenSource};
+pub use transport::{HttpRequest, HttpResponse, Transport, TransportError};
 pub use types::*;
+pub use wire::{Auth, Endpoint, HttpModel, IDLE_TIMEOUT, ProviderType, WireApi};

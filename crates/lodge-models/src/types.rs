@@ -47,6 +47,8 @@ pub struct ModelRequest {
     pub stream: bool,
     /// Effort to reason with, where the model offers a choice.
     pub reasoning_effort: Option<String>,
+    /// Form of the reasoning's summary (`auto`, `concise`, `detailed`, `none`), where the wire offers a choice.
+    pub reasoning_summary: Option<String>,
     /// Upper bound of the answer; the model's own when absent.
     pub max_output_tokens: Option<u64>,
     /// A tool that must be called (its name), where the wire can say so.

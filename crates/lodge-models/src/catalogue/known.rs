@@ -1,0 +1,55 @@
+//! What is known of models by their names alone. A configuration that says more goes first.
+
+use crate::ModelInfo;
+
+const EFFORTS: &[&str] = &["low", "medium", "high"];
+const NO_EFFORTS: &[&str] = &[];
+
+/// Prefix of the name, context window, longest answer, images, efforts. The first that fits counts.
+const KNOWN: [(&str, u64, u64, bool, &[&str]); 26] = [
+    ("gpt-5", 400_000, 128_000, true, EFFORTS),
+    ("gpt-4.1", 1_047_576, 32_768, true, NO_EFFORTS),
+    ("gpt-4o", 128_000, 16_384, true, NO_EFFORTS),
+    ("gpt-4-turbo", 128_000, 4_096, true, NO_EFFORTS),
+    ("gpt-4-32k", 32_768, 4_096, false, NO_EFFORTS),
+    ("gpt-4", 8_192, 4_096, false, NO_EFFORTS),
+    ("gpt-3.5", 16_385, 4_096, false, NO_EFFORTS),
+    ("gpt-oss", 131_072, 32_768, false, EFFORTS),
+    ("o1-mini", 128_000, 65_536, false, NO_EFFORTS),
+    ("o1", 200_000, 100_000, true, EFFORTS),
+    ("o3", 200_000, 100_000, true, EFFORTS),
+    ("o4", 200_000, 100_000, true, EFFORTS),
+    ("claude-3-7", 200_000, 64_000, true, EFFORTS),
+    ("claude-3.7", 200_000, 64_000, true, EFFORTS),
+    ("claude-3", 200_000, 8_192, true, NO_EFFORTS),
+    ("claude-opus-4-1", 200_000, 32_000, true, EFFORTS),
+    ("claude-opus-4-2", 200_000, 32_000, true, EFFORTS),
+    ("claude-opus-4.1", 200_000, 32_000, true, EFFORTS),
+    ("claude", 200_000, 64_000, true, EFFORTS),
+    ("gemini", 1_048_576, 65_536, true, EFFORTS),
+    ("grok-4", 256_000, 64_000, true, NO_EFFORTS),
+    ("deepseek", 128_000, 32_768, false, NO_EFFORTS),
+    ("kimi-k2", 256_000, 32_768, false, NO_EFFORTS),
+    ("llava", 32_768, 8_192, true, NO_EFFORTS),
+    ("gemma3", 128_000, 8_192, true, NO_EFFORTS),
+    ("qwen3-coder", 262_144, 65_536, false, NO_EFFORTS),
+];
+
+/// A model of which nothing but the name is known. `name` is the one that its capabilities are looked up by.
+pub(super) fn info(id: &str, name: &str, provider: &str) -> ModelInfo {
+    let last = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
+    let known = KNOWN.iter().find(|(prefix, ..)| last.starts_with(prefix));
+    let (window, output, vision, efforts) = known.map_or(
+        (128_000, 16_384, false, NO_EFFORTS),
+        |(_, window, output, vision, efforts)| (*window, *output, *vision, *efforts),
+    );
+    ModelInfo {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        provider: provider.to_owned(),
+        context_window: window,
+        max_output_tokens: output,
+        vision: vision || last.contains("-vl") || last.contains("vision"),
+        reasoning_efforts: efforts.iter().map(|effort| (*effort).to_owned()).collect(),
+    }
+}

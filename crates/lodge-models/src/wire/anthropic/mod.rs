@@ -1,0 +1,7 @@
+//! Anthropic messages.
+
+mod read;
+mod write;
+
+pub(super) use read::Reader;
+pub(super) use write::body;

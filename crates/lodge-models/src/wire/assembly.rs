@@ -1,0 +1,171 @@
+//! An answer as it comes together, the same for every wire.
+
+use std::collections::VecDeque;
+
+use crate::{AssistantMessage, Chunk, Completion, ToolCall, Usage};
+
+/// Reads one wire's answer into an [`Assembly`].
+pub(super) trait Decoder: Send {
+    /// Takes an event of a streamed answer.
+    fn event(&mut self, name: &str, data: &str, into: &mut Assembly) -> Result<Progress, Fault>;
+    /// Takes an answer that came in one piece.
+    fn whole(&mut self, body: &str, into: &mut Assembly) -> Result<(), Fault>;
+    /// Whether the answer is complete although the stream ended without saying so.
+    fn may_end_here(&self) -> bool;
+}
+
+/// Whether more is to come.
+#[derive(Debug, PartialEq)]
+pub(super) enum Progress {
+    More,
+    Finished,
+}
+
+/// What can be wrong with an answer.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It is not what the wire says.
+    Malformed(String),
+    /// It is an error that the provider tells, as JSON.
+    Told(String),
+}
+
+impl From<serde_json::Error> for Fault {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(error.to_string())
+    }
+}
+
+/// An answer in the making.
+#[derive(Default)]
+pub(super) struct Assembly {
+    /// What to tell the caller next.
+    pub(super) chunks: VecDeque<Chunk>,
+    streams: bool,
+    text: String,
+    reasoning: String,
+    calls: Vec<PartialCall>,
+    pub(super) reasoning_opaque: Option<String>,
+    pub(super) encrypted_content: Option<String>,
+    pub(super) usage: Usage,
+    pub(super) finish_reason: Option<String>,
+    pub(super) api_call_id: Option<String>,
+    pub(super) provider_call_id: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) endpoint: &'static str,
+}
+
+struct PartialCall {
+    id: String,
+    name: String,
+    arguments: String,
+    custom: bool,
+}
+
+impl Assembly {
+    /// Starts one. Chunks are told only when the caller streams.
+    pub(super) fn new(streams: bool) -> Self {
+        Self {
+            streams,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn tell(&mut self, chunk: Chunk) {
+        if self.streams {
+            self.chunks.push_back(chunk);
+        }
+    }
+
+    pub(super) fn text(&mut self, text: String) {
+        if !text.is_empty() {
+            self.text.push_str(&text);
+            self.tell(Chunk::Text(text));
+        }
+    }
+
+    pub(super) fn has_text(&self) -> bool {
+        !self.text.is_empty()
+    }
+
+    pub(super) fn reasoning(&mut self, text: String) {
+        if !text.is_empty() {
+            self.reasoning.push_str(&text);
+            self.tell(Chunk::Reasoning(text));
+        }
+    }
+
+    pub(super) fn has_reasoning(&self) -> bool {
+        !self.reasoning.is_empty()
+    }
+
+    /// Begins a tool call and returns its number.
+    pub(super) fn begin_call(&mut self, id: String, name: String, custom: bool) -> usize {
+        self.calls.push(PartialCall {
+            id,
+            name,
+            arguments: String::new(),
+            custom,
+        });
+        self.calls.len() - 1
+    }
+
+    /// Adds to the name of a call; some servers send it in pieces.
+    pub(super) fn name(&mut self, call: usize, piece: &str) {
+        self.calls[call].name.push_str(piece);
+    }
+
+    pub(super) fn call_id(&self, call: usize) -> &str {
+        &self.calls[call].id
+    }
+
+    /// Adds to the arguments of a call.
+    pub(super) fn arguments(&mut self, call: usize, fragment: String) {
+        let call = &mut self.calls[call];
+        call.arguments.push_str(&fragment);
+        if self.streams {
+            let (id, name) = (call.id.clone(), call.name.clone());
+            self.chunks.push_back(Chunk::ToolCall { id, name, fragment });
+        }
+    }
+
+    pub(super) fn arguments_so_far(&self, call: usize) -> &str {
+        &self.calls[call].arguments
+    }
+
+    /// Replaces arguments by their final form, where the wire repeats them in full at the end.
+    pub(super) fn settle_arguments(&mut self, call: usize, whole: String) {
+        if self.calls[call].arguments.is_empty() {
+            self.arguments(call, whole);
+        } else {
+            self.calls[call].arguments = whole;
+        }
+    }
+
+    /// The whole answer.
+    pub(super) fn complete(&mut self) -> Completion {
+        let calls = std::mem::take(&mut self.calls).into_iter();
+        Completion {
+            message: AssistantMessage {
+                text: std::mem::take(&mut self.text).into(),
+                tool_calls: calls
+                    .map(|call| ToolCall {
+                        id: call.id,
+                        name: call.name,
+                        arguments: call.arguments.into(),
+                        custom: call.custom,
+                    })
+                    .collect(),
+                reasoning_text: Some(std::mem::take(&mut self.reasoning)).filter(|text| !text.is_empty()),
+                reasoning_opaque: self.reasoning_opaque.take(),
+                encrypted_content: self.encrypted_content.take(),
+            },
+            usage: std::mem::take(&mut self.usage),
+            finish_reason: self.finish_reason.take(),
+            api_call_id: self.api_call_id.take(),
+            provider_call_id: self.provider_call_id.take(),
+            model: self.model.take(),
+            endpoint: Some(self.endpoint.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Where a model is reached, and with what credentials.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde::Deserialize;
+
+use super::{IDLE_TIMEOUT, Target};
+use crate::{ModelError, ModelRequest, Secret, TokenSource};
+
+/// The kind of provider: decides the form of the address and of the credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderType {
+    /// OpenAI and all that copy its form.
+    #[default]
+    OpenAi,
+    /// OpenAI's models at Azure.
+    Azure,
+    /// Anthropic and all that copy its form.
+    Anthropic,
+}
+
+/// The wire that is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WireApi {
+    /// OpenAI chat completions.
+    #[default]
+    #[serde(alias = "chat")]
+    Completions,
+    /// OpenAI responses.
+    Responses,
+    /// Anthropic messages.
+    #[serde(alias = "anthropic")]
+    Messages,
+}
+
+/// Credentials.
+#[derive(Clone, Default)]
+pub enum Auth {
+    /// None; local servers want none.
+    #[default]
+    None,
+    /// A key, sent in the header that the provider's type calls for.
+    Key(Secret),
+    /// A bearer token.
+    Bearer(Secret),
+    /// A bearer token that is asked for anew for every request.
+    Source(Arc<dyn TokenSource>),
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Key(_) => "Key([secret])",
+            Self::Bearer(_) => "Bearer([secret])",
+            Self::Source(_) => "Source",
+        })
+    }
+}
+
+/// A provider's address and how to speak to it.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// The provider's name, for messages.
+    pub provider: String,
+    /// The provider's kind.
+    pub kind: ProviderType,
+    /// The wire to speak.
+    pub wire: WireApi,
+    /// The address that the wire's path is added to.
+    pub base_url: String,
+    /// Credentials.
+    pub auth: Auth,
+    /// Headers for every request.
+    pub headers: BTreeMap<String, String>,
+    /// Azure's `api-version`.
+    pub api_version: Option<String>,
+    /// How long the provider may say nothing.
+    pub idle_timeout: Duration,
+}
+
+/// Azure's version of the API where none is named.
+const AZURE_API_VERSION: &str = "2024-10-21";
+
+impl Endpoint {
+    /// An endpoint without credentials.
+    pub fn new(provider: impl Into<String>, kind: ProviderType, wire: WireApi, base_url: impl Into<String>) -> Self {
+        Self {
+            provider: provider.into(),
+            kind,
+            wire,
+            base_url: base_url.into(),
+            auth: Auth::None,
+            headers: BTreeMap::new(),
+            api_version: None,
+            idle_timeout: IDLE_TIMEOUT,
+        }
+    }
+
+    /// The address of the wire for a model.
+    pub(super) fn url(&self, model: &str) -> String {
+        let (base, query) = self.base();
+        if self.kind != ProviderType::Azure || base.ends_with("/openai/v1") {
+            return format!("{base}{}{}", self.path(), append(query, self.api_version.as_deref()));
+        }
+        let base = base.strip_suffix("/openai").unwrap_or(base);
+        let query = append(query, Some(self.api_version.as_deref().unwrap_or(AZURE_API_VERSION)));
+        match self.wire {
+            WireApi::Responses => format!("{base}/openai/responses{query}"),
+            _ => format!("{base}/openai/deployments/{}{}{query}", escape(model), self.path()),
+        }
+    }
+
+    /// The address of the list of models; none where the provider cannot say what it serves.
+    pub(crate) fn models_url(&self) -> Option<String> {
+        let (base, query) = self.base();
+        if self.kind == ProviderType::Azure && !base.ends_with("/openai/v1") {
+            return None;
+        }
+        let version = if self.kind == ProviderType::Anthropic && !base.ends_with("/v1") {
+            "/v1"
+        } else {
+            ""
+        };
+        Some(format!("{base}{version}/models{}", append(query, None)))
+    }
+
+    /// The wire's path below the base.
+    pub(super) fn path(&self) -> &'static str {
+        match self.wire {
+            WireApi::Completions => "/chat/completions",
+            WireApi::Responses => "/responses",
+            WireApi::Messages if self.base().0.ends_with("/v1") => "/messages",
+            WireApi::Messages => "/v1/messages",
+        }
+    }
+
+    /// The address without query, final slash, or a path that people copy along with it.
+    fn base(&self) -> (&str, Option<&str>) {
+        let (base, query) = match self.base_url.split_once('?') {
+            Some((base, query)) => (base, Some(query)),
+            None => (self.base_url.as_str(), None),
+        };
+        let mut base = base.trim_end_matches('/');
+        for path in ["/chat/completions", "/responses", "/v1/messages"] {
+            base = base.strip_suffix(path).unwrap_or(base);
+        }
+        (base, query)
+    }
+
+    /// What messages name when something goes wrong.
+    pub(crate) fn target(&self, model: &str) -> Target {
+        let rest = self
+            .base_url
+            .split_once("://")
+            .map_or(self.base_url.as_str(), |(_, rest)| rest);
+        let host = rest.split(['/', '?']).next().unwrap_or_default();
+        // Credentials may stand before the host's name.
+        let host = host.rsplit('@').next().unwrap_or_default();
+        Target::new(&self.provider, host, model)
+    }
+
+    /// All headers of a call. What the caller set goes before what the provider's configuration says, and that before
+    /// what we would send. The secrets among them are told to the target, which keeps them out of messages.
+    pub(crate) async fn headers(
+        &self,
+        request: &ModelRequest,
+        target: &mut Target,
+    ) -> Result<Vec<(String, String)>, ModelError> {
+        let mut headers = BTreeMap::new();
+        headers.insert("content-type".to_owned(), "application/json".to_owned());
+        headers.insert(
+            "accept".to_owned(),
+            if request.stream {
+                "text/event-stream"
+            } else {
+                "application/json"
+            }
+            .to_owned(),
+        );
+        headers.insert("user-agent".to_owned(), user_agent(request.user_agent.as_deref()));
+        if self.kind == ProviderType::Anthropic || self.wire == WireApi::Messages {
+            headers.insert("anthropic-version".to_owned(), "2023-06-01".to_owned());
+        }
+        let bearer = match &self.auth {
+            Auth::None => None,
+            Auth::Key(key) => match self.kind {
+                ProviderType::OpenAi => Some(key.clone()),
+                ProviderType::Azure => {
+                    target.hide(key.clone());
+                    headers.insert("api-key".to_owned(), key.expose().to_owned());
+                    None
+                }
+                ProviderType::Anthropic => {
+                    target.hide(key.clone());
+                    headers.insert("x-api-key".to_owned(), key.expose().to_owned());
+                    None
+                }
+            },
+            Auth::Bearer(token) => Some(token.clone()),
+            Auth::Source(source) => Some(source.token().await?.into()),
+        };
+        if let Some(token) = bearer {
+            headers.insert("authorization".to_owned(), format!("Bearer {}", token.expose()));
+            target.hide(token);
+        }
+        for (name, value) in self.headers.iter().chain(&request.headers) {
+            target.hide(Secret::new(value.as_str()));
+            headers.insert(name.to_ascii_lowercase(), value.clone());
+        }
+        Ok(headers.into_iter().collect())
+    }
+}
+
+/// Who asks: the client's name, then ours.
+fn user_agent(client: Option<&str>) -> String {
+    let ours = concat!("lodge/", env!("CARGO_PKG_VERSION"));
+    let client: String = client
+        .unwrap_or_default()
+        .chars()
+        .filter(|c| matches!(c, ' '..='~'))
+        .collect();
+    match client.trim() {
+        "" => ours.to_owned(),
+        client => format!("{client} {ours}"),
+    }
+}
+
+fn append(query: Option<&str>, api_version: Option<&str>) -> String {
+    let version = api_version.map(|version| format!("api-version={}", escape(version)));
+    match (query, version) {
+        (None, None) => String::new(),
+        (Some(query), None) => format!("?{query}"),
+        (None, Some(version)) => format!("?{version}"),
+        (Some(query), Some(_)) if query.contains("api-version=") => format!("?{query}"),
+        (Some(query), Some(version)) => format!("?{query}&{version}"),
+    }
+}
+
+/// Escapes what may not stand in a segment of a path.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Endpoint, ProviderType::*, WireApi::*};
+
+    #[test]
+    fn addresses_have_the_form_that_each_provider_wants() {
+        let cases = [
+            (OpenAi, Completions, "http://h/v1", None, "http://h/v1/chat/completions"),
+            (
+                OpenAi,
+                Completions,
+                "http://h/v1/",
+                None,
+                "http://h/v1/chat/completions",
+            ),
+            (
+                OpenAi,
+                Completions,
+                "http://h/v1/chat/completions",
+                None,
+                "http://h/v1/chat/completions",
+            ),
+            (OpenAi, Responses, "http://h/v1?a=b", None, "http://h/v1/responses?a=b"),
+            (Anthropic, Messages, "http://h", None, "http://h/v1/messages"),
+            (Anthropic, Messages, "http://h/v1", None, "http://h/v1/messages"),
+            (
+                Anthropic,
+                Messages,
+                "http://h/v1/messages",
+                None,
+                "http://h/v1/messages",
+            ),
+            (
+                Azure,
+                Completions,
+                "http://h",
+                Some("v"),
+                "http://h/openai/deployments/gpt%2Fx/chat/completions?api-version=v",
+            ),
+            (
+                Azure,
+                Completions,
+                "http://h/openai/",
+                None,
+                "http://h/openai/deployments/gpt%2Fx/chat/completions?api-version=2024-10-21",
+            ),
+            (
+                Azure,
+                Responses,
+                "http://h",
+                Some("v"),
+                "http://h/openai/responses?api-version=v",
+            ),
+            (
+                Azure,
+                Responses,
+                "http://h/openai/v1",
+                None,
+                "http://h/openai/v1/responses",
+            ),
+            (
+                Azure,
+                Completions,
+                "http://h/openai/v1",
+                Some("preview"),
+                "http://h/openai/v1/chat/completions?api-version=preview",
+            ),
+        ];
+        for (kind, wire, base, version, expected) in cases {
+            let mut endpoint = Endpoint::new("p", kind, wire, base);
+            endpoint.api_version = version.map(str::to_owned);
+            assert_eq!(endpoint.url("gpt/x"), expected, "{kind:?} {base}");
+        }
+    }
+
+    #[test]
+    fn messages_name_the_host_and_not_the_credentials_before_it() {
+        for (base, host) in [("http://user:pass@h:1/v1", "h:1"), ("https://h/x", "h"), ("h", "h")] {
+            assert_eq!(Endpoint::new("p", OpenAi, Completions, base).target("m").host(), host);
+        }
+    }
+}

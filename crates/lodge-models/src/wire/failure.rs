@@ -1,0 +1,373 @@
+//! What went wrong with a call, in words that name the provider, the model and the way out, and never a secret.
+
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use super::assembly::Fault;
+use crate::{ErrorKind, HttpResponse, ModelError, Secret, TransportError};
+
+/// As much of an error's body is read.
+const MOST_ERROR_BODY: usize = 64 << 10;
+/// As much of a provider's words is repeated.
+const MOST_WORDS: usize = 600;
+
+/// Whom a call is for.
+pub(crate) struct Target {
+    provider: String,
+    host: String,
+    model: String,
+    secrets: Vec<Secret>,
+}
+
+impl Target {
+    pub(crate) fn new(provider: &str, host: &str, model: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            host: host.to_owned(),
+            model: model.to_owned(),
+            secrets: Vec::new(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Keeps a value out of all messages.
+    pub(crate) fn hide(&mut self, secret: Secret) {
+        // What is this short is no secret, and taking it out would make the message unreadable.
+        if secret.expose().len() >= 6 {
+            self.secrets.push(secret);
+        }
+    }
+
+    fn error(&self, kind: ErrorKind, what: &str, advice: &str) -> ModelError {
+        let mut what = what.to_owned();
+        for secret in &self.secrets {
+            what = what.replace(secret.expose(), "[secret]");
+        }
+        if let Some((at, _)) = what.char_indices().nth(MOST_WORDS) {
+            what.truncate(at);
+            what.push('…');
+        }
+        let what = what.trim_end_matches(['.', ' ', '\n']);
+        let (provider, host, model) = (&self.provider, &self.host, &self.model);
+        ModelError::new(
+            kind,
+            format!("Model {model} of provider {provider} ({host}): {what}. {advice}"),
+        )
+    }
+
+    /// The server could not be reached.
+    pub(crate) fn unreachable(&self, error: &TransportError) -> ModelError {
+        if let TransportError::Invalid(what) = error {
+            return self.refused(what);
+        }
+        let advice = "Check the address, the network and, where there is one, the proxy.";
+        self.error(ErrorKind::Connection, &error.to_string(), advice)
+    }
+
+    /// The server said nothing for too long.
+    pub(crate) fn silent(&self, patience: Duration) -> ModelError {
+        let what = format!("nothing arrived for {} s", patience.as_secs_f32());
+        self.error(
+            ErrorKind::Connection,
+            &what,
+            "The server may be overloaded; trying again may help.",
+        )
+    }
+
+    /// The answer broke off or made no sense.
+    pub(crate) fn broken(&self, what: &str) -> ModelError {
+        self.error(ErrorKind::Connection, what, "Trying again may help.")
+    }
+
+    /// The request was not even sent.
+    pub(crate) fn refused(&self, what: &str) -> ModelError {
+        self.error(
+            ErrorKind::Query,
+            what,
+            "The request was not sent; check the provider's configuration.",
+        )
+    }
+
+    /// An answer that is none.
+    pub(super) fn fault(&self, fault: Fault) -> ModelError {
+        match fault {
+            Fault::Malformed(what) => self.broken(&format!("the answer is malformed: {what}")),
+            Fault::Told(json) => self.told(None, &json),
+        }
+    }
+
+    /// The error that an unsuccessful response tells.
+    pub(crate) async fn status_error(&self, mut response: HttpResponse, patience: Duration) -> ModelError {
+        let mut body = Vec::new();
+        while let Ok(Some(Ok(piece))) = tokio::time::timeout(patience, response.body.next()).await {
+            body.extend_from_slice(&piece);
+            if body.len() >= MOST_ERROR_BODY {
+                body.truncate(MOST_ERROR_BODY);
+                break;
+            }
+        }
+        let text = String::from_utf8_lossy(&body);
+        self.told(Some(response.status), &text)
+            .with_status(response.status)
+            .with_retry_after(retry_after(&response))
+            .with_provider_call_id(request_id(&response))
+    }
+
+    /// What a provider's error object means.
+    fn told(&self, status: Option<u16>, body: &str) -> ModelError {
+        let (codes, words) = read(body);
+        let status_words = match status {
+            Some(status) => format!("HTTP {status}"),
+            None => "the stream told an error".to_owned(),
+        };
+        let what = match words.is_empty() {
+            true => status_words,
+            false => format!("{status_words}: {words}"),
+        };
+        let kind = classify(status, &codes, &words.to_lowercase());
+        self.error(kind, &what, advice(kind, status))
+    }
+}
+
+/// The codes and the words of an error's body, as the known providers write them.
+fn read(body: &str) -> (Vec<String>, String) {
+    let Ok(value) = serde_json::from_str::<Value>(body) else {
+        return (Vec::new(), body.trim().to_owned());
+    };
+    let value = value.get(0).unwrap_or(&value);
+    let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let codes = ["code", "type"]
+        .iter()
+        .filter_map(|key| text(error.get(key)?))
+        .collect();
+    let words = [
+        error.get("message"),
+        Some(error),
+        value.get("message"),
+        value.get("detail"),
+    ]
+    .into_iter()
+    .flatten()
+    .find_map(|value| value.as_str().map(str::to_owned));
+    (codes, words.unwrap_or_else(|| body.trim().to_owned()))
+}
+
+const CONTEXT_WORDS: [&str; 10] = [
+    "context length",
+    "context window",
+    "maximum context",
+    "context size",
+    "prompt is too long",
+    "input is too long",
+    "too many tokens",
+    "reduce the length",
+    "prompt token count",
+    "exceeds the limit of",
+];
+
+fn classify(status: Option<u16>, codes: &[String], words: &str) -> ErrorKind {
+    let has = |known: &[&str]| codes.iter().any(|code| known.contains(&code.as_str()));
+    let says = |known: &[&str]| known.iter().any(|phrase| words.contains(phrase));
+    let too_long = has(&[
+        "context_length_exceeded",
+        "model_max_prompt_tokens_exceeded",
+        "exceed_context_size_error",
+    ]) || (matches!(status, None | Some(400 | 413 | 422 | 500)) && says(&CONTEXT_WORDS));
+    if too_long || status == Some(413) {
+        return ErrorKind::ContextLimit;
+    }
+    if has(&[
+        "insufficient_quota",
+        "quota_exceeded",
+        "billing_error",
+        "billing_hard_limit_reached",
+    ]) || status == Some(402)
+        || says(&["credit balance is too low"])
+    {
+        return ErrorKind::Quota;
+    }
+    match status {
+        Some(401) => ErrorKind::Authentication,
+        Some(403) => ErrorKind::Authorization,
+        Some(429) => ErrorKind::RateLimit,
+        Some(408 | 409 | 500..) => ErrorKind::Connection,
+        Some(_) => ErrorKind::Query,
+        None if has(&["rate_limit_error", "rate_limit_exceeded", "rate_limit", "429"]) => ErrorKind::RateLimit,
+        None if has(&["authentication_error", "invalid_api_key", "401"]) => ErrorKind::Authentication,
+        None if has(&["permission_error", "403"]) => ErrorKind::Authorization,
+        None if has(&[
+            "invalid_request_error",
+            "invalid_prompt",
+            "not_found_error",
+            "400",
+            "404",
+        ]) =>
+        {
+            ErrorKind::Query
+        }
+        None => ErrorKind::Connection,
+    }
+}
+
+fn advice(kind: ErrorKind, status: Option<u16>) -> &'static str {
+    match kind {
+        ErrorKind::Authentication => "Check the key or token of this provider.",
+        ErrorKind::Authorization => "The key is known but may not use this model; ask whoever manages the account.",
+        ErrorKind::Quota => "The account is out of quota or credit; add some or choose another model.",
+        ErrorKind::RateLimit => "Wait a moment, or choose another model.",
+        ErrorKind::ContextLimit => "The conversation is too long for this model; compact it or choose a larger model.",
+        ErrorKind::Query if status == Some(404) => "Check the name of the model and the address of the provider.",
+        ErrorKind::Query if matches!(status, Some(300..400)) => "Set base_url to the address it was moved to.",
+        ErrorKind::Query => "The provider does not accept the request as it is.",
+        ErrorKind::Connection => "This is the server's failure; trying again may help.",
+    }
+}
+
+/// The provider's id of the request.
+pub(super) fn request_id(response: &HttpResponse) -> Option<String> {
+    ["x-github-request-id", "x-request-id", "request-id", "apim-request-id"]
+        .iter()
+        .find_map(|name| response.header(name))
+        .map(str::to_owned)
+}
+
+fn retry_after(response: &HttpResponse) -> Option<Duration> {
+    if let Some(millis) = response
+        .header("retry-after-ms")
+        .and_then(|value| value.trim().parse().ok())
+    {
+        return Some(Duration::from_millis(millis));
+    }
+    let value = response.header("retry-after")?.trim();
+    if let Ok(seconds) = value.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+    Some(
+        SystemTime::from(at)
+            .duration_since(SystemTime::now())
+            .unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Target, classify, read, retry_after};
+    use crate::{ErrorKind::*, HttpResponse, Secret};
+    use futures_util::{StreamExt, stream};
+
+    #[test]
+    fn errors_of_all_providers_are_told_apart() {
+        let cases = [
+            (
+                Some(401),
+                r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#,
+                Authentication,
+            ),
+            (Some(403), r#"{"error":{"message":"no access"}}"#, Authorization),
+            (Some(402), "Payment Required", Quota),
+            (
+                Some(429),
+                r#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#,
+                RateLimit,
+            ),
+            (
+                Some(429),
+                r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#,
+                Quota,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#,
+                ContextLimit,
+            ),
+            (
+                Some(400),
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 2 > 1"}}"#,
+                ContextLimit,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
+                ContextLimit,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"message":"Your credit balance is too low"}}"#,
+                Quota,
+            ),
+            (Some(413), "", ContextLimit),
+            (Some(400), r#"{"detail":"bad"}"#, Query),
+            (Some(404), r#"{"error":"model 'x' not found"}"#, Query),
+            (Some(302), "", Query),
+            (Some(408), "", Connection),
+            (Some(409), "", Connection),
+            (Some(500), "<html>oops</html>", Connection),
+            (
+                Some(529),
+                r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                Connection,
+            ),
+            (
+                None,
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                Connection,
+            ),
+            (
+                None,
+                r#"{"error":{"type":"rate_limit_error","message":"slow"}}"#,
+                RateLimit,
+            ),
+            (None, r#"{"error":{"code":"invalid_prompt","message":"no"}}"#, Query),
+        ];
+        for (status, body, kind) in cases {
+            let (codes, words) = read(body);
+            assert_eq!(
+                classify(status, &codes, &words.to_lowercase()),
+                kind,
+                "{status:?} {body}"
+            );
+        }
+    }
+
+    #[test]
+    fn messages_say_what_failed_and_never_a_secret() {
+        let mut target = Target::new("acme", "api.acme.test", "m1");
+        target.hide(Secret::new("sk-very-secret"));
+        let error = target.told(Some(401), r#"{"error":{"message":"Wrong key sk-very-secret."}}"#);
+        insta::assert_snapshot!(error, @"Model m1 of provider acme (api.acme.test): HTTP 401: Wrong key [secret]. Check the key or token of this provider.");
+    }
+
+    #[test]
+    fn the_time_to_wait_is_read_in_every_form() {
+        let wait = |name: &str, value: &str| {
+            let headers = vec![(name.to_owned(), value.to_owned())];
+            retry_after(&HttpResponse {
+                status: 429,
+                headers,
+                body: stream::empty().boxed(),
+            })
+        };
+        assert_eq!(wait("retry-after", "7").unwrap().as_secs(), 7);
+        assert_eq!(wait("retry-after", "0.5").unwrap().as_millis(), 500);
+        assert_eq!(wait("retry-after-ms", "250").unwrap().as_millis(), 250);
+        assert_eq!(
+            wait("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT").unwrap().as_secs(),
+            0
+        );
+        assert!(wait("retry-after", "Fri, 21 Oct 2255 07:28:00 GMT").unwrap().as_secs() > 1_000_000);
+        assert_eq!(wait("retry-after", "soon"), None);
+        assert_eq!(wait("retry-after", "-1"), None);
+    }
+}

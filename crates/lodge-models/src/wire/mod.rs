@@ -1,0 +1,133 @@
+//! Models behind HTTP: three wires over one transport.
+
+mod anthropic;
+mod assembly;
+mod chat;
+mod endpoint;
+mod failure;
+mod receive;
+mod responses;
+mod sse;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{
+    StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
+
+pub use endpoint::{Auth, Endpoint, ProviderType, WireApi};
+
+use crate::{Chunk, HttpRequest, HttpResponse, Model, ModelError, ModelInfo, ModelRequest, Transport};
+use assembly::{Assembly, Decoder};
+pub(crate) use failure::Target;
+use receive::Receiver;
+
+/// No response may be longer.
+pub(crate) const MOST_BODY: u64 = 64 << 20;
+
+/// How long a provider may say nothing before the call counts as broken.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// A model that is reached by HTTP.
+#[derive(Clone)]
+pub struct HttpModel {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    info: ModelInfo,
+    /// The model's name at the provider.
+    wire_model: String,
+    endpoint: Endpoint,
+    transport: Arc<dyn Transport>,
+}
+
+impl HttpModel {
+    /// A model under its name at the provider, reached through a transport.
+    pub fn new(info: ModelInfo, wire_model: String, endpoint: Endpoint, transport: Arc<dyn Transport>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                info,
+                wire_model,
+                endpoint,
+                transport,
+            }),
+        }
+    }
+}
+
+impl Model for HttpModel {
+    fn info(&self) -> &ModelInfo {
+        &self.inner.info
+    }
+
+    fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let inner = Arc::clone(&self.inner);
+        stream::once(async move { inner.open(&request).await })
+            .try_flatten()
+            .boxed()
+    }
+}
+
+impl Inner {
+    /// Sends the request and returns what the answer is read from.
+    async fn open(&self, request: &ModelRequest) -> Result<Receiver, ModelError> {
+        let endpoint = &self.endpoint;
+        let mut target = endpoint.target(&self.wire_model);
+        let body = match endpoint.wire {
+            WireApi::Completions => chat::body(request, &self.wire_model),
+            WireApi::Responses => responses::body(request, &self.wire_model, &self.info),
+            WireApi::Messages => anthropic::body(request, &self.wire_model, &self.info),
+        };
+        let body = body.map_err(|error| target.refused(&format!("the request cannot be written as JSON: {error}")))?;
+        let headers = endpoint.headers(request, &mut target).await?;
+        let url = endpoint.url(&self.wire_model);
+        let sent = HttpRequest {
+            method: "POST",
+            url,
+            headers,
+            body: Bytes::from(body),
+        };
+        let response = send(&*self.transport, sent, endpoint.idle_timeout, &target).await?;
+        let streamed = match response.header("content-type") {
+            Some(kind) if kind.contains("event-stream") => true,
+            Some(kind) if kind.contains("json") => false,
+            _ => request.stream,
+        };
+        let mut assembly = Assembly::new(request.stream);
+        assembly.provider_call_id = failure::request_id(&response);
+        assembly.endpoint = endpoint.path();
+        let decoder: Box<dyn Decoder> = match endpoint.wire {
+            WireApi::Completions => Box::new(chat::Reader::default()),
+            WireApi::Responses => Box::new(responses::Reader::default()),
+            WireApi::Messages => Box::new(anthropic::Reader::default()),
+        };
+        Ok(Receiver::new(
+            response.body,
+            streamed,
+            decoder,
+            assembly,
+            target,
+            endpoint.idle_timeout,
+        ))
+    }
+}
+
+/// Sends a request and turns every failure, also one that HTTP tells by a status, into an error.
+pub(crate) async fn send(
+    transport: &dyn Transport,
+    request: HttpRequest,
+    patience: Duration,
+    target: &Target,
+) -> Result<HttpResponse, ModelError> {
+    let sent = tokio::time::timeout(patience, transport.send(request)).await;
+    let response = sent
+        .map_err(|_| target.silent(patience))?
+        .map_err(|error| target.unreachable(&error))?;
+    if (200..300).contains(&response.status) {
+        return Ok(response);
+    }
+    Err(target.status_error(response, patience).await)
+}
