@@ -1,0 +1,535 @@
+//! The session actor: one task that owns one live session. It hears everything through its inbox, so an abort is always
+//! heard; what blocks runs beside it.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
+
+use lodge_events::{
+    AbortReason, CapabilitiesChanged, Event, FileOperation, PendingMessagesModified, SessionContextChanged,
+    SessionIdle, SessionInfo, SessionModeChanged, SessionModelChange, SessionPlanChanged, SessionShutdown,
+    SessionTitleChanged, SessionToolsUpdated, ShutdownType, UiCapabilities,
+};
+use lodge_log::LogError;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    AgentError,
+    answer::Answer,
+    client::{ClientId, ClientSpec},
+    compaction::{self, Compacted},
+    facts::INTERRUPTED_INFO,
+    session::{GitContext, Shared},
+    settings::{Change, Delivery, Prompt},
+    turn::{self, Ended, Start},
+};
+
+/// Everything a session can be told. Closed: nothing else changes a session.
+pub enum Command {
+    /// A message from a person or a program.
+    Send(Box<Prompt>, oneshot::Sender<Result<String, AgentError>>),
+    /// Stop the running turn. Answers whether there was one.
+    Abort(AbortReason, oneshot::Sender<bool>),
+    /// Take up tool calls that were open when the host went down. Answers whether there were any.
+    Continue(oneshot::Sender<bool>),
+    /// Close what was open when the host went down: it counts as interrupted. Answers whether there was anything.
+    Settle(oneshot::Sender<Result<bool, AgentError>>),
+    /// An answer to an open question. Answers whether it was the first.
+    Answer(String, Answer, oneshot::Sender<bool>),
+    /// Somebody attaches.
+    Attach(ClientSpec, oneshot::Sender<ClientId>),
+    /// What an attached client can do has changed.
+    Update(ClientId, ClientSpec),
+    /// Somebody leaves.
+    Detach(ClientId),
+    /// Change a setting.
+    Configure(Change, oneshot::Sender<Result<(), AgentError>>),
+    /// Record an event that a client asks for (`session.log`, `session.workspace_file_changed`, …).
+    Record(Box<lodge_events::Payload>, oneshot::Sender<Result<Event, AgentError>>),
+    /// Write, replace or (with nothing) delete the plan.
+    Plan(Option<String>, oneshot::Sender<Result<(), AgentError>>),
+    /// Change the queue of waiting messages.
+    Queue(QueueChange, oneshot::Sender<Result<usize, AgentError>>),
+    /// Replace the conversation by a summary.
+    Compact(Option<String>, oneshot::Sender<Result<Compacted, AgentError>>),
+    /// Take the session back to before an event. Answers how many events went.
+    Truncate(Uuid, oneshot::Sender<Result<u64, AgentError>>),
+    /// Forget the conversation, keep the session.
+    ClearContext(oneshot::Sender<Result<u64, AgentError>>),
+    /// End the session's life in memory.
+    Close(oneshot::Sender<()>),
+}
+
+/// A change of the queue.
+#[derive(Debug, Clone)]
+pub enum QueueChange {
+    /// Forget all of it.
+    Clear,
+    /// Forget the newest.
+    RemoveLast,
+    /// Forget the one with this message id.
+    Remove(String),
+    /// Put the ones with these message ids first, in this order.
+    Reorder(Vec<String>),
+}
+
+struct Running {
+    task: JoinHandle<Ended>,
+    cancel: CancellationToken,
+    reason: Arc<Mutex<AbortReason>>,
+}
+
+/// The actor's own state; what the turn needs too is in [`Shared`].
+pub(crate) struct Actor {
+    shared: Arc<Shared>,
+    inbox: mpsc::UnboundedReceiver<Command>,
+    queue: Arc<Mutex<VecDeque<Prompt>>>,
+    running: Option<Running>,
+    /// Whether the tools or the model changed since clients were told.
+    tools_told: Option<(String, Vec<String>)>,
+}
+
+impl Actor {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        inbox: mpsc::UnboundedReceiver<Command>,
+        queue: Arc<Mutex<VecDeque<Prompt>>>,
+    ) -> Self {
+        Self {
+            shared,
+            inbox,
+            queue,
+            running: None,
+            tools_told: None,
+        }
+    }
+
+    /// Lives until it is closed, or until nobody holds a handle and no turn runs.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let ended = async {
+                match &mut self.running {
+                    Some(running) => (&mut running.task).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                ended = ended => {
+                    self.running = None;
+                    self.turn_ended(ended.unwrap_or_else(|panic| self.turn_panicked(&panic)));
+                }
+                command = self.inbox.recv() => match command {
+                    Some(Command::Close(done)) => {
+                        self.close().await;
+                        let _ = done.send(());
+                        return;
+                    }
+                    Some(command) => self.handle(command).await,
+                    // Nobody holds the session: it leaves memory without having ended.
+                    None if self.running.is_none() => return self.leave().await,
+                    None => self.running.as_ref().expect("checked above").cancel.cancel(),
+                }
+            }
+        }
+    }
+
+    async fn handle(&mut self, command: Command) {
+        match command {
+            Command::Send(prompt, reply) => drop(reply.send(self.send(*prompt))),
+            Command::Abort(reason, reply) => drop(reply.send(self.abort(reason).await)),
+            Command::Continue(reply) => {
+                let open = self.shared.recorder.facts(|facts| facts.open_turn.is_some());
+                if open && self.running.is_none() {
+                    self.start(Start::Continue);
+                }
+                let _ = reply.send(open);
+            }
+            Command::Settle(reply) => drop(reply.send(self.settle_interrupted())),
+            Command::Answer(id, answer, reply) => drop(reply.send(self.shared.pending.answer(&id, answer))),
+            Command::Attach(spec, reply) => {
+                let id = self.with_clients(|clients| clients.attach(spec));
+                let _ = reply.send(id);
+            }
+            Command::Update(id, spec) => self.with_clients(|clients| clients.update(id, spec)),
+            Command::Detach(id) => self.with_clients(|clients| drop(clients.detach(id))),
+            Command::Configure(change, reply) => drop(reply.send(self.configure(change))),
+            Command::Record(payload, reply) => {
+                let _ = reply.send(self.shared.recorder.record(*payload).map_err(AgentError::from));
+            }
+            Command::Plan(plan, reply) => drop(reply.send(self.plan(plan))),
+            Command::Queue(change, reply) => drop(reply.send(self.change_queue(&change))),
+            Command::Compact(instructions, reply) => self.compact(instructions, reply),
+            Command::Truncate(event, reply) => drop(reply.send(self.truncate(event))),
+            Command::ClearContext(reply) => drop(reply.send(self.clear_context())),
+            Command::Close(_) => unreachable!("the loop takes it"),
+        }
+    }
+
+    fn send(&mut self, mut prompt: Prompt) -> Result<String, AgentError> {
+        let id = prompt
+            .message_id
+            .get_or_insert_with(|| Uuid::new_v4().to_string())
+            .clone();
+        self.settle_interrupted()?;
+        self.shared.recorder.record(PendingMessagesModified::default())?;
+        match &self.running {
+            None => self.start(Start::Prompt(Box::new(prompt))),
+            Some(_) if prompt.delivery == Delivery::Immediate => self.shared.steering.lock().push_back(prompt),
+            Some(_) if prompt.prepend => self.queue.lock().push_front(prompt),
+            Some(_) => self.queue.lock().push_back(prompt),
+        }
+        Ok(id)
+    }
+
+    /// A turn that the host did not live to finish is closed before anything new begins.
+    fn settle_interrupted(&mut self) -> Result<bool, AgentError> {
+        let recorder = &self.shared.recorder;
+        if self.running.is_some() || recorder.facts(|facts| facts.open_turn.is_none()) {
+            return Ok(false);
+        }
+        turn::close_open_calls(&self.shared)?;
+        recorder.record(SessionInfo {
+            info_type: INTERRUPTED_INFO.into(),
+            message: "The host stopped in the middle of the last turn; it counts as interrupted.".into(),
+            ..SessionInfo::default()
+        })?;
+        Ok(true)
+    }
+
+    fn start(&mut self, start: Start) {
+        self.tell_tools();
+        let cancel = CancellationToken::new();
+        let reason = Arc::new(Mutex::new(AbortReason::UserInitiated));
+        let task = tokio::spawn(turn::run(self.shared.clone(), start, cancel.clone(), reason.clone()));
+        self.set_running(Running { task, cancel, reason });
+    }
+
+    fn set_running(&mut self, running: Running) {
+        self.shared.busy.store(true, Ordering::Release);
+        self.running = Some(running);
+    }
+
+    /// Tells clients when other tools, or tools for another model, are offered than the last time.
+    fn tell_tools(&mut self) {
+        let model = self.shared.settings.lock().model.info().id.clone();
+        let names = self.shared.tools().into_iter().map(|(spec, _)| spec.name).collect();
+        let now = (model.clone(), names);
+        if self.tools_told.as_ref() != Some(&now) {
+            self.tools_told = Some(now);
+            self.shared.recorder.note(SessionToolsUpdated { model });
+        }
+    }
+
+    fn turn_panicked(&self, panic: &tokio::task::JoinError) -> Ended {
+        tracing::error!(session = %self.shared.id, %panic, "a turn broke down");
+        self.shared.pending.clear();
+        self.shared.recorder.note(lodge_events::SessionError {
+            error_type: "internal".into(),
+            message: "The turn broke down because of a mistake in Lodge. Please report it with the log of the host."
+                .into(),
+            ..Default::default()
+        });
+        Ended::Failed
+    }
+
+    /// What comes after a turn: what was said too late to steer it, then what waits, then idle.
+    fn turn_ended(&mut self, ended: Ended) {
+        let late = std::mem::take(&mut *self.shared.steering.lock());
+        let next = {
+            let mut queue = self.queue.lock();
+            for prompt in late.into_iter().rev() {
+                queue.push_front(prompt);
+            }
+            if ended == Ended::Finished {
+                queue.pop_front()
+            } else {
+                None
+            }
+        };
+        match next {
+            Some(prompt) => {
+                self.shared.recorder.note(PendingMessagesModified::default());
+                self.start(Start::Prompt(Box::new(prompt)));
+            }
+            None => {
+                self.shared.busy.store(false, Ordering::Release);
+                self.tell_idle(ended);
+            }
+        }
+    }
+
+    fn tell_idle(&self, ended: Ended) {
+        let aborted = (ended == Ended::Aborted).then_some(true);
+        self.shared.recorder.note(SessionIdle {
+            aborted,
+            ..SessionIdle::default()
+        });
+    }
+
+    async fn abort(&mut self, reason: AbortReason) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        *running.reason.lock() = reason;
+        running.cancel.cancel();
+        let ended = (&mut running.task).await;
+        self.running = None;
+        // What was queued for after this turn was meant for after this turn: an abort takes it back too.
+        self.queue.lock().clear();
+        self.shared.steering.lock().clear();
+        self.turn_ended(ended.unwrap_or(Ended::Aborted));
+        true
+    }
+
+    /// Changes who is attached and tells the others what that changes for them.
+    fn with_clients<T>(&mut self, change: impl FnOnce(&mut crate::client::Clients) -> T) -> T {
+        let (result, before, after) = {
+            let mut clients = self.shared.clients.lock();
+            let before = clients.any(|can| can.elicitation);
+            let result = change(&mut clients);
+            (result, before, clients.any(|can| can.elicitation))
+        };
+        if before != after {
+            let ui = UiCapabilities {
+                elicitation: Some(after),
+                ..UiCapabilities::default()
+            };
+            self.shared.recorder.note(CapabilitiesChanged { ui: Some(ui) });
+        }
+        result
+    }
+
+    fn configure(&mut self, change: Change) -> Result<(), AgentError> {
+        let recorder = &self.shared.recorder;
+        match change {
+            Change::Model {
+                model,
+                reasoning_effort,
+            } => {
+                let (previous, previous_effort, effort) = {
+                    let mut settings = self.shared.settings.lock();
+                    let previous = std::mem::replace(&mut settings.model, model.clone());
+                    let previous_effort = settings.reasoning_effort.clone();
+                    if reasoning_effort.is_some() {
+                        settings.reasoning_effort = reasoning_effort;
+                    }
+                    (previous, previous_effort, settings.reasoning_effort.clone())
+                };
+                recorder.record(SessionModelChange {
+                    previous_model: Some(previous.info().id.clone()),
+                    new_model: model.info().id.clone(),
+                    previous_reasoning_effort: previous_effort,
+                    reasoning_effort: effort,
+                    ..SessionModelChange::default()
+                })?;
+            }
+            Change::ReasoningEffort(effort) => {
+                let (model, previous) = {
+                    let mut settings = self.shared.settings.lock();
+                    let previous = std::mem::replace(&mut settings.reasoning_effort, effort.clone());
+                    (settings.model.info().id.clone(), previous)
+                };
+                recorder.record(SessionModelChange {
+                    previous_model: Some(model.clone()),
+                    new_model: model,
+                    previous_reasoning_effort: previous,
+                    reasoning_effort: effort,
+                    ..SessionModelChange::default()
+                })?;
+            }
+            Change::Mode(mode) => {
+                let previous = std::mem::replace(&mut self.shared.settings.lock().mode, mode);
+                if previous != mode {
+                    recorder.record(SessionModeChanged {
+                        previous_mode: previous.as_str().into(),
+                        new_mode: mode.as_str().into(),
+                    })?;
+                }
+            }
+            Change::Name(name) => {
+                let title = {
+                    let mut settings = self.shared.settings.lock();
+                    settings.name = name;
+                    settings.name.clone()
+                };
+                if let Some(title) = title.or_else(|| recorder.facts(crate::facts::Facts::title)) {
+                    recorder.record(SessionTitleChanged { title })?;
+                }
+            }
+            Change::Cwd(cwd) => self.change_cwd(cwd)?,
+            Change::Tools(tools) => self.shared.settings.lock().tools = tools,
+            Change::SystemMessage(message) => self.shared.settings.lock().system_message = message,
+            Change::Approval(approval) => self.shared.settings.lock().approval = approval,
+            Change::AdditionalDirectories(dirs) => self.shared.settings.lock().additional_directories = dirs,
+            Change::Streaming(streaming) => self.shared.settings.lock().streaming = streaming,
+            Change::ClientName(name) => self.shared.settings.lock().client_name = name,
+            Change::Compaction(compaction) => self.shared.settings.lock().compaction = compaction,
+        }
+        Ok(())
+    }
+
+    fn change_cwd(&self, cwd: PathBuf) -> Result<(), AgentError> {
+        if !cwd.is_dir() {
+            return Err(AgentError::Refused(format!(
+                "{} is not a directory that exists.",
+                cwd.display()
+            )));
+        }
+        self.shared.settings.lock().cwd.clone_from(&cwd);
+        let git = GitContext::of(&cwd);
+        self.shared.recorder.record(SessionContextChanged {
+            cwd: cwd.to_string_lossy().into_owned(),
+            git_root: git.root,
+            repository: git.repository,
+            branch: git.branch,
+            ..SessionContextChanged::default()
+        })?;
+        Ok(())
+    }
+
+    fn plan(&self, plan: Option<String>) -> Result<(), AgentError> {
+        let path = self.shared.plan_path();
+        let failed =
+            |error: std::io::Error| AgentError::Refused(format!("{} cannot be written: {error}", path.display()));
+        let operation = match plan {
+            Some(plan) => {
+                let operation = if path.exists() {
+                    FileOperation::Update
+                } else {
+                    FileOperation::Create
+                };
+                std::fs::create_dir_all(&self.shared.dir)
+                    .and_then(|()| std::fs::write(&path, plan))
+                    .map_err(failed)?;
+                operation
+            }
+            None if !path.exists() => return Ok(()),
+            None => {
+                std::fs::remove_file(&path).map_err(failed)?;
+                FileOperation::Delete
+            }
+        };
+        self.shared.recorder.record(SessionPlanChanged { operation })?;
+        Ok(())
+    }
+
+    fn change_queue(&self, change: &QueueChange) -> Result<usize, AgentError> {
+        let removed = {
+            let mut queue = self.queue.lock();
+            let before = queue.len();
+            match change {
+                QueueChange::Clear => queue.clear(),
+                QueueChange::RemoveLast => drop(queue.pop_back()),
+                QueueChange::Remove(id) => queue.retain(|prompt| prompt.message_id.as_deref() != Some(id)),
+                QueueChange::Reorder(order) => {
+                    // Stable: what is not named stays behind, in the order it had.
+                    let place = |prompt: &Prompt| order.iter().position(|id| prompt.message_id.as_deref() == Some(id));
+                    queue
+                        .make_contiguous()
+                        .sort_by_key(|prompt| place(prompt).unwrap_or(usize::MAX));
+                }
+            }
+            before - queue.len()
+        };
+        self.shared.recorder.record(PendingMessagesModified::default())?;
+        Ok(removed)
+    }
+
+    /// Summarising takes a model call, so it runs beside the actor like a turn, and an abort ends it like one.
+    fn compact(&mut self, instructions: Option<String>, reply: oneshot::Sender<Result<Compacted, AgentError>>) {
+        if self.running.is_some() {
+            let _ = reply.send(Err(AgentError::Busy));
+            return;
+        }
+        let (shared, cancel) = (self.shared.clone(), CancellationToken::new());
+        let stop = cancel.clone();
+        let task = tokio::spawn(async move {
+            let system = shared
+                .recorder
+                .facts(|facts| facts.system_prompt.clone())
+                .unwrap_or_default()
+                .into();
+            let result = tokio::select! {
+                () = stop.cancelled() => Err(AgentError::Refused("The compaction was cancelled.".into())),
+                result = compaction::compact(&shared, &system, instructions.as_deref()) => match result {
+                    Ok(Some(compacted)) => Ok(compacted),
+                    Ok(None) => Err(AgentError::Refused("The model could not summarise the conversation.".into())),
+                    Err(turn::Stop::Log(error)) => Err(error.into()),
+                    Err(_) => Err(AgentError::Refused("The compaction did not finish.".into())),
+                },
+            };
+            let ended = if result.is_ok() { Ended::Finished } else { Ended::Failed };
+            let _ = reply.send(result);
+            ended
+        });
+        self.set_running(Running {
+            task,
+            cancel,
+            reason: Arc::new(Mutex::new(AbortReason::UserInitiated)),
+        });
+    }
+
+    fn truncate(&self, event: Uuid) -> Result<u64, AgentError> {
+        if self.running.is_some() {
+            return Err(AgentError::Busy);
+        }
+        let removed = self.shared.recorder.truncate(event)?;
+        self.shared.recorder.note(lodge_events::SessionSnapshotRewind {
+            up_to_event_id: event.to_string(),
+            events_removed: removed,
+        });
+        Ok(removed)
+    }
+
+    fn clear_context(&self) -> Result<u64, AgentError> {
+        if self.running.is_some() {
+            return Err(AgentError::Busy);
+        }
+        let (messages, _) = self.shared.recorder.size()?;
+        let cleared = lodge_events::SessionContextCleared {
+            messages_cleared: messages as u64,
+            ..Default::default()
+        };
+        self.shared.recorder.record(cleared)?;
+        Ok(messages as u64)
+    }
+
+    async fn close(&mut self) {
+        self.abort(AbortReason::UserInitiated).await;
+        let _ = self
+            .shared
+            .hook("sessionEnd", serde_json::json!({"reason": "complete"}))
+            .await;
+        if let Err(error) = self.record_shutdown() {
+            tracing::warn!(session = %self.shared.id, %error, "the end of the session could not be recorded");
+        }
+        self.leave().await;
+    }
+
+    async fn leave(&self) {
+        let tools = self.shared.tool_state.clone();
+        // Ending processes looks through all of the system's: not on a thread that serves others.
+        let _ = tokio::task::spawn_blocking(move || tools.shutdown()).await;
+        self.shared.recorder.sync();
+    }
+
+    fn record_shutdown(&self) -> Result<(), LogError> {
+        let recorder = &self.shared.recorder;
+        let (facts, model) = (
+            recorder.facts(Clone::clone),
+            self.shared.settings.lock().model.info().id.clone(),
+        );
+        recorder.record(SessionShutdown {
+            shutdown_type: ShutdownType::Routine,
+            current_model: Some(model),
+            ..facts.shutdown()
+        })?;
+        Ok(())
+    }
+}

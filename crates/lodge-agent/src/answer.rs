@@ -1,0 +1,261 @@
+//! Open questions: what the agent waits for, and the answers that anybody attached may give. The first answer wins.
+
+use std::collections::BTreeMap;
+
+use lodge_events::{ContentBlock, Event};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// An answer to an open question.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// To `permission.requested`.
+    Permission(PermissionDecision),
+    /// To `external_tool.requested`.
+    Tool(ToolAnswer),
+    /// To `user_input.requested`.
+    UserInput(UserInputAnswer),
+    /// To `elicitation.requested`.
+    Elicitation(ElicitationAnswer),
+    /// To `exit_plan_mode.requested`.
+    ExitPlan(ExitPlanAnswer),
+}
+
+impl Answer {
+    fn kind(&self) -> QuestionKind {
+        match self {
+            Self::Permission(_) => QuestionKind::Permission,
+            Self::Tool(_) => QuestionKind::Tool,
+            Self::UserInput(_) => QuestionKind::UserInput,
+            Self::Elicitation(_) => QuestionKind::Elicitation,
+            Self::ExitPlan(_) => QuestionKind::ExitPlan,
+        }
+    }
+}
+
+/// What a question is about; an answer must be of the same kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuestionKind {
+    /// `permission.requested`
+    Permission,
+    /// `external_tool.requested`
+    Tool,
+    /// `user_input.requested`
+    UserInput,
+    /// `elicitation.requested`
+    Elicitation,
+    /// `exit_plan_mode.requested`
+    ExitPlan,
+}
+
+/// How a permission request was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PermissionDecision {
+    /// This once.
+    ApproveOnce,
+    /// And whatever is like it in this session.
+    ApproveForSession,
+    /// And whatever is like it in this project.
+    ApproveForLocation,
+    /// And whatever is like it, always.
+    ApprovePermanently,
+    /// No; the turn ends, unless there is feedback for the model.
+    Reject {
+        /// What the person says about it.
+        feedback: Option<String>,
+    },
+    /// Denied, and the model is told so and goes on.
+    Deny {
+        /// What the person says about it.
+        feedback: Option<String>,
+    },
+    /// There is nobody to ask.
+    UserNotAvailable,
+    /// Denied by a rule of the client.
+    DenyByRules,
+    /// Denied because the content is excluded.
+    DenyByContentExclusion,
+}
+
+/// What came of a tool that a client ran.
+#[derive(Debug, Clone)]
+pub enum ToolAnswer {
+    /// It ran.
+    Result(ExternalResult),
+    /// It threw. The model is not told why.
+    Error(String),
+}
+
+/// The result of a tool that a client ran.
+#[derive(Debug, Clone, Default)]
+pub struct ExternalResult {
+    /// For the model.
+    pub text: String,
+    /// `success`, `failure`, `rejected`, `denied` or `timeout`.
+    pub result_type: String,
+    /// What went wrong, for people.
+    pub error: Option<String>,
+    /// For people, where it differs.
+    pub session_log: Option<String>,
+    /// Passed through to `tool.execution_complete`.
+    pub telemetry: Option<Value>,
+    /// Images and the like: mime type and base64.
+    pub binaries: Vec<(String, String)>,
+    /// Structured blocks.
+    pub contents: Vec<ContentBlock>,
+}
+
+/// What the person answered.
+#[derive(Debug, Clone)]
+pub struct UserInputAnswer {
+    /// The text.
+    pub answer: String,
+    /// Whether it was typed rather than chosen.
+    pub was_freeform: bool,
+}
+
+/// How a form was answered.
+#[derive(Debug, Clone)]
+pub struct ElicitationAnswer {
+    /// `accept`, `decline` or `cancel`.
+    pub action: String,
+    /// The form's values.
+    pub content: Option<Value>,
+}
+
+/// How a request to leave plan mode was answered.
+#[derive(Debug, Clone, Default)]
+pub struct ExitPlanAnswer {
+    /// Whether the plan is approved.
+    pub approved: bool,
+    /// Which of the offered actions was chosen.
+    pub selected_action: Option<String>,
+    /// What the person says about it.
+    pub feedback: Option<String>,
+}
+
+/// An open question, as shown to whoever asks what is pending.
+#[derive(Debug, Clone)]
+pub struct PendingQuestion {
+    /// What to answer with.
+    pub request_id: String,
+    /// Its kind.
+    pub kind: QuestionKind,
+    /// The event that asked.
+    pub event: Event,
+}
+
+struct Entry {
+    order: u64,
+    kind: QuestionKind,
+    event: Option<Event>,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// The open questions of a session.
+#[derive(Default)]
+pub(crate) struct Pending(Mutex<(u64, BTreeMap<String, Entry>)>);
+
+impl Pending {
+    /// Opens a question. It must be open before its event is published, so that no answer can come too early.
+    pub(crate) fn open(&self, request_id: &str, kind: QuestionKind) -> oneshot::Receiver<Answer> {
+        let (answer, receiver) = oneshot::channel();
+        let mut inner = self.0.lock();
+        inner.0 += 1;
+        let order = inner.0;
+        inner.1.insert(
+            request_id.to_owned(),
+            Entry {
+                order,
+                kind,
+                event: None,
+                answer,
+            },
+        );
+        receiver
+    }
+
+    /// Remembers the event that asked, for [`Pending::list`].
+    pub(crate) fn asked(&self, request_id: &str, event: Event) {
+        if let Some(entry) = self.0.lock().1.get_mut(request_id) {
+            entry.event = Some(event);
+        }
+    }
+
+    /// Answers. False when the question is not (or no longer) open, or of another kind.
+    pub(crate) fn answer(&self, request_id: &str, answer: Answer) -> bool {
+        let entry = {
+            let mut inner = self.0.lock();
+            if inner.1.get(request_id).is_none_or(|entry| entry.kind != answer.kind()) {
+                return false;
+            }
+            inner.1.remove(request_id)
+        };
+        entry.is_some_and(|entry| entry.answer.send(answer).is_ok())
+    }
+
+    /// Closes all of them.
+    pub(crate) fn clear(&self) {
+        self.0.lock().1.clear();
+    }
+
+    /// The open ones, oldest first.
+    pub(crate) fn list(&self) -> Vec<PendingQuestion> {
+        let inner = self.0.lock();
+        let mut open: Vec<_> = inner
+            .1
+            .iter()
+            .filter_map(|(id, entry)| Some((entry.order, id, entry, entry.event.clone()?)))
+            .collect();
+        open.sort_by_key(|(order, ..)| *order);
+        open.into_iter()
+            .map(|(_, id, entry, event)| PendingQuestion {
+                request_id: id.clone(),
+                kind: entry.kind,
+                event,
+            })
+            .collect()
+    }
+}
+
+/// The id of a question about a tool call. It follows from the session and the call, so that a question asked again
+/// after a restart of the host has the same id, and the answer of a client that comes back still fits.
+pub(crate) fn request_id(session: &str, call: &str, about: &str) -> String {
+    Uuid::new_v5(
+        &Uuid::NAMESPACE_URL,
+        format!("lodge:{about}:{session}:{call}").as_bytes(),
+    )
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_answer_wins_and_must_be_of_the_right_kind() {
+        let pending = Pending::default();
+        let mut waiting = pending.open("r", QuestionKind::Permission);
+        let wrong = Answer::UserInput(UserInputAnswer {
+            answer: "x".into(),
+            was_freeform: true,
+        });
+        assert!(!pending.answer("r", wrong));
+        assert!(!pending.answer("other", Answer::Permission(PermissionDecision::ApproveOnce)));
+        assert!(pending.answer("r", Answer::Permission(PermissionDecision::ApproveOnce)));
+        assert!(!pending.answer("r", Answer::Permission(PermissionDecision::UserNotAvailable)));
+        assert!(matches!(
+            waiting.try_recv(),
+            Ok(Answer::Permission(PermissionDecision::ApproveOnce))
+        ));
+    }
+
+    #[test]
+    fn a_question_keeps_its_id_over_restarts() {
+        assert_eq!(request_id("s", "c", "permission"), request_id("s", "c", "permission"));
+        assert_ne!(request_id("s", "c", "permission"), request_id("s", "c", "tool"));
+        assert_ne!(request_id("s", "c", "permission"), request_id("t", "c", "permission"));
+    }
+}

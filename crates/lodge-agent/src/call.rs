@@ -1,0 +1,285 @@
+//! One call of the model: streamed to clients as it comes, tried again where that may help.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::StreamExt;
+use lodge_events::{
+    AssistantMessage, AssistantMessageDelta, AssistantMessageStart, AssistantReasoning, AssistantReasoningDelta,
+    AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, ModelCallFailure,
+    ModelCallStart, ToolRequest,
+};
+use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::turn::{Stop, Turn};
+
+/// How often a call is tried in all.
+const TRIES: u32 = 5;
+/// The longest wait that a server can impose on a turn; beyond it the person is told instead.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Progress in bytes is told at this step, not at every chunk: it is a hint, and each costs every client an event.
+const BYTES_STEP: u64 = 2048;
+
+/// What clients have been told of a call so far.
+struct Live<'a> {
+    turn: &'a Turn,
+    streaming: bool,
+    message_id: String,
+    reasoning_id: String,
+    begun: bool,
+    bytes_told: u64,
+    first_chunk: Option<Instant>,
+}
+
+impl Live<'_> {
+    fn take(&mut self, chunk: Chunk) -> Option<Completion> {
+        let recorder = &self.turn.shared.recorder;
+        self.first_chunk.get_or_insert_with(Instant::now);
+        match chunk {
+            Chunk::Done(completion) => return Some(*completion),
+            _ if !self.streaming => {}
+            Chunk::Bytes(total) => {
+                if self.bytes_told == 0 || total >= self.bytes_told + BYTES_STEP {
+                    self.bytes_told = total;
+                    recorder.note(AssistantStreamingDelta {
+                        total_response_size_bytes: total,
+                    });
+                }
+            }
+            Chunk::Text(text) => {
+                if !self.begun {
+                    self.begun = true;
+                    recorder.note(AssistantMessageStart {
+                        message_id: self.message_id.clone(),
+                        ..Default::default()
+                    });
+                }
+                recorder.note(AssistantMessageDelta {
+                    message_id: self.message_id.clone(),
+                    delta_content: text,
+                    ..AssistantMessageDelta::default()
+                });
+            }
+            Chunk::Reasoning(text) => recorder.note(AssistantReasoningDelta {
+                reasoning_id: self.reasoning_id.clone(),
+                delta_content: text,
+                ..AssistantReasoningDelta::default()
+            }),
+            Chunk::ToolCall { id, name, fragment } => recorder.note(AssistantToolCallDelta {
+                tool_call_id: id,
+                tool_name: Some(name),
+                input_delta: fragment,
+                ..AssistantToolCallDelta::default()
+            }),
+        }
+        None
+    }
+}
+
+/// A finished call with the ids its deltas carried.
+pub(crate) struct Called {
+    pub(crate) completion: Completion,
+    message_id: String,
+    reasoning_id: String,
+    model: String,
+    duration: Duration,
+    to_first: Option<Duration>,
+}
+
+impl Turn {
+    /// Calls the model, with retries.
+    pub(crate) async fn call_model(&self, turn_id: &str) -> Result<Called, Stop> {
+        let mut compacted = false;
+        let mut attempt = 0;
+        loop {
+            let (model, request) = self.request(attempt)?;
+            let started = Instant::now();
+            let error = match self.try_once(&model, request, turn_id, started).await {
+                Ok(called) => return Ok(called),
+                Err(error) => error,
+            };
+            self.shared.recorder.note(ModelCallFailure {
+                source: "top_level".into(),
+                model: Some(model.info().id.clone()),
+                status_code: error.status.map(u64::from),
+                duration_ms: Some(started.elapsed().as_millis() as u64),
+                error_message: Some(error.message.clone()),
+                provider_call_id: error.provider_call_id.clone(),
+                ..ModelCallFailure::default()
+            });
+            attempt += 1;
+            if error.kind == ErrorKind::ContextLimit && !compacted && self.compact(None).await?.is_some() {
+                compacted = true;
+            } else {
+                let wait = error.retry_after.unwrap_or_else(|| backoff(attempt));
+                if !error.retryable || attempt >= TRIES || wait > LONGEST_WAIT {
+                    return Err(Stop::Model(Box::new(error)));
+                }
+                tokio::time::sleep(wait).await;
+            }
+            self.shared.recorder.note(AssistantTurnRetry {
+                turn_id: turn_id.into(),
+                model: Some(model.info().id.clone()),
+                reason: Some(retry_reason(error.kind).into()),
+                ..AssistantTurnRetry::default()
+            });
+        }
+    }
+
+    /// The call to make now, with whatever was changed since the last one.
+    fn request(&self, attempt: u32) -> Result<(Arc<dyn Model>, Arc<ModelRequest>), Stop> {
+        let settings = self.shared.settings();
+        let mut headers = settings.headers.clone();
+        headers.extend(self.prompt.headers.clone());
+        let request = ModelRequest {
+            system: self.system.clone(),
+            messages: self.shared.recorder.messages()?,
+            tools: self.shared.tools().into_iter().map(|(spec, _)| spec).collect(),
+            stream: settings.streaming,
+            reasoning_effort: settings.reasoning_effort.clone(),
+            required_tool: self.prompt.required_tool.clone(),
+            headers,
+            user_agent: settings.client_name.clone(),
+            attempt,
+            ..ModelRequest::default()
+        };
+        Ok((settings.model, Arc::new(request)))
+    }
+
+    async fn try_once(
+        &self,
+        model: &Arc<dyn Model>,
+        request: Arc<ModelRequest>,
+        turn_id: &str,
+        started: Instant,
+    ) -> Result<Called, ModelError> {
+        self.shared.recorder.note(ModelCallStart {
+            turn_id: turn_id.into(),
+            model: Some(model.info().id.clone()),
+            ..ModelCallStart::default()
+        });
+        let mut live = Live {
+            turn: self,
+            streaming: request.stream,
+            message_id: Uuid::new_v4().to_string(),
+            reasoning_id: Uuid::new_v4().to_string(),
+            begun: false,
+            bytes_told: 0,
+            first_chunk: None,
+        };
+        let mut stream = model.call(request);
+        while let Some(chunk) = stream.next().await {
+            if let Some(completion) = live.take(chunk?) {
+                return Ok(Called {
+                    completion,
+                    message_id: live.message_id,
+                    reasoning_id: live.reasoning_id,
+                    model: model.info().id.clone(),
+                    duration: started.elapsed(),
+                    to_first: live.first_chunk.map(|at| at - started),
+                });
+            }
+        }
+        Err(ModelError {
+            kind: ErrorKind::Connection,
+            message: format!(
+                "The answer of the model {} ended before it was complete.",
+                model.info().id
+            ),
+            status: None,
+            retry_after: None,
+            provider_call_id: None,
+            retryable: true,
+        })
+    }
+
+    /// Records what the model said: reasoning, message, usage. Answers with the id of the message's event.
+    pub(crate) fn record_answer(&self, called: Called, turn_id: &str) -> Result<Uuid, Stop> {
+        let recorder = &self.shared.recorder;
+        let Called {
+            completion,
+            message_id,
+            reasoning_id,
+            model,
+            duration,
+            to_first,
+        } = called;
+        let message = completion.message;
+        if let Some(content) = message.reasoning_text.clone().filter(|text| !text.is_empty()) {
+            recorder.record(AssistantReasoning {
+                reasoning_id,
+                content,
+                ..AssistantReasoning::default()
+            })?;
+        }
+        let requests = message.tool_calls.iter().map(|call| ToolRequest {
+            tool_call_id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: Some(
+                parse_arguments(&call.arguments).unwrap_or_else(|_| Value::String(call.arguments.to_string())),
+            ),
+            type_: Some(if call.custom { "custom" } else { "function" }.into()),
+            ..ToolRequest::default()
+        });
+        recorder.keep_verbatim(&message.tool_calls)?;
+        let event = recorder.record(AssistantMessage {
+            message_id,
+            model: Some(completion.model.clone().unwrap_or_else(|| model.clone())),
+            content: message.text.to_string(),
+            tool_requests: Some(requests.collect()),
+            reasoning_opaque: message.reasoning_opaque,
+            reasoning_text: message.reasoning_text,
+            encrypted_content: message.encrypted_content,
+            output_tokens: completion.usage.output_tokens,
+            interaction_id: Some(self.interaction_id.clone()),
+            turn_id: Some(turn_id.into()),
+            originating_message_id: self.message_id.clone(),
+            request_id: completion.provider_call_id.clone(),
+            api_call_id: completion.api_call_id.clone(),
+            ..AssistantMessage::default()
+        })?;
+        let usage = completion.usage;
+        recorder.note(AssistantUsage {
+            model,
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cache_read_tokens: usage.cache_read_tokens,
+            cache_write_tokens: usage.cache_write_tokens,
+            reasoning_tokens: usage.reasoning_tokens,
+            cost: usage.cost,
+            duration: Some(duration.as_millis() as u64),
+            time_to_first_token_ms: to_first.map(|time| time.as_secs_f64() * 1000.0),
+            api_call_id: completion.api_call_id,
+            provider_call_id: completion.provider_call_id,
+            api_endpoint: completion.endpoint.map(Into::into),
+            finish_reason: completion.finish_reason,
+            ..AssistantUsage::default()
+        });
+        Ok(event.id())
+    }
+}
+
+/// Arguments as models write them: nothing at all means no arguments.
+pub(crate) fn parse_arguments(text: &str) -> Result<Value, serde_json::Error> {
+    if text.trim().is_empty() {
+        Ok(Value::Object(serde_json::Map::new()))
+    } else {
+        serde_json::from_str(text)
+    }
+}
+
+fn backoff(attempt: u32) -> Duration {
+    Duration::from_millis(250 << attempt.min(6))
+}
+
+fn retry_reason(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::RateLimit => "rate_limit",
+        ErrorKind::ContextLimit => "context_limit",
+        _ => "streaming_error",
+    }
+}

@@ -1,0 +1,164 @@
+//! Who is attached to a session and what each of them can do for it.
+
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, ready};
+use serde_json::Value;
+
+use crate::answer::{ExitPlanAnswer, UserInputAnswer};
+
+/// Names one attachment of one client, for as long as it lasts.
+pub type ClientId = u64;
+
+/// A client as it attaches.
+#[derive(Clone)]
+pub struct ClientSpec {
+    /// Name for people and for logs.
+    pub name: String,
+    /// What it can answer.
+    pub can: Capabilities,
+    /// Tools that it runs for the agent.
+    pub tools: Vec<ClientTool>,
+    /// How the agent calls it.
+    pub calls: Arc<dyn ClientCalls>,
+}
+
+/// What a client says it can do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Answers `permission.requested`.
+    pub permissions: bool,
+    /// Answers `user_input.requested`.
+    pub user_input: bool,
+    /// Answers `elicitation.requested`.
+    pub elicitation: bool,
+    /// Answers `exit_plan_mode.requested`.
+    pub exit_plan_mode: bool,
+    /// Wants hooks invoked.
+    pub hooks: bool,
+    /// Sections of the system prompt that it wants to rewrite.
+    pub transforms: Vec<String>,
+}
+
+/// A tool that a client runs.
+#[derive(Debug, Clone)]
+pub struct ClientTool {
+    /// Name to call it by.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON schema of the arguments.
+    pub parameters: Arc<Value>,
+    /// Replaces a built-in tool of the same name.
+    pub overrides_builtin: bool,
+    /// Runs without asking for permission.
+    pub skip_permission: bool,
+}
+
+/// A question to a person, as the `ask_user` tool puts it.
+#[derive(Debug, Clone)]
+pub struct UserInputQuestion {
+    /// The request, as named in `user_input.requested`.
+    pub request_id: String,
+    /// The question.
+    pub question: String,
+    /// Choices to offer.
+    pub choices: Option<Vec<String>>,
+    /// Whether free text is accepted.
+    pub allow_freeform: bool,
+}
+
+/// A request to leave plan mode.
+#[derive(Debug, Clone)]
+pub struct ExitPlanQuestion {
+    /// The request, as named in `exit_plan_mode.requested`.
+    pub request_id: String,
+    /// Summary of the plan.
+    pub summary: String,
+    /// The plan.
+    pub plan_content: String,
+    /// What the person may choose.
+    pub actions: Vec<String>,
+    /// What is suggested.
+    pub recommended_action: String,
+}
+
+/// Calls from the agent to a client. Whoever does not implement one is not asked: `None` means "not mine to answer",
+/// and the question stays open for others.
+pub trait ClientCalls: Send + Sync {
+    /// Invokes a hook; the output is what the hook wants changed.
+    fn hook(&self, _hook_type: String, _input: Value) -> BoxFuture<'static, Result<Option<Value>, String>> {
+        Box::pin(ready(Ok(None)))
+    }
+    /// Asks the person.
+    fn user_input(&self, _question: UserInputQuestion) -> BoxFuture<'static, Option<UserInputAnswer>> {
+        Box::pin(ready(None))
+    }
+    /// Asks whether to leave plan mode.
+    fn exit_plan_mode(&self, _question: ExitPlanQuestion) -> BoxFuture<'static, Option<ExitPlanAnswer>> {
+        Box::pin(ready(None))
+    }
+    /// Rewrites one section of the system prompt.
+    fn transform_section(&self, _section: String, _content: String) -> BoxFuture<'static, Option<String>> {
+        Box::pin(ready(None))
+    }
+}
+
+/// A client that only watches, or that answers by [`crate::Command::Answer`].
+pub struct NoCalls;
+
+impl ClientCalls for NoCalls {}
+
+/// Everybody attached, in the order of attachment.
+#[derive(Default)]
+pub(crate) struct Clients {
+    next: ClientId,
+    all: Vec<(ClientId, ClientSpec)>,
+}
+
+impl Clients {
+    pub(crate) fn attach(&mut self, spec: ClientSpec) -> ClientId {
+        self.next += 1;
+        self.all.push((self.next, spec));
+        self.next
+    }
+
+    pub(crate) fn detach(&mut self, id: ClientId) -> Option<ClientSpec> {
+        let at = self.all.iter().position(|(other, _)| *other == id)?;
+        Some(self.all.remove(at).1)
+    }
+
+    pub(crate) fn update(&mut self, id: ClientId, spec: ClientSpec) {
+        if let Some((_, old)) = self.all.iter_mut().find(|(other, _)| *other == id) {
+            *old = spec;
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ClientSpec> {
+        self.all.iter().map(|(_, spec)| spec)
+    }
+
+    pub(crate) fn any(&self, can: impl Fn(&Capabilities) -> bool) -> bool {
+        self.iter().any(|client| can(&client.can))
+    }
+
+    /// The calls of those who can, so that they can be made without holding a lock.
+    pub(crate) fn calls(&self, can: impl Fn(&Capabilities) -> bool) -> Vec<Arc<dyn ClientCalls>> {
+        self.iter()
+            .filter(|client| can(&client.can))
+            .map(|client| client.calls.clone())
+            .collect()
+    }
+
+    /// Tools of all clients; where two offer the same name the newest wins, as it is the one that will answer.
+    pub(crate) fn tools(&self) -> Vec<ClientTool> {
+        let mut tools: Vec<ClientTool> = Vec::new();
+        for tool in self.iter().flat_map(|client| &client.tools) {
+            match tools.iter_mut().find(|known| known.name == tool.name) {
+                Some(known) => *known = tool.clone(),
+                None => tools.push(tool.clone()),
+            }
+        }
+        tools
+    }
+}

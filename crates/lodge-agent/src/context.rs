@@ -1,0 +1,165 @@
+//! What the host adds to what the person said: the time, attachments, and the project's own instructions.
+
+use std::{
+    fmt::Write as _,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use lodge_events::Attachment;
+
+/// The message as the model reads it. Everything added stands inside tags, so that it cannot be taken for the person's
+/// words.
+pub(crate) fn transform(text: &str, attachments: &[Attachment], cwd: &Path, added: Option<&str>) -> String {
+    let mut out = format!(
+        "<current_datetime>{}</current_datetime>\n\n",
+        lodge_events::timestamp_text(jiff::Timestamp::now())
+    );
+    let mut files = String::new();
+    let mut references = String::new();
+    for attachment in attachments {
+        match attachment {
+            Attachment::File(file) => {
+                let lines = count_lines(&resolve(cwd, &file.path));
+                let _ = match &file.line_range {
+                    Some(range) if range.start == range.end => {
+                        writeln!(files, "* {} (line {} of {lines} lines)", file.path, range.start)
+                    }
+                    Some(range) => writeln!(
+                        files,
+                        "* {} (lines {}-{} of {lines} lines)",
+                        file.path, range.start, range.end
+                    ),
+                    None => writeln!(files, "* {} ({lines} lines)", file.path),
+                };
+            }
+            Attachment::Directory(directory) => {
+                let items = std::fs::read_dir(resolve(cwd, &directory.path)).map_or(0, Iterator::count);
+                let _ = writeln!(files, "* {} ({items} items)", directory.path);
+            }
+            Attachment::Selection(selection) => {
+                let _ = writeln!(
+                    out,
+                    "<ide_selection>\n{} (lines {}-{}):\n{}\n</ide_selection>\n",
+                    selection.file_path,
+                    selection.selection.start.line + 1,
+                    selection.selection.end.line + 1,
+                    selection.text
+                );
+            }
+            Attachment::GithubReference(reference) => {
+                let _ = writeln!(
+                    references,
+                    "* {} #{}: {} ({}) {}",
+                    reference.reference_type, reference.number, reference.title, reference.state, reference.url
+                );
+            }
+            Attachment::Blob(_) | Attachment::Other(_) => {}
+        }
+    }
+    out.push_str(text);
+    for (tag, content) in [("tagged_files", &files), ("github_references", &references)] {
+        if !content.is_empty() {
+            let _ = write!(out, "\n\n<{tag}>\n{content}</{tag}>");
+        }
+    }
+    if let Some(added) = added.filter(|added| !added.is_empty()) {
+        let _ = write!(out, "\n\n<additional_context>\n{added}\n</additional_context>");
+    }
+    out
+}
+
+fn resolve(cwd: &Path, path: &str) -> PathBuf {
+    cwd.join(path)
+}
+
+/// Counts without holding the file.
+fn count_lines(path: &Path) -> usize {
+    let Ok(mut file) = std::fs::File::open(path) else {
+        return 0;
+    };
+    let mut buffer = [0; 64 * 1024];
+    let (mut lines, mut last) = (0, b'\n');
+    while let Ok(read @ 1..) = file.read(&mut buffer) {
+        lines += buffer[..read].iter().filter(|byte| **byte == b'\n').count();
+        last = buffer[read - 1];
+    }
+    lines + usize::from(last != b'\n')
+}
+
+/// Longer instructions than this are cut: they are sent with every call.
+const LONGEST_INSTRUCTIONS: usize = 64 * 1024;
+
+/// The project's instructions: AGENTS.md, CLAUDE.md and .github/copilot-instructions.md from the repository's root down to
+/// the working directory, and everything in .github/instructions.
+pub(crate) fn project_instructions(cwd: &Path, git_root: Option<&str>) -> String {
+    let root = git_root.map_or(cwd, Path::new);
+    let mut directories: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect();
+    directories.reverse();
+    let mut files: Vec<PathBuf> = directories
+        .iter()
+        .flat_map(|dir| ["AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md"].map(|name| dir.join(name)))
+        .collect();
+    if let Ok(entries) = std::fs::read_dir(root.join(".github/instructions")) {
+        let mut more: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.to_string_lossy().ends_with(".instructions.md"))
+            .collect();
+        more.sort();
+        files.extend(more);
+    }
+    let mut out = String::new();
+    for path in files {
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        if text.trim().is_empty() || out.contains(text.trim()) {
+            continue;
+        }
+        let name = path.strip_prefix(root).unwrap_or(&path).display();
+        let _ = write!(out, "Instructions from {name}:\n{}\n\n", text.trim());
+        if out.len() > LONGEST_INSTRUCTIONS {
+            let mut end = LONGEST_INSTRUCTIONS;
+            while !out.is_char_boundary(end) {
+                end -= 1;
+            }
+            out.truncate(end);
+            out.push_str("\n(cut)");
+            break;
+        }
+    }
+    out.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_are_read_from_the_root_down_and_never_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let sub = dir.path().join("a/b");
+        std::fs::create_dir_all(&sub).unwrap();
+        std::fs::create_dir_all(dir.path().join(".github/instructions")).unwrap();
+        std::fs::write(dir.path().join("AGENTS.md"), "root rules").unwrap();
+        std::fs::write(dir.path().join("CLAUDE.md"), "root rules\n").unwrap();
+        std::fs::write(dir.path().join(".github/instructions/x.instructions.md"), "x rules").unwrap();
+        std::fs::write(sub.join("AGENTS.md"), "b rules").unwrap();
+        let text = project_instructions(&sub, dir.path().to_str());
+        assert_eq!(
+            text,
+            "Instructions from AGENTS.md:\nroot rules\n\nInstructions from a/b/AGENTS.md:\nb rules\n\n\
+             Instructions from .github/instructions/x.instructions.md:\nx rules"
+        );
+    }
+
+    #[test]
+    fn lines_are_counted_with_and_without_a_final_newline() {
+        let dir = tempfile::tempdir().unwrap();
+        for (text, expected) in [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("\n\n", 2)] {
+            let path = dir.path().join("f");
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(count_lines(&path), expected, "{text:?}");
+        }
+    }
+}

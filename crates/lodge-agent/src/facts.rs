@@ -1,0 +1,275 @@
+//! What a log says about its session in a few words: enough to resume without reading all of it. A fold over events,
+//! so that a session that lived on and one that was read back know the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lodge_events::{CodeChanges, Event, ModelMetric, ModelRequests, ModelUsage, Payload, SessionShutdown};
+use serde::{Deserialize, Serialize};
+
+/// `infoType` of the `session.info` that closes a turn which the host did not live to finish.
+pub const INTERRUPTED_INFO: &str = "interrupted";
+
+/// The facts. They are kept beside the log with the position they are valid for, and folded on from there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// When the session began, in milliseconds since 1970.
+    pub started_ms: i64,
+    /// The model that was last chosen.
+    pub model: Option<String>,
+    /// The effort that was last chosen.
+    pub reasoning_effort: Option<String>,
+    /// The mode it is in.
+    pub mode: Option<String>,
+    /// Working directory.
+    pub cwd: Option<String>,
+    /// The first thing a person said.
+    pub first_prompt: Option<String>,
+    /// How many messages of persons there are.
+    pub user_messages: u64,
+    /// The system prompt that was last recorded.
+    pub system_prompt: Option<String>,
+    /// How often the conversation was compacted.
+    pub compactions: u64,
+    /// The turn that is not finished, if there is one.
+    pub open_turn: Option<OpenTurn>,
+    /// What was done so far, for `session.shutdown`.
+    pub totals: Totals,
+}
+
+/// A turn that has begun and not ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OpenTurn {
+    /// The model call that runs, as `turnId`.
+    pub turn_id: Option<String>,
+    /// The interaction it belongs to.
+    pub interaction_id: Option<String>,
+    /// The event of the assistant message whose tool calls are open.
+    pub message_event: Option<String>,
+    /// Tool calls that have no result yet, in order.
+    pub calls: Vec<OpenCall>,
+}
+
+/// A tool call without a result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// Its id.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// Whether it had begun to run.
+    pub started: bool,
+}
+
+/// Sums over the whole session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Totals {
+    /// Milliseconds spent in model calls.
+    pub api_ms: u64,
+    /// Lines added by tools.
+    pub lines_added: u64,
+    /// Lines removed by tools.
+    pub lines_removed: u64,
+    /// Files changed by tools.
+    pub files: BTreeSet<String>,
+    /// Per model.
+    pub models: BTreeMap<String, ModelTotals>,
+}
+
+/// Sums of one model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelTotals {
+    /// Calls.
+    pub requests: u64,
+    /// Cost, where known.
+    pub cost: f64,
+    /// Tokens sent.
+    pub input: u64,
+    /// Tokens received.
+    pub output: u64,
+    /// Tokens read from a cache.
+    pub cache_read: u64,
+    /// Tokens written to a cache.
+    pub cache_write: u64,
+    /// Tokens of reasoning.
+    pub reasoning: u64,
+}
+
+impl ModelTotals {
+    fn metric(&self) -> ModelMetric {
+        ModelMetric {
+            requests: ModelRequests {
+                count: Some(self.requests),
+                cost: Some(self.cost),
+            },
+            usage: ModelUsage {
+                input_tokens: self.input,
+                output_tokens: self.output,
+                cache_read_tokens: self.cache_read,
+                cache_write_tokens: self.cache_write,
+                reasoning_tokens: Some(self.reasoning),
+            },
+            ..ModelMetric::default()
+        }
+    }
+}
+
+impl Facts {
+    /// Takes one event into account. Ephemeral ones count where they say something that no persisted one says.
+    pub fn fold(&mut self, event: &Event) {
+        if event.agent_id().is_some() {
+            return;
+        }
+        match event.payload() {
+            Payload::SessionStart(start) => {
+                self.started_ms = event.timestamp().as_millisecond();
+                self.model = start.selected_model.clone().or(self.model.take());
+                self.reasoning_effort = start.reasoning_effort.clone().or(self.reasoning_effort.take());
+                self.cwd = start
+                    .context
+                    .as_ref()
+                    .map(|context| context.cwd.clone())
+                    .or(self.cwd.take());
+            }
+            Payload::SessionResume(resume) => {
+                self.cwd = resume
+                    .context
+                    .as_ref()
+                    .map(|context| context.cwd.clone())
+                    .or(self.cwd.take());
+            }
+            Payload::SessionContextChanged(context) => self.cwd = Some(context.cwd.clone()),
+            Payload::SessionModelChange(change) => {
+                self.model = Some(change.new_model.clone());
+                self.reasoning_effort = change.reasoning_effort.clone().or(self.reasoning_effort.take());
+            }
+            Payload::SessionModeChanged(change) => self.mode = Some(change.new_mode.to_string()),
+            Payload::SystemMessage(message) => self.system_prompt = Some(message.content.clone()),
+            Payload::UserMessage(message) => {
+                self.user_messages += 1;
+                if self.first_prompt.is_none() && message.source.is_none() {
+                    self.first_prompt = Some(message.content.chars().take(400).collect());
+                }
+                self.open_turn.get_or_insert_default().interaction_id = message.interaction_id.clone();
+            }
+            Payload::AssistantTurnStart(start) => {
+                let turn = self.open_turn.get_or_insert_default();
+                turn.turn_id = Some(start.turn_id.clone());
+            }
+            Payload::AssistantMessage(message) => {
+                let turn = self.open_turn.get_or_insert_default();
+                turn.message_event = Some(event.id().to_string());
+                turn.calls = message
+                    .tool_requests
+                    .iter()
+                    .flatten()
+                    .map(|call| OpenCall {
+                        id: call.tool_call_id.clone(),
+                        name: call.name.clone(),
+                        started: false,
+                    })
+                    .collect();
+                if turn.calls.is_empty() {
+                    // The answer is whole: only the turn_end is missing, and nobody misses that after a crash.
+                    self.open_turn = None;
+                }
+            }
+            Payload::ToolExecutionStart(start) => {
+                if let Some(call) = self.open_call(&start.tool_call_id) {
+                    call.started = true;
+                }
+            }
+            Payload::ToolExecutionComplete(complete) => {
+                if let Some(turn) = &mut self.open_turn {
+                    turn.calls.retain(|call| call.id != complete.tool_call_id);
+                }
+            }
+            Payload::Abort(_) | Payload::SessionError(_) => self.open_turn = None,
+            Payload::SessionInfo(info) if info.info_type == INTERRUPTED_INFO => self.open_turn = None,
+            Payload::SessionCompactionComplete(done) if done.success => self.compactions += 1,
+            Payload::AssistantUsage(usage) => {
+                self.totals.api_ms += usage.duration.unwrap_or_default();
+                let model = self.totals.models.entry(usage.model.clone()).or_default();
+                model.requests += 1;
+                model.cost += usage.cost.unwrap_or_default();
+                model.input += usage.input_tokens.unwrap_or_default();
+                model.output += usage.output_tokens.unwrap_or_default();
+                model.cache_read += usage.cache_read_tokens.unwrap_or_default();
+                model.cache_write += usage.cache_write_tokens.unwrap_or_default();
+                model.reasoning += usage.reasoning_tokens.unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+
+    fn open_call(&mut self, id: &str) -> Option<&mut OpenCall> {
+        self.open_turn.as_mut()?.calls.iter_mut().find(|call| call.id == id)
+    }
+
+    /// The sums, as `session.shutdown` tells them.
+    pub(crate) fn shutdown(&self) -> SessionShutdown {
+        let totals = &self.totals;
+        let metrics = totals.models.iter().map(|(name, model)| (name.clone(), model.metric()));
+        SessionShutdown {
+            total_premium_requests: totals.models.values().map(|model| model.cost).sum(),
+            total_api_duration_ms: totals.api_ms,
+            session_start_time: self.started_ms.max(0) as u64,
+            code_changes: CodeChanges {
+                lines_added: totals.lines_added,
+                lines_removed: totals.lines_removed,
+                files_modified: totals.files.iter().cloned().collect(),
+            },
+            model_metrics: metrics.collect(),
+            ..SessionShutdown::default()
+        }
+    }
+
+    /// A title for people, from the first thing that was said: no model is asked for it.
+    pub fn title(&self) -> Option<String> {
+        title_of(self.first_prompt.as_deref()?)
+    }
+}
+
+/// The first line with words in it, shortened at a word.
+pub fn title_of(prompt: &str) -> Option<String> {
+    const LONGEST: usize = 60;
+    let line = prompt
+        .lines()
+        .map(str::trim)
+        .find(|line| line.chars().any(char::is_alphanumeric))?;
+    let mut title = String::new();
+    for word in line.split_whitespace() {
+        if !title.is_empty() && title.chars().count() + 1 + word.chars().count() > LONGEST {
+            title.push('…');
+            return Some(title);
+        }
+        if !title.is_empty() {
+            title.push(' ');
+        }
+        title.extend(word.chars().take(LONGEST));
+    }
+    Some(title)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_with_words_cut_between_words() {
+        for (prompt, expected) in [
+            ("hello", Some("hello")),
+            ("\n\n  ---\n Fix the   build \nplease", Some("Fix the build")),
+            ("   \n\t", None),
+            (
+                "please look into why the nightly integration tests take so much longer than before",
+                Some("please look into why the nightly integration tests take so…"),
+            ),
+        ] {
+            assert_eq!(title_of(prompt).as_deref(), expected, "{prompt:?}");
+        }
+    }
+}

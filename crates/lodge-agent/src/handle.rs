@@ -1,0 +1,242 @@
+//! The handle on a session: the only way to talk to its actor.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::rules_interim::Rules;
+use lodge_events::{AbortReason, Event, Payload};
+use lodge_log::{Opened, Position, SessionLog};
+use lodge_tools::{SessionTools, Tool};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use crate::{
+    AgentError,
+    actor::{Actor, Command, QueueChange},
+    answer::{Answer, PendingQuestion},
+    client::{ClientId, ClientSpec},
+    compaction::Compacted,
+    facts::Facts,
+    permission::Permissions,
+    recorder::{Publish, Recorder},
+    session::Shared,
+    settings::{Change, Prompt, Settings},
+};
+
+/// What an agent is made of.
+pub struct NewAgent {
+    /// The session's id.
+    pub id: String,
+    /// The session's own directory.
+    pub dir: PathBuf,
+    /// The log, opened.
+    pub log: Box<dyn SessionLog>,
+    /// What the log says, from [`Facts::read`].
+    pub facts: Facts,
+    /// How it starts.
+    pub settings: Settings,
+    /// The built-in tools.
+    pub builtins: Arc<[Arc<dyn Tool>]>,
+    /// Long-lived things of the tools.
+    pub tool_state: Arc<SessionTools>,
+    /// Permission rules.
+    pub rules: Rules,
+    /// Who gets the events.
+    pub publish: Arc<dyn Publish>,
+}
+
+/// A live session. When the last handle is gone the session leaves memory; its log stays.
+#[derive(Clone)]
+pub struct Agent {
+    inbox: mpsc::UnboundedSender<Command>,
+    shared: Arc<Shared>,
+    queue: Arc<Mutex<VecDeque<Prompt>>>,
+}
+
+impl Facts {
+    /// The facts of an opened log: the kept ones, and what came after them.
+    pub fn read(opened: &Opened) -> Result<Self, lodge_log::LogError> {
+        let kept = opened
+            .snapshot
+            .as_ref()
+            .and_then(|kept| Some((kept.at, serde_json::from_slice(&kept.bytes).ok()?)));
+        let (from, facts) = kept.unwrap_or((Position::START, Self::default()));
+        facts.read_on(&*opened.log, from)
+    }
+
+    pub(crate) fn read_on(mut self, log: &dyn SessionLog, from: Position) -> Result<Self, lodge_log::LogError> {
+        for event in log.read(from, Position::END)?.events() {
+            self.fold(&event?);
+        }
+        Ok(self)
+    }
+}
+
+impl Agent {
+    /// Starts the actor on the current runtime.
+    pub fn spawn(new: NewAgent) -> Self {
+        let (inbox, commands) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            id: new.id.into(),
+            dir: new.dir,
+            recorder: Recorder::new(new.log, new.facts, new.publish),
+            pending: Default::default(),
+            settings: Mutex::new(new.settings),
+            clients: Default::default(),
+            builtins: new.builtins,
+            tool_state: new.tool_state,
+            permissions: Permissions::new(new.rules),
+            steering: Default::default(),
+            busy: Default::default(),
+        });
+        let queue = Arc::default();
+        tokio::spawn(Actor::new(shared.clone(), commands, Arc::clone(&queue)).run());
+        Self { inbox, shared, queue }
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.shared.id
+    }
+
+    /// The session's own directory.
+    pub fn dir(&self) -> &Path {
+        &self.shared.dir
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, AgentError> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(command(reply)).map_err(|_| AgentError::Gone)?;
+        answer.await.map_err(|_| AgentError::Gone)
+    }
+
+    /// Says something to the agent. Answers with the message's id at once; the work goes on beside.
+    pub async fn send(&self, prompt: Prompt) -> Result<String, AgentError> {
+        self.ask(|reply| Command::Send(Box::new(prompt), reply)).await?
+    }
+
+    /// Stops the running turn. False when there was none.
+    pub async fn abort(&self, reason: AbortReason) -> Result<bool, AgentError> {
+        self.ask(|reply| Command::Abort(reason, reply)).await
+    }
+
+    /// Takes up what was open when the host went down. False when nothing was.
+    pub async fn continue_pending(&self) -> Result<bool, AgentError> {
+        self.ask(Command::Continue).await
+    }
+
+    /// Closes what was open when the host went down as interrupted. False when nothing was.
+    pub async fn settle_interrupted(&self) -> Result<bool, AgentError> {
+        self.ask(Command::Settle).await?
+    }
+
+    /// Answers an open question. False when it is not (or no longer) open.
+    pub async fn answer(&self, request_id: &str, answer: Answer) -> Result<bool, AgentError> {
+        self.ask(|reply| Command::Answer(request_id.to_owned(), answer, reply))
+            .await
+    }
+
+    /// Attaches a client.
+    pub async fn attach(&self, client: ClientSpec) -> Result<ClientId, AgentError> {
+        self.ask(|reply| Command::Attach(client, reply)).await
+    }
+
+    /// Tells what an attached client can do now.
+    pub fn update(&self, id: ClientId, client: ClientSpec) {
+        let _ = self.inbox.send(Command::Update(id, client));
+    }
+
+    /// Detaches a client. Its open questions stay open.
+    pub fn detach(&self, id: ClientId) {
+        let _ = self.inbox.send(Command::Detach(id));
+    }
+
+    /// Changes a setting.
+    pub async fn configure(&self, change: Change) -> Result<(), AgentError> {
+        self.ask(|reply| Command::Configure(change, reply)).await?
+    }
+
+    /// Records an event that a client asks for.
+    pub async fn record(&self, payload: impl Into<Payload>) -> Result<Event, AgentError> {
+        let payload = Box::new(payload.into());
+        self.ask(|reply| Command::Record(payload, reply)).await?
+    }
+
+    /// Writes the plan, or deletes it.
+    pub async fn set_plan(&self, plan: Option<String>) -> Result<(), AgentError> {
+        self.ask(|reply| Command::Plan(plan, reply)).await?
+    }
+
+    /// Where the plan is, if there is one.
+    pub fn plan_path(&self) -> PathBuf {
+        self.shared.plan_path()
+    }
+
+    /// Changes the queue. Answers how many messages went.
+    pub async fn change_queue(&self, change: QueueChange) -> Result<usize, AgentError> {
+        self.ask(|reply| Command::Queue(change, reply)).await?
+    }
+
+    /// Replaces the conversation by a summary of it.
+    pub async fn compact(&self, instructions: Option<String>) -> Result<Compacted, AgentError> {
+        self.ask(|reply| Command::Compact(instructions, reply)).await?
+    }
+
+    /// Takes the session back to before an event. Answers how many events went.
+    pub async fn truncate(&self, event: Uuid) -> Result<u64, AgentError> {
+        self.ask(|reply| Command::Truncate(event, reply)).await?
+    }
+
+    /// Forgets the conversation, keeps the session. Answers how many messages were forgotten.
+    pub async fn clear_context(&self) -> Result<u64, AgentError> {
+        self.ask(Command::ClearContext).await?
+    }
+
+    /// Ends the session's life in memory; `session.shutdown` is recorded.
+    pub async fn close(&self) {
+        let _ = self.ask(Command::Close).await;
+    }
+
+    /// Whether a turn runs.
+    pub fn is_busy(&self) -> bool {
+        self.shared.busy.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// The settings as they are now.
+    pub fn settings(&self) -> Settings {
+        self.shared.settings()
+    }
+
+    /// What the log says, in short.
+    pub fn facts(&self) -> Facts {
+        self.shared.recorder.facts(Clone::clone)
+    }
+
+    /// Names and descriptions of the tools that the model may call now.
+    pub fn tools(&self) -> Vec<lodge_models::ToolSpec> {
+        self.shared.tools().into_iter().map(|(spec, _)| spec).collect()
+    }
+
+    /// The open questions, oldest first.
+    pub fn pending(&self) -> Vec<PendingQuestion> {
+        self.shared.pending.list()
+    }
+
+    /// Messages that wait, next one first; and those meant for the running turn.
+    pub fn queue(&self) -> (Vec<Prompt>, Vec<Prompt>) {
+        (
+            self.queue.lock().iter().cloned().collect(),
+            self.shared.steering.lock().iter().cloned().collect(),
+        )
+    }
+
+    /// Runs something between two events: nothing is recorded or published meanwhile. For handing over from the log to
+    /// the live stream without a gap or a repetition.
+    pub fn paused<T>(&self, run: impl FnOnce(&dyn SessionLog) -> T) -> T {
+        self.shared.recorder.paused(run)
+    }
+}

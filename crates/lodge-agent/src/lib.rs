@@ -1,0 +1,59 @@
+//! The agent: one actor per session, its turn loop, what it asks before it acts, and what it remembers.
+//!
+//! This room knows how a message becomes model calls, tool calls and an answer, and records every step as an event. It may
+//! not know any wire or socket, nor how many sessions there are.
+
+mod actor;
+mod agent_tools;
+mod answer;
+mod call;
+mod client;
+mod compaction;
+mod context;
+mod facts;
+mod handle;
+mod own_tools;
+mod permission;
+mod recorder;
+#[allow(missing_docs)]
+pub mod rules_interim;
+mod session;
+mod settings;
+mod system_prompt;
+mod tool_call;
+mod transcript;
+mod turn;
+
+pub use actor::{Command, QueueChange};
+pub use answer::{
+    Answer, ElicitationAnswer, ExitPlanAnswer, ExternalResult, PendingQuestion, PermissionDecision, QuestionKind,
+    ToolAnswer, UserInputAnswer,
+};
+pub use client::{
+    Capabilities, ClientCalls, ClientId, ClientSpec, ClientTool, ExitPlanQuestion, NoCalls, UserInputQuestion,
+};
+pub use compaction::Compacted;
+pub use facts::{Facts, INTERRUPTED_INFO, ModelTotals, OpenCall, OpenTurn, Totals, title_of};
+pub use handle::{Agent, NewAgent};
+pub use recorder::Publish;
+pub use session::GitContext;
+pub use settings::{Approval, Change, Compaction, Delivery, Mode, Prompt, Settings, ToolFilter};
+pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};
+pub use turn::Ended;
+
+/// Why an agent did not do what it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The log cannot be written or read.
+    #[error(transparent)]
+    Log(#[from] lodge_log::LogError),
+    /// A turn runs.
+    #[error("The session is busy with a turn; wait for session.idle or abort it.")]
+    Busy,
+    /// The session has ended.
+    #[error("The session has ended; resume it.")]
+    Gone,
+    /// It makes no sense or cannot be done, and the text says why.
+    #[error("{0}")]
+    Refused(String),
+}

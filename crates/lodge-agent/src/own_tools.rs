@@ -1,0 +1,166 @@
+//! What the loop's own tools do.
+
+use lodge_events::{
+    ExitPlanModeCompleted, ExitPlanModeRequested, SessionModeChanged, SessionTaskComplete, UserInputCompleted,
+    UserInputRequested,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    answer::{Answer, ExitPlanAnswer, QuestionKind},
+    client::{ExitPlanQuestion, UserInputQuestion},
+    settings::Mode,
+    tool_call::{Call, Outcome},
+    turn::Stop,
+};
+
+impl Call<'_> {
+    pub(crate) async fn ask_user(&self, args: Value) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
+        let Some(question) = args["question"].as_str().map(str::to_owned) else {
+            return Ok(Outcome::failed("ask_user needs a `question`.", "failure"));
+        };
+        let choices: Option<Vec<String>> = args["choices"]
+            .as_array()
+            .map(|choices| {
+                choices
+                    .iter()
+                    .filter_map(|choice| choice.as_str().map(str::to_owned))
+                    .collect()
+            })
+            .filter(|choices: &Vec<String>| !choices.is_empty());
+        let allow_freeform = args["allow_freeform"].as_bool().unwrap_or(true);
+        let request_id = self.request_id("user_input");
+        let waiting = shared.pending.open(&request_id, QuestionKind::UserInput);
+        let event = shared.recorder.record(UserInputRequested {
+            request_id: request_id.clone(),
+            question: question.clone(),
+            choices: choices.clone(),
+            allow_freeform: Some(allow_freeform),
+            tool_call_id: Some(self.id.into()),
+            ..UserInputRequested::default()
+        })?;
+        shared.pending.asked(&request_id, event);
+        for client in shared.clients.lock().calls(|can| can.user_input) {
+            let (shared, request_id) = (shared.clone(), request_id.clone());
+            let asked = client.user_input(UserInputQuestion {
+                request_id: request_id.clone(),
+                question: question.clone(),
+                choices: choices.clone(),
+                allow_freeform,
+            });
+            tokio::spawn(async move {
+                if let Some(answer) = asked.await {
+                    shared.pending.answer(&request_id, Answer::UserInput(answer));
+                }
+            });
+        }
+        let Ok(Answer::UserInput(answer)) = waiting.await else {
+            return Ok(Outcome::failed("Nobody answered the question.", "failure"));
+        };
+        shared.recorder.record(UserInputCompleted {
+            request_id,
+            answer: Some(answer.answer.clone()),
+            was_freeform: Some(answer.was_freeform),
+            ..UserInputCompleted::default()
+        })?;
+        let said = if answer.was_freeform { "responded" } else { "selected" };
+        Ok(Outcome::text(format!("User {said}: {}", answer.answer)))
+    }
+
+    pub(crate) async fn exit_plan_mode(&self, args: Value) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
+        let actions: Vec<String> = match args["actions"].as_array() {
+            Some(actions) => actions
+                .iter()
+                .filter_map(|action| action.as_str().map(str::to_owned))
+                .collect(),
+            None => ["interactive", "autopilot", "exit_only"].map(str::to_owned).to_vec(),
+        };
+        let recommended = args["recommendedAction"].as_str().map(str::to_owned);
+        let recommended_action = recommended
+            .or_else(|| actions.first().cloned())
+            .unwrap_or_else(|| "interactive".into());
+        let question = ExitPlanQuestion {
+            request_id: self.request_id("exit_plan_mode"),
+            summary: args["summary"].as_str().unwrap_or_default().into(),
+            plan_content: std::fs::read_to_string(shared.plan_path()).unwrap_or_default(),
+            actions,
+            recommended_action,
+        };
+        let waiting = shared.pending.open(&question.request_id, QuestionKind::ExitPlan);
+        let event = shared.recorder.record(ExitPlanModeRequested {
+            request_id: question.request_id.clone(),
+            summary: question.summary.clone(),
+            plan_content: question.plan_content.clone(),
+            actions: question.actions.iter().map(|action| action.as_str().into()).collect(),
+            recommended_action: question.recommended_action.as_str().into(),
+            ..ExitPlanModeRequested::default()
+        })?;
+        shared.pending.asked(&question.request_id, event);
+        for client in shared.clients.lock().calls(|can| can.exit_plan_mode) {
+            let asked = client.exit_plan_mode(question.clone());
+            let (shared, request_id) = (shared.clone(), question.request_id.clone());
+            tokio::spawn(async move {
+                if let Some(answer) = asked.await {
+                    shared.pending.answer(&request_id, Answer::ExitPlan(answer));
+                }
+            });
+        }
+        let answer = match waiting.await {
+            Ok(Answer::ExitPlan(answer)) => answer,
+            _ => ExitPlanAnswer::default(),
+        };
+        shared.recorder.record(ExitPlanModeCompleted {
+            request_id: question.request_id,
+            approved: Some(answer.approved),
+            selected_action: answer.selected_action.as_deref().map(Into::into),
+            feedback: answer.feedback.clone(),
+            ..ExitPlanModeCompleted::default()
+        })?;
+        if !answer.approved {
+            let feedback = answer.feedback.filter(|feedback| !feedback.is_empty());
+            return Ok(Outcome::text(match feedback {
+                Some(feedback) => format!("The user did not approve the plan. Feedback: {feedback}"),
+                None => "The user did not approve the plan. Stay in plan mode.".into(),
+            }));
+        }
+        let mode = match answer.selected_action.as_deref() {
+            Some("autopilot" | "autopilot_fleet") => Mode::Autopilot,
+            _ => Mode::Interactive,
+        };
+        self.change_mode(mode)?;
+        let mut text = format!("Plan approved. The session is now in {} mode.", mode.as_str());
+        if let Some(feedback) = answer.feedback.filter(|feedback| !feedback.is_empty()) {
+            text = format!("{text} Feedback: {feedback}");
+        }
+        Ok(Outcome::text(text))
+    }
+
+    fn change_mode(&self, mode: Mode) -> Result<(), Stop> {
+        let shared = &self.turn.shared;
+        let previous = std::mem::replace(&mut shared.settings.lock().mode, mode);
+        if previous != mode {
+            shared.recorder.record(SessionModeChanged {
+                previous_mode: previous.as_str().into(),
+                new_mode: mode.as_str().into(),
+                ..SessionModeChanged::default()
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn task_complete(&self, args: Value) -> Result<Outcome, Stop> {
+        let summary = args["summary"].as_str().map(str::to_owned);
+        let text = summary.clone().unwrap_or_else(|| "Task complete.".into());
+        self.turn.shared.recorder.record(SessionTaskComplete {
+            summary,
+            ..SessionTaskComplete::default()
+        })?;
+        let mut outcome = Outcome::text(text);
+        if let Outcome::Done(done) = &mut outcome {
+            done.telemetry = Some(json!({"properties": {"outcome": "complete"}}));
+        }
+        Ok(outcome)
+    }
+}

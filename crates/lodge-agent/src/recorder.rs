@@ -1,0 +1,175 @@
+//! The one place where events of a session come into being: chained, written, folded, then published, in that order
+//! and under one lock, so that the log, the state and what clients see can never disagree.
+
+use std::sync::Arc;
+
+use lodge_events::{Event, Payload};
+use lodge_log::{LogError, Position, SessionLog, Snapshot};
+use lodge_models::{Message, ToolCall};
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::{AgentError, facts::Facts, transcript::Transcript};
+
+/// Where events go once they are safe. Must not block: the session's lock is held.
+pub trait Publish: Send + Sync {
+    /// Takes an event.
+    fn publish(&self, event: &Event);
+}
+
+struct Inner {
+    log: Box<dyn SessionLog>,
+    head: Option<Uuid>,
+    facts: Facts,
+    /// Read from the log when the first model call needs it, so that opening a session costs nothing that grows with it.
+    transcript: Option<Transcript>,
+}
+
+/// Records and publishes.
+pub(crate) struct Recorder {
+    inner: Mutex<Inner>,
+    publish: Arc<dyn Publish>,
+}
+
+impl Recorder {
+    /// Over an opened log whose facts are known.
+    pub(crate) fn new(log: Box<dyn SessionLog>, facts: Facts, publish: Arc<dyn Publish>) -> Self {
+        let head = log.last_id();
+        Self {
+            inner: Mutex::new(Inner {
+                log,
+                head,
+                facts,
+                transcript: None,
+            }),
+            publish,
+        }
+    }
+
+    /// Makes an event of the session's main agent and sends it on its way.
+    pub(crate) fn record(&self, payload: impl Into<Payload>) -> Result<Event, LogError> {
+        self.inner.lock().record(payload.into(), &*self.publish)
+    }
+
+    /// Like [`Recorder::record`] for an event that nobody needs later and whose loss nobody can mend: a failure to write
+    /// has been told already by the event before it.
+    pub(crate) fn note(&self, payload: impl Into<Payload>) {
+        if let Err(error) = self.record(payload) {
+            tracing::warn!(%error, "an event could not be recorded");
+        }
+    }
+
+    /// Tells clients, and nobody else, of something that could not be written.
+    pub(crate) fn publish_unrecorded(&self, payload: impl Into<Payload>) {
+        let inner = self.inner.lock();
+        let event = Event::new_ephemeral(inner.head, None, payload.into());
+        self.publish.publish(&event);
+    }
+
+    /// Keeps tool-call arguments for the message that is recorded next.
+    pub(crate) fn keep_verbatim(&self, calls: &[ToolCall]) -> Result<(), LogError> {
+        self.inner
+            .lock()
+            .with_transcript(|transcript| transcript.keep_verbatim(calls))
+    }
+
+    /// The messages for a model call, their number, and about how many tokens they take.
+    pub(crate) fn messages(&self) -> Result<Vec<Message>, LogError> {
+        self.inner.lock().with_transcript(|transcript| transcript.messages())
+    }
+
+    /// Number of entries in the conversation and about how many tokens they take.
+    pub(crate) fn size(&self) -> Result<(usize, u64), LogError> {
+        self.inner
+            .lock()
+            .with_transcript(|transcript| (transcript.len(), transcript.tokens()))
+    }
+
+    /// The tool calls that have no result.
+    pub(crate) fn open_calls(&self) -> Result<Option<(Uuid, Vec<ToolCall>)>, LogError> {
+        self.inner.lock().with_transcript(|transcript| transcript.open_calls())
+    }
+
+    /// Looks at the facts.
+    pub(crate) fn facts<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
+        look(&self.inner.lock().facts)
+    }
+
+    /// Changes what no event says: sums that are counted as they happen.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Facts)) {
+        change(&mut self.inner.lock().facts);
+    }
+
+    /// Asks for what was written to reach the disk, as the policy says.
+    pub(crate) fn sync(&self) {
+        self.inner.lock().save_facts();
+    }
+
+    /// Runs something between two events: nothing is recorded or published meanwhile.
+    pub(crate) fn paused<T>(&self, run: impl FnOnce(&dyn SessionLog) -> T) -> T {
+        run(&*self.inner.lock().log)
+    }
+
+    /// Takes an event and everything after it out of the log, and forgets what was folded from it. Answers how many
+    /// events went.
+    pub(crate) fn truncate(&self, from: Uuid) -> Result<u64, AgentError> {
+        let mut inner = self.inner.lock();
+        let mut position = None;
+        for recorded in inner.log.read_back()? {
+            let recorded = recorded?;
+            if recorded.event.id() == from {
+                position = Some(recorded.position);
+                break;
+            }
+        }
+        let position = position.ok_or_else(|| AgentError::Refused(format!("Event not found: {from}")))?;
+        let before = inner.log.count();
+        inner.log.truncate(position)?;
+        inner.head = inner.log.last_id();
+        inner.transcript = None;
+        let totals = std::mem::take(&mut inner.facts.totals);
+        inner.facts = Facts {
+            totals,
+            ..Facts::default()
+        }
+        .read_on(&*inner.log, Position::START)?;
+        Ok(before - inner.log.count())
+    }
+}
+
+impl Inner {
+    fn record(&mut self, payload: Payload, publish: &dyn Publish) -> Result<Event, LogError> {
+        let event = Event::new(self.head, None, payload);
+        if !event.is_ephemeral() {
+            self.log.append(&event)?;
+            self.head = Some(event.id());
+            if let Some(transcript) = &mut self.transcript {
+                transcript.fold(&event);
+            }
+        }
+        self.facts.fold(&event);
+        publish.publish(&event);
+        Ok(event)
+    }
+
+    fn with_transcript<T>(&mut self, look: impl FnOnce(&mut Transcript) -> T) -> Result<T, LogError> {
+        if self.transcript.is_none() {
+            let mut transcript = Transcript::default();
+            for event in self.log.read(Position::START, Position::END)?.events() {
+                transcript.fold(&event?);
+            }
+            self.transcript = Some(transcript);
+        }
+        Ok(look(self.transcript.as_mut().expect("it was just put there")))
+    }
+
+    fn save_facts(&mut self) {
+        if let Ok(facts) = serde_json::to_vec(&self.facts) {
+            self.log.save_snapshot(Snapshot {
+                at: self.log.end(),
+                bytes: facts.into(),
+            });
+        }
+        drop(self.log.request_sync());
+    }
+}

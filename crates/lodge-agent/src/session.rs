@@ -1,0 +1,222 @@
+//! What the actor and the turn it runs share: the session itself.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use lodge_events::{HookEnd, HookError, HookStart};
+use lodge_log::LogError;
+use lodge_models::ToolSpec;
+use lodge_tools::{SessionTools, Tool};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    agent_tools,
+    answer::Pending,
+    client::{ClientTool, Clients},
+    permission::Permissions,
+    recorder::Recorder,
+    settings::{Mode, Prompt, Settings},
+};
+
+/// The session. Only the actor and its turn hold it.
+pub(crate) struct Shared {
+    pub(crate) id: Arc<str>,
+    pub(crate) dir: PathBuf,
+    pub(crate) recorder: Recorder,
+    pub(crate) pending: Pending,
+    pub(crate) settings: Mutex<Settings>,
+    pub(crate) clients: Mutex<Clients>,
+    pub(crate) builtins: Arc<[Arc<dyn Tool>]>,
+    pub(crate) tool_state: Arc<SessionTools>,
+    pub(crate) permissions: Permissions,
+    /// Messages for the running turn.
+    pub(crate) steering: Mutex<VecDeque<Prompt>>,
+    /// Whether a turn runs.
+    pub(crate) busy: AtomicBool,
+}
+
+/// A tool, whoever runs it.
+pub(crate) enum AnyTool {
+    Builtin(Arc<dyn Tool>),
+    Client(ClientTool),
+    Agent(agent_tools::AgentTool),
+}
+
+impl Shared {
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings.lock().clone()
+    }
+
+    pub(crate) fn plan_path(&self) -> PathBuf {
+        self.dir.join("plan.md")
+    }
+
+    /// The tools that the model may call now, in a stable order.
+    pub(crate) fn tools(&self) -> Vec<(ToolSpec, AnyTool)> {
+        let settings = self.settings();
+        let clients = self.clients.lock();
+        let client_tools = clients.tools();
+        let mut tools = Vec::new();
+        for tool in self.builtins.iter() {
+            if !client_tools.iter().any(|client| client.name == tool.name()) {
+                let spec = ToolSpec {
+                    name: tool.name().into(),
+                    description: tool.description().into(),
+                    parameters: tool.parameters(),
+                };
+                tools.push((spec, AnyTool::Builtin(tool.clone())));
+            }
+        }
+        for tool in agent_tools::ALL {
+            let offered = match tool {
+                agent_tools::AgentTool::AskUser => clients.any(|can| can.user_input),
+                agent_tools::AgentTool::ExitPlanMode => {
+                    settings.mode == Mode::Plan && clients.any(|can| can.exit_plan_mode)
+                }
+                agent_tools::AgentTool::TaskComplete => settings.mode == Mode::Autopilot,
+            };
+            if offered && !client_tools.iter().any(|client| client.name == tool.name()) {
+                tools.push((tool.spec(), AnyTool::Agent(tool)));
+            }
+        }
+        for tool in client_tools {
+            let spec = ToolSpec {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                parameters: tool.parameters.clone(),
+            };
+            tools.push((spec, AnyTool::Client(tool)));
+        }
+        tools.retain(|(spec, _)| settings.tools.allows(&spec.name));
+        tools
+    }
+
+    /// Directories that may be written without a question.
+    pub(crate) fn roots(&self) -> Arc<[PathBuf]> {
+        let settings = self.settings.lock();
+        std::iter::once(settings.cwd.clone())
+            .chain(settings.additional_directories.iter().cloned())
+            .collect()
+    }
+
+    /// Invokes a hook at every client that wants hooks, in order of attachment; the last output that says something wins
+    /// per key.
+    pub(crate) async fn hook(&self, hook_type: &str, mut input: Value) -> Result<Value, LogError> {
+        let calls = self.clients.lock().calls(|can| can.hooks);
+        let mut output = json!({});
+        if calls.is_empty() {
+            return Ok(output);
+        }
+        input["sessionId"] = json!(&*self.id);
+        input["timestamp"] = json!(jiff::Timestamp::now().as_millisecond());
+        input["cwd"] = json!(self.settings.lock().cwd);
+        for client in calls {
+            let id = Uuid::new_v4().to_string();
+            self.recorder.record(HookStart {
+                hook_invocation_id: id.clone(),
+                hook_type: hook_type.into(),
+                input: Some(input.clone()),
+                ..HookStart::default()
+            })?;
+            let result = client.hook(hook_type.into(), input.clone()).await;
+            let (given, error) = match result {
+                Ok(given) => (given, None),
+                Err(message) => (
+                    None,
+                    Some(HookError {
+                        message,
+                        ..HookError::default()
+                    }),
+                ),
+            };
+            self.recorder.record(HookEnd {
+                hook_invocation_id: id,
+                hook_type: hook_type.into(),
+                success: error.is_none(),
+                output: given.clone(),
+                error,
+                ..HookEnd::default()
+            })?;
+            if let Some(Value::Object(given)) = given {
+                for (key, value) in given {
+                    output[key] = value;
+                }
+            }
+        }
+        Ok(output)
+    }
+}
+
+/// Where git says the directory belongs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GitContext {
+    /// Root of the work tree.
+    pub root: Option<String>,
+    /// The repository as `owner/name`.
+    pub repository: Option<String>,
+    /// The branch that is checked out.
+    pub branch: Option<String>,
+}
+
+impl GitContext {
+    /// Reads it from the files of git, without running git.
+    pub fn of(cwd: &Path) -> Self {
+        let Some(root) = cwd.ancestors().find(|dir| dir.join(".git").exists()) else {
+            return Self::default();
+        };
+        let git = git_dir(&root.join(".git"));
+        let head = std::fs::read_to_string(git.join("HEAD")).unwrap_or_default();
+        let common =
+            std::fs::read_to_string(git.join("commondir")).map_or(git.clone(), |common| git.join(common.trim()));
+        let config = std::fs::read_to_string(common.join("config")).unwrap_or_default();
+        Self {
+            root: Some(root.to_string_lossy().into_owned()),
+            repository: config
+                .lines()
+                .find_map(|line| repository(line.trim().strip_prefix("url = ")?)),
+            branch: head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned),
+        }
+    }
+}
+
+/// `.git` is a directory, or in worktrees and submodules a file that names one.
+fn git_dir(dot_git: &Path) -> PathBuf {
+    match std::fs::read_to_string(dot_git) {
+        Ok(text) => match text.trim().strip_prefix("gitdir: ") {
+            Some(dir) => dot_git.parent().unwrap_or(Path::new("/")).join(dir),
+            None => dot_git.to_owned(),
+        },
+        Err(_) => dot_git.to_owned(),
+    }
+}
+
+/// `owner/name` of a remote's address.
+fn repository(url: &str) -> Option<String> {
+    let path = url.trim_end_matches('/').trim_end_matches(".git");
+    let mut parts = path.rsplit(['/', ':']);
+    let name = parts.next().filter(|name| !name.is_empty())?;
+    let owner = parts.next().filter(|owner| !owner.is_empty())?;
+    Some(format!("{owner}/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_named_by_the_end_of_its_address() {
+        for (url, expected) in [
+            ("git@host.example:owner/name.git", Some("owner/name")),
+            ("https://host.example/owner/name", Some("owner/name")),
+            ("https://host.example/owner/name.git/", Some("owner/name")),
+            ("name", None),
+        ] {
+            assert_eq!(repository(url).as_deref(), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What can be set about a session, before and while it runs.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use lodge_events::Attachment;
+use lodge_models::Model;
+use serde::{Deserialize, Serialize};
+
+use crate::system_prompt::SystemMessage;
+
+/// Everything about a session that can change while it lives.
+#[derive(Clone)]
+pub struct Settings {
+    /// The model that answers.
+    pub model: Arc<dyn Model>,
+    /// Effort to reason with, where the model offers a choice.
+    pub reasoning_effort: Option<String>,
+    /// Whether deltas are streamed to clients.
+    pub streaming: bool,
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// Further directories that may be written.
+    pub additional_directories: Vec<PathBuf>,
+    /// How the system prompt differs from the built-in one.
+    pub system_message: SystemMessage,
+    /// Which tools are offered.
+    pub tools: ToolFilter,
+    /// Interactive, plan or autopilot.
+    pub mode: Mode,
+    /// What is asked before tools run.
+    pub approval: Approval,
+    /// The name a person gave the session.
+    pub name: Option<String>,
+    /// Who made the session, for `user-agent` and lists.
+    pub client_name: Option<String>,
+    /// Headers for every model call.
+    pub headers: BTreeMap<String, String>,
+    /// Whether and when the conversation is compacted on its own.
+    pub compaction: Compaction,
+    /// Results longer than this many bytes go to a file.
+    pub max_tool_output: usize,
+    /// Whether AGENTS.md and its like are read into the system prompt.
+    pub project_instructions: bool,
+}
+
+/// Which tools the model may see.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolFilter {
+    /// Only these, when given.
+    pub available: Option<Vec<String>>,
+    /// Never these.
+    pub excluded: Vec<String>,
+}
+
+impl ToolFilter {
+    /// Whether a tool of this name is offered.
+    pub fn allows(&self, name: &str) -> bool {
+        let named = |list: &[String]| list.iter().any(|entry| entry == name || entry == "*");
+        self.available.as_deref().is_none_or(named) && !named(&self.excluded)
+    }
+}
+
+/// How the agent works.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Does what it is told and stops.
+    #[default]
+    Interactive,
+    /// Plans, changes nothing.
+    Plan,
+    /// Goes on until the task is complete.
+    Autopilot,
+}
+
+impl Mode {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Plan => "plan",
+            Self::Autopilot => "autopilot",
+        }
+    }
+
+    /// From the word on the wire.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Interactive, Self::Plan, Self::Autopilot]
+            .into_iter()
+            .find(|mode| mode.as_str() == text)
+    }
+}
+
+/// What is asked before tools run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Approval {
+    /// Harmless things run, the rest is asked.
+    #[default]
+    AutoSafe,
+    /// Everything that is not covered by a rule is asked, reading too.
+    Ask,
+    /// Everything runs.
+    ApproveAll,
+    /// Nothing runs that would have to be asked.
+    DenyAll,
+}
+
+/// When the conversation is compacted on its own, as shares of the model's window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Compaction {
+    /// Whether it is at all.
+    pub enabled: bool,
+    /// From here on it is compacted between model calls.
+    pub threshold: f64,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            threshold: 0.80,
+        }
+    }
+}
+
+/// What a person (or a program in their name) says to the agent.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Prompt {
+    /// The text for the model.
+    pub text: String,
+    /// The text for people, where it differs.
+    pub display_text: Option<String>,
+    /// Files, selections, images.
+    pub attachments: Vec<Attachment>,
+    /// What happens while a turn runs.
+    pub delivery: Delivery,
+    /// Put before what already waits.
+    pub prepend: bool,
+    /// `interactive`, `plan`, `autopilot` or `shell`.
+    pub agent_mode: Option<String>,
+    /// Where it came from, when not from the person.
+    pub source: Option<String>,
+    /// Headers for the model calls of this message.
+    pub headers: BTreeMap<String, String>,
+    /// A tool that the model must call first.
+    pub required_tool: Option<String>,
+    /// The id that the message shall have; made up when absent.
+    pub message_id: Option<String>,
+}
+
+/// What happens to a message that comes while a turn runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Delivery {
+    /// It waits for the turn to end.
+    #[default]
+    Enqueue,
+    /// It is put before the next model call of the running turn.
+    Immediate,
+}
+
+/// A change of settings.
+#[derive(Clone)]
+pub enum Change {
+    /// Another model, from the next call on.
+    Model {
+        /// The model.
+        model: Arc<dyn Model>,
+        /// The effort; none given keeps the old one where the new model knows it.
+        reasoning_effort: Option<String>,
+    },
+    /// Another effort.
+    ReasoningEffort(Option<String>),
+    /// Another mode.
+    Mode(Mode),
+    /// The person's name for the session.
+    Name(Option<String>),
+    /// Other tools.
+    Tools(ToolFilter),
+    /// Another system prompt.
+    SystemMessage(SystemMessage),
+    /// Other approval.
+    Approval(Approval),
+    /// Another working directory.
+    Cwd(PathBuf),
+    /// Further directories.
+    AdditionalDirectories(Vec<PathBuf>),
+    /// Whether deltas are streamed.
+    Streaming(bool),
+    /// Who the session belongs to.
+    ClientName(Option<String>),
+    /// Automatic compaction.
+    Compaction(Compaction),
+}

@@ -1,0 +1,452 @@
+//! Running the tool calls of one message: hooks, permission, the tool itself, its result. Calls that may run side by
+//! side do; every call ends with exactly one result.
+
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, join_all};
+use lodge_events::{
+    AssistantIntent, ContentBlock, CustomToolPermission, ExternalToolCompleted, ExternalToolRequested, ImageBlock,
+    PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionProgress,
+    ToolExecutionStart, ToolResult,
+};
+use lodge_models::ToolCall;
+use lodge_tools::{Need, OutputSink, Tool, ToolCx, ToolUpdate};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    agent_tools::AgentTool,
+    answer::{Answer, ExternalResult, QuestionKind, ToolAnswer, request_id},
+    call::parse_arguments,
+    client::ClientTool,
+    permission::Verdict,
+    session::AnyTool,
+    turn::{Stop, Turn},
+};
+
+/// How a call ended.
+pub(crate) enum Outcome {
+    /// It ran.
+    Done(Box<Success>),
+    /// It did not do what was asked; the model reads the text.
+    Failed {
+        text: String,
+        code: &'static str,
+        telemetry: Option<Value>,
+    },
+}
+
+#[derive(Default)]
+pub(crate) struct Success {
+    pub(crate) content: String,
+    pub(crate) detailed: Option<String>,
+    pub(crate) contents: Vec<ContentBlock>,
+    pub(crate) telemetry: Option<Value>,
+}
+
+impl Outcome {
+    pub(crate) fn text(content: impl Into<String>) -> Self {
+        let content = content.into();
+        Self::Done(Box::new(Success {
+            detailed: Some(content.clone()),
+            content,
+            ..Success::default()
+        }))
+    }
+
+    pub(crate) fn failed(text: impl Into<String>, code: &'static str) -> Self {
+        Self::Failed {
+            text: text.into(),
+            code,
+            telemetry: None,
+        }
+    }
+
+    fn rejects(&self) -> bool {
+        matches!(self, Self::Failed { code: "rejected", .. })
+    }
+}
+
+/// One call on its way.
+pub(crate) struct Call<'a> {
+    pub(crate) turn: &'a Turn,
+    pub(crate) id: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) message: Uuid,
+    pub(crate) turn_id: &'a str,
+}
+
+/// Runs them all. Stops with [`Stop::Rejected`] when a person said no to one of them.
+pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn_id: &str) -> Result<(), Stop> {
+    let tools = turn.shared.tools();
+    let find = |name: &str| tools.iter().find(|(spec, _)| spec.name == name).map(|(_, tool)| tool);
+    let side_by_side = |call: &ToolCall| match find(&call.name) {
+        Some(AnyTool::Builtin(tool)) => tool.parallel(),
+        Some(AnyTool::Client(_)) => true,
+        Some(AnyTool::Agent(_)) | None => false,
+    };
+    let mut rejected = false;
+    let mut rest = calls;
+    while let Some((first, _)) = rest.split_first() {
+        let run = if side_by_side(first) {
+            rest.iter().take_while(|call| side_by_side(call)).count()
+        } else {
+            1
+        };
+        let (group, later) = rest.split_at(run);
+        rest = later;
+        if rejected {
+            break;
+        }
+        let names: Vec<&str> = tools.iter().map(|(spec, _)| spec.name.as_str()).collect();
+        let ends = join_all(group.iter().map(|call| {
+            let this = Call {
+                turn,
+                id: &call.id,
+                name: &call.name,
+                message,
+                turn_id,
+            };
+            run_one(this, &call.arguments, find(&call.name), &names)
+        }))
+        .await;
+        for end in ends {
+            rejected |= end?;
+        }
+    }
+    if rejected {
+        crate::turn::close_open_calls(&turn.shared)?;
+        return Err(Stop::Rejected);
+    }
+    Ok(())
+}
+
+/// Runs one call and records its end. True when a person rejected it.
+async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names: &[&str]) -> Result<bool, Stop> {
+    let shared = &call.turn.shared;
+    let mut args = match parse_arguments(arguments) {
+        Ok(args) => args,
+        Err(error) => {
+            call.start(Value::String(arguments.to_owned()))?;
+            let text = format!(
+                "The arguments of `{}` are not valid JSON ({error}). Send them again.",
+                call.name
+            );
+            return call.complete(Outcome::failed(text, "failure")).map(|()| false);
+        }
+    };
+    let Some(tool) = tool else {
+        call.start(args)?;
+        let text = format!(
+            "Tool '{}' does not exist. Available tools that can be called are {}.",
+            call.name,
+            names.join(", ")
+        );
+        return call.complete(Outcome::failed(text, "failure")).map(|()| false);
+    };
+    let before = shared
+        .hook(
+            "preToolUse",
+            json!({"toolName": call.name, "toolArgs": args.to_string()}),
+        )
+        .await?;
+    if let Some(changed) = before.get("modifiedArgs").filter(|changed| !changed.is_null()) {
+        args = changed.clone();
+    }
+    let outcome = if before["permissionDecision"] == "deny" {
+        let reason = before["permissionDecisionReason"]
+            .as_str()
+            .unwrap_or("No reason provided");
+        call.start(args.clone())?;
+        Outcome::failed(format!("Denied by preToolUse hook: {reason}"), "denied")
+    } else {
+        let allowed = before["permissionDecision"] == "allow";
+        match tool {
+            AnyTool::Builtin(tool) => call.builtin(tool, args.clone(), allowed).await?,
+            AnyTool::Client(tool) => call.external(tool, args.clone(), allowed).await?,
+            AnyTool::Agent(tool) => call.own(*tool, args.clone()).await?,
+        }
+    };
+    let outcome = call.after(outcome, &args, before["additionalContext"].as_str()).await?;
+    let rejected = outcome.rejects();
+    call.complete(outcome)?;
+    Ok(rejected)
+}
+
+impl Call<'_> {
+    pub(crate) fn request_id(&self, about: &str) -> String {
+        request_id(&self.turn.shared.id, &format!("{}:{}", self.message, self.id), about)
+    }
+
+    pub(crate) fn start(&self, arguments: Value) -> Result<(), Stop> {
+        let shared = &self.turn.shared;
+        shared.recorder.record(ToolExecutionStart {
+            tool_call_id: self.id.into(),
+            tool_name: self.name.into(),
+            arguments: Some(arguments),
+            turn_id: Some(self.turn_id.into()),
+            model: Some(shared.settings.lock().model.info().id.clone()),
+            ..ToolExecutionStart::default()
+        })?;
+        Ok(())
+    }
+
+    fn complete(&self, outcome: Outcome) -> Result<(), Stop> {
+        let shared = &self.turn.shared;
+        let mut complete = ToolExecutionComplete {
+            tool_call_id: self.id.into(),
+            model: Some(shared.settings.lock().model.info().id.clone()),
+            interaction_id: Some(self.turn.interaction_id.clone()),
+            turn_id: Some(self.turn_id.into()),
+            ..ToolExecutionComplete::default()
+        };
+        match outcome {
+            Outcome::Done(done) => {
+                complete.success = true;
+                complete.tool_telemetry = done.telemetry;
+                complete.result = Some(ToolResult {
+                    content: done.content,
+                    detailed_content: done.detailed,
+                    contents: (!done.contents.is_empty()).then_some(done.contents),
+                    ..ToolResult::default()
+                });
+            }
+            Outcome::Failed { text, code, telemetry } => {
+                complete.tool_telemetry = telemetry;
+                complete.error = Some(ToolError {
+                    message: text,
+                    code: Some(code.into()),
+                    ..ToolError::default()
+                });
+            }
+        }
+        shared.recorder.record(complete)?;
+        Ok(())
+    }
+
+    /// Asks for permission; an outcome means that there is none.
+    async fn permit(&self, request: PermissionRequest) -> Result<Option<Outcome>, Stop> {
+        let request = request.with_tool_call_id(self.id);
+        Ok(
+            match self.turn.shared.permit(&self.request_id("permission"), request).await? {
+                Verdict::Allowed => None,
+                Verdict::Denied(text) => Some(Outcome::failed(text, "denied")),
+                Verdict::Rejected(text) => Some(Outcome::failed(text, "rejected")),
+            },
+        )
+    }
+
+    async fn builtin(&self, tool: &Arc<dyn Tool>, args: Value, allowed: bool) -> Result<Outcome, Stop> {
+        let shared = self.turn.shared.clone();
+        let call_id: Arc<str> = self.id.into();
+        let (cwd, max_output_bytes) = {
+            let settings = shared.settings.lock();
+            (settings.cwd.clone(), settings.max_tool_output)
+        };
+        let out = {
+            let (shared, call_id) = (shared.clone(), call_id.clone());
+            OutputSink::new(move |update| match update {
+                ToolUpdate::Partial(output) => shared.recorder.note(ToolExecutionPartialResult {
+                    tool_call_id: call_id.to_string(),
+                    partial_output: output,
+                    ..ToolExecutionPartialResult::default()
+                }),
+                ToolUpdate::Progress(message) => shared.recorder.note(ToolExecutionProgress {
+                    tool_call_id: call_id.to_string(),
+                    progress_message: message,
+                    ..ToolExecutionProgress::default()
+                }),
+            })
+        };
+        let cx = ToolCx {
+            session_id: shared.id.clone(),
+            call_id,
+            cwd,
+            roots: shared.roots(),
+            session_dir: shared.dir.clone(),
+            max_output_bytes,
+            out,
+            state: shared.tool_state.clone(),
+            cancel: self.turn.cancel.clone(),
+        };
+        if let Some(intent) = tool.intent(&args) {
+            shared.recorder.note(AssistantIntent {
+                intent,
+                ..AssistantIntent::default()
+            });
+        }
+        match tool.need(&args, &cx) {
+            Err(error) => {
+                self.start(args)?;
+                return Ok(Outcome::failed(error.0, "failure"));
+            }
+            Ok(Need::Ask(request)) if !allowed => {
+                if let Some(refused) = self.permit(*request).await? {
+                    self.start(args)?;
+                    return Ok(refused);
+                }
+            }
+            Ok(_) => {}
+        }
+        self.start(args.clone())?;
+        Ok(match tool.run(args, cx).await {
+            Ok(output) => {
+                shared.recorder.count(|facts| {
+                    for change in &output.changes {
+                        facts.totals.lines_added += change.added;
+                        facts.totals.lines_removed += change.removed;
+                        facts.totals.files.insert(change.path.to_string_lossy().into_owned());
+                    }
+                });
+                let images = output
+                    .images
+                    .into_iter()
+                    .map(|(mime_type, data)| image_block(mime_type, data));
+                let contents = output.contents.into_iter().chain(images).collect();
+                Outcome::Done(Box::new(Success {
+                    content: output.content,
+                    detailed: output.detailed,
+                    contents,
+                    telemetry: None,
+                }))
+            }
+            Err(error) => Outcome::failed(error.0, "failure"),
+        })
+    }
+
+    /// A tool that a client runs. The question outlives the client: one that comes back can still answer.
+    async fn external(&self, tool: &ClientTool, args: Value, allowed: bool) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
+        if !allowed && !tool.skip_permission {
+            let request = PermissionRequest::CustomTool(CustomToolPermission {
+                tool_name: tool.name.clone(),
+                tool_description: tool.description.clone(),
+                args: Some(args.clone()),
+                ..CustomToolPermission::default()
+            });
+            if let Some(refused) = self.permit(request).await? {
+                self.start(args)?;
+                return Ok(refused);
+            }
+        }
+        self.start(args.clone())?;
+        let request_id = self.request_id("tool");
+        let waiting = shared.pending.open(&request_id, QuestionKind::Tool);
+        let cwd = shared.settings.lock().cwd.to_string_lossy().into_owned();
+        let event = shared.recorder.record(ExternalToolRequested {
+            request_id: request_id.clone(),
+            session_id: shared.id.to_string(),
+            tool_call_id: self.id.into(),
+            tool_name: self.name.into(),
+            arguments: Some(args),
+            working_directory: Some(cwd),
+            ..ExternalToolRequested::default()
+        })?;
+        shared.pending.asked(&request_id, event);
+        let answer = waiting.await;
+        shared.recorder.record(ExternalToolCompleted {
+            request_id,
+            ..ExternalToolCompleted::default()
+        })?;
+        Ok(match answer {
+            Ok(Answer::Tool(ToolAnswer::Result(result))) => external_outcome(result),
+            // The reason is the client's own affair and may hold what the model must not see.
+            _ => Outcome::failed(
+                format!(
+                    "Failed to execute `{}` tool with arguments: {{}} due to error: Error: Tool execution failed",
+                    self.name
+                ),
+                "failure",
+            ),
+        })
+    }
+
+    fn own(&self, tool: AgentTool, args: Value) -> BoxFuture<'_, Result<Outcome, Stop>> {
+        Box::pin(async move {
+            self.start(args.clone())?;
+            match tool {
+                AgentTool::AskUser => self.ask_user(args).await,
+                AgentTool::ExitPlanMode => self.exit_plan_mode(args).await,
+                AgentTool::TaskComplete => self.task_complete(args),
+            }
+        })
+    }
+
+    /// Lets hooks see, and change, what came of it.
+    async fn after(&self, outcome: Outcome, args: &Value, context: Option<&str>) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
+        let said = |output: &Value| output["additionalContext"].as_str().map(str::to_owned);
+        match outcome {
+            Outcome::Done(mut done) => {
+                let result = json!({"textResultForLlm": done.content, "resultType": "success"});
+                let input = json!({"toolName": self.name, "toolArgs": args.to_string(), "toolResult": result});
+                let output = shared.hook("postToolUse", input).await?;
+                let changed = &output["modifiedResult"];
+                if let Some(text) = changed.as_str().or_else(|| changed["textResultForLlm"].as_str()) {
+                    done.content = text.to_owned();
+                }
+                for more in context.map(str::to_owned).into_iter().chain(said(&output)) {
+                    done.content = format!("{}\n\n{more}", done.content);
+                }
+                Ok(Outcome::Done(done))
+            }
+            Outcome::Failed {
+                mut text,
+                code,
+                telemetry,
+            } => {
+                let input = json!({"toolName": self.name, "toolArgs": args.to_string(), "error": text});
+                let output = shared.hook("postToolUseFailure", input).await?;
+                for more in context.map(str::to_owned).into_iter().chain(said(&output)) {
+                    text = format!("{text}\n\n{more}");
+                }
+                Ok(Outcome::Failed { text, code, telemetry })
+            }
+        }
+    }
+}
+
+fn image_block(mime_type: String, data: String) -> ContentBlock {
+    ContentBlock::Image(ImageBlock {
+        mime_type,
+        data,
+        ..ImageBlock::default()
+    })
+}
+
+fn external_outcome(result: ExternalResult) -> Outcome {
+    let ExternalResult {
+        text,
+        result_type,
+        error,
+        session_log,
+        telemetry,
+        binaries,
+        contents,
+    } = result;
+    let code = match result_type.as_str() {
+        "" | "success" => {
+            let images = binaries.into_iter().filter(|(mime, _)| mime.starts_with("image/"));
+            let contents = contents
+                .into_iter()
+                .chain(images.map(|(mime, data)| image_block(mime, data)))
+                .collect();
+            let detailed = Some(session_log.unwrap_or_else(|| text.clone()));
+            return Outcome::Done(Box::new(Success {
+                content: text,
+                detailed,
+                contents,
+                telemetry,
+            }));
+        }
+        "rejected" => "rejected",
+        "denied" => "denied",
+        _ => "failure",
+    };
+    let text = if text.is_empty() {
+        error.unwrap_or_else(|| "Tool execution failed".into())
+    } else {
+        text
+    };
+    Outcome::Failed { text, code, telemetry }
+}

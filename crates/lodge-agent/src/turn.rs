@@ -1,0 +1,414 @@
+//! One message of a person, from its arrival to idle: model call, tools, model call, … until there is nothing left to do.
+//!
+//! Runs as a task beside the actor. Dropping its future is how a turn is aborted: the model's connection and the tools'
+//! processes go with it, and [`run`] writes down what that leaves behind.
+
+use std::sync::Arc;
+
+use lodge_events::{
+    Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, PendingMessagesModified, SessionError,
+    SessionTitleChanged, SessionUsageInfo, SystemMessage, SystemRole, ToolError, ToolExecutionComplete,
+    ToolExecutionStart, UserMessage,
+};
+use lodge_log::LogError;
+use lodge_models::{ModelError, ToolCall};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    context,
+    session::{GitContext, Shared},
+    settings::{Mode, Prompt},
+    system_prompt,
+    transcript::INTERRUPTED,
+};
+
+/// What sets a turn off.
+pub(crate) enum Start {
+    /// A message.
+    Prompt(Box<Prompt>),
+    /// Tool calls that were open when the host went down.
+    Continue,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The agent said what it had to say.
+    Finished,
+    /// Somebody stopped it.
+    Aborted,
+    /// It failed, and clients have been told.
+    Failed,
+}
+
+/// Why a turn stops before its end.
+pub(crate) enum Stop {
+    /// The log cannot be written.
+    Log(LogError),
+    /// The model failed for good.
+    Model(Box<ModelError>),
+    /// A person said no.
+    Rejected,
+}
+
+impl From<LogError> for Stop {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
+}
+
+/// A turn under way.
+pub(crate) struct Turn {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) interaction_id: String,
+    pub(crate) message_id: Option<String>,
+    pub(crate) prompt: Prompt,
+    pub(crate) system: Arc<str>,
+}
+
+/// Runs a turn to its end, whatever that is.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    start: Start,
+    cancel: CancellationToken,
+    reason: Arc<parking_lot::Mutex<AbortReason>>,
+) -> Ended {
+    let mut turn = Turn {
+        shared: shared.clone(),
+        cancel: cancel.clone(),
+        interaction_id: Uuid::new_v4().to_string(),
+        message_id: None,
+        prompt: Prompt::default(),
+        system: "".into(),
+    };
+    let result = tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        result = turn.go(start) => Some(result),
+    };
+    shared.pending.clear();
+    let recorder = &shared.recorder;
+    let ended = match result {
+        Some(Ok(()) | Err(Stop::Rejected)) => Ended::Finished,
+        None => {
+            let reason = reason.lock().clone();
+            let closed = close_open_calls(&shared).and_then(|()| recorder.record(Abort { reason }).map(drop));
+            if let Err(error) = closed {
+                tell_log_error(&shared, &error);
+            }
+            Ended::Aborted
+        }
+        Some(Err(Stop::Model(error))) => {
+            let told = recorder.record(SessionError {
+                error_type: error.kind.as_str().into(),
+                message: error.message.clone(),
+                status_code: error.status.map(u64::from),
+                provider_call_id: error.provider_call_id.clone(),
+                ..SessionError::default()
+            });
+            if let Err(error) = told {
+                tell_log_error(&shared, &error);
+            }
+            let input = json!({"error": error.message, "errorContext": "model_call", "recoverable": false});
+            let _ = shared.hook("errorOccurred", input).await;
+            Ended::Failed
+        }
+        Some(Err(Stop::Log(error))) => {
+            tell_log_error(&shared, &error);
+            Ended::Failed
+        }
+    };
+    recorder.note(AssistantIdle {
+        aborted: (ended == Ended::Aborted).then_some(true),
+        ..AssistantIdle::default()
+    });
+    recorder.sync();
+    ended
+}
+
+/// Gives every open tool call the result that it was interrupted.
+pub(crate) fn close_open_calls(shared: &Shared) -> Result<(), LogError> {
+    let open = shared
+        .recorder
+        .facts(|facts| facts.open_turn.clone())
+        .map(|turn| turn.calls)
+        .unwrap_or_default();
+    for call in open {
+        if !call.started {
+            shared.recorder.record(ToolExecutionStart {
+                tool_call_id: call.id.clone(),
+                tool_name: call.name,
+                ..ToolExecutionStart::default()
+            })?;
+        }
+        shared.recorder.record(ToolExecutionComplete {
+            tool_call_id: call.id,
+            success: false,
+            error: Some(ToolError {
+                message: INTERRUPTED.into(),
+                code: Some("interrupted".into()),
+                ..ToolError::default()
+            }),
+            ..ToolExecutionComplete::default()
+        })?;
+    }
+    Ok(())
+}
+
+/// The log cannot take it, so clients are told by an event that is only for them.
+fn tell_log_error(shared: &Shared, error: &LogError) {
+    tracing::error!(session = %shared.id, %error, "the session's log cannot be written");
+    shared.recorder.publish_unrecorded(SessionError {
+        error_type: "storage".into(),
+        message: format!(
+            "The session's log cannot be written: {error}. Free some space or mend the disk, then send again."
+        ),
+        ..SessionError::default()
+    });
+}
+
+impl Turn {
+    async fn go(&mut self, start: Start) -> Result<(), Stop> {
+        match start {
+            Start::Prompt(prompt) => {
+                self.begin(*prompt).await?;
+                self.work(0).await
+            }
+            Start::Continue => {
+                self.interaction_id = self
+                    .shared
+                    .recorder
+                    .facts(|facts| facts.open_turn.as_ref().and_then(|turn| turn.interaction_id.clone()))
+                    .unwrap_or_else(|| self.interaction_id.clone());
+                self.prepare_system().await?;
+                let turn_id = self
+                    .shared
+                    .recorder
+                    .facts(|facts| facts.open_turn.as_ref()?.turn_id.as_ref()?.parse().ok());
+                let turn_id: u32 = turn_id.unwrap_or(0);
+                if let Some((event, calls)) = self.shared.recorder.open_calls()? {
+                    self.run_tools(event, &calls, &turn_id.to_string()).await?;
+                }
+                self.shared.recorder.record(AssistantTurnEnd {
+                    turn_id: turn_id.to_string(),
+                    ..Default::default()
+                })?;
+                self.work(turn_id + 1).await
+            }
+        }
+    }
+
+    /// Everything before the first model call.
+    async fn begin(&mut self, mut prompt: Prompt) -> Result<(), Stop> {
+        let shared = self.shared.clone();
+        let submitted = shared
+            .hook("userPromptSubmitted", json!({"prompt": prompt.text}))
+            .await?;
+        if let Some(text) = submitted["modifiedPrompt"].as_str() {
+            prompt.text = text.into();
+        }
+        let added = submitted["additionalContext"].as_str().map(str::to_owned);
+        self.prepare_system().await?;
+        self.add_user_message(prompt, added).await?;
+        shared.recorder.sync();
+        Ok(())
+    }
+
+    /// Records a message of the person as the next thing in the conversation.
+    pub(crate) async fn add_user_message(&mut self, prompt: Prompt, added: Option<String>) -> Result<(), Stop> {
+        let shared = &self.shared;
+        let cwd = shared.settings.lock().cwd.clone();
+        let attachments = prompt.attachments.clone();
+        let text = prompt.text.clone();
+        let transformed =
+            tokio::task::spawn_blocking(move || context::transform(&text, &attachments, &cwd, added.as_deref()))
+                .await
+                .unwrap_or_else(|_| prompt.text.clone());
+        let first = shared.recorder.facts(|facts| facts.user_messages == 0);
+        let named = shared.settings.lock().name.is_some();
+        let message_id = prompt.message_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+        shared.recorder.record(UserMessage {
+            content: prompt.display_text.clone().unwrap_or_else(|| prompt.text.clone()),
+            transformed_content: Some(transformed),
+            attachments: (!prompt.attachments.is_empty()).then(|| prompt.attachments.clone()),
+            source: prompt.source.clone(),
+            agent_mode: prompt.agent_mode.as_deref().map(Into::into),
+            interaction_id: Some(self.interaction_id.clone()),
+            message_id: Some(message_id.clone()),
+            ..UserMessage::default()
+        })?;
+        if first
+            && !named
+            && let Some(title) = shared.recorder.facts(crate::facts::Facts::title)
+        {
+            shared.recorder.note(SessionTitleChanged { title });
+        }
+        self.message_id = Some(message_id);
+        self.prompt = prompt;
+        Ok(())
+    }
+
+    /// Builds the system prompt and records it when it differs from the last one.
+    async fn prepare_system(&mut self) -> Result<(), Stop> {
+        let shared = &self.shared;
+        let settings = shared.settings();
+        let git = GitContext::of(&settings.cwd);
+        let instructions = match settings.project_instructions {
+            true => context::project_instructions(&settings.cwd, git.root.as_deref()),
+            false => String::new(),
+        };
+        let tool_names: Vec<String> = shared.tools().into_iter().map(|(spec, _)| spec.name).collect();
+        let cx = system_prompt::PromptContext {
+            cwd: &settings.cwd,
+            git_root: git.root.as_deref(),
+            branch: git.branch.as_deref(),
+            tool_names: &tool_names,
+            instructions: &instructions,
+            plan_mode: settings.mode == Mode::Plan,
+            session_dir: &shared.dir,
+        };
+        let text = self
+            .compose_system(system_prompt::sections(&cx), &settings.system_message)
+            .await;
+        if shared
+            .recorder
+            .facts(|facts| facts.system_prompt.as_deref() != Some(text.as_str()))
+        {
+            shared.recorder.record(SystemMessage {
+                content: text.clone(),
+                role: SystemRole::System,
+                ..SystemMessage::default()
+            })?;
+        }
+        self.system = text.into();
+        Ok(())
+    }
+
+    async fn compose_system(
+        &self,
+        mut sections: Vec<(&'static str, String)>,
+        message: &system_prompt::SystemMessage,
+    ) -> String {
+        match message {
+            system_prompt::SystemMessage::Default => system_prompt::join(&sections, None),
+            system_prompt::SystemMessage::Append { content } => system_prompt::join(&sections, Some(content)),
+            system_prompt::SystemMessage::Replace { content } => content.clone(),
+            system_prompt::SystemMessage::Customize {
+                content,
+                sections: changes,
+            } => {
+                for (name, text) in &mut sections {
+                    match changes.get(*name) {
+                        Some(change) if change.action == "transform" => self.transform_section(name, text).await,
+                        Some(change) => system_prompt::change(text, change),
+                        None => {}
+                    }
+                }
+                system_prompt::join(&sections, content.as_deref())
+            }
+        }
+    }
+
+    async fn transform_section(&self, name: &str, text: &mut String) {
+        let calls = self
+            .shared
+            .clients
+            .lock()
+            .calls(|can| can.transforms.iter().any(|wanted| wanted == name));
+        for client in calls {
+            if let Some(changed) = client.transform_section(name.to_owned(), text.clone()).await {
+                *text = changed;
+            }
+        }
+    }
+
+    /// Model call after model call until the model asks for no more tools.
+    async fn work(&mut self, first: u32) -> Result<(), Stop> {
+        for number in first.. {
+            let turn_id = number.to_string();
+            self.take_steering().await?;
+            let recorder = &self.shared.recorder;
+            recorder.record(AssistantTurnStart {
+                turn_id: turn_id.clone(),
+                interaction_id: Some(self.interaction_id.clone()),
+                ..AssistantTurnStart::default()
+            })?;
+            self.compact_if_needed().await?;
+            self.tell_usage()?;
+            let called = self.call_model(&turn_id).await?;
+            let calls = called.completion.message.tool_calls.clone();
+            let event = self.record_answer(called, &turn_id)?;
+            let rejected = match self.run_tools(event, &calls, &turn_id).await {
+                Err(Stop::Rejected) => true,
+                other => other.map(|()| false)?,
+            };
+            self.shared.recorder.record(AssistantTurnEnd {
+                turn_id,
+                ..AssistantTurnEnd::default()
+            })?;
+            if rejected {
+                return Err(Stop::Rejected);
+            }
+            if calls.is_empty() && self.shared.steering.lock().is_empty() && self.agent_may_stop().await? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks hooks whether the agent may stop here; what blocks it is said to the model as the next message.
+    async fn agent_may_stop(&mut self) -> Result<bool, Stop> {
+        let output = self.shared.hook("agentStop", json!({"stopReason": "end_turn"})).await?;
+        if output["decision"] == "block"
+            && let Some(why) = output["reason"].as_str()
+        {
+            let prompt = Prompt {
+                text: why.into(),
+                source: Some("hook".into()),
+                ..Prompt::default()
+            };
+            self.add_user_message(prompt, None).await?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    async fn take_steering(&mut self) -> Result<(), Stop> {
+        loop {
+            let Some(prompt) = self.shared.steering.lock().pop_front() else {
+                return Ok(());
+            };
+            self.add_user_message(prompt, None).await?;
+            self.shared.recorder.note(PendingMessagesModified::default());
+        }
+    }
+
+    fn tell_usage(&self) -> Result<(), Stop> {
+        let shared = &self.shared;
+        let (messages, conversation) = shared.recorder.size()?;
+        let tools: usize = shared
+            .tools()
+            .iter()
+            .map(|(spec, _)| spec.name.len() + spec.description.len() + spec.parameters.to_string().len())
+            .sum();
+        let (system, tools) = (self.system.len() as u64 / 4, tools as u64 / 4);
+        shared.recorder.note(SessionUsageInfo {
+            token_limit: shared.settings.lock().model.info().context_window,
+            current_tokens: conversation + system + tools,
+            messages_length: messages as u64,
+            system_tokens: Some(system),
+            conversation_tokens: Some(conversation),
+            tool_definitions_tokens: Some(tools),
+            ..SessionUsageInfo::default()
+        });
+        Ok(())
+    }
+
+    /// Runs the tool calls of one message.
+    async fn run_tools(&self, message: Uuid, calls: &[ToolCall], turn_id: &str) -> Result<(), Stop> {
+        crate::tool_call::run_all(self, message, calls, turn_id).await
+    }
+}

@@ -1,0 +1,194 @@
+//! How a session is asked for, and what becomes of that.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use lodge_agent::{Approval, Change, Compaction, Facts, Mode, Settings, SystemMessage, ToolFilter};
+use lodge_models::Model;
+
+use crate::{
+    HostError,
+    host::{Inner, default_cwd},
+};
+
+/// Which model a session shall use.
+#[derive(Clone, Default)]
+pub enum ModelChoice {
+    /// The host's default, or the one it had.
+    #[default]
+    Default,
+    /// One of the host's, by name.
+    Named(String),
+    /// One that the client brings.
+    Given(Arc<dyn Model>),
+}
+
+/// A session to make. Everything has a sensible default.
+#[derive(Clone)]
+pub struct NewSession {
+    /// The id; made up when absent.
+    pub id: Option<String>,
+    /// The model.
+    pub model: ModelChoice,
+    /// Effort to reason with.
+    pub reasoning_effort: Option<String>,
+    /// Whether deltas are streamed.
+    pub streaming: bool,
+    /// Working directory; the host's when absent.
+    pub cwd: Option<PathBuf>,
+    /// Further directories that may be written.
+    pub additional_directories: Vec<PathBuf>,
+    /// The system prompt.
+    pub system_message: SystemMessage,
+    /// Which tools are offered.
+    pub tools: ToolFilter,
+    /// The mode.
+    pub mode: Mode,
+    /// What is asked before tools run.
+    pub approval: Approval,
+    /// The person's name for it.
+    pub name: Option<String>,
+    /// Who makes it.
+    pub client_name: Option<String>,
+    /// Headers for every model call.
+    pub headers: BTreeMap<String, String>,
+    /// Automatic compaction.
+    pub compaction: Compaction,
+    /// Results longer than this many bytes go to a file.
+    pub max_tool_output: usize,
+    /// Whether AGENTS.md and its like are read.
+    pub project_instructions: bool,
+}
+
+impl Default for NewSession {
+    fn default() -> Self {
+        Self {
+            id: None,
+            model: ModelChoice::Default,
+            reasoning_effort: None,
+            streaming: true,
+            cwd: None,
+            additional_directories: Vec::new(),
+            system_message: SystemMessage::Default,
+            tools: ToolFilter::default(),
+            mode: Mode::Interactive,
+            approval: Approval::AutoSafe,
+            name: None,
+            client_name: None,
+            headers: BTreeMap::new(),
+            compaction: Compaction::default(),
+            max_tool_output: 50 * 1024,
+            project_instructions: true,
+        }
+    }
+}
+
+/// How a session is taken up again. What is absent stays as it was.
+#[derive(Clone, Default)]
+pub struct Resume {
+    /// Another model.
+    pub model: ModelChoice,
+    /// Another effort.
+    pub reasoning_effort: Option<String>,
+    /// Whether deltas are streamed.
+    pub streaming: Option<bool>,
+    /// Another working directory.
+    pub cwd: Option<PathBuf>,
+    /// Other further directories.
+    pub additional_directories: Option<Vec<PathBuf>>,
+    /// Another system prompt.
+    pub system_message: Option<SystemMessage>,
+    /// Other tools.
+    pub tools: Option<ToolFilter>,
+    /// Other approval.
+    pub approval: Option<Approval>,
+    /// Who takes it up.
+    pub client_name: Option<String>,
+    /// Automatic compaction.
+    pub compaction: Option<Compaction>,
+    /// Whether tool calls and questions that were open are taken up again; otherwise they count as interrupted.
+    pub continue_pending: bool,
+}
+
+impl Inner {
+    fn model(&self, choice: &ModelChoice) -> Result<Arc<dyn Model>, HostError> {
+        let name = match choice {
+            ModelChoice::Given(model) => return Ok(model.clone()),
+            ModelChoice::Named(name) => Some(name.as_str()),
+            ModelChoice::Default => None,
+        };
+        self.models()
+            .resolve(name)
+            .map_err(|error| HostError::Invalid(error.to_string()))
+    }
+
+    pub(crate) fn settings(&self, new: &NewSession) -> Result<Settings, HostError> {
+        let cwd = match &new.cwd {
+            Some(cwd) => std::path::absolute(cwd).unwrap_or_else(|_| cwd.clone()),
+            None => default_cwd(),
+        };
+        Ok(Settings {
+            model: self.model(&new.model)?,
+            reasoning_effort: new.reasoning_effort.clone(),
+            streaming: new.streaming,
+            cwd,
+            additional_directories: new.additional_directories.clone(),
+            system_message: new.system_message.clone(),
+            tools: new.tools.clone(),
+            mode: new.mode,
+            approval: new.approval,
+            name: new.name.clone(),
+            client_name: new.client_name.clone(),
+            headers: new.headers.clone(),
+            compaction: new.compaction,
+            max_tool_output: new.max_tool_output,
+            project_instructions: new.project_instructions,
+        })
+    }
+
+    /// The settings of a session that is read back from its log.
+    pub(crate) fn settings_of(&self, id: &str, facts: &Facts) -> Result<Settings, HostError> {
+        let mut settings = self.settings(&NewSession {
+            reasoning_effort: facts.reasoning_effort.clone(),
+            ..NewSession::default()
+        })?;
+        if let Some(name) = &facts.model {
+            // A model that is not there any more (a client's own, a removed provider) is no reason to lose the session.
+            match self.models().resolve(Some(name)) {
+                Ok(model) => settings.model = model,
+                Err(error) => tracing::info!(session = id, %error, "the session goes on with the default model"),
+            }
+        }
+        if let Some(cwd) = facts.cwd.as_ref().map(PathBuf::from).filter(|cwd| cwd.is_dir()) {
+            settings.cwd = cwd;
+        }
+        if let Some(mode) = facts.mode.as_deref().and_then(Mode::parse) {
+            settings.mode = mode;
+        }
+        let labels = self.labels(id);
+        settings.name = labels.name.filter(|_| labels.user_named);
+        settings.client_name = labels.client_name;
+        Ok(settings)
+    }
+
+    /// What resuming changes.
+    pub(crate) fn changes(&self, resume: &Resume) -> Result<Vec<Change>, HostError> {
+        let mut changes = Vec::new();
+        let effort = resume.reasoning_effort.clone();
+        match &resume.model {
+            ModelChoice::Default => changes.extend(effort.map(|effort| Change::ReasoningEffort(Some(effort)))),
+            choice => changes.push(Change::Model {
+                model: self.model(choice)?,
+                reasoning_effort: effort,
+            }),
+        }
+        changes.extend(resume.streaming.map(Change::Streaming));
+        changes.extend(resume.cwd.clone().map(Change::Cwd));
+        changes.extend(resume.additional_directories.clone().map(Change::AdditionalDirectories));
+        changes.extend(resume.system_message.clone().map(Change::SystemMessage));
+        changes.extend(resume.tools.clone().map(Change::Tools));
+        changes.extend(resume.approval.map(Change::Approval));
+        changes.extend(resume.client_name.clone().map(|name| Change::ClientName(Some(name))));
+        changes.extend(resume.compaction.map(Change::Compaction));
+        Ok(changes)
+    }
+}

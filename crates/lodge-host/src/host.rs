@@ -1,0 +1,440 @@
+//! The host: every session there is, live or on disk.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use lodge_agent::rules_interim::Rules;
+use lodge_agent::{Agent, Facts, GitContext, NewAgent, Settings};
+use lodge_events::{Event, SessionInfo, SessionResume, SessionStart, WorkingDirectoryContext};
+use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
+use lodge_models::Catalogue as Models;
+use lodge_tools::{SessionTools, Tool, sandbox::SandboxLauncher};
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+use crate::{
+    HostError, Lifecycle, NewSession, Resume, SessionSummary,
+    hub::Hub,
+    session::{Live, Session},
+};
+
+/// What this program calls itself in `session.start`.
+const PRODUCER: &str = "lodge";
+/// Version of the event format.
+const EVENTS_VERSION: u64 = 1;
+
+/// How a host is set up.
+pub struct HostConfig {
+    /// The home, opened and locked.
+    pub home: Home,
+    /// The models.
+    pub models: Models,
+    /// How shell commands are sandboxed, if they are.
+    pub sandbox: Option<SandboxLauncher>,
+    /// How long a session that nobody uses stays in memory.
+    pub idle_after: Duration,
+    /// The version to tell clients.
+    pub version: String,
+}
+
+/// The host. Cheap to clone.
+#[derive(Clone)]
+pub struct Host(Arc<Inner>);
+
+pub(crate) struct Inner {
+    home: Home,
+    models: Models,
+    sandbox: Option<SandboxLauncher>,
+    builtins: Arc<[Arc<dyn Tool>]>,
+    version: String,
+    live: Mutex<HashMap<String, Arc<Live>>>,
+    /// One at a time may open or create a session of a given id; held across the opening.
+    opening: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    lifecycle: broadcast::Sender<Lifecycle>,
+}
+
+impl Host {
+    /// Starts hosting. Needs a runtime: idle sessions are put out of memory by a task.
+    pub fn new(config: HostConfig) -> Self {
+        let inner = Arc::new(Inner {
+            home: config.home,
+            models: config.models,
+            sandbox: config.sandbox,
+            builtins: lodge_tools::builtin().into(),
+            version: config.version,
+            live: Mutex::default(),
+            opening: Mutex::default(),
+            lifecycle: broadcast::channel(1024).0,
+        });
+        tokio::spawn(put_out_idle(Arc::downgrade(&inner), config.idle_after));
+        Self(inner)
+    }
+
+    /// The models.
+    pub fn models(&self) -> &Models {
+        &self.0.models
+    }
+
+    /// The home directory.
+    pub fn home(&self) -> &Home {
+        &self.0.home
+    }
+
+    /// The version to tell clients.
+    pub fn version(&self) -> &str {
+        &self.0.version
+    }
+
+    /// What happens to sessions, whoever does it.
+    pub fn lifecycle(&self) -> broadcast::Receiver<Lifecycle> {
+        self.0.lifecycle.subscribe()
+    }
+
+    /// The list of sessions and their texts, for lists and searches.
+    pub fn catalogue(&self) -> &Catalogue {
+        self.0.home.catalogue()
+    }
+
+    /// Makes a session. Its first event is `session.start`.
+    pub async fn create(&self, new: NewSession) -> Result<Session, HostError> {
+        let id = new.id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+        if id.is_empty() {
+            return Err(HostError::Invalid("A session id cannot be empty.".into()));
+        }
+        let settings = self.0.settings(&new)?;
+        let gate = self.0.gate(&id);
+        let _open = gate.lock().await;
+        if self.live(&id).is_some() {
+            return Err(HostError::AlreadyExists(id));
+        }
+        self.0.home.ensure()?;
+        let log = match self.0.home.sessions().create(&id) {
+            Err(LogError::Exists { .. }) => return Err(HostError::AlreadyExists(id)),
+            other => other?,
+        };
+        let context = context_of(&settings);
+        let start = SessionStart {
+            session_id: id.clone(),
+            version: EVENTS_VERSION,
+            producer: PRODUCER.into(),
+            copilot_version: self.0.version.clone(),
+            start_time: lodge_events::timestamp_text(jiff::Timestamp::now()),
+            selected_model: Some(settings.model.info().id.clone()),
+            reasoning_effort: settings.reasoning_effort.clone(),
+            context: Some(context),
+            already_in_use: Some(false),
+            remote_steerable: Some(false),
+            ..SessionStart::default()
+        };
+        let session = self.0.start(
+            &id,
+            Opened {
+                log,
+                repaired: None,
+                snapshot: None,
+            },
+            settings,
+        )?;
+        session.record(start).await?;
+        self.0.label(&session);
+        let _ = self.0.lifecycle.send(Lifecycle::Created(id));
+        Ok(session)
+    }
+
+    /// A session that is in memory.
+    pub fn live(&self, id: &str) -> Option<Session> {
+        self.0.live.lock().get(id).cloned().map(Session)
+    }
+
+    /// How many sessions are in memory.
+    pub fn live_count(&self) -> usize {
+        self.0.live.lock().len()
+    }
+
+    /// A session, from memory or from its log. Nothing is recorded by this, but repairs are.
+    pub async fn open_session(&self, id: &str) -> Result<Session, HostError> {
+        if let Some(session) = self.live(id) {
+            return Ok(session);
+        }
+        let gate = self.0.gate(id);
+        let _open = gate.lock().await;
+        if let Some(session) = self.live(id) {
+            return Ok(session);
+        }
+        let (inner, name) = (self.0.clone(), id.to_owned());
+        let (opened, facts) = tokio::task::spawn_blocking(move || {
+            let opened = inner.home.sessions().open(&name)?;
+            let facts = Facts::read(&opened)?;
+            Ok::<_, LogError>((opened, facts))
+        })
+        .await
+        .map_err(|_| HostError::Invalid(format!("The session {id} could not be opened.")))?
+        .map_err(|error| match error {
+            LogError::NotFound { .. } => HostError::NotFound(id.to_owned()),
+            other => other.into(),
+        })?;
+        let settings = self.0.settings_of(id, &facts)?;
+        let repaired = opened.repaired.as_ref().map(ToString::to_string);
+        let session = self.0.start_with(id, opened, facts, settings)?;
+        if let Some(message) = repaired {
+            session
+                .record(SessionInfo {
+                    info_type: "log_repaired".into(),
+                    message,
+                    ..SessionInfo::default()
+                })
+                .await?;
+        }
+        Ok(session)
+    }
+
+    /// Opens a session to go on with it: `session.resume` is recorded, and what was open when the host went down is
+    /// taken up again or closed.
+    pub async fn resume(&self, id: &str, resume: Resume) -> Result<Session, HostError> {
+        let was_live = self.live(id).is_some();
+        let session = self.open_session(id).await?;
+        for change in self.0.changes(&resume)? {
+            session.configure(change).await?;
+        }
+        let settings = session.settings();
+        let event_count = session.paused(|log| log.count());
+        session
+            .record(SessionResume {
+                resume_time: lodge_events::timestamp_text(jiff::Timestamp::now()),
+                event_count,
+                selected_model: Some(settings.model.info().id.clone()),
+                reasoning_effort: settings.reasoning_effort.clone(),
+                context: Some(context_of(&settings)),
+                already_in_use: Some(was_live && session.listeners() > 0),
+                session_was_active: Some(session.is_busy()),
+                continue_pending_work: resume.continue_pending.then_some(true),
+                ..SessionResume::default()
+            })
+            .await?;
+        // Asked again, or closed as interrupted: either way nothing is left hanging.
+        if resume.continue_pending {
+            session.continue_pending().await?
+        } else {
+            session.settle_interrupted().await?
+        };
+        Ok(session)
+    }
+
+    /// Removes a session and everything kept with it.
+    pub async fn delete(&self, id: &str) -> Result<(), HostError> {
+        let gate = self.0.gate(id);
+        let _open = gate.lock().await;
+        let live = self.0.live.lock().remove(id);
+        if let Some(live) = live {
+            live.agent.close().await;
+            live.hub.close();
+        }
+        match self.0.home.sessions().delete(id) {
+            Err(LogError::NotFound { .. }) => return Err(HostError::NotFound(id.to_owned())),
+            other => other?,
+        }
+        let _ = self.0.lifecycle.send(Lifecycle::Deleted(id.to_owned()));
+        Ok(())
+    }
+
+    /// Ends a session's life in memory; it stays on disk.
+    pub async fn close(&self, id: &str) -> bool {
+        let Some(live) = self.0.live.lock().remove(id) else {
+            return false;
+        };
+        live.agent.close().await;
+        live.hub.close();
+        true
+    }
+
+    /// Copies a session up to and including an event (or all of it) into a new one.
+    pub async fn fork(&self, id: &str, up_to: Option<Uuid>, new_id: Option<String>) -> Result<Session, HostError> {
+        let source = self.open_session(id).await?;
+        let reader = source.history()?;
+        let new_id = new_id.unwrap_or_else(|| Uuid::new_v4().to_string());
+        let (inner, name) = (self.0.clone(), new_id.clone());
+        tokio::task::spawn_blocking(move || inner.copy(reader, up_to, &name))
+            .await
+            .map_err(|_| HostError::Invalid(format!("The session {id} could not be copied.")))??;
+        let session = self.open_session(&new_id).await?;
+        self.0.label(&session);
+        let _ = self.0.lifecycle.send(Lifecycle::Created(new_id));
+        Ok(session)
+    }
+
+    /// Reads a session's events without bringing it to life.
+    pub fn read(&self, id: &str) -> Result<EventReader, HostError> {
+        match self.live(id) {
+            Some(session) => Ok(session.history()?),
+            None => match self.0.home.sessions().read(id, Position::START, Position::END) {
+                Err(LogError::NotFound { .. }) => Err(HostError::NotFound(id.to_owned())),
+                other => Ok(other?),
+            },
+        }
+    }
+
+    /// What lists show of one session.
+    pub fn summary(&self, id: &str) -> Result<Option<SessionSummary>, HostError> {
+        self.0.summary(id)
+    }
+
+    /// Ends every session's life in memory.
+    pub async fn shutdown(&self) {
+        let all: Vec<_> = self.0.live.lock().drain().map(|(_, live)| live).collect();
+        for live in all {
+            live.agent.close().await;
+            live.hub.close();
+        }
+        self.catalogue().flush();
+    }
+}
+
+impl Inner {
+    pub(crate) fn models(&self) -> &Models {
+        &self.models
+    }
+
+    /// What is said of a session beside its log; nothing, when that cannot be read.
+    pub(crate) fn labels(&self, id: &str) -> Labels {
+        self.home.sessions().labels(id).unwrap_or_default()
+    }
+
+    /// Writes down what no event says of a session. It works without, so a failure is only logged.
+    pub(crate) fn label(&self, session: &Session) {
+        let settings = session.settings();
+        let labels = Labels {
+            user_named: settings.name.is_some(),
+            name: settings.name,
+            client_name: settings.client_name,
+        };
+        if let Err(error) = self.home.sessions().set_labels(session.id(), &labels) {
+            tracing::warn!(session = session.id(), %error, "the session's name could not be kept");
+        }
+    }
+
+    /// The lock that makes opening and creating a session of this id one at a time.
+    fn gate(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut opening = self.opening.lock();
+        opening.retain(|_, gate| Arc::strong_count(gate) > 1);
+        opening.entry(id.to_owned()).or_default().clone()
+    }
+
+    pub(crate) fn summary(&self, id: &str) -> Result<Option<SessionSummary>, HostError> {
+        Ok(self.home.catalogue().get(id)?)
+    }
+
+    fn start(self: &Arc<Self>, id: &str, opened: Opened, settings: Settings) -> Result<Session, HostError> {
+        self.start_with(id, opened, Facts::default(), settings)
+    }
+
+    fn start_with(
+        self: &Arc<Self>,
+        id: &str,
+        opened: Opened,
+        facts: Facts,
+        settings: Settings,
+    ) -> Result<Session, HostError> {
+        let dir = self.home.sessions().dir(id)?;
+        let (host, name) = (Arc::downgrade(self), id.to_owned());
+        let hub = Arc::new(Hub::with_tap(move |event| note(&host, &name, event)));
+        let mut tool_state = SessionTools::new(&dir);
+        if let Some(launcher) = &self.sandbox {
+            tool_state = tool_state.with_sandbox(launcher.clone());
+        }
+        let agent = Agent::spawn(NewAgent {
+            id: id.to_owned(),
+            rules: Rules::load(self.home.path(), &settings.cwd),
+            dir,
+            log: opened.log,
+            facts,
+            settings,
+            builtins: self.builtins.clone(),
+            tool_state: Arc::new(tool_state),
+            publish: hub.clone(),
+        });
+        let live = Arc::new(Live {
+            agent,
+            hub,
+            host: Arc::downgrade(self),
+        });
+        self.live.lock().insert(id.to_owned(), live.clone());
+        Ok(Session(live))
+    }
+
+    fn copy(&self, reader: EventReader, up_to: Option<Uuid>, new_id: &str) -> Result<(), HostError> {
+        let mut log = match self.home.sessions().create(new_id) {
+            Err(LogError::Exists { .. }) => return Err(HostError::AlreadyExists(new_id.to_owned())),
+            other => other?,
+        };
+        let mut found = up_to.is_none();
+        for event in reader.events() {
+            let event = event?;
+            log.append(&event)?;
+            if Some(event.id()) == up_to {
+                found = true;
+                break;
+            }
+        }
+        if !found {
+            self.home.sessions().delete(new_id)?;
+            return Err(HostError::Invalid(format!(
+                "Event not found: {}",
+                up_to.expect("not found, so given")
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Tells who watches all sessions.
+fn note(host: &Weak<Inner>, id: &str, event: &Event) {
+    let Some(host) = host.upgrade() else { return };
+    if event.is_ephemeral() {
+        return;
+    }
+    let _ = host.lifecycle.send(Lifecycle::Updated(id.to_owned()));
+}
+
+fn context_of(settings: &Settings) -> WorkingDirectoryContext {
+    let git = GitContext::of(&settings.cwd);
+    WorkingDirectoryContext {
+        cwd: settings.cwd.to_string_lossy().into_owned(),
+        git_root: git.root,
+        repository: git.repository,
+        branch: git.branch,
+        ..WorkingDirectoryContext::default()
+    }
+}
+
+/// Puts sessions out of memory that nobody holds and that do nothing. Their logs stay, and they come back when somebody
+/// asks.
+async fn put_out_idle(host: Weak<Inner>, idle_after: Duration) {
+    let mut idle_since: HashMap<String, Instant> = HashMap::new();
+    let mut tick = tokio::time::interval((idle_after / 2).max(Duration::from_millis(50)));
+    loop {
+        tick.tick().await;
+        let Some(host) = host.upgrade() else { return };
+        let mut live = host.live.lock();
+        idle_since.retain(|id, _| live.contains_key(id));
+        live.retain(|id, session| {
+            // Nobody but this map holds it, and since the map is locked nobody can take hold of it now.
+            let idle = Arc::strong_count(session) == 1 && !session.agent.is_busy();
+            if !idle {
+                idle_since.remove(id);
+                return true;
+            }
+            let since = *idle_since.entry(id.clone()).or_insert_with(Instant::now);
+            since.elapsed() < idle_after
+        });
+    }
+}
+
+/// Where a session works when its client does not say.
+pub(crate) fn default_cwd() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
+}

@@ -1,0 +1,54 @@
+//! Sessions: create, resume, fork, list, search, delete; who is attached and who listens.
+//!
+//! This room knows every session and brings them to life and to rest. It may not know any wire.
+
+mod config;
+mod host;
+mod hub;
+mod session;
+
+pub use config::{ModelChoice, NewSession, Resume};
+pub use host::{Host, HostConfig};
+pub use hub::{Notice, Subscription};
+pub use session::{Attachment, Session};
+
+pub use lodge_agent::{
+    Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec, ClientTool,
+    Compacted, Compaction, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts,
+    GitContext, Mode, NoCalls, PendingQuestion, PermissionDecision, Prompt, QuestionKind, QueueChange, SECTIONS,
+    SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, title_of,
+};
+pub use lodge_log::{
+    Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,
+};
+
+/// What happened to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lifecycle {
+    /// It was made.
+    Created(String),
+    /// Something was recorded in it.
+    Updated(String),
+    /// It was removed.
+    Deleted(String),
+}
+
+/// Why the host did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// There is no such session.
+    #[error("Session not found: {0}")]
+    NotFound(String),
+    /// There is such a session already.
+    #[error("Session already exists: {0}")]
+    AlreadyExists(String),
+    /// It makes no sense or cannot be done, and the text says why.
+    #[error("{0}")]
+    Invalid(String),
+    /// The session's agent refused.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
