@@ -90,6 +90,11 @@ impl Host {
         &self.0.version
     }
 
+    /// The built-in tools.
+    pub fn builtin_tools(&self) -> &[Arc<dyn Tool>] {
+        &self.0.builtins
+    }
+
     /// What happens to sessions, whoever does it.
     pub fn lifecycle(&self) -> broadcast::Receiver<Lifecycle> {
         self.0.lifecycle.subscribe()

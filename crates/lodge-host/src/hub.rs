@@ -56,6 +56,8 @@ impl Queue {
 #[derive(Default)]
 pub(crate) struct Hub {
     queues: Mutex<Vec<Arc<Queue>>>,
+    /// Those who take events themselves.
+    direct: Mutex<Vec<Arc<dyn Publish>>>,
     /// Called with every event before the listeners get it.
     tap: Option<Tap>,
 }
@@ -66,6 +68,7 @@ impl Hub {
     pub(crate) fn with_tap(tap: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self {
             queues: Mutex::default(),
+            direct: Mutex::default(),
             tap: Some(Box::new(tap)),
         }
     }
@@ -83,6 +86,14 @@ impl Hub {
         }
     }
 
+    pub(crate) fn listen(self: &Arc<Self>, listener: Arc<dyn Publish>) -> Listening {
+        self.direct.lock().push(listener.clone());
+        Listening {
+            listener,
+            hub: self.clone(),
+        }
+    }
+
     /// Ends all subscriptions once they are drained.
     pub(crate) fn close(&self) {
         for queue in self.queues.lock().drain(..) {
@@ -92,7 +103,7 @@ impl Hub {
     }
 
     pub(crate) fn listeners(&self) -> usize {
-        self.queues.lock().len()
+        self.queues.lock().len() + self.direct.lock().len()
     }
 }
 
@@ -101,9 +112,28 @@ impl Publish for Hub {
         if let Some(tap) = &self.tap {
             tap(event);
         }
+        for listener in self.direct.lock().iter() {
+            listener.publish(event);
+        }
         for queue in self.queues.lock().iter() {
             queue.push(event);
         }
+    }
+}
+
+/// Somebody who takes every event at the moment it is published, without a queue and a task of their own. Dropping it
+/// ends that.
+pub struct Listening {
+    listener: Arc<dyn Publish>,
+    hub: Arc<Hub>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.hub
+            .direct
+            .lock()
+            .retain(|listener| !Arc::ptr_eq(listener, &self.listener));
     }
 }
 

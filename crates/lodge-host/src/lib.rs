@@ -9,14 +9,15 @@ mod session;
 
 pub use config::{ModelChoice, NewSession, Resume};
 pub use host::{Host, HostConfig};
-pub use hub::{Notice, Subscription};
+pub use hub::{Listening, Notice, Subscription};
 pub use session::{Attachment, Session};
 
 pub use lodge_agent::{
     Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec, ClientTool,
     Compacted, Compaction, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts,
-    GitContext, Mode, NoCalls, PendingQuestion, PermissionDecision, Prompt, QuestionKind, QueueChange, SECTIONS,
-    SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, title_of,
+    GitContext, Mode, NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange,
+    SECTIONS, SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
+    title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,

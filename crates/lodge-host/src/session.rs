@@ -6,13 +6,13 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use lodge_agent::{Agent, AgentError, Change, ClientId, ClientSpec};
+use lodge_agent::{Agent, AgentError, Change, ClientId, ClientSpec, Publish};
 use lodge_log::{EventReader, LogError, Position};
 
 use crate::{
     SessionSummary,
     host::Inner,
-    hub::{Hub, Subscription},
+    hub::{Hub, Listening, Subscription},
 };
 
 pub(crate) struct Live {
@@ -50,6 +50,17 @@ impl Session {
     /// both.
     pub fn history_and_subscribe(&self, queue_bytes: usize) -> Result<(EventReader, Subscription), LogError> {
         self.paused(|log| Ok((log.read(Position::START, log.end())?, self.subscribe(queue_bytes))))
+    }
+
+    /// Gives every event from now on to a listener as it is published. The listener must not block: the session waits
+    /// for it.
+    pub fn listen(&self, listener: Arc<dyn Publish>) -> Listening {
+        self.0.hub.listen(listener)
+    }
+
+    /// Like [`Session::history_and_subscribe`] for a listener.
+    pub fn history_and_listen(&self, listener: Arc<dyn Publish>) -> Result<(EventReader, Listening), LogError> {
+        self.paused(|log| Ok((log.read(Position::START, log.end())?, self.listen(listener))))
     }
 
     /// What has been recorded so far.
