@@ -1,0 +1,174 @@
+//! The command line, as clap reads it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lodge_host::SyncPolicy;
+
+/// An agent host: runs AI agent sessions and lets many clients watch and steer them.
+///
+/// Without a command the host starts and prints where to connect. Nothing has to be configured: the built-in rehearsal
+/// model answers offline until you bring a model of your own.
+#[derive(Parser)]
+#[command(name = "lodge", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct Global {
+    /// Where sessions are kept [default: the platform's state directory]
+    #[arg(long, global = true, env = "LODGE_HOME", value_name = "DIR")]
+    pub(crate) home: Option<PathBuf>,
+    /// When what is written must reach the disk: at each turn, always, or never
+    #[arg(
+        long,
+        global = true,
+        env = "LODGE_SYNC",
+        value_name = "POLICY",
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub(crate) sync: SyncPolicy,
+    /// How much to log to stderr: error, warn, info, debug or trace
+    #[arg(long, global = true, env = "LODGE_LOG", value_name = "LEVEL", default_value = "warn")]
+    pub(crate) log_level: String,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Send one message and stream the answer to the terminal
+    Run(RunArgs),
+    /// Look at sessions: list, show, search, export, delete
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
+    /// Verify the logs of sessions and say what would be repaired
+    Check(CheckArgs),
+    /// List the models that can be used
+    Models,
+    /// Say what protects this machine from what an agent runs
+    Doctor,
+    /// Print a completion script for your shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Runs a command inside the sandbox; used by Lodge itself
+    #[command(name = "__sandbox-exec", hide = true)]
+    SandboxExec {
+        /// What it may do, as JSON
+        spec: String,
+        /// The command
+        #[arg(last = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct ServeArgs {
+    /// Port for clients of the Copilot SDKs (`cliUrl`); 0 picks a free one
+    #[arg(long, value_name = "PORT", default_value_t = 8765)]
+    pub(crate) sdk_port: u16,
+}
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// What to say; `-` reads it from standard input
+    pub(crate) prompt: String,
+    /// Print every event as a line of JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Go on with a session: its id, the beginning of its id, or `last`
+    #[arg(long, value_name = "ID|last")]
+    pub(crate) resume: Option<String>,
+    /// The model (see `lodge models`)
+    #[arg(long, short)]
+    pub(crate) model: Option<String>,
+    /// How hard the model shall think, where it offers a choice
+    #[arg(long, value_name = "EFFORT")]
+    pub(crate) reasoning_effort: Option<String>,
+    /// Directory to work in [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// What may run without a question
+    #[arg(long, value_enum, default_value_t = ApprovalArg::Safe)]
+    pub(crate) approve: ApprovalArg,
+    /// Run everything without a question; the same as `--approve all`
+    #[arg(long, conflicts_with = "approve")]
+    pub(crate) yolo: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum ApprovalArg {
+    /// Ask before everything, reading too
+    Ask,
+    /// Run what is known to be harmless, ask about the rest
+    Safe,
+    /// Run everything
+    All,
+    /// Run only what needs no permission
+    None,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// List sessions, the newest first
+    List {
+        /// Only those of this directory
+        #[arg(long, value_name = "DIR")]
+        cwd: Option<PathBuf>,
+        /// Only those of this repository (`owner/name`)
+        #[arg(long)]
+        repository: Option<String>,
+        /// Only those of this branch
+        #[arg(long)]
+        branch: Option<String>,
+        /// How many at most
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+        /// Also those in which nothing was said
+        #[arg(long)]
+        all: bool,
+        /// Print JSON lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the conversation of a session
+    Show {
+        /// Its id, the beginning of its id, or `last`
+        id: String,
+    },
+    /// Find messages
+    Search {
+        /// Words to look for
+        text: String,
+        /// How many at most
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// Print the events of a session, one JSON line each
+    Export {
+        /// Its id, the beginning of its id, or `last`
+        id: String,
+    },
+    /// Delete sessions with everything kept in them
+    Delete {
+        /// Their ids
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// Only this session
+    pub(crate) id: Option<String>,
+    /// Repair what is damaged; damaged bytes are set aside, never deleted
+    #[arg(long)]
+    pub(crate) fix: bool,
+}

@@ -1,0 +1,87 @@
+//! The program: arguments, configuration, start-up, shutdown, printing. It may not know how anything works inside.
+
+mod cli;
+mod question;
+mod run;
+mod serve;
+mod sessions;
+mod setup;
+mod view;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser};
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    match serve::sdk_arguments(&args) {
+        Ok(Some(sdk)) => return finish(runtime().and_then(|runtime| runtime.block_on(serve::for_sdk(sdk)))),
+        Ok(None) => {}
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    }
+    finish(dispatch(Cli::parse()))
+}
+
+fn finish(result: Result<ExitCode>) -> ExitCode {
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<ExitCode> {
+    log_to_stderr(&cli.global.log_level);
+    let home = setup::home_path(cli.global.home.as_deref());
+    match cli.command {
+        None => runtime()?.block_on(serve::host(&home?, &cli.global, &cli.serve)),
+        Some(Command::Run(args)) => {
+            let runtime = runtime()?;
+            let code = runtime.block_on(async {
+                let host = setup::host(&home?, cli.global.sync, None)?;
+                let code = run::run(host.clone(), args).await;
+                host.shutdown().await;
+                code
+            });
+            // A thread may still wait for a line to be typed; it must not hold the program.
+            runtime.shutdown_background();
+            code
+        }
+        Some(Command::Sessions(command)) => sessions::sessions(&home?, command),
+        Some(Command::Check(args)) => sessions::check(&home?, &args),
+        Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),
+        Some(Command::Doctor) => serve::doctor(&home?),
+        Some(Command::Completions { shell }) => {
+            clap_complete::generate(shell, &mut Cli::command(), "lodge", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::SandboxExec { spec, command }) => serve::sandbox_exec(&spec, &command),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()?)
+}
+
+/// Logs go to standard error and nowhere else: standard output belongs to answers and to clients.
+pub(crate) fn log_to_stderr(level: &str) {
+    let filter =
+        tracing_subscriber::EnvFilter::try_new(level).unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+}

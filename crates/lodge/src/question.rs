@@ -1,0 +1,223 @@
+//! Questions on the terminal: what the agent asks, one at a time, answered by a line typed in.
+
+use std::collections::VecDeque;
+
+use lodge_events::{Event, Payload, PermissionRequest};
+use lodge_host::{Answer, ExitPlanAnswer, PermissionDecision, UserInputAnswer};
+use tokio::sync::mpsc;
+
+use crate::view::plain;
+
+enum Question {
+    Permission,
+    Input { choices: Vec<String>, freeform: bool },
+    ExitPlan,
+}
+
+struct Asked {
+    request: String,
+    text: String,
+    question: Question,
+}
+
+/// Asks on the terminal.
+pub(crate) struct Asker {
+    lines: Option<mpsc::UnboundedReceiver<String>>,
+    waiting: VecDeque<Asked>,
+    shown: bool,
+}
+
+impl Asker {
+    /// Reads lines from standard input when there is a person to type them.
+    pub(crate) fn new(interactive: bool) -> Self {
+        let lines = interactive.then(|| {
+            let (lines, receiver) = mpsc::unbounded_channel();
+            // A thread of its own: reading from a terminal cannot be cancelled, and must not keep the runtime from ending.
+            std::thread::spawn(move || {
+                for line in std::io::stdin().lines() {
+                    let Ok(line) = line else { return };
+                    if lines.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+            receiver
+        });
+        Self {
+            lines,
+            waiting: VecDeque::new(),
+            shown: false,
+        }
+    }
+
+    /// Takes note of questions and of what was answered elsewhere.
+    pub(crate) fn take(&mut self, event: &Event) {
+        if self.lines.is_none() {
+            return;
+        }
+        match event.payload() {
+            Payload::PermissionRequested(asked) => self.ask(
+                &asked.request_id,
+                format!(
+                    "{}\nAllow? [y]es, [n]o, [a]lways in this session: ",
+                    describe(&asked.permission_request)
+                ),
+                Question::Permission,
+            ),
+            Payload::UserInputRequested(asked) => {
+                let choices = asked.choices.clone().unwrap_or_default();
+                let mut text = plain(&asked.question);
+                for (number, choice) in choices.iter().enumerate() {
+                    text.push_str(&format!("\n  {}. {}", number + 1, plain(choice)));
+                }
+                text.push_str("\n> ");
+                let freeform = asked.allow_freeform.unwrap_or(true);
+                self.ask(&asked.request_id, text, Question::Input { choices, freeform });
+            }
+            Payload::ExitPlanModeRequested(asked) => self.ask(
+                &asked.request_id,
+                format!(
+                    "Plan: {}\n{}\nGo ahead? [y]es, or say what to change: ",
+                    plain(&asked.summary),
+                    plain(&asked.plan_content)
+                ),
+                Question::ExitPlan,
+            ),
+            Payload::PermissionCompleted(done) => self.forget(&done.request_id),
+            Payload::UserInputCompleted(done) => self.forget(&done.request_id),
+            Payload::ExitPlanModeCompleted(done) => self.forget(&done.request_id),
+            _ => {}
+        }
+    }
+
+    fn ask(&mut self, request: &str, text: String, question: Question) {
+        self.waiting.push_back(Asked {
+            request: request.to_owned(),
+            text,
+            question,
+        });
+    }
+
+    fn forget(&mut self, request: &str) {
+        if self.waiting.front().is_some_and(|asked| asked.request == request) {
+            self.shown = false;
+        }
+        self.waiting.retain(|asked| asked.request != request);
+    }
+
+    /// The next answer. Pends while there is no question.
+    pub(crate) async fn answered(&mut self) -> (String, Answer) {
+        loop {
+            let (Some(lines), Some(asked)) = (&mut self.lines, self.waiting.front()) else {
+                return std::future::pending().await;
+            };
+            if !self.shown {
+                self.shown = true;
+                crate::view::prompt(&asked.text);
+            }
+            let Some(line) = lines.recv().await else {
+                // Nobody types any more: whoever asked is told that nobody is there.
+                self.lines = None;
+                continue;
+            };
+            if let Some(answer) = read_answer(&asked.question, line.trim()) {
+                self.shown = false;
+                let asked = self.waiting.pop_front().expect("it is at the front");
+                return (asked.request, answer);
+            }
+            self.shown = false;
+        }
+    }
+}
+
+/// What a typed line means; nothing when it means nothing.
+fn read_answer(question: &Question, line: &str) -> Option<Answer> {
+    match question {
+        Question::Permission => Some(Answer::Permission(match line.to_lowercase().as_str() {
+            "y" | "yes" => PermissionDecision::ApproveOnce,
+            "a" | "always" => PermissionDecision::ApproveForSession,
+            "n" | "no" => PermissionDecision::Deny { feedback: None },
+            _ => return None,
+        })),
+        Question::Input { choices, freeform } => {
+            let chosen = line
+                .parse::<usize>()
+                .ok()
+                .and_then(|number| choices.get(number.checked_sub(1)?))
+                .or_else(|| choices.iter().find(|choice| choice.eq_ignore_ascii_case(line)));
+            match chosen {
+                Some(choice) => Some(Answer::UserInput(UserInputAnswer {
+                    answer: choice.clone(),
+                    was_freeform: false,
+                })),
+                None if *freeform && !line.is_empty() => Some(Answer::UserInput(UserInputAnswer {
+                    answer: line.to_owned(),
+                    was_freeform: true,
+                })),
+                None => None,
+            }
+        }
+        Question::ExitPlan => Some(Answer::ExitPlan(match line.to_lowercase().as_str() {
+            "" => return None,
+            "y" | "yes" => ExitPlanAnswer {
+                approved: true,
+                selected_action: Some("interactive".into()),
+                feedback: None,
+            },
+            _ => ExitPlanAnswer {
+                approved: false,
+                selected_action: None,
+                feedback: Some(line.to_owned()),
+            },
+        })),
+    }
+}
+
+fn describe(request: &PermissionRequest) -> String {
+    match request {
+        PermissionRequest::Shell(shell) => format!("Run: {}", plain(&shell.full_command_text)),
+        PermissionRequest::Write(write) => format!("Write {}\n{}", plain(&write.file_name), plain(&write.diff)),
+        PermissionRequest::Read(read) => format!("Read {}", plain(&read.path)),
+        PermissionRequest::Url(url) => format!("Fetch {}", plain(&url.url)),
+        PermissionRequest::Mcp(mcp) => format!("Call {} of {}", plain(&mcp.tool_title), plain(&mcp.server_name)),
+        PermissionRequest::Memory(memory) => format!("Remember: {}", plain(&memory.fact)),
+        PermissionRequest::CustomTool(tool) => format!("Call {}", plain(&tool.tool_name)),
+        other => plain(&serde_json::to_string(other).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typed_line_is_an_answer_or_is_asked_again() {
+        let choices = Question::Input {
+            choices: vec!["Red".into(), "Blue".into()],
+            freeform: false,
+        };
+        for (line, expected) in [
+            ("2", Some("Blue")),
+            ("red", Some("Red")),
+            ("3", None),
+            ("", None),
+            ("green", None),
+        ] {
+            let answer = match read_answer(&choices, line) {
+                Some(Answer::UserInput(answer)) => Some(answer.answer),
+                _ => None,
+            };
+            assert_eq!(answer.as_deref(), expected, "{line:?}");
+        }
+        for (line, expected) in [
+            ("y", true),
+            ("YES", true),
+            ("a", true),
+            ("n", true),
+            ("", false),
+            ("what?", false),
+        ] {
+            assert_eq!(read_answer(&Question::Permission, line).is_some(), expected, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! `lodge sessions` and `lodge check`: looking at what is on disk, also beside a running host.
+
+use std::{
+    io::{BufWriter, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail};
+use lodge_events::Payload;
+use lodge_host::{Home, HomeOptions, ListFilter, SessionSummary, SyncPolicy};
+use lodge_log::{Position, Store};
+
+use crate::{
+    cli::{CheckArgs, SessionsCommand},
+    view::{plain, shorten},
+};
+
+/// Runs it.
+pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode> {
+    if let SessionsCommand::Delete { ids } = command {
+        return delete(home, &ids);
+    }
+    let home = Home::open_unlocked_read_only(home)?;
+    let mut out = BufWriter::new(std::io::stdout());
+    let done = match command {
+        SessionsCommand::List {
+            cwd,
+            repository,
+            branch,
+            limit,
+            all,
+            json,
+        } => {
+            let cwd = cwd
+                .map(|cwd| std::path::absolute(&cwd))
+                .transpose()?
+                .map(|cwd| cwd.to_string_lossy().into_owned());
+            let filter = ListFilter {
+                cwd,
+                repository,
+                branch,
+                limit: Some(limit),
+                include_empty: all,
+                ..ListFilter::default()
+            };
+            list(&home, &filter, json, &mut out)
+        }
+        SessionsCommand::Show { id } => show(&home, &find(&home, &id)?, &mut out),
+        SessionsCommand::Search { text, limit } => search(&home, &text, limit, &mut out),
+        SessionsCommand::Export { id } => export(&home, &find(&home, &id)?, &mut out),
+        SessionsCommand::Delete { .. } => unreachable!("done above"),
+    };
+    match done.and_then(|()| Ok(out.flush()?)) {
+        // Whoever reads may stop reading.
+        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        other => other.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// A session by its id, the beginning of its id, or `last`.
+pub(crate) fn find(home: &Home, wanted: &str) -> Result<String> {
+    if wanted == "last" {
+        let last = home.catalogue().last(ListFilter::default())?;
+        return Ok(last.context("There is no session yet.")?.id);
+    }
+    if home.sessions().exists(wanted)? {
+        return Ok(wanted.to_owned());
+    }
+    let mut found: Vec<String> = home
+        .sessions()
+        .list()?
+        .into_iter()
+        .map(|entry| entry.id)
+        .filter(|id| id.starts_with(wanted))
+        .collect();
+    match found.len() {
+        0 => bail!("There is no session {wanted:?}. `lodge sessions list` shows what there is."),
+        1 => Ok(found.remove(0)),
+        many => bail!("{many} sessions begin with {wanted:?}; give more of the id."),
+    }
+}
+
+fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> Result<()> {
+    let page = home.catalogue().list(filter)?;
+    if page.sessions.is_empty() && !json {
+        eprintln!("No sessions yet. Start one with: lodge run \"hello\"");
+    }
+    for session in page.sessions {
+        if json {
+            writeln!(out, "{}", as_json(&session))?;
+        } else {
+            let title = session.title().unwrap_or_else(|| "(nothing said)".into());
+            writeln!(
+                out,
+                "{}  {}  {}",
+                session.id,
+                local_time(session.modified),
+                shorten(&plain(&title).replace('\n', " "), 60)
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn local_time(time: jiff::Timestamp) -> String {
+    time.to_zoned(jiff::tz::TimeZone::system())
+        .strftime("%Y-%m-%d %H:%M")
+        .to_string()
+}
+
+fn show(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
+    for event in home.sessions().read(id, Position::START, Position::END)?.events() {
+        let event = event?;
+        match event.payload() {
+            Payload::UserMessage(message) => writeln!(out, "\n> {}\n", plain(&message.content).replace('\n', "\n> "))?,
+            Payload::AssistantMessage(message) if !message.content.is_empty() => {
+                writeln!(out, "{}", plain(&message.content))?
+            }
+            Payload::ToolExecutionStart(start) => {
+                let arguments = start.arguments.as_ref().map(ToString::to_string).unwrap_or_default();
+                writeln!(
+                    out,
+                    "→ {} {}",
+                    plain(&start.tool_name),
+                    shorten(&plain(&arguments), 200)
+                )?;
+            }
+            Payload::ToolExecutionComplete(done) => {
+                let text = match (&done.result, &done.error) {
+                    (Some(result), _) => &result.content,
+                    (None, Some(error)) => &error.message,
+                    (None, None) => continue,
+                };
+                for line in plain(text).lines().take(8) {
+                    writeln!(out, "  {}", shorten(line, 160))?;
+                }
+            }
+            Payload::SessionError(error) => writeln!(out, "Error ({}): {}", error.error_type, plain(&error.message))?,
+            Payload::SessionInfo(info) => writeln!(out, "Note: {}", plain(&info.message))?,
+            Payload::Abort(_) => writeln!(out, "Aborted.")?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn search(home: &Home, text: &str, limit: usize, out: &mut impl Write) -> Result<()> {
+    let hits = home.catalogue().search(text, limit)?;
+    if hits.is_empty() {
+        eprintln!("Nothing found.");
+    }
+    for hit in hits {
+        let snippet = plain(&hit.snippet).replace('\n', " ");
+        writeln!(out, "{}  {}", hit.session.id, shorten(&snippet, 160))?;
+    }
+    Ok(())
+}
+
+fn export(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
+    for event in home.sessions().read(id, Position::START, Position::END)?.events() {
+        crate::run::print_event(out, &event?)?;
+    }
+    Ok(())
+}
+
+fn delete(home: &Path, ids: &[String]) -> Result<ExitCode> {
+    let home = Home::open(
+        home,
+        HomeOptions {
+            sync: SyncPolicy::Turn,
+            ..HomeOptions::default()
+        },
+    )?;
+    let ids = ids.iter().map(|id| find(&home, id)).collect::<Result<Vec<_>>>()?;
+    for id in ids {
+        home.sessions().delete(&id)?;
+        println_quietly(&format!("Deleted {id}."));
+    }
+    home.catalogue().flush();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn println_quietly(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Verifies logs.
+pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
+    let opened = match args.fix {
+        true => Home::open(home, HomeOptions::default())?,
+        false => Home::open_unlocked_read_only(home)?,
+    };
+    let ids = match &args.id {
+        Some(id) => vec![find(&opened, id)?],
+        None => {
+            let mut ids: Vec<String> = opened.sessions().list()?.into_iter().map(|entry| entry.id).collect();
+            ids.sort();
+            ids
+        }
+    };
+    let mut damaged = 0;
+    for id in &ids {
+        let report = opened.sessions().check(id)?;
+        if report.findings.is_empty() {
+            continue;
+        }
+        damaged += 1;
+        if args.fix {
+            let repaired = opened.sessions().fix(id)?.repaired;
+            let told = repaired.map_or_else(|| report.findings.to_string(), |repair| repair.to_string());
+            println_quietly(&format!("{id}: {told}"));
+        } else {
+            println_quietly(&format!("{id}: {}", report.findings));
+        }
+    }
+    let (total, what) = (ids.len(), if args.fix { "repaired" } else { "damaged" });
+    println_quietly(&format!(
+        "{total} session{} checked, {damaged} {what}.",
+        if total == 1 { "" } else { "s" }
+    ));
+    if damaged > 0 && !args.fix {
+        println_quietly(
+            "Run `lodge check --fix` to repair. Every whole event is kept; damaged bytes are set aside next to the log.",
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(session: &SessionSummary) -> serde_json::Value {
+    serde_json::json!({
+        "id": session.id,
+        "title": session.title,
+        "summary": session.summary,
+        "created": lodge_events::timestamp_text(session.created),
+        "modified": lodge_events::timestamp_text(session.modified),
+        "cwd": session.cwd,
+        "gitRoot": session.git_root,
+        "repository": session.repository,
+        "branch": session.branch,
+        "model": session.model,
+        "clientName": session.client_name,
+        "events": session.event_count,
+        "messages": session.message_count,
+        "bytes": session.log_bytes,
+    })
+}
+
+/// What a list shows for a session.
+trait Titled {
+    fn title(&self) -> Option<String>;
+}
+
+impl Titled for SessionSummary {
+    fn title(&self) -> Option<String> {
+        self.title.clone().or_else(|| self.summary.clone())
+    }
+}

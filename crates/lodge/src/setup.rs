@@ -1,0 +1,102 @@
+//! Where things are and how they are put together: home, configuration, models, host.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use lodge_host::{Home, HomeOptions, Host, HostConfig, SyncPolicy};
+use lodge_models::{Catalogue, ModelsConfig};
+use lodge_tools::sandbox::SandboxLauncher;
+use serde::Deserialize;
+
+/// How long a session that nobody uses stays in memory.
+const IDLE_AFTER: Duration = Duration::from_secs(300);
+
+/// `lodge.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Config {
+    /// Providers, models and the default among them.
+    #[serde(flatten)]
+    pub(crate) models: ModelsConfig,
+    /// `auto` (the default) sandboxes shell commands where the system can; `off` does not.
+    pub(crate) sandbox: Sandbox,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Sandbox {
+    #[default]
+    Auto,
+    Off,
+}
+
+/// The home: what was asked for, or the platform's place for state.
+pub(crate) fn home_path(asked: Option<&Path>) -> Result<PathBuf> {
+    if let Some(home) = asked {
+        return std::path::absolute(home).with_context(|| format!("Cannot make {} absolute", home.display()));
+    }
+    platform_state().context("There is no home directory; say where to keep sessions with --home or LODGE_HOME")
+}
+
+fn platform_state() -> Option<PathBuf> {
+    let var = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    if cfg!(target_os = "macos") {
+        return Some(var("HOME")?.join("Library/Application Support/lodge"));
+    }
+    if cfg!(windows) {
+        return Some(var("LOCALAPPDATA")?.join("lodge"));
+    }
+    var("XDG_STATE_HOME")
+        .or_else(|| Some(var("HOME")?.join(".local/state")))
+        .map(|state| state.join("lodge"))
+}
+
+/// Reads `lodge.toml` of the home, if there is one.
+pub(crate) fn config(home: &Path) -> Result<Config> {
+    let path = home.join("lodge.toml");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => toml::from_str(&text).with_context(|| format!("{} cannot be understood", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Config::default()),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+    }
+}
+
+/// The models of the configuration and the environment.
+pub(crate) fn models(config: &Config) -> Result<Catalogue> {
+    Catalogue::from(config.models.clone(), |name| {
+        std::env::var(name).ok().filter(|value| !value.is_empty())
+    })
+    .context("The models cannot be set up")
+}
+
+/// Starts a host on a home.
+pub(crate) fn host(home: &Path, sync: SyncPolicy, idle_after: Option<Duration>) -> Result<Host> {
+    let config = config(home)?;
+    let models = models(&config)?;
+    let home = Home::open(
+        home,
+        HomeOptions {
+            sync,
+            ..HomeOptions::default()
+        },
+    )?;
+    Ok(Host::new(HostConfig {
+        home,
+        models,
+        sandbox: sandbox_launcher(&config),
+        idle_after: idle_after.unwrap_or(IDLE_AFTER),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }))
+}
+
+fn sandbox_launcher(config: &Config) -> Option<SandboxLauncher> {
+    let _ = config.sandbox == Sandbox::Off;
+    None
+}

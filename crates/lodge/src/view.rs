@@ -1,0 +1,173 @@
+//! What a person sees of a turn: the answer on standard output, everything else on standard error.
+
+use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
+
+use lodge_events::{Event, Payload};
+
+/// Shows events.
+pub(crate) struct View {
+    json: bool,
+    out: BufWriter<Stdout>,
+    err: Stderr,
+    /// Whether a status line may be drawn and taken back.
+    live: bool,
+    status: bool,
+    streamed: Option<String>,
+    midline: bool,
+}
+
+impl View {
+    pub(crate) fn new(json: bool) -> Self {
+        let live = !json && io::stderr().is_terminal();
+        Self {
+            json,
+            out: BufWriter::new(io::stdout()),
+            err: io::stderr(),
+            live,
+            status: false,
+            streamed: None,
+            midline: false,
+        }
+    }
+
+    /// Shows one event. Nothing a model or a tool says can steer the terminal.
+    pub(crate) fn show(&mut self, event: &Event) -> io::Result<()> {
+        if self.json {
+            return crate::run::print_event(&mut self.out, event);
+        }
+        match event.payload() {
+            Payload::AssistantTurnStart(_) => self.status("thinking…"),
+            Payload::AssistantIntent(intent) => self.status(&intent.intent),
+            Payload::AssistantMessageDelta(delta) => {
+                self.streamed = Some(delta.message_id.clone());
+                self.text(&delta.delta_content)
+            }
+            Payload::AssistantMessage(message) => {
+                if self.streamed.as_deref() != Some(message.message_id.as_str()) {
+                    self.text(&message.content)?;
+                }
+                self.end_line()
+            }
+            Payload::ToolExecutionStart(start) => {
+                let arguments = start.arguments.as_ref().map(ToString::to_string).unwrap_or_default();
+                self.note(&format!("→ {} {}", start.tool_name, shorten(&arguments, 100)))
+            }
+            Payload::ToolExecutionComplete(done) => match &done.error {
+                Some(error) => self.note(&format!("✗ {}", shorten(&error.message, 200))),
+                None => Ok(()),
+            },
+            Payload::AssistantTurnRetry(retry) => self.note(&format!(
+                "The model did not answer ({}); trying again.",
+                retry.reason.as_deref().unwrap_or("unknown")
+            )),
+            Payload::SessionError(error) => self.note(&format!("Error ({}): {}", error.error_type, error.message)),
+            Payload::SessionWarning(warning) => self.note(&format!("Warning: {}", warning.message)),
+            Payload::SessionInfo(info) => self.note(&info.message),
+            Payload::Abort(_) => self.note("Aborted."),
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.clear_status()?;
+        self.midline = !text.ends_with('\n');
+        self.out.write_all(plain(text).as_bytes())
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.midline) {
+            self.out.write_all(b"\n")?;
+        }
+        self.out.flush()
+    }
+
+    /// A line beside the answer.
+    pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
+        self.clear_status()?;
+        self.end_line()?;
+        writeln!(self.err, "{}", plain(text))
+    }
+
+    fn status(&mut self, text: &str) -> io::Result<()> {
+        if !self.live || self.midline {
+            return Ok(());
+        }
+        self.status = true;
+        write!(self.err, "\r\x1b[2K{}", shorten(&plain(text).replace('\n', " "), 70))?;
+        self.err.flush()
+    }
+
+    fn clear_status(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.status) {
+            write!(self.err, "\r\x1b[2K")?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything visible that was shown.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Says how to go on.
+    pub(crate) fn finish(&mut self, id: &str, finished: bool) -> io::Result<()> {
+        self.clear_status()?;
+        if !self.json {
+            self.end_line()?;
+            if self.live || !finished {
+                writeln!(self.err, "\nGo on with: lodge run --resume {id} \"…\"")?;
+            }
+        }
+        self.out.flush()
+    }
+}
+
+/// Shows a question and waits behind it.
+pub(crate) fn prompt(text: &str) {
+    let mut err = io::stderr();
+    let _ = write!(err, "\n{text}");
+    let _ = err.flush();
+}
+
+/// Text without anything that steers a terminal: control characters but for line breaks and tabs become visible.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            '\r' => '\n',
+            // Also the marks that turn text around and so can make it read as something else.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+            c if c.is_control() => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// The beginning of a text.
+pub(crate) fn shorten(text: &str, longest: usize) -> String {
+    if text.chars().count() <= longest {
+        return text.to_owned();
+    }
+    text.chars().take(longest.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_shown_can_steer_the_terminal() {
+        for (text, expected) in [
+            ("plain\ttext\n", "plain\ttext\n"),
+            ("\x1b[2Jgone", "\u{fffd}[2Jgone"),
+            ("over\rwritten", "over\nwritten"),
+            ("\u{9b}31m", "\u{fffd}31m"),
+            ("a\u{202e}b", "a\u{fffd}b"),
+        ] {
+            assert_eq!(plain(text), expected, "{text:?}");
+        }
+    }
+}
