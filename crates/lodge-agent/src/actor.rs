@@ -54,12 +54,16 @@ pub enum Command {
     Configure(Change, oneshot::Sender<Result<(), AgentError>>),
     /// Record an event that a client asks for (`session.log`, `session.workspace_file_changed`, …).
     Record(Box<lodge_events::Payload>, oneshot::Sender<Result<Event, AgentError>>),
+    /// Publish an event that a client asks for and that nobody needs later.
+    Tell(Box<lodge_events::Payload>, oneshot::Sender<Event>),
     /// Write, replace or (with nothing) delete the plan.
     Plan(Option<String>, oneshot::Sender<Result<(), AgentError>>),
     /// Change the queue of waiting messages.
     Queue(QueueChange, oneshot::Sender<Result<usize, AgentError>>),
     /// Replace the conversation by a summary.
     Compact(Option<String>, oneshot::Sender<Result<Compacted, AgentError>>),
+    /// Stop a compaction that was asked for. Answers whether one ran.
+    CancelCompaction(oneshot::Sender<bool>),
     /// Take the session back to before an event. Answers how many events went.
     Truncate(Uuid, oneshot::Sender<Result<u64, AgentError>>),
     /// Forget the conversation, keep the session.
@@ -85,6 +89,7 @@ struct Running {
     task: JoinHandle<Ended>,
     cancel: CancellationToken,
     reason: Arc<Mutex<AbortReason>>,
+    compaction: bool,
 }
 
 /// The actor's own state; what the turn needs too is in [`Shared`].
@@ -166,7 +171,15 @@ impl Actor {
             }
             Command::Plan(plan, reply) => drop(reply.send(self.plan(plan))),
             Command::Queue(change, reply) => drop(reply.send(self.change_queue(&change))),
+            Command::Tell(payload, reply) => drop(reply.send(self.shared.recorder.publish_unrecorded(*payload))),
             Command::Compact(instructions, reply) => self.compact(instructions, reply),
+            Command::CancelCompaction(reply) => {
+                let compacting = self.running.as_ref().filter(|running| running.compaction);
+                if let Some(running) = compacting {
+                    running.cancel.cancel();
+                }
+                let _ = reply.send(compacting.is_some());
+            }
             Command::Truncate(event, reply) => drop(reply.send(self.truncate(event))),
             Command::ClearContext(reply) => drop(reply.send(self.clear_context())),
             Command::Close(_) => unreachable!("the loop takes it"),
@@ -209,7 +222,12 @@ impl Actor {
         let cancel = CancellationToken::new();
         let reason = Arc::new(Mutex::new(AbortReason::UserInitiated));
         let task = tokio::spawn(turn::run(self.shared.clone(), start, cancel.clone(), reason.clone()));
-        self.set_running(Running { task, cancel, reason });
+        self.set_running(Running {
+            task,
+            cancel,
+            reason,
+            compaction: false,
+        });
     }
 
     fn set_running(&mut self, running: Running) {
@@ -370,6 +388,7 @@ impl Actor {
             Change::Streaming(streaming) => self.shared.settings.lock().streaming = streaming,
             Change::ClientName(name) => self.shared.settings.lock().client_name = name,
             Change::Compaction(compaction) => self.shared.settings.lock().compaction = compaction,
+            Change::ProjectInstructions(read) => self.shared.settings.lock().project_instructions = read,
         }
         Ok(())
     }
@@ -472,6 +491,7 @@ impl Actor {
             task,
             cancel,
             reason: Arc::new(Mutex::new(AbortReason::UserInitiated)),
+            compaction: true,
         });
     }
 

@@ -166,6 +166,12 @@ impl Agent {
         self.ask(|reply| Command::Record(payload, reply)).await?
     }
 
+    /// Publishes an event that a client asks for and that nobody needs later.
+    pub async fn tell(&self, payload: impl Into<Payload>) -> Result<Event, AgentError> {
+        let payload = Box::new(payload.into());
+        self.ask(|reply| Command::Tell(payload, reply)).await
+    }
+
     /// Writes the plan, or deletes it.
     pub async fn set_plan(&self, plan: Option<String>) -> Result<(), AgentError> {
         self.ask(|reply| Command::Plan(plan, reply)).await?
@@ -184,6 +190,11 @@ impl Agent {
     /// Replaces the conversation by a summary of it.
     pub async fn compact(&self, instructions: Option<String>) -> Result<Compacted, AgentError> {
         self.ask(|reply| Command::Compact(instructions, reply)).await?
+    }
+
+    /// Stops a compaction that was asked for. False when none ran.
+    pub async fn cancel_compaction(&self) -> Result<bool, AgentError> {
+        self.ask(Command::CancelCompaction).await
     }
 
     /// Takes the session back to before an event. Answers how many events went.

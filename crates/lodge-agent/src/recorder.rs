@@ -60,10 +60,11 @@ impl Recorder {
     }
 
     /// Tells clients, and nobody else, of something that could not be written.
-    pub(crate) fn publish_unrecorded(&self, payload: impl Into<Payload>) {
+    pub(crate) fn publish_unrecorded(&self, payload: impl Into<Payload>) -> Event {
         let inner = self.inner.lock();
         let event = Event::new_ephemeral(inner.head, None, payload.into());
         self.publish.publish(&event);
+        event
     }
 
     /// Keeps tool-call arguments for the message that is recorded next.

@@ -47,6 +47,16 @@ pub(crate) enum AnyTool {
     Agent(agent_tools::AgentTool),
 }
 
+impl AnyTool {
+    /// The word for where it comes from, in tool filters.
+    fn origin(&self) -> &'static str {
+        match self {
+            Self::Builtin(_) | Self::Agent(_) => "builtin",
+            Self::Client(_) => "custom",
+        }
+    }
+}
+
 impl Shared {
     pub(crate) fn settings(&self) -> Settings {
         self.settings.lock().clone()
@@ -92,7 +102,7 @@ impl Shared {
             };
             tools.push((spec, AnyTool::Client(tool)));
         }
-        tools.retain(|(spec, _)| settings.tools.allows(&spec.name));
+        tools.retain(|(spec, tool)| settings.tools.allows(&spec.name, tool.origin()));
         tools
     }
 

@@ -53,10 +53,14 @@ pub struct ToolFilter {
 }
 
 impl ToolFilter {
-    /// Whether a tool of this name is offered.
-    pub fn allows(&self, name: &str) -> bool {
-        let named = |list: &[String]| list.iter().any(|entry| entry == name || entry == "*");
-        self.available.as_deref().is_none_or(named) && !named(&self.excluded)
+    /// Whether a tool of this name and origin (`builtin`, `custom` or `mcp`) is offered. An entry names a tool, or all
+    /// by `*`, or either of one origin: `custom:*`.
+    pub fn allows(&self, name: &str, origin: &str) -> bool {
+        let fits = |entry: &String| match entry.split_once(':') {
+            Some((of, tool)) if of == origin => tool == name || tool == "*",
+            _ => entry == name || entry == "*",
+        };
+        self.available.as_deref().is_none_or(|list| list.iter().any(fits)) && !self.excluded.iter().any(fits)
     }
 }
 
@@ -193,4 +197,38 @@ pub enum Change {
     ClientName(Option<String>),
     /// Automatic compaction.
     Compaction(Compaction),
+    /// Whether AGENTS.md and its like are read.
+    ProjectInstructions(bool),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_filter_knows_names_wildcards_and_origins() {
+        let list = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (available, excluded, name, origin, expected) in [
+            (None, "", "bash", "builtin", true),
+            (Some("view edit"), "", "view", "builtin", true),
+            (Some("view edit"), "", "bash", "builtin", false),
+            (Some("*"), "bash", "bash", "builtin", false),
+            (Some("custom:*"), "", "mine", "custom", true),
+            (Some("custom:*"), "", "bash", "builtin", false),
+            (Some("builtin:bash"), "", "bash", "builtin", true),
+            (Some("builtin:bash"), "", "bash", "custom", false),
+            (None, "builtin:*", "bash", "builtin", false),
+            (Some(""), "", "bash", "builtin", false),
+        ] {
+            let filter = ToolFilter {
+                available: available.map(list),
+                excluded: list(excluded),
+            };
+            assert_eq!(
+                filter.allows(name, origin),
+                expected,
+                "{available:?} {excluded:?} {origin}:{name}"
+            );
+        }
+    }
 }
