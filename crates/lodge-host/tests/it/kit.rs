@@ -1,0 +1,194 @@
+//! What the tests share: a host in a temporary home, and a probe that listens to one session.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use lodge_events::{Event, Payload};
+use lodge_host::{
+    Attachment, Capabilities, ClientCalls, ClientSpec, ClientTool, Home, HomeOptions, Host, HostConfig, NewSession,
+    NoCalls, Notice, Prompt, Session, Subscription,
+};
+use tempfile::TempDir;
+
+pub struct House {
+    pub dir: TempDir,
+    pub host: Host,
+}
+
+pub fn host_at(path: &Path, idle_after: Duration) -> Host {
+    let home = Home::open(path, HomeOptions::default()).unwrap();
+    let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
+    Host::new(HostConfig {
+        home,
+        models,
+        sandbox: None,
+        idle_after,
+        version: "0.0.0-test".into(),
+    })
+}
+
+pub fn house() -> House {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host_at(&dir.path().join("home"), Duration::from_secs(600));
+    House { dir, host }
+}
+
+impl House {
+    pub fn cwd(&self) -> std::path::PathBuf {
+        let cwd = self.dir.path().join("work");
+        std::fs::create_dir_all(&cwd).unwrap();
+        cwd
+    }
+
+    pub async fn session(&self) -> Probe {
+        self.session_with(NewSession::default()).await
+    }
+
+    pub async fn session_with(&self, new: NewSession) -> Probe {
+        let session = self
+            .host
+            .create(NewSession {
+                cwd: Some(self.cwd()),
+                ..new
+            })
+            .await
+            .unwrap();
+        Probe::on(session)
+    }
+}
+
+/// Listens to a session.
+pub struct Probe {
+    pub session: Session,
+    events: Subscription,
+    pub seen: Vec<Event>,
+}
+
+impl Probe {
+    pub fn on(session: Session) -> Self {
+        Self {
+            events: session.subscribe(usize::MAX),
+            session,
+            seen: Vec::new(),
+        }
+    }
+
+    pub async fn send(&self, text: &str) -> String {
+        self.session
+            .send(Prompt {
+                text: text.into(),
+                ..Prompt::default()
+            })
+            .await
+            .unwrap()
+    }
+
+    /// The next event for which `f` has something to say.
+    pub async fn until<T>(&mut self, mut f: impl FnMut(&Payload) -> Option<T>) -> T {
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(30), self.events.next());
+            match next
+                .await
+                .unwrap_or_else(|_| panic!("nothing more came after {:?}", self.kinds()))
+            {
+                Some(Notice::Event(event)) => {
+                    let found = f(event.payload());
+                    self.seen.push(event);
+                    if let Some(found) = found {
+                        return found;
+                    }
+                }
+                other => panic!("{other:?} after {:?}", self.kinds()),
+            }
+        }
+    }
+
+    pub async fn until_idle(&mut self) -> bool {
+        self.until(|payload| match payload {
+            Payload::SessionIdle(idle) => Some(idle.aborted.unwrap_or(false)),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Sends and waits for idle; the last thing the assistant said.
+    pub async fn turn(&mut self, text: &str) -> String {
+        self.seen.clear();
+        self.send(text).await;
+        self.until_idle().await;
+        self.said()
+    }
+
+    pub fn said(&self) -> String {
+        let said = self.seen.iter().rev().find_map(|event| match event.payload() {
+            Payload::AssistantMessage(message) => Some(message.content.clone()),
+            _ => None,
+        });
+        said.unwrap_or_default()
+    }
+
+    /// What tools answered, in the order in which they ended.
+    pub fn results(&self) -> Vec<String> {
+        self.seen
+            .iter()
+            .filter_map(|event| match event.payload() {
+                Payload::ToolExecutionComplete(done) => Some(match (&done.result, &done.error) {
+                    (Some(result), _) => result.content.clone(),
+                    (None, Some(error)) => format!("{}: {}", error.code.as_deref().unwrap_or("?"), error.message),
+                    (None, None) => String::new(),
+                }),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub fn kinds(&self) -> Vec<&str> {
+        self.seen.iter().map(Event::kind).collect()
+    }
+
+    pub fn count(&self, kind: &str) -> usize {
+        self.seen.iter().filter(|event| event.kind() == kind).count()
+    }
+
+    pub async fn attach(&self, can: Capabilities) -> Attachment {
+        self.attach_with(can, Vec::new(), Arc::new(NoCalls)).await
+    }
+
+    pub async fn attach_with(
+        &self,
+        can: Capabilities,
+        tools: Vec<ClientTool>,
+        calls: Arc<dyn ClientCalls>,
+    ) -> Attachment {
+        self.session
+            .attach_client(ClientSpec {
+                name: "test".into(),
+                can,
+                tools,
+                calls,
+            })
+            .await
+            .unwrap()
+    }
+}
+
+/// Every persisted event of a log, with its chain checked.
+pub fn log_of(session: &Session) -> Vec<Event> {
+    let events: Vec<Event> = session.history().unwrap().events().map(Result::unwrap).collect();
+    let mut parent = None;
+    for event in &events {
+        assert_eq!(event.parent_id(), parent, "the chain breaks at {event:?}");
+        assert!(!event.is_ephemeral(), "{event:?} does not belong into a log");
+        parent = Some(event.id());
+    }
+    events
+}
+
+pub fn tool(name: &str) -> ClientTool {
+    ClientTool {
+        name: name.into(),
+        description: "A tool of the client.".into(),
+        parameters: Arc::new(serde_json::json!({"type": "object"})),
+        overrides_builtin: false,
+        skip_permission: true,
+    }
+}

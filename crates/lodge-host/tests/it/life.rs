@@ -1,0 +1,235 @@
+//! The life of sessions: made, listed, left, resumed, forked, taken back, deleted.
+
+use std::time::Duration;
+
+use lodge_host::{Answer, Delivery, HostError, Lifecycle, ListFilter, NewSession, PermissionDecision, Prompt, Resume};
+
+use crate::kit::{Probe, host_at, house, log_of};
+
+#[tokio::test]
+async fn a_session_leaves_memory_when_idle_and_comes_back_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host_at(&dir.path().join("home"), Duration::from_millis(60));
+    let session = host
+        .create(NewSession {
+            cwd: Some(dir.path().to_owned()),
+            ..NewSession::default()
+        })
+        .await
+        .unwrap();
+    let id = session.id().to_owned();
+    let mut probe = Probe::on(session);
+    probe.turn("say remember the blue door").await;
+    let before = log_of(&probe.session);
+    drop(probe);
+    for _ in 0..200 {
+        if host.live(&id).is_none() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(host.live(&id).is_none(), "it left memory");
+    let session = host.open_session(&id).await.unwrap();
+    assert_eq!(
+        log_of(&session),
+        before,
+        "and nothing was recorded by leaving and coming back"
+    );
+    let mut probe = Probe::on(session);
+    assert_eq!(probe.turn("say hello again").await, "hello again");
+}
+
+#[tokio::test]
+async fn only_sessions_in_which_something_was_said_are_listed_newest_first() {
+    let house = house();
+    let mut first = house.session().await;
+    let _empty = house.session().await;
+    let mut last = house.session().await;
+    first.turn("say one").await;
+    last.turn("say two").await;
+    let listed = house.host.catalogue().list(&ListFilter::default()).unwrap().sessions;
+    let ids: Vec<&str> = listed.iter().map(|session| session.id.as_str()).collect();
+    assert_eq!(ids, [last.session.id(), first.session.id()]);
+    let hits = house.host.catalogue().search("two", 10).unwrap();
+    assert_eq!(hits[0].session.id, last.session.id());
+}
+
+#[tokio::test]
+async fn an_id_is_used_once_and_an_unknown_one_is_an_error() {
+    let house = house();
+    for id in ["plain", "../escape", "with/slash", "ünïcode 名", "copilot:/42"] {
+        let new = NewSession {
+            id: Some(id.into()),
+            cwd: Some(house.cwd()),
+            ..NewSession::default()
+        };
+        let session = house.host.create(new.clone()).await.unwrap();
+        assert_eq!(session.id(), id);
+        assert!(
+            session.dir().starts_with(house.dir.path().join("home/session-state")),
+            "{id}: {:?}",
+            session.dir()
+        );
+        assert!(
+            matches!(house.host.create(new).await, Err(HostError::AlreadyExists(_))),
+            "{id}"
+        );
+    }
+    assert!(matches!(house.host.open_session("nobody").await, Err(HostError::NotFound(id)) if id == "nobody"));
+    assert!(matches!(house.host.delete("nobody").await, Err(HostError::NotFound(_))));
+}
+
+#[tokio::test]
+async fn lifecycle_tells_what_happens_to_sessions() {
+    let house = house();
+    let mut lifecycle = house.host.lifecycle();
+    let mut probe = house.session().await;
+    let id = probe.session.id().to_owned();
+    probe.turn("say hi").await;
+    house.host.delete(&id).await.unwrap();
+    let mut told = Vec::new();
+    while let Ok(next) = lifecycle.try_recv() {
+        told.push(next);
+    }
+    told.dedup();
+    assert!(told.contains(&Lifecycle::Created(id.clone())));
+    assert_eq!(told.last(), Some(&Lifecycle::Deleted(id.clone())));
+    assert!(told.contains(&Lifecycle::Updated(id.clone())));
+    assert!(!probe.session.dir().exists());
+}
+
+#[tokio::test]
+async fn a_fork_has_the_past_and_a_future_of_its_own() {
+    let house = house();
+    let mut probe = house.session().await;
+    probe.turn("say one").await;
+    let end_of_first = log_of(&probe.session).last().unwrap().id();
+    probe.turn("say two").await;
+    let fork = house
+        .host
+        .fork(probe.session.id(), Some(end_of_first), Some("forked".into()))
+        .await
+        .unwrap();
+    assert_eq!(log_of(&fork).last().unwrap().id(), end_of_first);
+    let mut forked = Probe::on(fork);
+    forked.turn("say three").await;
+    assert!(
+        !log_of(&probe.session)
+            .iter()
+            .any(|event| event.as_str().contains("say three"))
+    );
+    let nowhere = house
+        .host
+        .fork(probe.session.id(), Some(uuid::Uuid::new_v4()), Some("nowhere".into()))
+        .await;
+    assert!(matches!(nowhere, Err(HostError::Invalid(_))));
+    assert!(matches!(
+        house.host.open_session("nowhere").await,
+        Err(HostError::NotFound(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_session_taken_back_has_forgotten_what_came_after() {
+    let house = house();
+    let mut probe = house.session().await;
+    probe.turn("say one").await;
+    let before = log_of(&probe.session);
+    probe.turn("say two").await;
+    let after = log_of(&probe.session);
+    let removed = probe.session.truncate(after[before.len()].id()).await.unwrap();
+    assert_eq!(removed as usize, after.len() - before.len());
+    assert_eq!(log_of(&probe.session), before);
+    assert_eq!(probe.turn("say three").await, "three");
+    let texts: Vec<String> = log_of(&probe.session)
+        .iter()
+        .map(|event| event.as_str().to_owned())
+        .collect();
+    assert!(!texts.iter().any(|text| text.contains("say two")));
+}
+
+#[tokio::test]
+async fn resuming_records_it_and_closes_what_was_open() {
+    let house = house();
+    let mut probe = house.session().await;
+    probe.turn("say one").await;
+    let id = probe.session.id().to_owned();
+    house.host.close(&id).await;
+    drop(probe);
+    let session = house.host.resume(&id, Resume::default()).await.unwrap();
+    let kinds: Vec<String> = log_of(&session).iter().map(|event| event.kind().to_owned()).collect();
+    assert_eq!(kinds[kinds.len() - 2..], ["session.shutdown", "session.resume"]);
+}
+
+#[tokio::test]
+async fn a_name_that_a_person_chose_is_kept() {
+    let house = house();
+    let mut probe = house.session().await;
+    probe.turn("say hi").await;
+    probe.session.rename(Some("Blue door".into())).await.unwrap();
+    let id = probe.session.id().to_owned();
+    house.host.close(&id).await;
+    drop(probe);
+    assert_eq!(
+        house.host.open_session(&id).await.unwrap().settings().name.as_deref(),
+        Some("Blue door")
+    );
+    assert_eq!(
+        house.host.summary(&id).unwrap().unwrap().title.as_deref(),
+        Some("Blue door")
+    );
+}
+
+#[tokio::test]
+async fn sums_at_the_end_add_up() {
+    let house = house();
+    let new = NewSession {
+        approval: lodge_host::Approval::ApproveAll,
+        ..NewSession::default()
+    };
+    let mut probe = house.session_with(new).await;
+    let path = house.cwd().join("a.txt");
+    probe
+        .turn(&format!(
+            "call create {{\"path\":\"{}\",\"file_text\":\"a\\nb\\n\"}} then say done",
+            path.display()
+        ))
+        .await;
+    let usage: u64 = probe
+        .seen
+        .iter()
+        .filter_map(|event| match event.payload() {
+            lodge_events::Payload::AssistantUsage(usage) => usage.output_tokens,
+            _ => None,
+        })
+        .sum();
+    let session = probe.session.clone();
+    session.close().await;
+    let log = log_of(&session);
+    let Some(lodge_events::Payload::SessionShutdown(end)) = log.last().map(lodge_events::Event::payload) else {
+        panic!("the last event is {:?}", log.last());
+    };
+    assert_eq!(end.code_changes.lines_added, 2);
+    assert_eq!(end.code_changes.files_modified, [path.to_string_lossy()]);
+    let metric = &end.model_metrics["rehearsal"];
+    assert_eq!((metric.requests.count, metric.usage.output_tokens), (Some(2), usage));
+}
+
+#[tokio::test]
+async fn nothing_is_heard_by_a_session_that_has_ended() {
+    let house = house();
+    let probe = house.session().await;
+    probe.session.close().await;
+    assert!(
+        probe
+            .session
+            .send(Prompt {
+                delivery: Delivery::Enqueue,
+                ..Prompt::default()
+            })
+            .await
+            .is_err()
+    );
+    let answer = Answer::Permission(PermissionDecision::ApproveOnce);
+    assert!(probe.session.answer("x", answer).await.is_err());
+}
