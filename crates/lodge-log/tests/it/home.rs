@@ -1,0 +1,150 @@
+//! The home directory, its lock and its permissions.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use lodge_log::{Home, HomeOptions, Labels, ListFilter, LogError, Store, SyncPolicy};
+
+use crate::support::{TestHome, event, lines, numbered};
+
+#[test]
+fn a_second_host_is_told_who_has_the_home() {
+    let t = TestHome::new();
+    let error = Home::open(t.home.path(), HomeOptions::default()).unwrap_err();
+    let expected = format!(
+        "another lodge host (process {}) is using {}",
+        std::process::id(),
+        t.home.path().display()
+    );
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_home_is_free_again_when_it_is_closed() {
+    let t = TestHome::new();
+    let path = t.home.path().to_owned();
+    drop(t.home);
+    Home::open(path, HomeOptions::default()).unwrap();
+}
+
+#[test]
+fn reading_beside_a_host_sees_its_sessions_and_changes_nothing() {
+    let t = TestHome::new();
+    let mut log = t.store().create("s").unwrap();
+    log.append(&event(0)).unwrap();
+    t.home.catalogue().flush();
+    let reader = Home::open_unlocked_read_only(t.home.path()).unwrap();
+    assert_eq!(
+        reader.catalogue().list(&ListFilter::default()).unwrap().sessions[0].id,
+        "s"
+    );
+    assert_eq!(
+        crate::support::ids(reader.sessions().read_back("s").unwrap()),
+        numbered([0])
+    );
+    assert!(matches!(reader.sessions().create("x"), Err(LogError::ReadOnly { .. })));
+    assert!(matches!(reader.sessions().open("s"), Err(LogError::ReadOnly { .. })));
+    assert!(matches!(reader.sessions().delete("s"), Err(LogError::ReadOnly { .. })));
+    log.append(&event(1)).unwrap();
+}
+
+#[test]
+fn reading_a_home_without_catalogue_makes_none() {
+    let t = TestHome::new();
+    let path = t.home.path().to_owned();
+    t.plant("s", &lines(0..3));
+    let TestHome { dir, home } = t;
+    drop(home);
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(path.join(format!("catalogue.db{suffix}")));
+    }
+    let reader = Home::open_unlocked_read_only(&path).unwrap();
+    assert_eq!(
+        reader.catalogue().list(&ListFilter::default()).unwrap().sessions[0].event_count,
+        3
+    );
+    assert!(!path.join("catalogue.db").exists());
+    drop(dir);
+    Home::open_unlocked_read_only(path).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_what_is_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let t = TestHome::with(HomeOptions {
+        sync: SyncPolicy::Turn,
+        ..HomeOptions::default()
+    });
+    let mut log = t.store().create("some session").unwrap();
+    log.append(&event(0)).unwrap();
+    let dir = log.dir().to_owned();
+    t.store()
+        .set_labels(
+            "some session",
+            &Labels {
+                name: Some("n".into()),
+                ..Labels::default()
+            },
+        )
+        .unwrap();
+    drop(log);
+    t.home.catalogue().flush();
+    let TestHome { dir: temp, home } = t;
+    let path = home.path().to_owned();
+    drop(home);
+    let mut seen = 0;
+    for dir in [path.clone(), path.join("session-state"), dir] {
+        assert_eq!(
+            std::fs::metadata(&dir).unwrap().permissions().mode() & 0o777,
+            0o700,
+            "{}",
+            dir.display()
+        );
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let (path, meta) = entry.map(|e| (e.path(), e.metadata().unwrap())).unwrap();
+            if meta.is_file() {
+                assert_eq!(meta.permissions().mode() & 0o777, 0o600, "{}", path.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 6, "lock, catalogue, log, side file, id, labels: {seen}");
+    drop(temp);
+}
+
+#[test]
+fn a_sync_can_be_awaited() {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let t = TestHome::with(HomeOptions {
+        sync: SyncPolicy::Turn,
+        ..HomeOptions::default()
+    });
+    let mut log = t.store().create("s").unwrap();
+    log.append(&event(0)).unwrap();
+    let mut ticket = std::pin::pin!(log.request_sync());
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match ticket.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => break outcome.unwrap(),
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn sync_policies_have_names() {
+    for policy in [SyncPolicy::Turn, SyncPolicy::Always, SyncPolicy::Never] {
+        assert_eq!(policy.to_string().parse(), Ok(policy));
+    }
+    assert_eq!(
+        "sometimes".parse::<SyncPolicy>(),
+        Err("\"sometimes\" is no sync policy; there are turn, always and never".to_owned())
+    );
+}
