@@ -2,6 +2,7 @@
 //! person would: through cargo, the built binary and the clients' own tools.
 #![allow(clippy::print_stdout, reason = "a program whose work is to print")]
 
+mod bench;
 mod clients;
 mod deps;
 mod docs;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust node python go java
+cargo xtask bench [--peer copilot]    measures against the budgets, beside the peers when asked; --only, --quick
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
 cargo xtask clients                   installs the clients that the tests use, below target/clients
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test::run(rest),
         ["docs"] => docs::write(),
         ["docs", "--check"] => docs::check(),
+        ["bench", rest @ ..] => bench::run(rest),
         ["soak", rest @ ..] => soak::run(rest),
         ["clients"] => clients::install_all(),
         [] | ["help" | "--help" | "-h"] => {

@@ -1,1 +1,250 @@
 //! What a person at a terminal sees.
+
+use std::{fs, process::Command};
+
+use serde_json::Value;
+use testkit::{Home, events, schema};
+
+/// The last answer among events.
+fn answer(events: &[Value]) -> &str {
+    let answers = events::of_kind(events, "assistant.message");
+    answers
+        .last()
+        .and_then(|event| event["data"]["content"].as_str())
+        .unwrap_or_default()
+}
+
+#[test]
+fn hello_is_answered_without_key_and_network() {
+    let home = Home::new();
+    let done = home.run(["run", "hello"]).ok();
+    assert!(done.stdout().contains("welcome to Lodge"), "{done:#?}");
+    assert!(done.stdout().contains("rehearsal"), "it says what answered: {done:#?}");
+}
+
+#[test]
+fn json_prints_a_whole_log_with_an_unbroken_chain_that_validates() {
+    let home = Home::new();
+    let prompt =
+        r#"think aloud then call bash {"command":"echo hi"} then call view {"path":"."} then stream 20 chunks"#;
+    let printed = home.run(["run", "--json", "--yolo", prompt]).ok().events();
+    events::check_chain(&printed).expect("the chain is whole");
+    schema::check_all(&printed);
+    assert_eq!(events::kind(&printed[0]), "session.start");
+    assert_eq!(printed.last().map(events::kind), Some("session.idle"));
+    let persisted: Vec<Value> = printed
+        .into_iter()
+        .filter(|event| !events::is_ephemeral(event))
+        .collect();
+    assert_eq!(
+        events::read_log(&home.logs()[0]),
+        persisted,
+        "what was printed is what was kept"
+    );
+}
+
+#[test]
+fn a_session_is_resumed_by_id_by_the_beginning_of_it_and_as_the_last() {
+    let home = Home::new();
+    let first = home.run(["run", "--json", "say first"]).ok().events();
+    let id = first[0]["data"]["sessionId"]
+        .as_str()
+        .expect("a session has an id")
+        .to_owned();
+    for wanted in [id.as_str(), &id[..8], "last"] {
+        let more = home
+            .run(["run", "--json", "--resume", wanted, "say more"])
+            .ok()
+            .events();
+        assert_eq!(answer(&more), "more", "resumed by {wanted}");
+    }
+    assert_eq!(home.logs().len(), 1, "no second session was made");
+    let log = home.run(["sessions", "export", &id]).ok().events();
+    events::check_chain(&log).expect("the chain is whole over three resumes");
+    assert_eq!(events::of_kind(&log, "user.message").len(), 4);
+    schema::check_all(&log);
+}
+
+#[test]
+fn the_exit_code_says_how_it_ended() {
+    let home = Home::new();
+    let check = |arguments: &[&str], expected: i32| {
+        let done = home.run(arguments);
+        assert_eq!(done.status.code(), Some(expected), "{arguments:?}: {done:#?}");
+    };
+    check(&["run", "say yes"], 0);
+    check(&["run", "fail with quota"], 1);
+    check(&["run", "--resume", "no-such-session", "hi"], 1);
+    check(&["run", "--model", "no-such-model", "hi"], 1);
+    check(&["run", "--cwd", "/no/such/directory", "hi"], 1);
+    check(&["sessions", "show", "no-such-session"], 1);
+    check(&["sessions", "delete", "no-such-session"], 1);
+    check(&["run", "--no-such-option", "hi"], 2);
+    check(&["run"], 2);
+}
+
+#[test]
+fn an_error_says_what_and_what_to_do() {
+    let home = Home::new();
+    let done = home.run(["run", "--resume", "no-such-session", "hi"]);
+    assert!(done.stderr.contains("no-such-session"), "{done:#?}");
+    assert!(done.stderr.contains("lodge sessions list"), "{done:#?}");
+    assert!(done.stdout().is_empty(), "{done:#?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_aborts_the_turn_and_the_session_goes_on() {
+    let home = Home::new();
+    let mut running = home.start(["run", "--json", "slowly 10 ms, stream 5000 chunks"]);
+    running.until("assistant.message_delta");
+    let sent = Command::new("kill")
+        .args(["-INT", &running.id().to_string()])
+        .status()
+        .expect("kill is everywhere");
+    assert!(sent.success());
+    let done = running.finish();
+    assert_eq!(done.status.code(), Some(130), "{done:#?}");
+    let events = done.events();
+    assert_eq!(events::of_kind(&events, "abort").len(), 1);
+    assert_eq!(events.last().map(events::kind), Some("session.idle"));
+    let more = home.run(["run", "--json", "--resume", "last", "say on"]).ok().events();
+    assert_eq!(answer(&more), "on");
+}
+
+#[test]
+fn tools_work_in_the_directory_that_was_named() {
+    let home = Home::new();
+    let there = home.work().join("there");
+    fs::create_dir(&there).expect("a directory");
+    let cwd = there.to_str().expect("plain text");
+    let prompt = r#"call bash {"command":"pwd > here.txt"}"#;
+    home.run(["run", "--yolo", "--cwd", cwd, prompt]).ok();
+    assert_eq!(
+        fs::read_to_string(there.join("here.txt")).expect("it ran there").trim(),
+        cwd
+    );
+}
+
+#[test]
+fn without_a_terminal_nothing_that_needs_a_question_runs() {
+    let home = Home::new();
+    let events = home
+        .run(["run", "--json", r#"call bash {"command":"touch made"}"#])
+        .ok()
+        .events();
+    assert!(!home.work().join("made").exists());
+    let done = events::of_kind(&events, "tool.execution_complete");
+    assert_eq!(done[0]["data"]["success"], false);
+}
+
+#[test]
+fn the_prompt_can_come_from_standard_input() {
+    let home = Home::new();
+    let file = home.work().join("prompt.txt");
+    fs::write(&file, "say piped in").expect("a file");
+    let mut command = home.command(["run", "-"]);
+    let done = testkit::Running::start(command.stdin(fs::File::open(file).expect("it is there")))
+        .finish()
+        .ok();
+    assert_eq!(done.stdout().trim(), "piped in");
+}
+
+#[test]
+fn sessions_are_listed_shown_searched_exported_and_deleted() {
+    let home = Home::new();
+    let mut ids = Vec::new();
+    for prompt in ["say apples and pears", "say plums"] {
+        let events = home.run(["run", "--json", prompt]).ok().events();
+        ids.push(
+            events[0]["data"]["sessionId"]
+                .as_str()
+                .expect("a session has an id")
+                .to_owned(),
+        );
+    }
+    let [apples, plums] = &ids[..] else {
+        panic!("two sessions")
+    };
+    let list = home.run(["sessions", "list"]).ok();
+    assert_eq!(list.lines.len(), 2, "{list:#?}");
+    assert!(
+        list.lines[0].starts_with(plums.as_str()),
+        "the newest comes first: {list:#?}"
+    );
+    let nowhere = home.run(["sessions", "list", "--cwd", "/nowhere"]).ok();
+    assert!(!nowhere.stdout().contains(apples.as_str()), "{nowhere:#?}");
+    let shown = home.run(["sessions", "show", apples]).ok().stdout();
+    assert!(
+        shown.contains("> say apples and pears") && shown.contains("apples and pears"),
+        "{shown}"
+    );
+    let found = home.run(["sessions", "search", "pears"]).ok().stdout();
+    assert!(
+        found.contains(apples.as_str()) && !found.contains(plums.as_str()),
+        "{found}"
+    );
+    let exported = home.run(["sessions", "export", apples]).ok().events();
+    assert_eq!(answer(&exported), "apples and pears");
+    home.run(["sessions", "delete", apples]).ok();
+    let list = home.run(["sessions", "list"]).ok();
+    assert_eq!(list.lines.len(), 1, "{list:#?}");
+    assert_eq!(home.logs().len(), 1);
+    let gone = home.run(["sessions", "search", "pears"]).ok().stdout();
+    assert!(!gone.contains(apples.as_str()), "{gone}");
+}
+
+#[test]
+fn a_damaged_log_is_reported_then_repaired_and_nothing_whole_is_lost() {
+    let home = Home::new();
+    home.run(["run", "say before"]).ok();
+    let log = home.logs().remove(0);
+    let whole = events::read_log(&log);
+    let mut bytes = fs::read(&log).expect("it is there");
+    bytes.extend(br#"{"type":"assistant.mess"#);
+    fs::write(&log, bytes).expect("it can be written");
+    let report = home.run(["check"]);
+    assert!(
+        !report.status.success(),
+        "damage is told by the exit code too: {report:#?}"
+    );
+    home.run(["check", "--fix"]).ok();
+    let mended = events::read_log(&log);
+    assert_eq!(mended[..whole.len()], whole[..]);
+    home.run(["check"]).ok();
+    let more = home
+        .run(["run", "--json", "--resume", "last", "say after"])
+        .ok()
+        .events();
+    assert_eq!(answer(&more), "after");
+}
+
+#[test]
+fn two_hosts_on_one_home_get_in_nobodys_way() {
+    let home = Home::new();
+    let mut first = home.start(["run", "--json", "slowly 10 ms, stream 300 chunks"]);
+    first.until("assistant.message_delta");
+    let second = home.run(["run", "--json", "--resume", "last", "say me too"]);
+    assert!(!second.status.success(), "two writers on one session: {second:#?}");
+    assert!(
+        second.stderr.contains("in use") || second.stderr.contains("another"),
+        "{second:#?}"
+    );
+    let done = first.finish().ok().events();
+    events::check_chain(&done).expect("the first one is undisturbed");
+}
+
+#[test]
+fn help_version_and_completions_are_there() {
+    let home = Home::new();
+    let check = |arguments: &[&str], expected: &str| {
+        let done = home.run(arguments).ok();
+        assert!(done.stdout().contains(expected), "{arguments:?}: {done:#?}");
+    };
+    check(&["--version"], "lodge 0.");
+    check(&["--help"], "Without a command the host starts");
+    check(&["run", "--help"], "--resume <ID|last>");
+    check(&["completions", "bash"], "_lodge");
+    check(&["completions", "zsh"], "#compdef lodge");
+    check(&["models"], "rehearsal");
+}

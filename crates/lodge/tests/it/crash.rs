@@ -22,6 +22,8 @@ const PROMPT: &str = concat!(
 struct Seen {
     session: Option<String>,
     persisted: Vec<Value>,
+    /// Kills that came before the turn was over.
+    mid_turn: u64,
 }
 
 #[test]
@@ -29,15 +31,18 @@ fn no_persisted_event_that_was_seen_is_lost_by_kill_9_and_the_session_goes_on() 
     let rounds: u64 = std::env::var("LODGE_CRASH_ROUNDS").map_or(36, |text| text.parse().expect("a number of rounds"));
     let (mut random, seed) = Random::from_env();
     println!("LODGE_SEED={seed} replays this run of {rounds} kills");
-    let mut left = rounds;
+    let (mut left, mut mid_turn) = (rounds, 0);
     while left > 0 {
         let kills = left.min(KILLS_PER_SESSION);
-        one_session(kills, &mut random, seed);
+        mid_turn += one_session(kills, &mut random, seed);
         left -= kills;
     }
+    println!("{mid_turn} of {rounds} kills came in the middle of a turn");
+    assert!(mid_turn > 0, "every kill came too late to prove anything (seed {seed})");
 }
 
-fn one_session(kills: u64, random: &mut Random, seed: u64) {
+/// Returns how many kills came in the middle of a turn.
+fn one_session(kills: u64, random: &mut Random, seed: u64) -> u64 {
     let home = Home::new();
     let mut seen = Seen::default();
     for _ in 0..kills {
@@ -56,6 +61,7 @@ fn one_session(kills: u64, random: &mut Random, seed: u64) {
     let log = export(&home, &seen);
     events::check_chain(&log).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
     schema::check_all(&log);
+    seen.mid_turn
 }
 
 fn arguments(seen: &Seen, prompt: &str) -> Vec<String> {
@@ -81,6 +87,8 @@ fn run_and_kill(home: &Home, seen: &mut Seen, random: &mut Random) {
     running.kill();
     // All that was written before the kill was seen by the pipe's reader.
     let events = running.finish().events();
+    let over = events.last().is_some_and(|event| events::kind(event) == "session.idle");
+    seen.mid_turn += u64::from(!events.is_empty() && !over);
     note(seen, events);
 }
 

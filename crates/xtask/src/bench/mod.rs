@@ -1,0 +1,211 @@
+//! `cargo xtask bench`: every number next to its budget, and beside the peers when asked, all in one run.
+//!
+//! Two cores and much noise are normal here: compare ratios and processor time, not wall time of different runs.
+
+mod client;
+mod logs;
+mod measures;
+mod model;
+mod process;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+
+use crate::sh;
+use measures::{Given, MEASURES};
+
+/// Versions of the peers, pinned so that two runs compare the same things.
+const PEERS: &[&str] = &["@github/copilot@1.0.102", "@github/copilot-sdk-linux-x64@1.0.14"];
+
+/// The design's budgets, and how many times better than the better peer we want to be where that is said.
+/// Less is better, unless the name says `per_s`.
+const BUDGETS: &[(&str, f64, Option<f64>)] = &[
+    ("start_to_connected_ms", 5.0, Some(2.0)),
+    ("start_to_session_ms", 10.0, None),
+    ("memory_at_start_mb", 12.0, Some(2.0)),
+    ("memory_100_idle_sessions_mb", 15.0, None),
+    ("memory_per_idle_session_kb", 30.0, Some(8.0)),
+    ("turn_ms", 1.5, Some(15.0)),
+    ("tool_round_trip_ms", 1.0, None),
+    ("delta_cpu_us_of_5000", 8.0, Some(30.0)),
+    ("delta_cpu_us_of_50000", 8.0, Some(30.0)),
+    ("deltas_wrong_of_50000", 0.0, None),
+    ("memory_peak_of_50000_mb", 30.0, None),
+    ("sixteen_sessions_deltas_per_s", 200_000.0, Some(20.0)),
+    ("delay_p50_ms", 0.1, None),
+    ("delay_p99_ms", 1.0, None),
+    ("further_client_cpu_us_per_frame", 1.0, None),
+    ("resume_500_turns_ms", 8.0, Some(10.0)),
+    ("resume_100mb_ms", 50.0, None),
+    ("resume_100mb_extra_mb", 10.0, None),
+    ("lost_by_kill_mid_stream", 0.0, None),
+    ("lost_by_kill_tool_pending", 0.0, None),
+    ("lost_by_kill_at_idle", 0.0, None),
+];
+
+type Results = BTreeMap<String, BTreeMap<&'static str, f64>>;
+
+/// Runs it: `[--peer copilot] [--only NAME,NAME] [--quick]`.
+pub(crate) fn run(args: &[&str]) -> Result<()> {
+    let (mut peers, mut only, mut quick) = (false, None, false);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match *arg {
+            "--peer" if args.next() == Some(&"copilot") => peers = true,
+            "--only" => {
+                only = Some(
+                    args.next()
+                        .context("--only wants names")?
+                        .split(',')
+                        .collect::<Vec<_>>(),
+                )
+            }
+            "--quick" => quick = true,
+            _ => bail!(
+                "usage: cargo xtask bench [--peer copilot] [--only NAME,NAME] [--quick]\nnames: rates, {}",
+                names()
+            ),
+        }
+    }
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| only.contains(&name));
+    eprintln!("building the release binary");
+    sh::run(sh::cargo().args(["build", "--release", "--locked", "--package", "lodge"]))?;
+    let mut servers = vec![("lodge".to_owned(), sh::lodge("release"))];
+    if peers {
+        servers.extend(install()?);
+    }
+    let url = model::start()?;
+    let mut results = Results::new();
+    if wanted("rates") {
+        results.entry("lodge".into()).or_default().extend(rates()?);
+    }
+    for (name, measure) in MEASURES.iter().filter(|(name, _)| wanted(name)) {
+        for (server, program) in &servers {
+            eprintln!("measuring {name}: {server}");
+            let home = tempfile::Builder::new().prefix("lodge-bench-").tempdir()?;
+            match measure(&Given {
+                program,
+                home: home.path(),
+                url: &url,
+                quick,
+            }) {
+                Ok(numbers) => results.entry(server.clone()).or_default().extend(numbers),
+                Err(error) => eprintln!("  {server} could not be measured: {error:#}"),
+            }
+        }
+    }
+    let report = report(&results);
+    println!("{}", serde_json::to_string_pretty(&report)?);
+    Ok(())
+}
+
+fn names() -> String {
+    MEASURES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// Every number of ours with its budget and how it stands to the better peer.
+fn report(results: &Results) -> Value {
+    let mut report = Map::new();
+    let names: std::collections::BTreeSet<&str> =
+        results.values().flat_map(|numbers| numbers.keys().copied()).collect();
+    for name in names {
+        let more_is_better = name.contains("per_s");
+        let mut row = Map::new();
+        for (server, numbers) in results {
+            row.insert(
+                server.clone(),
+                numbers.get(name).map_or(Value::Null, |number| round(*number)),
+            );
+        }
+        let ours = results.get("lodge").and_then(|numbers| numbers.get(name)).copied();
+        let better = results
+            .iter()
+            .filter(|(server, _)| *server != "lodge")
+            .filter_map(|(_, numbers)| numbers.get(name).copied());
+        let better = better.reduce(|a, b| if (a < b) == more_is_better { b } else { a });
+        let times = |other: f64, ours: f64| if more_is_better { ours / other } else { other / ours };
+        if let Some((_, budget, aim)) = BUDGETS.iter().find(|(listed, ..)| *listed == name) {
+            row.insert("budget".into(), round(*budget));
+            if let Some(ours) = ours {
+                let kept = if more_is_better {
+                    ours >= *budget
+                } else {
+                    ours <= *budget
+                };
+                row.insert("kept".into(), kept.into());
+            }
+            if let (Some(aim), Some(_)) = (aim, better) {
+                row.insert("times_better_wanted".into(), round(*aim));
+            }
+        }
+        if let (Some(better), Some(ours)) = (better, ours)
+            && ours > 0.0
+        {
+            row.insert("times_better".into(), round(times(better, ours)));
+        }
+        report.insert(name.to_owned(), row.into());
+    }
+    json!(report)
+}
+
+fn round(number: f64) -> Value {
+    let digits = if number.abs() >= 100.0 { 1.0 } else { 1000.0 };
+    json!((number * digits).round() / digits)
+}
+
+/// Installs the peers, below `target/bench` only.
+fn install() -> Result<Vec<(String, PathBuf)>> {
+    let dir = sh::target().join("bench");
+    fs::create_dir_all(&dir)?;
+    let modules = dir.join("node_modules");
+    if !modules.join("@github/copilot").is_dir() || measures::native(&modules).is_err() {
+        let npm = [
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--no-save",
+            "--ignore-scripts",
+            "--loglevel=error",
+            "--prefix",
+        ];
+        sh::run(sh::command("npm").args(npm).arg(&dir).args(PEERS))?;
+    }
+    let cli = modules.join("@github/copilot-linux-x64/copilot");
+    if !cli.is_file() {
+        bail!("npm installed no {}", cli.display());
+    }
+    Ok(vec![
+        ("copilot cli".into(), cli),
+        ("native runtime".into(), measures::native(&modules)?),
+    ])
+}
+
+/// Rates inside the process: encode, append, read.
+fn rates() -> Result<BTreeMap<&'static str, f64>> {
+    let example = sh::root().join("crates/lodge/examples/rates.rs");
+    if !Path::new(&example).is_file() {
+        return Ok(BTreeMap::new());
+    }
+    let text = sh::read(sh::cargo().args([
+        "run",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "lodge",
+        "--example",
+        "rates",
+    ]))?;
+    let rates: BTreeMap<String, f64> = serde_json::from_str(&text)?;
+    // The names live as long as the program; there are a handful.
+    Ok(rates
+        .into_iter()
+        .map(|(name, number)| (&*name.leak(), number))
+        .collect())
+}
