@@ -253,7 +253,10 @@ fn retry_after(response: &HttpResponse) -> Option<Duration> {
     if let Ok(seconds) = value.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+    let at = jiff::fmt::rfc2822::DateTimeParser::new()
+        .relaxed_weekday(true)
+        .parse_timestamp(value)
+        .ok()?;
     Some(
         SystemTime::from(at)
             .duration_since(SystemTime::now())

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use lodge_models::{Chunk, Completion, Message, Model, ModelError, ModelRequest, Part};
+use lodge_models::{
+    Catalogue, Chunk, Completion, Message, Model, ModelError, ModelRequest, ModelsConfig, Part, ProviderConfig,
+    ProviderType, Secret, WireApi,
+};
+use testkit::model_server::ModelServer;
 
 /// A request that streams, with one message of the person.
 pub(crate) fn request(words: &str) -> ModelRequest {
@@ -60,4 +64,39 @@ pub(crate) async fn collect(model: &dyn Model, request: ModelRequest) -> Answer 
         }
     }
     answer
+}
+
+/// One of the three wires.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Wire {
+    Chat,
+    Responses,
+    Anthropic,
+}
+
+/// All of them.
+pub(crate) const WIRES: [Wire; 3] = [Wire::Chat, Wire::Responses, Wire::Anthropic];
+
+/// A client's provider for a wire.
+pub(crate) fn provider(wire: Wire, server: &ModelServer) -> ProviderConfig {
+    let (kind, wire_api, base_url) = match wire {
+        Wire::Chat => (ProviderType::OpenAi, WireApi::Completions, server.openai_url()),
+        Wire::Responses => (ProviderType::OpenAi, WireApi::Responses, server.openai_url()),
+        Wire::Anthropic => (ProviderType::Anthropic, WireApi::Messages, server.url()),
+    };
+    ProviderConfig {
+        kind: Some(kind),
+        wire_api: Some(wire_api),
+        base_url,
+        api_key: Some(Secret::new("key-that-nobody-may-see")),
+        ..ProviderConfig::default()
+    }
+}
+
+/// A model of the server, by one of its wires.
+pub(crate) fn model(wire: Wire, server: &ModelServer) -> Arc<dyn Model> {
+    let catalogue = Catalogue::from(ModelsConfig::default(), |_| None).unwrap();
+    catalogue
+        .resolve_with_provider(&provider(wire, server), Some("test-model"), None)
+        .unwrap()
 }
