@@ -83,6 +83,44 @@ pub static PERSISTENCE_DIFFERENCES: &[PersistenceDifference] = &[
     },
 ];
 
+/// A field that the seeds list and the newest schema, whose objects are closed, does not have.
+#[derive(Debug, Clone, Copy)]
+pub struct SeedOnlyField {
+    /// Name of the event type.
+    pub name: &'static str,
+    /// Where the field is in the event's data, as a JSON pointer.
+    pub pointer: &'static str,
+    /// What took its place.
+    pub reason: &'static str,
+}
+
+const RENAMED: &str = "today's name is longer; the old one is read, the new one is written";
+
+/// Every field that the seeds list and the newest schema does not have. They are read; events for today's clients are
+/// made without them.
+pub static SEED_ONLY_FIELDS: &[SeedOnlyField] = &[
+    SeedOnlyField {
+        name: SessionIdle::NAME,
+        pointer: "/backgroundTasks",
+        reason: "`session.background_tasks_changed` tells clients to ask for the tasks",
+    },
+    SeedOnlyField {
+        name: SessionCompactionComplete::NAME,
+        pointer: "/compactionTokensUsed/input",
+        reason: RENAMED,
+    },
+    SeedOnlyField {
+        name: SessionCompactionComplete::NAME,
+        pointer: "/compactionTokensUsed/output",
+        reason: RENAMED,
+    },
+    SeedOnlyField {
+        name: SessionCompactionComplete::NAME,
+        pointer: "/compactionTokensUsed/cachedInput",
+        reason: RENAMED,
+    },
+];
+
 macro_rules! catalogue {
     ($($name:ident)*) => {
         /// The event types this version knows.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::{
-    Attachment, ContentBlock, FieldInfo, Notification, PERSISTENCE_DIFFERENCES, PermissionRequest, Presence, ShapeInfo,
-    TYPES, TypeInfo, UnionInfo, attachment, permission, shapes, words,
+    Attachment, ContentBlock, FieldInfo, Notification, PERSISTENCE_DIFFERENCES, PermissionRequest,
+    PersistenceDifference, Presence, SEED_ONLY_FIELDS, SeedOnlyField, ShapeInfo, TYPES, TypeInfo, UnionInfo,
+    attachment, permission, shapes, words,
 };
 
 const INTRODUCTION: &str = "\
@@ -189,12 +190,21 @@ fn vocabularies(out: &mut String) {
 fn differences(out: &mut String) {
     section(out, "Where persistence differs from the newest schema");
     out.push_str("\n| Type | Here | Why |\n|---|---|---|\n");
-    for difference in PERSISTENCE_DIFFERENCES {
-        let here = if difference.ephemeral { "ephemeral" } else { "persisted" };
-        line(
-            out,
-            format_args!("| `{}` | {here} | {} |", difference.name, difference.reason),
-        );
+    for PersistenceDifference {
+        name,
+        ephemeral,
+        reason,
+    } in PERSISTENCE_DIFFERENCES
+    {
+        let here = if *ephemeral { "ephemeral" } else { "persisted" };
+        line(out, format_args!("| `{name}` | {here} | {reason} |"));
+    }
+    section(out, "Fields of the seeds that the newest schema does not have");
+    out.push_str("\nThey are read. Events for today's clients are made without them.\n");
+    out.push_str("\n| Type | Field | In its place |\n|---|---|---|\n");
+    for SeedOnlyField { name, pointer, reason } in SEED_ONLY_FIELDS {
+        let field = pointer.trim_start_matches('/').replace('/', ".");
+        line(out, format_args!("| `{name}` | `{field}` | {reason} |"));
     }
 }
 

@@ -120,7 +120,7 @@ impl Event {
     /// line breaks between tokens, which become spaces: an event is one line.
     pub fn parse(json: Bytes) -> Result<Self, EventError> {
         let mut json = json.slice_ref(trim(&json));
-        if json.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        if json.contains(&b'\n') || json.contains(&b'\r') {
             json = json
                 .iter()
                 .map(|&byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte })
@@ -307,6 +307,10 @@ fn write(
         None => out.extend_from_slice(b"null"),
     }
     out.push(b'}');
+    // Growing by doubling can leave half of a large event's memory unused for as long as it lives.
+    if out.capacity() - out.len() > 4096 {
+        out.shrink_to_fit();
+    }
     (out, data)
 }
 

@@ -33,7 +33,10 @@ pub mod words;
 pub use ask::*;
 pub use assistant::*;
 pub use attachment::*;
-pub use catalogue::{EventData, EventType, PERSISTENCE_DIFFERENCES, Payload, PersistenceDifference, TYPES, Unknown};
+pub use catalogue::{
+    EventData, EventType, PERSISTENCE_DIFFERENCES, Payload, PersistenceDifference, SEED_ONLY_FIELDS, SeedOnlyField,
+    TYPES, Unknown,
+};
 pub use conversation::*;
 pub use envelope::{Event, EventError, Head};
 pub use macros::{FieldInfo, Presence, ShapeInfo, TypeInfo, UnionInfo, WordsInfo};

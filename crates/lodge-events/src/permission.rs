@@ -169,6 +169,40 @@ impl PermissionRequest {
         *slot = Some(id.into());
         self
     }
+
+    /// The request made ready for people, as clients show it (`promptRequest`). `None` for unknown kinds.
+    pub fn prompt(&self) -> Option<Value> {
+        let not_shown: &[&str] = match self {
+            Self::Shell(_) => &[
+                "commands",
+                "commandSegments",
+                "possiblePaths",
+                "possibleUrls",
+                "hasWriteFileRedirection",
+                "resolvedWorkingDirectory",
+                "resolvedPaths",
+            ],
+            Self::Write(_) | Self::Read(_) => &["requestSandboxBypass", "requestSandboxBypassReason"],
+            Self::Mcp(_) => &["readOnly"],
+            Self::Memory(_) => &["scope", "repoNwo"],
+            Self::CustomTool(_) => &["skipPermission"],
+            Self::Url(_) | Self::Hook(_) => &[],
+            Self::Other(_) => return None,
+        };
+        let mut prompt = serde_json::to_value(self).ok()?;
+        let fields = prompt.as_object_mut()?;
+        fields.retain(|name, _| !not_shown.contains(&name.as_str()));
+        if let Self::Shell(shell) = self {
+            let identifiers: Vec<_> = shell
+                .commands
+                .iter()
+                .map(|command| command.identifier.as_str())
+                .collect();
+            fields.insert("kind".into(), "commands".into());
+            fields.insert("commandIdentifiers".into(), identifiers.into());
+        }
+        Some(prompt)
+    }
 }
 
 impl PermissionResult {
@@ -182,6 +216,24 @@ impl PermissionResult {
     /// Approved, this once.
     pub fn approved() -> Self {
         Self::of(PermissionResultKind::Approved)
+    }
+
+    /// Approved, together with what else the approval covers, for the rest of the session.
+    pub fn approved_for_session(approval: Value) -> Self {
+        Self {
+            approval: Some(approval),
+            ..Self::of(PermissionResultKind::ApprovedForSession)
+        }
+    }
+
+    /// Approved, together with what else the approval covers, whenever one works at this place.
+    pub fn approved_for_location(approval: Value, location: impl Into<String>) -> Self {
+        let approved = Self::of(PermissionResultKind::ApprovedForLocation);
+        Self {
+            approval: Some(approval),
+            location_key: Some(location.into()),
+            ..approved
+        }
     }
 
     /// Denied by rules.

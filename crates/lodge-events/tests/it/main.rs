@@ -1,0 +1,10 @@
+//! Tests of the event vocabulary, through its public face.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+mod catalogue;
+mod envelope;
+mod examples;
+mod reading;
+mod reference;
+mod schema;
