@@ -107,6 +107,8 @@ pub struct Resume {
     pub compaction: Option<Compaction>,
     /// Whether tool calls and questions that were open are taken up again; otherwise they count as interrupted.
     pub continue_pending: bool,
+    /// Whether it is done without a `session.resume`: to join a session rather than to take it up.
+    pub silent: bool,
 }
 
 impl Inner {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use lodge_agent::rules_interim::Rules;
-use lodge_agent::{Agent, Facts, GitContext, NewAgent, Settings};
+use lodge_agent::{Agent, Facts, GitContext, NewAgent, Reopen, Settings};
 use lodge_events::{Event, SessionInfo, SessionResume, SessionStart, WorkingDirectoryContext};
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
 use lodge_models::Catalogue as Models;
@@ -208,19 +208,21 @@ impl Host {
         }
         let settings = session.settings();
         let event_count = session.paused(|log| log.count());
-        session
-            .record(SessionResume {
-                resume_time: lodge_events::timestamp_text(jiff::Timestamp::now()),
-                event_count,
-                selected_model: Some(settings.model.info().id.clone()),
-                reasoning_effort: settings.reasoning_effort.clone(),
-                context: Some(context_of(&settings)),
-                already_in_use: Some(was_live && session.listeners() > 0),
-                session_was_active: Some(session.is_busy()),
-                continue_pending_work: resume.continue_pending.then_some(true),
-                ..SessionResume::default()
-            })
-            .await?;
+        if !resume.silent {
+            session
+                .record(SessionResume {
+                    resume_time: lodge_events::timestamp_text(jiff::Timestamp::now()),
+                    event_count,
+                    selected_model: Some(settings.model.info().id.clone()),
+                    reasoning_effort: settings.reasoning_effort.clone(),
+                    context: Some(context_of(&settings)),
+                    already_in_use: Some(was_live && session.listeners() > 0),
+                    session_was_active: Some(session.is_busy()),
+                    continue_pending_work: resume.continue_pending.then_some(true),
+                    ..SessionResume::default()
+                })
+                .await?;
+        }
         // Asked again, or closed as interrupted: either way nothing is left hanging.
         if resume.continue_pending {
             session.continue_pending().await?
@@ -356,6 +358,7 @@ impl Inner {
             rules: Rules::load(self.home.path(), &settings.cwd),
             dir,
             log: opened.log,
+            reopen: self.reopen(id),
             facts,
             settings,
             builtins: self.builtins.clone(),
@@ -369,6 +372,15 @@ impl Inner {
         });
         self.live.lock().insert(id.to_owned(), live.clone());
         Ok(Session(live))
+    }
+
+    /// Opens a session's log anew when another process has written to it.
+    fn reopen(self: &Arc<Self>, id: &str) -> Reopen {
+        let (host, id) = (Arc::downgrade(self), id.to_owned());
+        Box::new(move || match host.upgrade() {
+            Some(host) => Ok(host.home.sessions().open(&id)?.log),
+            None => Err(LogError::NotFound { id: id.clone() }),
+        })
     }
 
     fn copy(&self, reader: EventReader, up_to: Option<Uuid>, new_id: &str) -> Result<(), HostError> {

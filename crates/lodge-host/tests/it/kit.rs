@@ -15,7 +15,15 @@ pub struct House {
 }
 
 pub fn host_at(path: &Path, idle_after: Duration) -> Host {
-    let home = Home::open(path, HomeOptions::default()).unwrap();
+    host_on(Home::open(path, HomeOptions::default()).unwrap(), idle_after)
+}
+
+pub fn shared_host_at(path: &Path) -> Host {
+    let options = HomeOptions { exclusive: false, ..HomeOptions::default() };
+    host_on(Home::open(path, options).unwrap(), Duration::from_secs(600))
+}
+
+fn host_on(home: Home, idle_after: Duration) -> Host {
     let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
     Host::new(HostConfig {
         home,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lodge_host::{Answer, Delivery, HostError, Lifecycle, ListFilter, NewSession, PermissionDecision, Prompt, Resume};
 
-use crate::kit::{Probe, host_at, house, log_of};
+use crate::kit::{Probe, host_at, house, log_of, shared_host_at};
 
 #[tokio::test]
 async fn a_session_leaves_memory_when_idle_and_comes_back_whole() {
@@ -232,4 +232,39 @@ async fn nothing_is_heard_by_a_session_that_has_ended() {
     );
     let answer = Answer::Permission(PermissionDecision::ApproveOnce);
     assert!(probe.session.answer("x", answer).await.is_err());
+}
+
+#[tokio::test]
+async fn two_processes_on_a_shared_home_can_have_the_same_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    let (one, two) = (shared_host_at(&home), shared_host_at(&home));
+    let new = NewSession { cwd: Some(dir.path().to_owned()), ..NewSession::default() };
+    let mut first = Probe::on(one.create(new).await.unwrap());
+    first.turn("say one").await;
+    let mut second = Probe::on(two.resume(first.session.id(), Resume::default()).await.unwrap());
+    second.turn("say two").await;
+    assert_eq!(first.turn("say three").await, "three", "the first notices and goes on after what the second wrote");
+    assert!(first.seen.iter().any(|event| event.as_str().contains("say two")), "and its clients see it");
+    second.turn("say four").await;
+    let said: Vec<String> = log_of(&second.session)
+        .iter()
+        .filter_map(|event| match event.payload() {
+            lodge_events::Payload::AssistantMessage(message) => Some(message.content.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(said, ["one", "two", "three", "four"]);
+}
+
+#[tokio::test]
+async fn a_home_that_is_used_is_refused_to_a_host_that_wants_it_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let alone = lodge_host::HomeOptions::default;
+    let shared = || lodge_host::HomeOptions { exclusive: false, ..alone() };
+    for (first, second) in [(alone(), alone()), (alone(), shared()), (shared(), alone())] {
+        let _first = lodge_host::Home::open(dir.path(), first).unwrap();
+        let error = lodge_host::Home::open(dir.path(), second).unwrap_err();
+        assert!(matches!(error, lodge_host::LogError::Locked { .. }), "{error}");
+    }
 }

@@ -1,0 +1,118 @@
+//! What the agent asks of an SDK client, as requests to it.
+
+use futures_util::future::BoxFuture;
+use lodge_host::{ClientCalls, ExitPlanAnswer, ExitPlanQuestion, UserInputAnswer, UserInputQuestion};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::peer::{CallError, Peer};
+
+/// The client of one connection, as the agent of one session sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct SdkCalls {
+    pub(crate) peer: Peer,
+    pub(crate) session_id: String,
+}
+
+impl ClientCalls for SdkCalls {
+    fn hook(&self, hook_type: String, input: Value) -> BoxFuture<'static, Result<Option<Value>, String>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let params = json!({"sessionId": this.session_id, "hookType": hook_type, "input": input});
+            match this.peer.call("hooks.invoke", &params).await {
+                Ok(Value::Object(mut result)) => Ok(result.remove("output").filter(|output| !output.is_null())),
+                Ok(_) => Ok(None),
+                Err(CallError::Refused(error)) => Err(error.message),
+                // Nobody is there to be asked any more: the agent goes on as if there were no hook.
+                Err(CallError::Gone) => Ok(None),
+            }
+        })
+    }
+
+    fn user_input(&self, question: UserInputQuestion) -> BoxFuture<'static, Option<UserInputAnswer>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let mut params = json!({
+                "sessionId": this.session_id,
+                "question": question.question,
+                "allowFreeform": question.allow_freeform,
+            });
+            if let Some(choices) = question.choices {
+                params["choices"] = json!(choices);
+            }
+            let reply: UserInputReply = this.ask("userInput.request", params).await?;
+            Some(UserInputAnswer {
+                answer: reply.answer,
+                was_freeform: reply.was_freeform,
+            })
+        })
+    }
+
+    fn exit_plan_mode(&self, question: ExitPlanQuestion) -> BoxFuture<'static, Option<ExitPlanAnswer>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let params = json!({
+                "sessionId": this.session_id,
+                "summary": question.summary,
+                "planContent": question.plan_content,
+                "actions": question.actions,
+                "recommendedAction": question.recommended_action,
+            });
+            let reply: ExitPlanReply = this.ask("exitPlanMode.request", params).await?;
+            Some(ExitPlanAnswer {
+                approved: reply.approved,
+                selected_action: reply.selected_action,
+                feedback: reply.feedback,
+            })
+        })
+    }
+
+    fn transform_section(&self, section: String, content: String) -> BoxFuture<'static, Option<String>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let params = json!({"sessionId": this.session_id, "sections": {section.as_str(): {"content": content}}});
+            let result = this.peer.call("systemMessage.transform", &params).await.ok()?;
+            result
+                .get("sections")?
+                .get(&section)?
+                .get("content")?
+                .as_str()
+                .map(str::to_owned)
+        })
+    }
+}
+
+impl SdkCalls {
+    /// Asks, and takes only an answer of the right shape; without one the question stays open for others.
+    async fn ask<T: for<'de> Deserialize<'de>>(&self, method: &str, params: Value) -> Option<T> {
+        match self.peer.call(method, &params).await {
+            Ok(result) => serde_json::from_value(result)
+                .inspect_err(|error| tracing::warn!(method, %error, "the client's answer has another shape"))
+                .ok(),
+            Err(error) => {
+                tracing::warn!(method, %error, "the client could not answer");
+                None
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UserInputReply {
+    #[serde(default)]
+    answer: String,
+    #[serde(default)]
+    was_freeform: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExitPlanReply {
+    #[serde(default)]
+    approved: bool,
+    #[serde(default)]
+    selected_action: Option<String>,
+    #[serde(default)]
+    feedback: Option<String>,
+}

@@ -1,0 +1,144 @@
+//! The session configuration that `session.create` and `session.resume` carry. Unknown keys are ignored: every release
+//! of the SDKs adds some.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use lodge_models::ProviderConfig;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
+
+/// What a client wants of a session.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SessionConfig {
+    pub(crate) session_id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) client_name: Option<String>,
+    pub(crate) reasoning_effort: Option<String>,
+    pub(crate) tools: Option<Vec<ToolConfig>>,
+    pub(crate) commands: Option<Vec<CommandConfig>>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) system_message: Option<SystemMessageConfig>,
+    pub(crate) available_tools: Option<Vec<String>>,
+    pub(crate) excluded_tools: Option<Vec<String>>,
+    pub(crate) provider: Option<ProviderConfig>,
+    pub(crate) providers: Option<Vec<ProviderConfig>>,
+    pub(crate) models: Option<Vec<ModelConfig>>,
+    pub(crate) request_permission: Option<bool>,
+    pub(crate) request_user_input: Option<bool>,
+    pub(crate) request_elicitation: Option<bool>,
+    pub(crate) request_exit_plan_mode: Option<bool>,
+    pub(crate) request_auto_mode_switch: Option<bool>,
+    pub(crate) hooks: Option<bool>,
+    pub(crate) working_directory: Option<PathBuf>,
+    pub(crate) additional_directories: Option<Vec<PathBuf>>,
+    pub(crate) streaming: Option<bool>,
+    pub(crate) config_dir: Option<PathBuf>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) default_agent: Option<DefaultAgentConfig>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) infinite_sessions: Option<InfiniteSessions>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) large_output: Option<LargeOutput>,
+    pub(crate) skip_custom_instructions: Option<bool>,
+    pub(crate) git_hub_token: Option<String>,
+    pub(crate) disable_resume: Option<bool>,
+    pub(crate) continue_pending_work: Option<bool>,
+}
+
+/// A tool that the client runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ToolConfig {
+    pub(crate) name: String,
+    pub(crate) description: Option<String>,
+    pub(crate) parameters: Option<Value>,
+    pub(crate) overrides_built_in_tool: Option<bool>,
+    pub(crate) skip_permission: Option<bool>,
+}
+
+/// A slash command that the client runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CommandConfig {
+    pub(crate) name: String,
+    pub(crate) description: Option<String>,
+}
+
+/// How the system prompt shall differ.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SystemMessageConfig {
+    pub(crate) mode: Option<String>,
+    pub(crate) content: Option<String>,
+    pub(crate) sections: Option<BTreeMap<String, SectionConfig>>,
+}
+
+/// What to do with one section of the system prompt.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SectionConfig {
+    pub(crate) action: Option<String>,
+    pub(crate) content: Option<String>,
+}
+
+/// A model of one of the providers.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ModelConfig {
+    pub(crate) id: String,
+    pub(crate) provider: String,
+    pub(crate) name: Option<String>,
+    pub(crate) wire_model: Option<String>,
+    pub(crate) model_id: Option<String>,
+    pub(crate) max_prompt_tokens: Option<u64>,
+    pub(crate) max_context_window_tokens: Option<u64>,
+    pub(crate) max_output_tokens: Option<u64>,
+    pub(crate) capabilities: Option<ModelCapabilities>,
+}
+
+/// What a client says that its model can do.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ModelCapabilities {
+    pub(crate) supports: Option<ModelSupports>,
+}
+
+/// Abilities of a client's model.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ModelSupports {
+    pub(crate) vision: Option<bool>,
+    pub(crate) reasoning_effort: Option<bool>,
+}
+
+/// What the agent without a name may not use.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DefaultAgentConfig {
+    pub(crate) excluded_tools: Option<Vec<String>>,
+}
+
+/// Automatic compaction.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct InfiniteSessions {
+    pub(crate) enabled: Option<bool>,
+    pub(crate) background_compaction_threshold: Option<f64>,
+    pub(crate) buffer_exhaustion_threshold: Option<f64>,
+}
+
+/// What happens to long tool results.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LargeOutput {
+    pub(crate) enabled: Option<bool>,
+    pub(crate) max_size_bytes: Option<usize>,
+}
+
+/// Reads a value whose shape newer SDKs may change: what does not fit counts as absent.
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let value = Option::<Value>::deserialize(deserializer)?;
+    Ok(value.and_then(|value| serde_json::from_value(value).ok()))
+}

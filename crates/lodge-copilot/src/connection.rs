@@ -1,0 +1,223 @@
+//! One connection: reads frames, serves requests side by side, and holds what the client has open.
+
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, poll_immediate},
+};
+use lodge_host::Host;
+use parking_lot::Mutex;
+use serde_json::{Value, value::RawValue};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{
+    frame::{FrameReader, Inbound, MAX_BODY},
+    methods,
+    peer::Peer,
+    providers::Tokens,
+    rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
+    server::ServerOptions,
+    session::Attached,
+};
+
+/// What every method gets to work with.
+pub(crate) type Ctx = Arc<Connection>;
+
+/// One client's connection.
+pub(crate) struct Connection {
+    pub(crate) peer: Peer,
+    pub(crate) host: Host,
+    pub(crate) options: Arc<ServerOptions>,
+    /// Models behind GitHub tokens, shared by all connections.
+    pub(crate) tokens: Arc<Tokens>,
+    /// Sessions that the client created or resumed, by id.
+    sessions: Mutex<HashMap<String, Arc<Attached>>>,
+    /// What `connect` told about the client.
+    state: Mutex<ConnectionState>,
+}
+
+#[derive(Default)]
+struct ConnectionState {
+    authenticated: bool,
+    client_name: Option<String>,
+}
+
+/// What a method answers. Events that it caused are in the outbox by then, so the answer cannot overtake them.
+pub(crate) struct Outcome {
+    pub(crate) reply: Reply,
+    /// A session that was opened: its events go out after the answer and not before.
+    pub(crate) start: Option<Arc<Attached>>,
+}
+
+impl Outcome {
+    pub(crate) fn of(reply: Reply) -> Self {
+        Self { reply, start: None }
+    }
+}
+
+/// The result of a method.
+pub(crate) type MethodResult = Result<Outcome, RpcError>;
+
+impl Connection {
+    pub(crate) fn new(host: Host, options: Arc<ServerOptions>, tokens: Arc<Tokens>) -> Self {
+        let state = ConnectionState {
+            authenticated: options.connection_token.is_none(),
+            ..ConnectionState::default()
+        };
+        Self {
+            peer: Peer::new(options.queue_bytes),
+            host,
+            options,
+            tokens,
+            sessions: Mutex::default(),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Serves until the client closes its side, or is closed for not keeping up. Whatever it had open is detached; its
+    /// sessions and open questions live on.
+    pub(crate) async fn run<R, W>(self: Arc<Self>, input: R, mut output: W)
+    where
+        R: AsyncRead + Unpin + Send,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let writer = tokio::spawn({
+            let peer = self.peer.clone();
+            async move { peer.write_to(&mut output).await }
+        });
+        let mut frames = FrameReader::new(input);
+        loop {
+            let next = tokio::select! {
+                next = frames.next() => next,
+                () = self.peer.closed() => break,
+            };
+            match next {
+                Ok(Some(Inbound::Body(body))) => self.serve(&body).await,
+                Ok(Some(Inbound::TooLarge(length))) => {
+                    let message = format!("the frame of {length} bytes is larger than the limit of {MAX_BODY} bytes");
+                    self.peer.fail(None, RpcError::new(INVALID_REQUEST, message));
+                }
+                Ok(Some(Inbound::Malformed(what))) => self.peer.fail(None, RpcError::new(PARSE_ERROR, what)),
+                Ok(None) => self.peer.close("the client closed the connection"),
+                Err(error) => self.peer.close(&format!("reading failed: {error}")),
+            }
+        }
+        let sessions = std::mem::take(&mut *self.sessions.lock());
+        drop(sessions);
+        // Waits for the writer so that the socket is closed when this returns.
+        let _ = writer.await;
+        tracing::info!(reason = self.peer.reason().as_deref(), "connection ended");
+    }
+
+    /// Serves one message.
+    async fn serve(self: &Arc<Self>, body: &[u8]) {
+        let message: Incoming<'_> = match serde_json::from_slice(body) {
+            Ok(message) => message,
+            Err(error) if error.is_syntax() || error.is_eof() => {
+                return self
+                    .peer
+                    .fail(None, RpcError::new(PARSE_ERROR, format!("not JSON: {error}")));
+            }
+            Err(error) => {
+                return self.peer.fail(
+                    None,
+                    RpcError::new(INVALID_REQUEST, format!("not a JSON-RPC message: {error}")),
+                );
+            }
+        };
+        match (message.method, message.id) {
+            (Some(method), Some(id)) => self.request(&method, id, Params::new(message.params)).await,
+            // The protocol has no notifications from clients; `$/cancelRequest` and its like may be ignored.
+            (Some(method), None) => tracing::debug!(%method, "notification ignored"),
+            (None, Some(id)) => {
+                let answer = match (message.error, message.result) {
+                    (Some(error), _) => Err(error),
+                    (None, Some(result)) => serde_json::from_str(result.get()).map_err(RpcError::failed),
+                    (None, None) => Ok(Value::Null),
+                };
+                // Only ids that were given out here, which are numbers, mean anything.
+                if let Ok(id) = id.get().parse() {
+                    self.peer.answered(id, answer);
+                }
+            }
+            (None, None) => self
+                .peer
+                .fail(None, RpcError::new(INVALID_REQUEST, "a message has a method or an id")),
+        }
+    }
+
+    /// Starts a request. The first step is taken at once, so that requests reach the session in the order in which they
+    /// came; what has to wait goes on beside the others.
+    async fn request(self: &Arc<Self>, method: &str, id: &RawValue, params: Params) {
+        let mut work = self.clone().dispatch(method, params);
+        match poll_immediate(&mut work).await {
+            Some(result) => self.finish(method, id, result),
+            None => {
+                let (connection, method, id) = (self.clone(), method.to_owned(), id.to_owned());
+                tokio::spawn(async move {
+                    let result = work.await;
+                    connection.finish(&method, &id, result);
+                });
+            }
+        }
+    }
+
+    fn dispatch(self: Arc<Self>, method: &str, params: Params) -> BoxFuture<'static, MethodResult> {
+        if method != "connect" && !self.state.lock().authenticated {
+            return std::future::ready(Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED"))).boxed();
+        }
+        let Some(found) = methods::find(method) else {
+            tracing::warn!(method, "unknown method");
+            return std::future::ready(Err(RpcError::unhandled(method))).boxed();
+        };
+        AssertUnwindSafe((found.handler)(self, params))
+            .catch_unwind()
+            .map(|result| {
+                result.unwrap_or_else(|_| Err(RpcError::failed("the host hit a bug while serving this request")))
+            })
+            .boxed()
+    }
+
+    fn finish(&self, method: &str, id: &RawValue, result: MethodResult) {
+        match result {
+            Ok(outcome) => {
+                self.peer.answer(id, Ok(outcome.reply));
+                if let Some(session) = outcome.start {
+                    session.start();
+                }
+            }
+            Err(error) => {
+                tracing::debug!(method, %error, "request failed");
+                self.peer.answer(id, Err(error.of_method(method)));
+            }
+        }
+    }
+
+    /// The client gave the right connection token, or none is wanted.
+    pub(crate) fn authenticated(&self, client_name: Option<String>) {
+        let mut state = self.state.lock();
+        state.authenticated = true;
+        state.client_name = client_name;
+    }
+
+    /// The client's name, for people.
+    pub(crate) fn client_name(&self) -> Option<String> {
+        self.state.lock().client_name.clone()
+    }
+
+    /// The session of this id, when this client has it open.
+    pub(crate) fn session(&self, id: &str) -> Option<Arc<Attached>> {
+        self.sessions.lock().get(id).cloned()
+    }
+
+    /// Remembers a session that the client has opened; an older attachment to the same session is dropped.
+    pub(crate) fn attach(&self, attached: Arc<Attached>) -> Option<Arc<Attached>> {
+        self.sessions.lock().insert(attached.id().to_owned(), attached)
+    }
+
+    /// Forgets a session.
+    pub(crate) fn detach(&self, id: &str) -> Option<Arc<Attached>> {
+        self.sessions.lock().remove(id)
+    }
+}

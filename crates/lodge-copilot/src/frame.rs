@@ -1,0 +1,252 @@
+//! The frames of the wire: `Content-Length: N`, a blank line, N bytes of JSON.
+//!
+//! Reading is tolerant, because a client that sends one bad frame has other sessions on the same connection; writing is
+//! strict, because the SDKs' readers are not tolerant at all: exactly one header, in exactly this spelling.
+
+use std::io;
+
+use bytes::Bytes;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+
+/// The largest body that is read. A bigger one is skipped and refused.
+pub const MAX_BODY: u64 = 64 * 1024 * 1024;
+
+/// The longest header line that is looked at; the rest of a longer one is skipped.
+const MAX_HEADER_LINE: usize = 8 * 1024;
+
+const NAME: &[u8] = b"content-length:";
+
+/// What came in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Inbound {
+    /// The body of a whole frame.
+    Body(Vec<u8>),
+    /// A frame that is too large; its body was skipped.
+    TooLarge(u64),
+    /// Bytes that are not a frame; they were skipped up to the next header.
+    Malformed(&'static str),
+}
+
+/// Reads frames from a byte stream.
+#[derive(Debug)]
+pub struct FrameReader<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+    max_body: u64,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// A reader that refuses bodies over [`MAX_BODY`].
+    pub fn new(input: R) -> Self {
+        Self::with_limit(input, MAX_BODY)
+    }
+
+    /// A reader that refuses bodies over `max_body` bytes.
+    pub fn with_limit(input: R, max_body: u64) -> Self {
+        Self {
+            input: BufReader::with_capacity(32 * 1024, input),
+            line: Vec::new(),
+            max_body,
+        }
+    }
+
+    /// The next frame; `None` at the end of the stream. A stream that ends inside a frame is an error.
+    pub async fn next(&mut self) -> io::Result<Option<Inbound>> {
+        let mut length = None;
+        let mut junk = false;
+        loop {
+            let Some(whole) = read_line(&mut self.input, &mut self.line).await? else {
+                return if junk || length.is_some() {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                } else {
+                    Ok(None)
+                };
+            };
+            let line = self.line.trim_ascii();
+            if line.is_empty() && whole {
+                match length {
+                    Some(Ok(n)) => return self.body(n).await.map(Some),
+                    Some(Err(())) => return Ok(Some(Inbound::Malformed("Content-Length is not a number"))),
+                    None if junk => return Ok(Some(Inbound::Malformed("frame without Content-Length"))),
+                    // Blank lines between frames harm nobody.
+                    None => continue,
+                }
+            }
+            match content_length(line) {
+                Some(found) => length = Some(found),
+                // Other headers (Content-Type) are allowed and mean nothing here.
+                None => junk = true,
+            }
+        }
+    }
+
+    async fn body(&mut self, length: u64) -> io::Result<Inbound> {
+        if length > self.max_body {
+            let mut rest = (&mut self.input).take(length);
+            let skipped = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+            return if skipped == length {
+                Ok(Inbound::TooLarge(length))
+            } else {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            };
+        }
+        // The buffer grows with what arrives, not with what is claimed.
+        let mut body = Vec::with_capacity(length.min(64 * 1024) as usize);
+        (&mut self.input).take(length).read_to_end(&mut body).await?;
+        if body.len() as u64 == length {
+            Ok(Inbound::Body(body))
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+}
+
+/// Reads up to and including `\n`, keeping at most [`MAX_HEADER_LINE`] bytes (the last ones, where a header that follows
+/// skipped bytes would stand). `None` at the end of the stream; `Some(false)` when bytes were dropped.
+async fn read_line<R: AsyncBufRead + Unpin>(input: &mut R, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+    line.clear();
+    let mut whole = true;
+    loop {
+        let available = input.fill_buf().await?;
+        if available.is_empty() {
+            return Ok(if line.is_empty() { None } else { Some(whole) });
+        }
+        let end = available.iter().position(|&b| b == b'\n');
+        let used = end.map_or(available.len(), |at| at + 1);
+        line.extend_from_slice(&available[..used]);
+        input.consume(used);
+        if line.len() > MAX_HEADER_LINE {
+            line.drain(..line.len() - MAX_HEADER_LINE / 2);
+            whole = false;
+        }
+        if end.is_some() {
+            return Ok(Some(whole));
+        }
+    }
+}
+
+/// The length that a header line states. The name is searched anywhere in the line: after a body whose header could not
+/// be read, the next header stands at the end of that body's last line, and the stream is in step again from there.
+fn content_length(line: &[u8]) -> Option<Result<u64, ()>> {
+    let at = line
+        .windows(NAME.len())
+        .rposition(|window| window.eq_ignore_ascii_case(NAME))?;
+    let value = line[at + NAME.len()..].trim_ascii();
+    Some(
+        std::str::from_utf8(value)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or(()),
+    )
+}
+
+/// One frame on its way out: a header and up to three pieces of JSON that are shared, not copied.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    pieces: [Bytes; 3],
+}
+
+impl Frame {
+    /// A frame of one piece.
+    pub fn whole(body: impl Into<Bytes>) -> Self {
+        Self {
+            pieces: [body.into(), Bytes::new(), Bytes::new()],
+        }
+    }
+
+    /// A frame whose JSON is the three pieces, one after the other.
+    pub fn of(pieces: [Bytes; 3]) -> Self {
+        Self { pieces }
+    }
+
+    /// The number of bytes in the body.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether the body is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The header that goes before the body.
+    pub fn header(&self) -> String {
+        format!("Content-Length: {}\r\n\r\n", self.len())
+    }
+
+    /// The pieces of the body.
+    pub fn pieces(&self) -> &[Bytes; 3] {
+        &self.pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn check(input: &[u8], expected: &[Inbound]) {
+        let mut reader = FrameReader::with_limit(input, 100);
+        let mut seen = Vec::new();
+        while let Ok(Some(inbound)) = reader.next().await {
+            seen.push(inbound);
+        }
+        assert_eq!(seen, expected, "{}", String::from_utf8_lossy(input));
+    }
+
+    fn body(text: &str) -> Inbound {
+        Inbound::Body(text.as_bytes().to_vec())
+    }
+
+    #[tokio::test]
+    async fn frames_are_read_and_bad_ones_do_not_end_the_stream() {
+        check(b"", &[]).await;
+        check(b"Content-Length: 2\r\n\r\n{}", &[body("{}")]).await;
+        check(
+            b"content-length:2\n\n{}Content-Length: 4\r\n\r\nnull",
+            &[body("{}"), body("null")],
+        )
+        .await;
+        check(b"Content-Type: x\r\nContent-Length: 2\r\n\r\n{}", &[body("{}")]).await;
+        check(b"\r\n\r\nContent-Length: 2\r\n\r\n{}", &[body("{}")]).await;
+        check(
+            b"Content-Length: 0\r\n\r\nContent-Length: 2\r\n\r\n{}",
+            &[body(""), body("{}")],
+        )
+        .await;
+        // A body without a usable header is skipped, and the header glued to its end is found.
+        check(
+            b"Content-Length: abc\r\n\r\n{\"a\":1}Content-Length: 2\r\n\r\n{}",
+            &[Inbound::Malformed("Content-Length is not a number"), body("{}")],
+        )
+        .await;
+        check(
+            b"Content-Length: -5\r\n\r\nContent-Length: 2\r\n\r\n{}",
+            &[Inbound::Malformed("Content-Length is not a number"), body("{}")],
+        )
+        .await;
+        check(
+            b"hello\r\n\r\nContent-Length: 2\r\n\r\n{}",
+            &[Inbound::Malformed("frame without Content-Length"), body("{}")],
+        )
+        .await;
+        let mut large = b"Content-Length: 101\r\n\r\n".to_vec();
+        large.extend([b'x'; 101]);
+        large.extend(b"Content-Length: 2\r\n\r\n{}");
+        check(&large, &[Inbound::TooLarge(101), body("{}")]).await;
+        let mut endless = vec![b'x'; 3 * MAX_HEADER_LINE];
+        endless.extend(b"Content-Length: 2\r\n\r\n{}");
+        check(&endless, &[body("{}")]).await;
+        // Cut short: nothing is made up.
+        check(b"Content-Length: 10\r\n\r\n{}", &[]).await;
+    }
+
+    #[test]
+    fn a_frame_has_exactly_one_header_in_the_spelling_the_sdks_read() {
+        let frame = Frame::of([
+            Bytes::from_static(b"{\"a\":"),
+            Bytes::from_static(b"1"),
+            Bytes::from_static(b"}"),
+        ]);
+        assert_eq!(frame.header(), "Content-Length: 7\r\n\r\n");
+    }
+}

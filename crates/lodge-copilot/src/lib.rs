@@ -1,0 +1,27 @@
+//! The Copilot SDK face: JSON-RPC in `Content-Length` frames over standard input and output and over TCP, protocol
+//! version 3, so that apps on the official Copilot SDKs work with Lodge unmodified.
+//!
+//! This room knows the SDKs' wire: frames, requests, notifications, their words and their quirks. It may not know the
+//! other faces, nor how models are reached over HTTP. Whatever a method does, it does through `lodge-host`; a method that
+//! is not served is absent from the dispatch table and answers `-32601`.
+
+mod args;
+mod calls;
+mod config;
+mod connection;
+mod decisions;
+pub mod docs;
+pub mod frame;
+mod lifecycle;
+mod methods;
+mod opening;
+mod outbox;
+mod peer;
+mod providers;
+pub mod rpc;
+mod server;
+mod session;
+mod stdio;
+
+pub use args::{ServerArgs, Transport, parse_cli_args};
+pub use server::{ServerOptions, announcement, serve_connection, serve_stdio, serve_tcp};

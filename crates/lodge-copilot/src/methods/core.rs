@@ -1,0 +1,265 @@
+//! The core loop: connecting, opening and closing sessions, sending, aborting, reading back.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use lodge_events::{AbortReason, Attachment, Event};
+use lodge_host::{Delivery, Host, Prompt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use subtle::ConstantTimeEq;
+
+use super::{Capability, Nothing, method};
+use crate::{
+    config::SessionConfig,
+    connection::{Ctx, MethodResult, Outcome},
+    opening,
+    rpc::{AUTHENTICATION_FAILED, Params, Reply, RpcError},
+    session::{Attached, SessionId},
+};
+
+/// The version of the protocol.
+pub(crate) const PROTOCOL_VERSION: u32 = 3;
+
+pub(crate) static CORE: Capability = Capability {
+    title: "Core loop",
+    methods: &[
+        method!("connect", 144, "shakes hands; checks the connection token", connect),
+        method!("ping", 7, "answers, with the protocol version", ping),
+        method!("status.get", 1, "version of the host and of the protocol", status),
+        method!(
+            "auth.getStatus",
+            3,
+            "whether a GitHub token was brought along",
+            auth_status
+        ),
+        method!(raw "session.create", 393, "makes a session", create),
+        method!(raw "session.resume", 45, "opens a session that exists", resume),
+        method!("session.destroy", 364, "closes a session; it stays on disk", detach),
+        method!("session.detach", 0, "the newer name of `session.destroy`", detach),
+        method!(session "session.send", 214, "says something to the agent", send),
+        method!(session "session.abort", 7, "stops the running turn", abort),
+        method!(raw "session.getMessages", 29, "every persisted event", get_messages),
+        method!(
+            "session.getForeground",
+            1,
+            "always nothing: there is no terminal",
+            get_foreground
+        ),
+        method!(
+            "session.setForeground",
+            1,
+            "always refused: there is no terminal",
+            set_foreground
+        ),
+        method!(
+            "runtime.shutdown",
+            125,
+            "makes everything safe on disk before the client ends the process",
+            shutdown
+        ),
+    ],
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ConnectParams {
+    token: Option<String>,
+    client_info: Option<Value>,
+}
+
+async fn connect(ctx: Ctx, params: ConnectParams) -> Result<Value, RpcError> {
+    if let Some(expected) = &ctx.options.connection_token {
+        let given = params.token.unwrap_or_default();
+        if !bool::from(expected.as_bytes().ct_eq(given.as_bytes())) {
+            return Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED"));
+        }
+    }
+    let name = params
+        .client_info
+        .as_ref()
+        .and_then(|info| info.get("name")?.as_str().map(str::to_owned));
+    ctx.authenticated(name);
+    Ok(json!({"ok": true, "protocolVersion": PROTOCOL_VERSION, "version": ctx.options.version}))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PingParams {
+    message: Option<String>,
+}
+
+async fn ping(_: Ctx, params: PingParams) -> Result<Value, RpcError> {
+    let message = params
+        .message
+        .map_or_else(|| "pong".to_owned(), |message| format!("pong: {message}"));
+    let timestamp = lodge_events::timestamp_text(jiff::Timestamp::now());
+    Ok(json!({"message": message, "timestamp": timestamp, "protocolVersion": PROTOCOL_VERSION}))
+}
+
+async fn status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"version": ctx.options.version, "protocolVersion": PROTOCOL_VERSION}))
+}
+
+async fn auth_status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    Ok(auth_json(ctx.options.github_token.is_some(), &ctx.options.github_host))
+}
+
+/// What is known of the login: that there is a token, and for which host. Nobody is asked whose it is.
+pub(crate) fn auth_json(token: bool, host: &str) -> Value {
+    if token {
+        json!({"isAuthenticated": true, "authType": "token", "host": host, "statusMessage": format!("{host} (via token)")})
+    } else {
+        json!({"isAuthenticated": false, "statusMessage": "Not authenticated"})
+    }
+}
+
+async fn create(ctx: Ctx, params: Params) -> MethodResult {
+    let config: SessionConfig = params.parse()?;
+    let attached = opening::create(&ctx, &config).await?;
+    opened(&ctx, attached)
+}
+
+async fn resume(ctx: Ctx, params: Params) -> MethodResult {
+    let config: SessionConfig = params.parse()?;
+    let attached = opening::resume(&ctx, &config).await?;
+    opened(&ctx, attached)
+}
+
+fn opened(ctx: &Ctx, attached: Attached) -> MethodResult {
+    let attached = Arc::new(attached);
+    let session = attached.session();
+    let result = json!({
+        "sessionId": session.id(),
+        "workspacePath": session.dir(),
+        "capabilities": {"ui": {"elicitation": attached.can_elicit(), "mcpApps": false}, "extensions": false},
+    });
+    ctx.attach(attached.clone());
+    Ok(Outcome {
+        reply: Reply::of(&result)?,
+        start: Some(attached),
+    })
+}
+
+/// Closes the session for this client. When nobody else has it open it leaves memory, and what that records still
+/// reaches the client before the answer does.
+async fn detach(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
+    let Some(attached) = ctx.session(&session_id) else {
+        return Err(RpcError::failed(format!("Session not found: {session_id}")));
+    };
+    if attached.session().listeners() <= 1 {
+        ctx.host.close(&session_id).await;
+    }
+    ctx.detach(&session_id);
+    Ok(json!({"success": true}))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SendParams {
+    prompt: String,
+    display_prompt: Option<String>,
+    attachments: Option<Vec<Attachment>>,
+    mode: Option<String>,
+    prepend: Option<bool>,
+    required_tool: Option<String>,
+    source: Option<String>,
+    agent_mode: Option<String>,
+    request_headers: Option<std::collections::BTreeMap<String, String>>,
+}
+
+impl From<SendParams> for Prompt {
+    fn from(params: SendParams) -> Self {
+        Self {
+            text: params.prompt,
+            display_text: params.display_prompt,
+            attachments: params.attachments.unwrap_or_default(),
+            // Other words than these two are accepted and mean the usual thing, as the CLI has it.
+            delivery: if params.mode.as_deref() == Some("immediate") {
+                Delivery::Immediate
+            } else {
+                Delivery::Enqueue
+            },
+            prepend: params.prepend.unwrap_or(false),
+            agent_mode: params.agent_mode,
+            source: params.source,
+            headers: params.request_headers.unwrap_or_default(),
+            required_tool: params.required_tool,
+            message_id: None,
+        }
+    }
+}
+
+async fn send(session: Arc<Attached>, params: SendParams) -> Result<Value, RpcError> {
+    let id = session.session().send(params.into()).await?;
+    Ok(json!({"messageId": id}))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct AbortParams {
+    reason: Option<String>,
+}
+
+async fn abort(session: Arc<Attached>, params: AbortParams) -> Result<Value, RpcError> {
+    let reason = params.reason.map_or(AbortReason::UserInitiated, AbortReason::from);
+    session.session().abort(reason).await?;
+    Ok(json!({"success": true}))
+}
+
+async fn get_messages(ctx: Ctx, params: Params) -> MethodResult {
+    let SessionId { session_id } = params.parse()?;
+    let Some(attached) = ctx.session(&session_id) else {
+        return Err(RpcError::failed(format!("Session not found: {session_id}")));
+    };
+    let history = attached.session().history()?;
+    let events = tokio::task::spawn_blocking(move || list(history.events(), b"{\"events\":", b"}"))
+        .await
+        .map_err(RpcError::failed)??;
+    Ok(Outcome::of(Reply::raw(events)))
+}
+
+/// A JSON list of events between two pieces of text, from the events' own bytes.
+pub(crate) fn list<E: std::fmt::Display>(
+    events: impl Iterator<Item = Result<Event, E>>,
+    before: &[u8],
+    after: &[u8],
+) -> Result<BytesMut, RpcError> {
+    let mut json = BytesMut::from(before);
+    json.extend_from_slice(b"[");
+    for (n, event) in events.enumerate() {
+        if n > 0 {
+            json.extend_from_slice(b",");
+        }
+        json.extend_from_slice(event.map_err(RpcError::failed)?.json());
+    }
+    json.extend_from_slice(b"]");
+    json.extend_from_slice(after);
+    Ok(json)
+}
+
+async fn get_foreground(_: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({}))
+}
+
+#[derive(Debug, Serialize)]
+struct Refusal {
+    success: bool,
+    error: &'static str,
+}
+
+async fn set_foreground(_: Ctx, _: Nothing) -> Result<Refusal, RpcError> {
+    let error = "Not running in TUI+server mode - no foreground session change handler registered";
+    Ok(Refusal { success: false, error })
+}
+
+/// The process goes on living: the client ends it when it has seen the answer.
+async fn shutdown(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    flush(&ctx.host).await;
+    Ok(Value::Null)
+}
+
+async fn flush(host: &Host) {
+    let host = host.clone();
+    let _ = tokio::task::spawn_blocking(move || host.catalogue().flush()).await;
+}

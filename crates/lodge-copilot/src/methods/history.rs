@@ -1,0 +1,134 @@
+//! The conversation as a whole: compacting it, taking it back, forgetting it.
+
+use std::sync::Arc;
+
+use lodge_events::Payload;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Capability, Nothing, method};
+use crate::{rpc::RpcError, session::Attached};
+
+pub(crate) static HISTORY: Capability = Capability {
+    title: "History",
+    methods: &[
+        method!(session "session.history.compact", 3, "replaces the conversation by a summary of it", compact),
+        method!(session "session.history.truncate", 3, "takes the session back to before an event", truncate),
+        method!(session "session.history.clearContext", 0, "forgets the conversation, keeps the session", clear_context),
+        method!(session "session.history.listRewindPoints", 1, "messages that the session can be taken back to", rewind_points),
+        method!(session "session.history.previewRewind", 1, "what taking it back would change", preview_rewind),
+        method!(session "session.history.rewind", 1, "takes the conversation back", rewind),
+        method!(session "session.history.abortManualCompaction", 1, "stops a compaction", abort_compaction),
+        method!(session "session.history.cancelBackgroundCompaction", 1, "stops a compaction", cancel_compaction),
+    ],
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CompactParams {
+    custom_instructions: Option<String>,
+}
+
+async fn compact(session: Arc<Attached>, params: CompactParams) -> Result<Value, RpcError> {
+    let done = session.session().compact(params.custom_instructions).await?;
+    Ok(json!({
+        "success": true,
+        "tokensRemoved": done.tokens_removed,
+        "messagesRemoved": done.messages_removed,
+        "summaryContent": done.summary,
+    }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EventParams {
+    event_id: String,
+}
+
+fn event_id(params: &EventParams) -> Result<Uuid, RpcError> {
+    params
+        .event_id
+        .parse()
+        .map_err(|_| RpcError::failed(format!("Event {} not found", params.event_id)))
+}
+
+async fn truncate(session: Arc<Attached>, params: EventParams) -> Result<Value, RpcError> {
+    let removed = session.session().truncate(event_id(&params)?).await?;
+    Ok(json!({"eventsRemoved": removed, "checkpointCleanupFailed": false}))
+}
+
+async fn clear_context(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"messagesCleared": session.session().clear_context().await?}))
+}
+
+/// Files are not tracked, and it is said: only the conversation can be taken back.
+async fn rewind_points(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let history = session.session().history()?;
+    let points = tokio::task::spawn_blocking(move || {
+        let mut points = Vec::new();
+        for event in history.events() {
+            let event = event?;
+            if let Payload::UserMessage(message) = event.payload()
+                && message.source.is_none()
+            {
+                points.push(json!({
+                    "eventId": event.id().to_string(),
+                    "userMessage": message.content,
+                    "timestamp": lodge_events::timestamp_text(event.timestamp()),
+                    "canRestoreFiles": false,
+                    "fileCount": 0,
+                    "turnChangedFiles": false,
+                    "linesAdded": 0,
+                    "linesRemoved": 0,
+                    "isAutopilotContinuation": false,
+                }));
+            }
+        }
+        Ok::<_, lodge_host::LogError>(points)
+    })
+    .await
+    .map_err(RpcError::failed)??;
+    Ok(json!({
+        "fileChangeTrackingEnabled": false, "unavailableReason": "file-change-tracking-disabled", "points": points,
+    }))
+}
+
+async fn preview_rewind(_: Arc<Attached>, params: EventParams) -> Result<Value, RpcError> {
+    event_id(&params)?;
+    Ok(json!({"available": false, "reason": "file-change-tracking-disabled", "fileCount": 0, "files": []}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RewindParams {
+    event_id: String,
+    mode: String,
+}
+
+async fn rewind(session: Arc<Attached>, params: RewindParams) -> Result<Value, RpcError> {
+    let outcome = |outcome: &str| json!({"outcome": outcome, "restoredFiles": [], "skippedFiles": []});
+    if params.mode != "conversation" {
+        return Ok(outcome("file-change-tracking-disabled"));
+    }
+    if session.session().is_busy() {
+        return Ok(outcome("session-busy"));
+    }
+    let removed = session
+        .session()
+        .truncate(event_id(&EventParams {
+            event_id: params.event_id,
+        })?)
+        .await?;
+    let mut result = outcome("success");
+    result["eventsRemoved"] = json!(removed);
+    Ok(result)
+}
+
+async fn abort_compaction(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"aborted": session.session().cancel_compaction().await?}))
+}
+
+async fn cancel_compaction(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"cancelled": session.session().cancel_compaction().await?}))
+}

@@ -1,0 +1,127 @@
+//! The dispatch table: every method that is served, by name. `docs/sdk.md` is made from it.
+
+pub(crate) mod core;
+mod history;
+mod model;
+mod permissions;
+mod queue;
+mod sessions;
+mod state;
+mod tools;
+mod ui;
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use futures_util::future::BoxFuture;
+
+use crate::{
+    connection::{Ctx, MethodResult},
+    rpc::Params,
+};
+
+/// What serves a method.
+pub(crate) type Handler = fn(Ctx, Params) -> BoxFuture<'static, MethodResult>;
+
+/// A method that is served.
+pub(crate) struct Method {
+    /// Its name on the wire.
+    pub(crate) name: &'static str,
+    /// In how many of the SDK's own tests it is called.
+    pub(crate) weight: u16,
+    /// What it does, in a few words.
+    pub(crate) summary: &'static str,
+    /// What serves it.
+    pub(crate) handler: Handler,
+}
+
+/// Methods that belong together.
+pub(crate) struct Capability {
+    /// What they are for.
+    pub(crate) title: &'static str,
+    /// The methods.
+    pub(crate) methods: &'static [Method],
+}
+
+/// Everything that is served.
+pub(crate) static CAPABILITIES: &[&Capability] = &[
+    &core::CORE,
+    &permissions::PERMISSIONS,
+    &tools::TOOLS,
+    &model::MODEL,
+    &state::STATE,
+    &ui::UI,
+    &queue::QUEUE,
+    &history::HISTORY,
+    &sessions::SESSIONS,
+];
+
+static BY_NAME: LazyLock<HashMap<&'static str, &'static Method>> = LazyLock::new(|| {
+    CAPABILITIES
+        .iter()
+        .flat_map(|capability| capability.methods)
+        .map(|method| (method.name, method))
+        .collect()
+});
+
+/// The method of this name.
+pub(crate) fn find(name: &str) -> Option<&'static Method> {
+    BY_NAME.get(name).copied()
+}
+
+/// Parses nothing and takes nothing.
+#[derive(Debug, Default, serde::Deserialize)]
+pub(crate) struct Nothing {}
+
+/// One entry of the table: a method of the server, or with `session` a method of a session that the client has open.
+macro_rules! method {
+    ($name:literal, $weight:literal, $summary:literal, $function:path) => {
+        $crate::methods::Method {
+            name: $name,
+            weight: $weight,
+            summary: $summary,
+            handler: |ctx, params| {
+                Box::pin(async move {
+                    let result = $function(ctx, params.parse()?).await?;
+                    Ok($crate::connection::Outcome::of($crate::rpc::Reply::of(&result)?))
+                })
+            },
+        }
+    };
+    (session $name:literal, $weight:literal, $summary:literal, $function:path) => {
+        $crate::methods::Method {
+            name: $name,
+            weight: $weight,
+            summary: $summary,
+            handler: |ctx, params| {
+                Box::pin(async move {
+                    let session = $crate::session::of(&ctx, &params)?;
+                    let result = $function(session, params.parse()?).await?;
+                    Ok($crate::connection::Outcome::of($crate::rpc::Reply::of(&result)?))
+                })
+            },
+        }
+    };
+    (raw $name:literal, $weight:literal, $summary:literal, $function:path) => {
+        $crate::methods::Method {
+            name: $name,
+            weight: $weight,
+            summary: $summary,
+            handler: |ctx, params| Box::pin($function(ctx, params)),
+        }
+    };
+}
+pub(crate) use method;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_stands_in_the_table_once() {
+        let all = CAPABILITIES
+            .iter()
+            .map(|capability| capability.methods.len())
+            .sum::<usize>();
+        assert_eq!(BY_NAME.len(), all);
+    }
+}

@@ -1,0 +1,124 @@
+//! Models and providers of a session.
+
+use std::sync::Arc;
+
+use lodge_host::Change;
+use lodge_models::{ModelInfo, ProviderConfig};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{config::ModelConfig, connection::Ctx, providers, rpc::RpcError, session::Attached};
+
+pub(crate) static MODEL: Capability = Capability {
+    title: "Models and providers",
+    methods: &[
+        method!("models.list", 1, "models that sessions may use", models_list),
+        method!(session "session.model.list", 2, "models that this session may use", model_list),
+        method!(session "session.model.getCurrent", 4, "the model and its effort", get_current),
+        method!(session "session.model.switchTo", 6, "another model, from the next call on", switch_to),
+        method!(session "session.model.setReasoningEffort", 1, "another effort", set_reasoning_effort),
+        method!(session "session.provider.add", 1, "adds providers and models for this session", provider_add),
+        method!(session "session.provider.getEndpoint", 2, "address, key and headers of the session's provider", get_endpoint),
+        method!(session "session.gitHubAuth.getStatus", 4, "whether the session has a GitHub token", auth_status),
+    ],
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ModelsParams {
+    git_hub_token: Option<String>,
+}
+
+async fn models_list(ctx: Ctx, params: ModelsParams) -> Result<Value, RpcError> {
+    let token = params.git_hub_token.or_else(|| ctx.options.github_token.clone());
+    let models = providers::available(&ctx.tokens.catalogue(&ctx.host, token.as_deref())).await;
+    Ok(json!({"models": models.iter().map(model_json).collect::<Vec<_>>()}))
+}
+
+async fn model_list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let list: Vec<_> = session.models().await.iter().map(model_json).collect();
+    Ok(json!({"list": list, "modelPriceCategories": [], "quotaSnapshots": {}}))
+}
+
+/// A model as clients know it.
+pub(crate) fn model_json(info: &ModelInfo) -> Value {
+    let mut json = json!({
+        "id": info.id,
+        "name": info.name,
+        "capabilities": {
+            "supports": {"vision": info.vision, "reasoningEffort": !info.reasoning_efforts.is_empty()},
+            "limits": {
+                "max_context_window_tokens": info.context_window,
+                "max_prompt_tokens": info.context_window.saturating_sub(info.max_output_tokens),
+                "max_output_tokens": info.max_output_tokens,
+            },
+        },
+    });
+    if !info.reasoning_efforts.is_empty() {
+        json["supportedReasoningEfforts"] = json!(info.reasoning_efforts);
+    }
+    json
+}
+
+async fn get_current(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let settings = session.session().settings();
+    let mut current = json!({"modelId": settings.model.info().id});
+    if let Some(effort) = settings.reasoning_effort {
+        current["reasoningEffort"] = json!(effort);
+    }
+    Ok(current)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SwitchParams {
+    model_id: String,
+    #[serde(default)]
+    reasoning_effort: Option<String>,
+}
+
+async fn switch_to(session: Arc<Attached>, params: SwitchParams) -> Result<Value, RpcError> {
+    session.switch_model(&params.model_id, params.reasoning_effort).await?;
+    Ok(json!({"modelId": params.model_id, "deferred": false}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EffortParams {
+    reasoning_effort: String,
+}
+
+async fn set_reasoning_effort(session: Arc<Attached>, params: EffortParams) -> Result<Value, RpcError> {
+    session
+        .session()
+        .configure(Change::ReasoningEffort(Some(params.reasoning_effort.clone())))
+        .await?;
+    Ok(json!({"reasoningEffort": params.reasoning_effort}))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct AddParams {
+    providers: Vec<ProviderConfig>,
+    models: Vec<ModelConfig>,
+}
+
+async fn provider_add(session: Arc<Attached>, params: AddParams) -> Result<Value, RpcError> {
+    let added = session.add_providers(params.providers, params.models)?;
+    Ok(json!({"models": added.iter().map(model_json).collect::<Vec<_>>()}))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EndpointParams {
+    model_id: Option<String>,
+}
+
+async fn get_endpoint(session: Arc<Attached>, params: EndpointParams) -> Result<Value, RpcError> {
+    session.endpoint(params.model_id.as_deref())
+}
+
+async fn auth_status(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(session.auth_status())
+}

@@ -1,0 +1,178 @@
+//! Permissions: deciding what was asked, and what is asked at all.
+
+use std::{path::PathBuf, sync::Arc};
+
+use lodge_host::{Answer, Approval, Change, QuestionKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{decisions::DecisionParams, rpc::RpcError, session::Attached};
+
+pub(crate) static PERMISSIONS: Capability = Capability {
+    title: "Permissions",
+    methods: &[
+        method!(
+            session "session.permissions.handlePendingPermissionRequest",
+            80,
+            "decides; the first decision counts",
+            handle
+        ),
+        method!(session "session.permissions.pendingRequests", 2, "what waits for a decision", pending),
+        method!(session "session.permissions.setApproveAll", 2, "approves everything, or asks again", set_approve_all),
+        method!(session "session.permissions.getMode", 1, "`manual` or `allow-all`", get_mode),
+        method!(session "session.permissions.setMode", 1, "`manual` or `allow-all`", set_mode),
+        method!(session "session.permissions.paths.list", 1, "directories that may be used without a question", list_paths),
+        method!(session "session.permissions.paths.add", 1, "adds one", add_path),
+        method!(session "session.permissions.paths.updatePrimary", 1, "changes the working directory", update_primary),
+        method!(
+            session "session.permissions.paths.isPathWithinAllowedDirectories",
+            1,
+            "whether a path is in one of them",
+            within_allowed
+        ),
+        method!(
+            session "session.permissions.paths.isPathWithinWorkspace",
+            1,
+            "whether a path is in the working directory",
+            within_workspace
+        ),
+    ],
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HandleParams {
+    request_id: String,
+    result: DecisionParams,
+}
+
+async fn handle(session: Arc<Attached>, params: HandleParams) -> Result<Value, RpcError> {
+    let success = match params.result.decision() {
+        Some(decision) => {
+            session
+                .session()
+                .answer(&params.request_id, Answer::Permission(decision))
+                .await?
+        }
+        None => false,
+    };
+    Ok(json!({"success": success}))
+}
+
+async fn pending(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let mut items = Vec::new();
+    for question in session.session().pending() {
+        if question.kind == QuestionKind::Permission {
+            // From the event's own bytes: what was asked is what is shown.
+            let data: Value = serde_json::from_str(question.event.data_json()).map_err(RpcError::failed)?;
+            items.push(json!({"requestId": question.request_id, "request": data["permissionRequest"]}));
+        }
+    }
+    Ok(json!({"items": items}))
+}
+
+#[derive(Debug, Deserialize)]
+struct EnabledParams {
+    enabled: bool,
+}
+
+async fn set_approve_all(session: Arc<Attached>, params: EnabledParams) -> Result<Value, RpcError> {
+    approve(&session, params.enabled).await?;
+    Ok(json!({"success": true}))
+}
+
+async fn approve(session: &Attached, all: bool) -> Result<(), RpcError> {
+    let approval = if all { Approval::ApproveAll } else { Approval::Ask };
+    Ok(session.session().configure(Change::Approval(approval)).await?)
+}
+
+fn mode(session: &Attached) -> &'static str {
+    if session.session().settings().approval == Approval::ApproveAll {
+        "allow-all"
+    } else {
+        "manual"
+    }
+}
+
+async fn get_mode(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"mode": mode(&session)}))
+}
+
+#[derive(Debug, Deserialize)]
+struct ModeParams {
+    mode: String,
+}
+
+async fn set_mode(session: Arc<Attached>, params: ModeParams) -> Result<Value, RpcError> {
+    match params.mode.as_str() {
+        "allow-all" => approve(&session, true).await?,
+        "manual" => approve(&session, false).await?,
+        other => {
+            return Err(RpcError::failed(format!(
+                "The permission mode '{other}' is not available"
+            )));
+        }
+    }
+    Ok(json!({"success": true, "mode": mode(&session)}))
+}
+
+#[derive(Debug, Deserialize)]
+struct PathParams {
+    path: PathBuf,
+}
+
+fn directories(session: &Attached) -> Vec<PathBuf> {
+    let settings = session.session().settings();
+    std::iter::once(settings.cwd)
+        .chain(settings.additional_directories)
+        .collect()
+}
+
+async fn list_paths(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let directories = directories(&session);
+    Ok(json!({"primary": directories[0], "directories": directories}))
+}
+
+async fn add_path(session: Arc<Attached>, PathParams { path }: PathParams) -> Result<Value, RpcError> {
+    let mut further = session.session().settings().additional_directories;
+    if !further.contains(&path) {
+        further.push(path);
+        session
+            .session()
+            .configure(Change::AdditionalDirectories(further))
+            .await?;
+    }
+    Ok(json!({"success": true}))
+}
+
+async fn update_primary(session: Arc<Attached>, PathParams { path }: PathParams) -> Result<Value, RpcError> {
+    session.session().configure(Change::Cwd(path)).await?;
+    Ok(json!({"success": true}))
+}
+
+async fn within_allowed(session: Arc<Attached>, PathParams { path }: PathParams) -> Result<Value, RpcError> {
+    Ok(json!({"allowed": is_within(&session, path, &directories(&session))}))
+}
+
+async fn within_workspace(session: Arc<Attached>, PathParams { path }: PathParams) -> Result<Value, RpcError> {
+    Ok(json!({"allowed": is_within(&session, path, &directories(&session)[..1])}))
+}
+
+/// Lexical, after making both absolute: what does not exist yet can be asked about too. It informs, it does not guard.
+fn is_within(session: &Attached, path: PathBuf, directories: &[PathBuf]) -> bool {
+    let path = normal(&session.session().settings().cwd.join(path));
+    directories.iter().any(|directory| path.starts_with(normal(directory)))
+}
+
+fn normal(path: &std::path::Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(normal.pop()),
+            std::path::Component::CurDir => {}
+            part => normal.push(part),
+        }
+    }
+    normal
+}

@@ -1,0 +1,92 @@
+//! Messages that wait for the running turn to end.
+
+use std::sync::Arc;
+
+use lodge_host::{Prompt, QueueChange};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{rpc::RpcError, session::Attached};
+
+pub(crate) static QUEUE: Capability = Capability {
+    title: "Queue",
+    methods: &[
+        method!(session "session.queue.pendingItems", 2, "what waits", pending),
+        method!(session "session.queue.removeMostRecent", 2, "forgets the newest", remove_most_recent),
+        method!(session "session.queue.removeAt", 0, "forgets one", remove_at),
+        method!(session "session.queue.moveItem", 0, "puts one at another place", move_item),
+        method!(session "session.queue.clear", 2, "forgets all", clear),
+        method!(session "session.queue.hasPending", 0, "whether anything waits", has_pending),
+    ],
+};
+
+fn item(prompt: &Prompt) -> Value {
+    let id = prompt.message_id.as_deref().unwrap_or_default();
+    json!({
+        "id": id,
+        "messageId": id,
+        "kind": "message",
+        "displayText": prompt.display_text.as_ref().unwrap_or(&prompt.text),
+        "agentMode": prompt.agent_mode.as_deref().unwrap_or("interactive"),
+    })
+}
+
+async fn pending(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let (queue, steering) = session.session().queue();
+    let steering: Vec<_> = steering
+        .iter()
+        .map(|prompt| prompt.display_text.as_ref().unwrap_or(&prompt.text))
+        .collect();
+    Ok(json!({"items": queue.iter().map(item).collect::<Vec<_>>(), "steeringMessages": steering}))
+}
+
+async fn has_pending(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let (queue, steering) = session.session().queue();
+    Ok(json!({"hasPending": !queue.is_empty() || !steering.is_empty()}))
+}
+
+async fn remove_most_recent(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let removed = session.session().change_queue(QueueChange::RemoveLast).await?;
+    Ok(json!({"removed": removed > 0}))
+}
+
+#[derive(Debug, Deserialize)]
+struct ItemParams {
+    id: String,
+}
+
+async fn remove_at(session: Arc<Attached>, params: ItemParams) -> Result<Value, RpcError> {
+    let removed = session.session().change_queue(QueueChange::Remove(params.id)).await?;
+    Ok(json!({"removed": removed > 0}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MoveParams {
+    id: String,
+    to_position: usize,
+}
+
+async fn move_item(session: Arc<Attached>, params: MoveParams) -> Result<Value, RpcError> {
+    let mut order: Vec<String> = session
+        .session()
+        .queue()
+        .0
+        .into_iter()
+        .filter_map(|prompt| prompt.message_id)
+        .collect();
+    let Some(at) = order.iter().position(|id| *id == params.id) else {
+        return Ok(json!({"changed": false}));
+    };
+    let id = order.remove(at);
+    let to = params.to_position.min(order.len());
+    order.insert(to, id);
+    session.session().change_queue(QueueChange::Reorder(order)).await?;
+    Ok(json!({"changed": to != at}))
+}
+
+async fn clear(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    session.session().change_queue(QueueChange::Clear).await?;
+    Ok(Value::Null)
+}

@@ -1,0 +1,248 @@
+//! What a session is set to: mode, plan, name, model, working directory, options.
+
+use std::{path::PathBuf, sync::Arc};
+
+use lodge_events::{Payload, SessionContextChanged, SessionError, SessionInfo, SessionWarning};
+use lodge_host::{Approval, Change, Mode, ToolFilter};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{rpc::RpcError, session::Attached};
+
+pub(crate) static STATE: Capability = Capability {
+    title: "Session state",
+    methods: &[
+        method!(session "session.mode.get", 4, "`interactive`, `plan` or `autopilot`", mode_get),
+        method!(session "session.mode.set", 5, "changes the mode", mode_set),
+        method!(session "session.plan.read", 2, "the plan", plan_read),
+        method!(session "session.plan.update", 6, "writes the plan", plan_update),
+        method!(session "session.plan.delete", 3, "deletes the plan", plan_delete),
+        method!(session "session.name.get", 3, "the name, or the title", name_get),
+        method!(session "session.name.set", 8, "names the session", name_set),
+        method!(session "session.name.setAuto", 1, "names the session, unless a person has", name_set_auto),
+        method!(session "session.log", 4, "records a message for people", log),
+        method!(session "session.options.update", 7, "changes several settings at once", options_update),
+        method!(session "session.metadata.setWorkingDirectory", 1, "changes the working directory", set_working_directory),
+        method!(
+            session "session.metadata.recordContextChange",
+            1,
+            "records what the client knows of the repository",
+            record_context_change
+        ),
+    ],
+};
+
+async fn mode_get(session: Arc<Attached>, _: Nothing) -> Result<&'static str, RpcError> {
+    Ok(session.session().settings().mode.as_str())
+}
+
+#[derive(Debug, Deserialize)]
+struct ModeParams {
+    mode: String,
+}
+
+async fn mode_set(session: Arc<Attached>, params: ModeParams) -> Result<Value, RpcError> {
+    let mode = Mode::parse(&params.mode).ok_or_else(|| RpcError::params(format!("Unknown mode: {}", params.mode)))?;
+    session.session().configure(Change::Mode(mode)).await?;
+    Ok(json!({"status": "applied", "modelChanged": false, "modeApplied": true}))
+}
+
+async fn plan_read(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let path = session.session().plan_path();
+    let content = match tokio::fs::read_to_string(&path).await {
+        Ok(content) => Some(content),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(RpcError::failed(format!("{} cannot be read: {error}", path.display()))),
+    };
+    Ok(json!({"exists": content.is_some(), "content": content, "path": path}))
+}
+
+#[derive(Debug, Deserialize)]
+struct ContentParams {
+    content: String,
+}
+
+async fn plan_update(session: Arc<Attached>, params: ContentParams) -> Result<Value, RpcError> {
+    session.session().set_plan(Some(params.content)).await?;
+    Ok(Value::Null)
+}
+
+async fn plan_delete(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    session.session().set_plan(None).await?;
+    Ok(Value::Null)
+}
+
+async fn name_get(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let name = session
+        .session()
+        .settings()
+        .name
+        .or_else(|| session.session().facts().title());
+    Ok(json!({"name": name}))
+}
+
+#[derive(Debug, Deserialize)]
+struct NameParams {
+    name: String,
+}
+
+async fn name_set(session: Arc<Attached>, params: NameParams) -> Result<Value, RpcError> {
+    let name = params.name.trim();
+    if name.is_empty() {
+        return Err(RpcError::failed("Session name cannot be empty"));
+    }
+    session.session().rename(Some(name.to_owned())).await?;
+    session.set_named_by_person(true);
+    Ok(Value::Null)
+}
+
+#[derive(Debug, Deserialize)]
+struct SummaryParams {
+    summary: String,
+}
+
+async fn name_set_auto(session: Arc<Attached>, params: SummaryParams) -> Result<Value, RpcError> {
+    let name = params.summary.trim();
+    let taken = session.session().settings().name.is_some() && session.named_by_person();
+    if taken || name.is_empty() {
+        return Ok(json!({"applied": false}));
+    }
+    session.session().configure(Change::Name(Some(name.to_owned()))).await?;
+    session.set_named_by_person(false);
+    Ok(json!({"applied": true}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogParams {
+    message: String,
+    #[serde(default)]
+    level: Option<String>,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    ephemeral: bool,
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    tip: Option<String>,
+}
+
+async fn log(session: Arc<Attached>, params: LogParams) -> Result<Value, RpcError> {
+    let LogParams {
+        message,
+        level,
+        kind,
+        ephemeral,
+        url,
+        tip,
+    } = params;
+    let kind = kind.unwrap_or_else(|| "notification".to_owned());
+    let payload: Payload = match level.as_deref().unwrap_or("info") {
+        "warning" => SessionWarning {
+            warning_type: kind,
+            message,
+            url,
+            ..SessionWarning::default()
+        }
+        .into(),
+        "error" => SessionError {
+            error_type: kind,
+            message,
+            url,
+            ..SessionError::default()
+        }
+        .into(),
+        _ => SessionInfo {
+            info_type: kind,
+            message,
+            url,
+            tip,
+        }
+        .into(),
+    };
+    let event = if ephemeral {
+        session.session().tell(payload).await?
+    } else {
+        session.session().record(payload).await?
+    };
+    Ok(json!({"eventId": event.id().to_string()}))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OptionsParams {
+    model: Option<String>,
+    reasoning_effort: Option<String>,
+    client_name: Option<String>,
+    working_directory: Option<PathBuf>,
+    additional_directories: Option<Vec<PathBuf>>,
+    available_tools: Option<Vec<String>>,
+    excluded_tools: Option<Vec<String>>,
+    enable_streaming: Option<bool>,
+    approve_all: Option<bool>,
+    skip_custom_instructions: Option<bool>,
+}
+
+/// What is not known here is ignored: the SDKs send what their newest runtime understands.
+async fn options_update(session: Arc<Attached>, params: OptionsParams) -> Result<Value, RpcError> {
+    let mut changes = Vec::new();
+    if params.available_tools.is_some() || params.excluded_tools.is_some() {
+        let now = session.session().settings().tools;
+        changes.push(Change::Tools(ToolFilter {
+            available: params.available_tools.or(now.available),
+            excluded: params.excluded_tools.unwrap_or(now.excluded),
+        }));
+    }
+    changes.extend(params.working_directory.map(Change::Cwd));
+    changes.extend(params.additional_directories.map(Change::AdditionalDirectories));
+    changes.extend(params.enable_streaming.map(Change::Streaming));
+    changes.extend(params.client_name.map(|name| Change::ClientName(Some(name))));
+    changes.extend(
+        params
+            .approve_all
+            .map(|all| Change::Approval(if all { Approval::ApproveAll } else { Approval::Ask })),
+    );
+    changes.extend(
+        params
+            .skip_custom_instructions
+            .map(|skip| Change::ProjectInstructions(!skip)),
+    );
+    for change in changes {
+        session.session().configure(change).await?;
+    }
+    if let Some(model) = params.model {
+        session.switch_model(&model, params.reasoning_effort).await?;
+    } else if let Some(effort) = params.reasoning_effort {
+        session
+            .session()
+            .configure(Change::ReasoningEffort(Some(effort)))
+            .await?;
+    }
+    Ok(json!({"success": true}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DirectoryParams {
+    working_directory: PathBuf,
+}
+
+async fn set_working_directory(session: Arc<Attached>, params: DirectoryParams) -> Result<Value, RpcError> {
+    session
+        .session()
+        .configure(Change::Cwd(params.working_directory))
+        .await?;
+    Ok(json!({"workingDirectory": session.session().settings().cwd}))
+}
+
+#[derive(Debug, Deserialize)]
+struct ContextParams {
+    context: SessionContextChanged,
+}
+
+async fn record_context_change(session: Arc<Attached>, params: ContextParams) -> Result<Value, RpcError> {
+    session.session().record(params.context).await?;
+    Ok(json!({}))
+}

@@ -1,0 +1,75 @@
+//! Tools: those that the client runs, and what there is.
+
+use std::sync::Arc;
+
+use lodge_host::Answer;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{
+    config::ToolConfig,
+    connection::Ctx,
+    decisions::{ToolResultParams, tool_answer},
+    rpc::RpcError,
+    session::Attached,
+};
+
+pub(crate) static TOOLS: Capability = Capability {
+    title: "Tools",
+    methods: &[
+        method!(session "session.tools.handlePendingToolCall", 32, "what came of a tool that the client ran", handle),
+        method!(session "session.tools.set", 0, "replaces the tools that this client runs", set),
+        method!(session "session.tools.getCurrentMetadata", 1, "the tools that the model may call now", current),
+        method!("tools.list", 1, "the built-in tools", list),
+    ],
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HandleParams {
+    request_id: String,
+    #[serde(default)]
+    result: Option<ToolResultParams>,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+async fn handle(session: Arc<Attached>, params: HandleParams) -> Result<Value, RpcError> {
+    let answer = tool_answer(params.result, params.error);
+    let success = session
+        .session()
+        .answer(&params.request_id, Answer::Tool(answer))
+        .await?;
+    Ok(json!({"success": success}))
+}
+
+#[derive(Debug, Deserialize)]
+struct SetParams {
+    tools: Vec<ToolConfig>,
+}
+
+async fn set(session: Arc<Attached>, params: SetParams) -> Result<Value, RpcError> {
+    session.set_tools(&params.tools);
+    Ok(json!({}))
+}
+
+async fn current(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let tools: Vec<_> = session
+        .session()
+        .tools()
+        .into_iter()
+        .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": *tool.parameters}))
+        .collect();
+    Ok(json!({"tools": tools}))
+}
+
+async fn list(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    let tools: Vec<_> = ctx
+        .host
+        .builtin_tools()
+        .iter()
+        .map(|tool| json!({"name": tool.name(), "description": tool.description(), "parameters": *tool.parameters()}))
+        .collect();
+    Ok(json!({"tools": tools}))
+}

@@ -1,0 +1,181 @@
+//! Opening sessions: from the client's configuration to a session that it is attached to.
+
+use std::collections::BTreeMap;
+
+use lodge_host::{Approval, Compaction, ModelChoice, NewSession, Resume, SectionChange, SystemMessage, ToolFilter};
+use uuid::Uuid;
+
+use crate::{
+    config::{InfiniteSessions, SessionConfig, SystemMessageConfig},
+    connection::Ctx,
+    methods::core::auth_json,
+    providers::{Chooser, Registry},
+    rpc::RpcError,
+    session::Attached,
+};
+
+/// Who a session belongs to when its client does not say.
+const CLIENT_NAME: &str = "sdk";
+
+/// Makes a session and attaches the client to it. The client gets its events from the first one on.
+pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached, RpcError> {
+    let id = config.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+    let chooser = chooser(ctx, config, &id);
+    let chosen = chooser.choose(config.model.as_deref()).await?;
+    let large = config.large_output.as_ref();
+    let defaults = NewSession::default();
+    let session = ctx
+        .host
+        .create(NewSession {
+            id: Some(id),
+            model: ModelChoice::Given(chosen.model),
+            reasoning_effort: config.reasoning_effort.clone(),
+            streaming: config.streaming.unwrap_or(false),
+            cwd: config.working_directory.clone(),
+            additional_directories: config.additional_directories.clone().unwrap_or_default(),
+            system_message: system_message(config.system_message.as_ref()).unwrap_or_default(),
+            tools: tool_filter(config),
+            approval: if ctx.options.approve_all {
+                Approval::ApproveAll
+            } else {
+                Approval::Ask
+            },
+            name: config.name.clone().filter(|name| !name.trim().is_empty()),
+            client_name: Some(config.client_name.clone().unwrap_or_else(|| CLIENT_NAME.to_owned())),
+            compaction: compaction(config.infinite_sessions.as_ref()).unwrap_or_default(),
+            max_tool_output: match large {
+                Some(large) if large.enabled == Some(false) => usize::MAX,
+                Some(large) => large.max_size_bytes.unwrap_or(defaults.max_tool_output),
+                None => defaults.max_tool_output,
+            },
+            project_instructions: config.skip_custom_instructions != Some(true),
+            ..defaults
+        })
+        .await?;
+    let attached = Attached::listen(session, chooser, auth(ctx, config), true)?;
+    attached.attach(client_name(ctx, config), config).await?;
+    attached.warn(chosen.warning).await?;
+    Ok(attached)
+}
+
+/// Opens a session that exists and attaches the client to it. The client gets what is recorded from now on.
+pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached, RpcError> {
+    let Some(id) = &config.session_id else {
+        return Err(RpcError::params("sessionId is missing"));
+    };
+    let session = ctx.host.open_session(id).await?;
+    let chooser = chooser(ctx, config, id);
+    // Without a word about models the session keeps the one it has, also when another client brought it.
+    let chosen = match (&config.model, &config.provider) {
+        (None, None) => None,
+        (model, _) => Some(chooser.choose(model.as_deref()).await?),
+    };
+    let attached = Attached::listen(session, chooser, auth(ctx, config), false)?;
+    // The client's older attachment goes first, or its tools and hooks would count twice.
+    drop(ctx.detach(id));
+    attached.attach(client_name(ctx, config), config).await?;
+    let tools = config.available_tools.is_some() || config.excluded_tools.is_some() || config.default_agent.is_some();
+    let change = Resume {
+        model: chosen
+            .as_ref()
+            .map_or(ModelChoice::Default, |chosen| ModelChoice::Given(chosen.model.clone())),
+        reasoning_effort: config.reasoning_effort.clone(),
+        streaming: config.streaming,
+        cwd: config.working_directory.clone(),
+        additional_directories: config.additional_directories.clone(),
+        system_message: system_message(config.system_message.as_ref()),
+        tools: tools.then(|| tool_filter(config)),
+        approval: ctx.options.approve_all.then_some(Approval::ApproveAll),
+        client_name: config.client_name.clone(),
+        compaction: compaction(config.infinite_sessions.as_ref()),
+        continue_pending: config.continue_pending_work.unwrap_or(false),
+        silent: config.disable_resume.unwrap_or(false),
+    };
+    ctx.host.resume(id, change).await?;
+    attached.warn(chosen.and_then(|chosen| chosen.warning)).await?;
+    Ok(attached)
+}
+
+fn chooser(ctx: &Ctx, config: &SessionConfig, session_id: &str) -> Chooser {
+    let token = config.git_hub_token.as_deref().or(ctx.options.github_token.as_deref());
+    Chooser {
+        peer: ctx.peer.clone(),
+        session_id: session_id.to_owned(),
+        catalogue: ctx.tokens.catalogue(&ctx.host, token),
+        registry: Registry::of(config),
+    }
+}
+
+fn auth(ctx: &Ctx, config: &SessionConfig) -> serde_json::Value {
+    let token = config.git_hub_token.is_some() || ctx.options.github_token.is_some();
+    auth_json(token, &ctx.options.github_host)
+}
+
+fn client_name(ctx: &Ctx, config: &SessionConfig) -> String {
+    config
+        .client_name
+        .clone()
+        .or_else(|| ctx.client_name())
+        .unwrap_or_else(|| CLIENT_NAME.to_owned())
+}
+
+fn tool_filter(config: &SessionConfig) -> ToolFilter {
+    let hidden = config
+        .default_agent
+        .as_ref()
+        .and_then(|agent| agent.excluded_tools.as_ref());
+    ToolFilter {
+        available: config.available_tools.clone(),
+        excluded: config
+            .excluded_tools
+            .iter()
+            .flatten()
+            .chain(hidden.into_iter().flatten())
+            .cloned()
+            .collect(),
+    }
+}
+
+fn compaction(config: Option<&InfiniteSessions>) -> Option<Compaction> {
+    let config = config?;
+    let defaults = Compaction::default();
+    Some(Compaction {
+        enabled: config.enabled.unwrap_or(true),
+        threshold: config
+            .background_compaction_threshold
+            .or(config.buffer_exhaustion_threshold)
+            .unwrap_or(defaults.threshold),
+    })
+}
+
+/// The system prompt that a client wants; `None` when it does not say.
+pub(crate) fn system_message(config: Option<&SystemMessageConfig>) -> Option<SystemMessage> {
+    let config = config?;
+    let content = config.content.clone();
+    Some(match config.mode.as_deref() {
+        Some("replace") => SystemMessage::Replace {
+            content: content.unwrap_or_default(),
+        },
+        Some("customize") => SystemMessage::Customize {
+            content,
+            sections: config
+                .sections
+                .iter()
+                .flatten()
+                .map(|(name, change)| {
+                    let action = change.action.clone().unwrap_or_else(|| "replace".to_owned());
+                    (
+                        name.clone(),
+                        SectionChange {
+                            action,
+                            content: change.content.clone(),
+                        },
+                    )
+                })
+                .collect::<BTreeMap<_, _>>(),
+        },
+        _ => SystemMessage::Append {
+            content: content.unwrap_or_default(),
+        },
+    })
+}

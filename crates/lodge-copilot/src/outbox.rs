@@ -1,0 +1,204 @@
+//! What waits to be written to one connection, bounded in bytes, and the task that writes it.
+//!
+//! Whoever has something to say pushes and goes on: a slow client never slows the agent or another client. When more
+//! than the limit waits, the connection is closed.
+
+use std::{collections::VecDeque, io, io::IoSlice, sync::Arc};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    sync::Notify,
+};
+
+use crate::frame::Frame;
+
+/// Pieces shorter than this are gathered in one buffer; longer ones are written from where they are.
+const COPY_BELOW: usize = 4 * 1024;
+/// The buffer is written when it holds this much.
+const WRITE_AT: usize = 64 * 1024;
+
+/// The queue of one connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Outbox(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Notify,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    closed: Option<Arc<str>>,
+}
+
+/// Why a frame was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The connection is closed.
+    Closed,
+    /// More waits than the limit allows; the connection was closed by this.
+    Full,
+}
+
+impl Outbox {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self(Arc::new(Shared {
+            queue: Mutex::default(),
+            wake: Notify::new(),
+            limit,
+        }))
+    }
+
+    /// Adds a frame. A single frame may be larger than the limit: what counts is what already waits.
+    pub(crate) fn push(&self, frame: Frame) -> Result<(), Refused> {
+        let mut queue = self.0.queue.lock();
+        if queue.closed.is_some() {
+            return Err(Refused::Closed);
+        }
+        if queue.bytes > self.0.limit {
+            queue.close("the client does not keep up with what is sent to it");
+            drop(queue);
+            self.0.wake.notify_one();
+            return Err(Refused::Full);
+        }
+        queue.bytes += frame.len();
+        queue.frames.push_back(frame);
+        let first = queue.frames.len() == 1;
+        drop(queue);
+        // The writer takes everything that waits at once, so only the first frame has to wake it.
+        if first {
+            self.0.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Closes at once: what waits is not written any more.
+    pub(crate) fn close(&self, reason: &str) {
+        self.0.queue.lock().close(reason);
+        self.0.wake.notify_one();
+    }
+
+    /// Why it was closed.
+    pub(crate) fn closed(&self) -> Option<Arc<str>> {
+        self.0.queue.lock().closed.clone()
+    }
+
+    /// Writes until closed, flushing whenever nothing more waits.
+    pub(crate) async fn write_to<W: AsyncWrite + Unpin>(&self, output: &mut W) -> io::Result<()> {
+        let mut batch = VecDeque::new();
+        let mut buffer = BytesMut::with_capacity(WRITE_AT);
+        loop {
+            let woken = self.0.wake.notified();
+            {
+                let mut queue = self.0.queue.lock();
+                if queue.closed.is_some() {
+                    return Ok(());
+                }
+                std::mem::swap(&mut queue.frames, &mut batch);
+            }
+            if batch.is_empty() {
+                output.flush().await?;
+                woken.await;
+                continue;
+            }
+            for frame in batch.drain(..) {
+                let length = frame.len();
+                self.write_frame(output, &mut buffer, &frame).await?;
+                self.0.queue.lock().bytes -= length;
+            }
+            write_all(output, &mut buffer).await?;
+        }
+    }
+
+    async fn write_frame<W: AsyncWrite + Unpin>(
+        &self,
+        output: &mut W,
+        buffer: &mut BytesMut,
+        frame: &Frame,
+    ) -> io::Result<()> {
+        buffer.put_slice(frame.header().as_bytes());
+        for piece in frame.pieces() {
+            if piece.len() < COPY_BELOW {
+                buffer.put_slice(piece);
+            } else {
+                write_both(output, buffer, piece.clone()).await?;
+            }
+        }
+        if buffer.len() >= WRITE_AT {
+            write_all(output, buffer).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn close(&mut self, reason: &str) {
+        if self.closed.is_none() {
+            self.closed = Some(reason.into());
+            self.frames = VecDeque::new();
+        }
+    }
+}
+
+async fn write_all<W: AsyncWrite + Unpin>(output: &mut W, buffer: &mut BytesMut) -> io::Result<()> {
+    output.write_all(buffer).await?;
+    buffer.clear();
+    Ok(())
+}
+
+/// Writes what is gathered and a large piece in one go, the piece from where it is.
+async fn write_both<W: AsyncWrite + Unpin>(output: &mut W, buffer: &mut BytesMut, piece: Bytes) -> io::Result<()> {
+    let mut both = buffer.split().freeze().chain(piece);
+    while both.has_remaining() {
+        let mut slices = [IoSlice::new(&[]), IoSlice::new(&[])];
+        let count = both.chunks_vectored(&mut slices);
+        let written = output.write_vectored(&slices[..count]).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        both.advance(written);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_come_out_in_order_whatever_their_size() {
+        let outbox = Outbox::new(usize::MAX);
+        let mut expected = Vec::new();
+        for size in [1, 10, COPY_BELOW, WRITE_AT * 3, 5] {
+            let body = vec![b'a' + (size % 26) as u8; size];
+            expected.extend(format!("Content-Length: {}\r\n\r\n", size + 2).into_bytes());
+            expected.extend(b"<");
+            expected.extend(&body);
+            expected.extend(b">");
+            let frame = Frame::of([Bytes::from_static(b"<"), body.into(), Bytes::from_static(b">")]);
+            outbox.push(frame).unwrap();
+        }
+        let (mut near, mut far) = tokio::io::duplex(1000);
+        let writer = tokio::spawn(async move { outbox.write_to(&mut near).await });
+        let mut seen = vec![0; expected.len()];
+        tokio::io::AsyncReadExt::read_exact(&mut far, &mut seen).await.unwrap();
+        assert!(seen == expected);
+        writer.abort();
+    }
+
+    #[test]
+    fn a_queue_over_its_limit_closes_the_connection_and_frees_what_waited() {
+        let outbox = Outbox::new(10);
+        assert_eq!(outbox.push(Frame::whole(vec![0; 100])), Ok(()));
+        assert_eq!(outbox.push(Frame::whole(vec![0; 1])), Err(Refused::Full));
+        assert_eq!(outbox.push(Frame::whole(vec![0; 1])), Err(Refused::Closed));
+        assert!(outbox.closed().is_some_and(|reason| reason.contains("keep up")));
+        assert!(outbox.0.queue.lock().frames.is_empty());
+    }
+}

@@ -1,0 +1,335 @@
+//! Which model answers: one of the host's, one behind the client's GitHub token, or one of a provider that the client
+//! brings.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures_util::{future::BoxFuture, stream::BoxStream};
+use lodge_host::Host;
+use lodge_models::{
+    Auth, Catalogue, CatalogueError, Chunk, ErrorKind, Model, ModelError, ModelInfo, ModelRequest, ProviderConfig,
+    ProviderType, Rehearsal, Secret, TokenSource, WireApi,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::{
+    config::{ModelConfig, SessionConfig},
+    peer::{CallError, Peer},
+    rpc::RpcError,
+};
+
+/// The host's models, and per GitHub token what that token opens.
+#[derive(Default)]
+pub(crate) struct Tokens(Mutex<HashMap<String, Catalogue>>);
+
+impl Tokens {
+    /// The models there are with this token.
+    pub(crate) fn catalogue(&self, host: &Host, token: Option<&str>) -> Catalogue {
+        let Some(token) = token else {
+            return host.models().clone();
+        };
+        let with = || {
+            host.models()
+                .clone()
+                .with_github_token(Auth::Bearer(Secret::new(token)))
+        };
+        self.0.lock().entry(token.to_owned()).or_insert_with(with).clone()
+    }
+}
+
+/// The providers and models of one session's client.
+#[derive(Clone, Default)]
+pub(crate) struct Registry {
+    /// The only provider, where the client brings one for everything.
+    pub(crate) single: Option<ProviderConfig>,
+    /// Named ones.
+    pub(crate) named: Vec<ProviderConfig>,
+    /// Models of the named ones; sessions select them as `provider/id`.
+    pub(crate) models: Vec<ModelConfig>,
+}
+
+impl Registry {
+    pub(crate) fn of(config: &SessionConfig) -> Self {
+        Self {
+            single: config.provider.clone(),
+            named: config.providers.clone().unwrap_or_default(),
+            models: config.models.clone().unwrap_or_default(),
+        }
+    }
+
+    fn entry(&self, name: &str) -> Option<(&ProviderConfig, &ModelConfig)> {
+        let model = self.models.iter().find(|model| selection_id(model) == name)?;
+        let provider = self
+            .named
+            .iter()
+            .find(|provider| provider.name.as_deref() == Some(model.provider.as_str()))?;
+        Some((provider, model))
+    }
+}
+
+/// The name by which a session selects a model of a named provider.
+fn selection_id(model: &ModelConfig) -> String {
+    format!("{}/{}", model.provider, model.id)
+}
+
+/// Everything that is needed to turn a name into a model, for one session of one client.
+#[derive(Clone)]
+pub(crate) struct Chooser {
+    pub(crate) peer: Peer,
+    pub(crate) session_id: String,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) registry: Registry,
+}
+
+/// A model, and what people must be told about the choice.
+pub(crate) struct Chosen {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) warning: Option<String>,
+}
+
+impl Chooser {
+    /// The model of a name, or the default one.
+    pub(crate) async fn choose(&self, name: Option<&str>) -> Result<Chosen, RpcError> {
+        if let Some(provider) = &self.registry.single {
+            return self.brought(provider, name).map(Chosen::from);
+        }
+        if let Some((provider, model)) = name.and_then(|name| self.registry.entry(name)) {
+            return self.registered(provider, model).map(Chosen::from);
+        }
+        match self.catalogue.resolve(name) {
+            Ok(model) => Ok(model.into()),
+            Err(CatalogueError::NoModelChosen | CatalogueError::UnknownModel { .. }) => self.discovered(name).await,
+            Err(error) => Err(RpcError::failed(error)),
+        }
+    }
+
+    /// Asks the providers what they have and tries again. When there is no provider at all, the rehearsal model stands
+    /// in under the name that was asked for, and says so.
+    async fn discovered(&self, name: Option<&str>) -> Result<Chosen, RpcError> {
+        let answers = self.catalogue.discover().await;
+        match (self.catalogue.resolve(name), name) {
+            (Ok(model), _) => Ok(model.into()),
+            (Err(CatalogueError::UnknownModel { .. }), Some(name)) if answers.is_empty() => Ok(Chosen {
+                model: Arc::new(StandIn::new(name)),
+                warning: Some(format!(
+                    "Nobody serves the model {name} here, so the offline rehearsal model answers in its place. Configure a \
+                     provider to bring it."
+                )),
+            }),
+            (Err(error), _) => {
+                let failed = answers.into_iter().find_map(|answer| answer.models.err());
+                Err(failed.map_or_else(|| RpcError::failed(error), RpcError::failed))
+            }
+        }
+    }
+
+    /// A model of the only provider that the client brings.
+    fn brought(&self, provider: &ProviderConfig, name: Option<&str>) -> Result<Arc<dyn Model>, RpcError> {
+        let named = name.is_some() || provider.model_id.is_some() || provider.wire_model.is_some();
+        // A session may be made before anybody says which model it is for.
+        let name = if named { name } else { Some("default") };
+        let tokens = self.tokens(provider);
+        self.catalogue
+            .resolve_with_provider(provider, name, tokens)
+            .map_err(RpcError::failed)
+    }
+
+    /// A model that the client has registered.
+    fn registered(&self, provider: &ProviderConfig, model: &ModelConfig) -> Result<Arc<dyn Model>, RpcError> {
+        let provider = ProviderConfig {
+            model_id: model.model_id.clone().or_else(|| Some(model.id.clone())),
+            wire_model: model.wire_model.clone().or_else(|| Some(model.id.clone())),
+            max_prompt_tokens: model.max_prompt_tokens,
+            max_output_tokens: model.max_output_tokens,
+            ..provider.clone()
+        };
+        let found = self.brought(&provider, Some(&selection_id(model)))?;
+        Ok(Arc::new(Described {
+            info: describe(found.info(), model),
+            inner: found,
+        }))
+    }
+
+    /// What a client's provider asks for tokens, where it wants to be asked.
+    fn tokens(&self, provider: &ProviderConfig) -> Option<Arc<dyn TokenSource>> {
+        provider.has_bearer_token_provider.then(|| {
+            Arc::new(SdkTokens {
+                peer: self.peer.clone(),
+                session_id: self.session_id.clone(),
+                provider: provider.name.clone().unwrap_or_else(|| "default".to_owned()),
+            }) as Arc<dyn TokenSource>
+        })
+    }
+
+    /// All models that the session may use.
+    pub(crate) async fn available(&self) -> Vec<ModelInfo> {
+        let mut list = available(&self.catalogue).await;
+        let own = self
+            .registry
+            .models
+            .iter()
+            .filter_map(|model| self.registry.entry(&selection_id(model)));
+        list.extend(own.filter_map(|(provider, model)| Some(self.registered(provider, model).ok()?.info().clone())));
+        list
+    }
+
+    /// The models of these entries, which must be there.
+    pub(crate) fn infos(&self, models: &[ModelConfig]) -> Result<Vec<ModelInfo>, RpcError> {
+        models
+            .iter()
+            .map(|model| {
+                let (provider, model) = self.registry.entry(&selection_id(model)).ok_or_else(|| {
+                    RpcError::failed(format!(
+                        "The model {} names an unknown provider: {}",
+                        model.id, model.provider
+                    ))
+                })?;
+                Ok(self.registered(provider, model)?.info().clone())
+            })
+            .collect()
+    }
+
+    /// Where the session's model is reached, for clients that want to call it themselves.
+    pub(crate) fn endpoint(&self, name: &str) -> Result<Value, RpcError> {
+        let provider = match (self.registry.entry(name), &self.registry.single) {
+            (Some((provider, _)), _) | (None, Some(provider)) => provider,
+            (None, None) => {
+                return Err(RpcError::failed(
+                    "The session's model is not one of a provider that the client brought",
+                ));
+            }
+        };
+        let kind = provider.kind.unwrap_or_default();
+        let mut endpoint = json!({
+            "type": match kind {
+                ProviderType::OpenAi => "openai",
+                ProviderType::Azure => "azure",
+                ProviderType::Anthropic => "anthropic",
+            },
+            "baseUrl": provider.base_url,
+            "headers": provider.headers,
+            "transport": "http",
+        });
+        if kind != ProviderType::Anthropic {
+            let responses = provider.wire_api == Some(WireApi::Responses);
+            endpoint["wireApi"] = json!(if responses { "responses" } else { "completions" });
+        }
+        if let Some(key) = provider.api_key.as_ref().or(provider.bearer_token.as_ref()) {
+            // It is the client's own key, given to the client that asks for it.
+            endpoint["apiKey"] = json!(key.expose());
+        }
+        Ok(endpoint)
+    }
+}
+
+/// The models of a catalogue, after asking its providers when they have not been asked yet.
+pub(crate) async fn available(catalogue: &Catalogue) -> Vec<ModelInfo> {
+    let known = catalogue.list();
+    if known.len() > 1 {
+        return known;
+    }
+    catalogue.discover().await;
+    catalogue.list()
+}
+
+impl From<Arc<dyn Model>> for Chosen {
+    fn from(model: Arc<dyn Model>) -> Self {
+        Self { model, warning: None }
+    }
+}
+
+/// A model of the client with the abilities that the client says it has.
+struct Described {
+    info: ModelInfo,
+    inner: Arc<dyn Model>,
+}
+
+fn describe(info: &ModelInfo, config: &ModelConfig) -> ModelInfo {
+    let mut info = info.clone();
+    info.name = config.name.clone().unwrap_or(info.name);
+    info.context_window = config.max_context_window_tokens.unwrap_or(info.context_window);
+    let supports = config
+        .capabilities
+        .as_ref()
+        .and_then(|capabilities| capabilities.supports.as_ref());
+    if let Some(vision) = supports.and_then(|supports| supports.vision) {
+        info.vision = vision;
+    }
+    if supports.and_then(|supports| supports.reasoning_effort) == Some(false) {
+        info.reasoning_efforts.clear();
+    }
+    info
+}
+
+impl Model for Described {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        self.inner.call(request)
+    }
+}
+
+/// The rehearsal model under the name of a model that nobody serves here, so that an app can be tried before a provider
+/// is there.
+struct StandIn {
+    info: ModelInfo,
+    rehearsal: Rehearsal,
+}
+
+impl StandIn {
+    fn new(name: &str) -> Self {
+        let rehearsal = Rehearsal::new();
+        let info = ModelInfo {
+            id: name.to_owned(),
+            ..rehearsal.info().clone()
+        };
+        Self { info, rehearsal }
+    }
+}
+
+impl Model for StandIn {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        self.rehearsal.call(request)
+    }
+}
+
+/// Asks the client for a token before every request.
+struct SdkTokens {
+    peer: Peer,
+    session_id: String,
+    provider: String,
+}
+
+impl TokenSource for SdkTokens {
+    fn token(&self) -> BoxFuture<'_, Result<String, ModelError>> {
+        Box::pin(async move {
+            let params = json!({"sessionId": self.session_id, "providerName": self.provider});
+            let result = match self.peer.call("providerToken.getToken", &params).await {
+                Ok(result) => result,
+                Err(CallError::Refused(error)) => return Err(no_token(&self.provider, &error.message)),
+                Err(error @ CallError::Gone) => return Err(no_token(&self.provider, &error.to_string())),
+            };
+            match result.get("token").and_then(Value::as_str) {
+                Some(token) => Ok(token.to_owned()),
+                None => Err(no_token(&self.provider, "the client gave none")),
+            }
+        })
+    }
+}
+
+fn no_token(provider: &str, why: &str) -> ModelError {
+    ModelError {
+        kind: ErrorKind::Authentication,
+        message: format!("There is no token for the provider {provider}: {why}"),
+        status: None,
+        retry_after: None,
+        provider_call_id: None,
+        retryable: false,
+    }
+}

@@ -1,0 +1,130 @@
+//! Serving clients over standard input and output and over TCP.
+
+use std::{io, sync::Arc};
+
+use lodge_host::Host;
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
+
+use crate::{connection::Connection, lifecycle, peer::Peer, stdio};
+
+/// How the face behaves.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// The version that clients are told.
+    pub version: String,
+    /// The token that `connect` must carry, where one is wanted.
+    pub connection_token: Option<String>,
+    /// The GitHub token that the client brought along, for `auth.getStatus`.
+    pub github_token: Option<String>,
+    /// The GitHub host that the token is for, e.g. `https://github.com`.
+    pub github_host: String,
+    /// Whether sessions run everything without asking.
+    pub approve_all: bool,
+    /// How many bytes may wait for a client before it is disconnected.
+    pub queue_bytes: usize,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            connection_token: None,
+            github_token: None,
+            github_host: "https://github.com".to_owned(),
+            approve_all: false,
+            queue_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Everybody who is connected, to be told of what happens to sessions.
+#[derive(Default)]
+pub(crate) struct Peers(Mutex<Vec<Peer>>);
+
+impl Peers {
+    /// Adds a client.
+    pub(crate) fn add(&self, peer: Peer) {
+        self.0.lock().push(peer);
+    }
+
+    /// Removes those that are gone.
+    pub(crate) fn sweep(&self) {
+        self.0.lock().retain(|peer| peer.reason().is_none());
+    }
+
+    /// Whether nobody is connected.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
+    /// Does something for each.
+    pub(crate) fn each(&self, act: impl Fn(&Peer)) {
+        self.0.lock().iter().for_each(act);
+    }
+}
+
+/// Serves one client on standard input and output, until it closes its side.
+pub async fn serve_stdio(host: Host, options: ServerOptions) -> io::Result<()> {
+    let (input, output) = stdio::open()?;
+    serve_connection(host, input, output, options).await;
+    Ok(())
+}
+
+/// Serves one client on any pair of byte streams, until it closes its side.
+pub async fn serve_connection<R, W>(host: Host, input: R, output: W, options: ServerOptions)
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let peers = Arc::new(Peers::default());
+    let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), peers.clone())));
+    let connection = Arc::new(Connection::new(host, Arc::new(options), Arc::default()));
+    peers.add(connection.peer.clone());
+    connection.run(input, output).await;
+}
+
+/// Serves clients that connect to a TCP listener, for as long as the future is polled.
+pub async fn serve_tcp(host: Host, listener: TcpListener, options: ServerOptions) -> io::Result<()> {
+    let (options, tokens) = (Arc::new(options), Arc::default());
+    let peers = Arc::new(Peers::default());
+    let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), peers.clone())));
+    loop {
+        let (socket, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            // One connection that could not be accepted (out of descriptors, reset in the queue) is not the end.
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        // Answers and deltas are small and each is waited for.
+        let _ = socket.set_nodelay(true);
+        tracing::info!(%address, "connection accepted");
+        let connection = Arc::new(Connection::new(host.clone(), options.clone(), Arc::clone(&tokens)));
+        peers.add(connection.peer.clone());
+        let peers = peers.clone();
+        tokio::spawn(async move {
+            let (input, output) = socket.into_split();
+            connection.run(input, output).await;
+            peers.sweep();
+        });
+    }
+}
+
+/// The line on standard output from which the SDKs learn the port.
+pub fn announcement(port: u16) -> String {
+    format!("CLI server listening on port {port}")
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

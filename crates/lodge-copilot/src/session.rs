@@ -1,0 +1,271 @@
+//! One session that a client has open: its events on their way to the client, and what the client can do for it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use bytes::Bytes;
+use lodge_events::{Event, SessionWarning};
+use lodge_host::{Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening, Publish, Session};
+use lodge_models::{ModelInfo, ProviderConfig};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    calls::SdkCalls,
+    config::{ModelConfig, SessionConfig, ToolConfig},
+    connection::Ctx,
+    peer::{Peer, event_prefix},
+    providers::Chooser,
+    rpc::{Params, RpcError},
+};
+
+/// A session that a client created or resumed.
+pub(crate) struct Attached {
+    session: Session,
+    feed: Arc<Feed>,
+    /// Dropping it ends the flow of events.
+    _listening: Listening,
+    client: Mutex<Client>,
+    chooser: Mutex<Chooser>,
+    /// What `session.gitHubAuth.getStatus` answers.
+    auth: Value,
+    named_by_person: AtomicBool,
+}
+
+/// What the client can do, and the attachment that says so to the session.
+struct Client {
+    spec: ClientSpec,
+    /// Dropping it detaches.
+    attachment: Option<Attachment>,
+}
+
+/// Events on their way to the client. They are held back until the answer that opened the session is out.
+struct Feed {
+    peer: Peer,
+    prefix: Bytes,
+    held: Mutex<Option<Vec<Event>>>,
+}
+
+impl Publish for Feed {
+    fn publish(&self, event: &Event) {
+        let mut held = self.held.lock();
+        match &mut *held {
+            Some(events) => events.push(event.clone()),
+            None => self.peer.event(&self.prefix, event),
+        }
+    }
+}
+
+impl Attached {
+    /// Listens to a session. With `from_start` the client also gets what was recorded before.
+    pub(crate) fn listen(session: Session, chooser: Chooser, auth: Value, from_start: bool) -> Result<Self, RpcError> {
+        let peer = chooser.peer.clone();
+        let feed = Arc::new(Feed {
+            peer: peer.clone(),
+            prefix: event_prefix(session.id()),
+            held: Mutex::new(Some(Vec::new())),
+        });
+        let listening = if from_start {
+            let (history, listening) = session.history_and_listen(feed.clone())?;
+            let past: Vec<Event> = history.events().collect::<Result<_, _>>()?;
+            if let Some(held) = &mut *feed.held.lock() {
+                held.splice(0..0, past);
+            }
+            listening
+        } else {
+            session.listen(feed.clone())
+        };
+        let calls = Arc::new(SdkCalls {
+            peer,
+            session_id: session.id().to_owned(),
+        });
+        let spec = ClientSpec {
+            name: String::new(),
+            can: Capabilities::default(),
+            tools: Vec::new(),
+            calls,
+        };
+        Ok(Self {
+            named_by_person: AtomicBool::new(session.settings().name.is_some()),
+            session,
+            feed,
+            _listening: listening,
+            client: Mutex::new(Client { spec, attachment: None }),
+            chooser: Mutex::new(chooser),
+            auth,
+        })
+    }
+
+    /// Tells the session what the client can do.
+    pub(crate) async fn attach(&self, name: String, config: &SessionConfig) -> Result<(), RpcError> {
+        let spec = {
+            let mut client = self.client.lock();
+            client.spec.name = name;
+            client.spec.can = capabilities(config);
+            client.spec.tools = tools(config.tools.as_deref().unwrap_or_default());
+            client.spec.clone()
+        };
+        let attachment = self.session.attach_client(spec).await?;
+        self.client.lock().attachment = Some(attachment);
+        Ok(())
+    }
+
+    /// Replaces the client's tools.
+    pub(crate) fn set_tools(&self, configs: &[ToolConfig]) {
+        let mut client = self.client.lock();
+        client.spec.tools = tools(configs);
+        if let Some(attachment) = &client.attachment {
+            attachment.update(client.spec.clone());
+        }
+    }
+
+    /// Events that were held back go out, and from now on every event does at once.
+    pub(crate) fn start(&self) {
+        let mut held = self.feed.held.lock();
+        for event in held.take().into_iter().flatten() {
+            self.feed.peer.event(&self.feed.prefix, &event);
+        }
+    }
+
+    /// The session's id.
+    pub(crate) fn id(&self) -> &str {
+        self.session.id()
+    }
+
+    /// The session.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Whether the client can show forms.
+    pub(crate) fn can_elicit(&self) -> bool {
+        self.client.lock().spec.can.elicitation
+    }
+
+    /// What is known of the session's GitHub token.
+    pub(crate) fn auth_status(&self) -> Value {
+        self.auth.clone()
+    }
+
+    /// Changes the model.
+    pub(crate) async fn switch_model(&self, name: &str, reasoning_effort: Option<String>) -> Result<(), RpcError> {
+        let chooser = self.chooser.lock().clone();
+        let chosen = chooser.choose(Some(name)).await?;
+        self.session
+            .configure(Change::Model {
+                model: chosen.model,
+                reasoning_effort,
+            })
+            .await?;
+        self.warn(chosen.warning).await
+    }
+
+    /// Tells people about the choice of a model.
+    pub(crate) async fn warn(&self, warning: Option<String>) -> Result<(), RpcError> {
+        if let Some(message) = warning {
+            let warning = SessionWarning {
+                warning_type: "model".to_owned(),
+                message,
+                ..SessionWarning::default()
+            };
+            self.session.record(warning).await?;
+        }
+        Ok(())
+    }
+
+    /// All models that the session may use.
+    pub(crate) async fn models(&self) -> Vec<ModelInfo> {
+        let chooser = self.chooser.lock().clone();
+        chooser.available().await
+    }
+
+    /// Adds providers and models; answers with the models as they will be listed.
+    pub(crate) fn add_providers(
+        &self,
+        providers: Vec<ProviderConfig>,
+        models: Vec<ModelConfig>,
+    ) -> Result<Vec<ModelInfo>, RpcError> {
+        let mut chooser = self.chooser.lock();
+        let mut changed = chooser.clone();
+        changed.registry.named.extend(providers);
+        changed.registry.models.extend(models.iter().cloned());
+        let added = changed.infos(&models)?;
+        *chooser = changed;
+        Ok(added)
+    }
+
+    /// Where a model of the client's providers is reached.
+    pub(crate) fn endpoint(&self, model: Option<&str>) -> Result<Value, RpcError> {
+        let current = self.session.settings().model.info().id.clone();
+        self.chooser.lock().endpoint(model.unwrap_or(&current))
+    }
+
+    /// Whether a person chose the session's name.
+    pub(crate) fn named_by_person(&self) -> bool {
+        self.named_by_person.load(Ordering::Relaxed)
+    }
+
+    /// Remembers who chose the session's name.
+    pub(crate) fn set_named_by_person(&self, by_person: bool) {
+        self.named_by_person.store(by_person, Ordering::Relaxed);
+    }
+}
+
+/// The session that the parameters name, when the client has it open.
+pub(crate) fn of(ctx: &Ctx, params: &Params) -> Result<Arc<Attached>, RpcError> {
+    let SessionId { session_id } = params.parse()?;
+    ctx.session(&session_id)
+        .ok_or_else(|| RpcError::failed(format!("Session not found for sessionId: {session_id}")))
+}
+
+/// The id that the parameters name.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SessionId {
+    pub(crate) session_id: String,
+}
+
+fn capabilities(config: &SessionConfig) -> Capabilities {
+    let is = |flag: Option<bool>| flag.unwrap_or(false);
+    let sections = config
+        .system_message
+        .as_ref()
+        .and_then(|message| message.sections.as_ref());
+    let transforms = sections
+        .into_iter()
+        .flatten()
+        .filter(|(_, change)| change.action.as_deref() == Some("transform"))
+        .map(|(name, _)| name.clone())
+        .collect();
+    Capabilities {
+        // Clients older than this flag always had a handler.
+        permissions: config.request_permission.unwrap_or(true),
+        user_input: is(config.request_user_input),
+        elicitation: is(config.request_elicitation),
+        exit_plan_mode: is(config.request_exit_plan_mode),
+        hooks: is(config.hooks),
+        transforms,
+    }
+}
+
+fn tools(configs: &[ToolConfig]) -> Vec<ClientTool> {
+    let no_parameters = || json!({"type": "object", "properties": {}});
+    configs
+        .iter()
+        .map(|tool| ClientTool {
+            name: tool.name.clone(),
+            description: tool.description.clone().unwrap_or_default(),
+            parameters: tool
+                .parameters
+                .clone()
+                .filter(Value::is_object)
+                .unwrap_or_else(no_parameters)
+                .into(),
+            overrides_builtin: tool.overrides_built_in_tool.unwrap_or(false),
+            skip_permission: tool.skip_permission.unwrap_or(false),
+        })
+        .collect()
+}
