@@ -87,9 +87,15 @@ fn memory(given: &Given<'_>) -> Result<Numbers> {
     let pid = server.child.id();
     settle();
     let at_start = process::memory(pid);
-    let sessions = given.times(100);
+    let sessions = given.times(100).max(20);
     let mut creating = Vec::new();
-    for n in 0..sessions {
+    // The first ones fill what all share; the others tell what one costs.
+    for n in 0..10 {
+        client.create(&format!("first-{n}"), given.url)?;
+    }
+    settle();
+    let with_ten = process::memory(pid);
+    for n in 10..sessions {
         creating.push(timed(|| client.create(&format!("idle-{n}"), given.url))?.1);
     }
     settle();
@@ -258,7 +264,9 @@ fn clients(given: &Given<'_>) -> Result<Numbers> {
         while others.len() < further {
             let other = client::connect(&server)?;
             other.call("connect", &json!({}))?;
-            other.call("session.resume", &config("s", given.url))?;
+            let mut config = config("s", given.url);
+            config["tools"] = json!([]);
+            other.call("session.resume", &config)?;
             others.push(other);
         }
         let drain = |other: Client| std::thread::spawn(move || drain(&other).map(|()| other));

@@ -51,9 +51,9 @@ const BUDGETS: &[(&str, f64, Option<f64>)] = &[
 
 type Results = BTreeMap<String, BTreeMap<&'static str, f64>>;
 
-/// Runs it: `[--peer copilot] [--only NAME,NAME] [--quick]`.
+/// Runs it: `[--peer copilot] [--only NAME,NAME] [--quick] [--binary PATH]`, the last to measure another build.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
-    let (mut peers, mut only, mut quick) = (false, None, false);
+    let (mut peers, mut only, mut quick, mut binary) = (false, None, false, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match *arg {
@@ -67,16 +67,23 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
                 )
             }
             "--quick" => quick = true,
+            "--binary" => binary = Some(fs::canonicalize(args.next().context("--binary wants a path")?)?),
             _ => bail!(
-                "usage: cargo xtask bench [--peer copilot] [--only NAME,NAME] [--quick]\nnames: rates, {}",
+                "usage: cargo xtask bench [--peer copilot] [--only NAME,NAME] [--quick] [--binary PATH]\nnames: rates, {}",
                 names()
             ),
         }
     }
     let wanted = |name: &str| only.as_ref().is_none_or(|only| only.contains(&name));
-    eprintln!("building the release binary");
-    sh::run(sh::cargo().args(["build", "--release", "--locked", "--package", "lodge"]))?;
-    let mut servers = vec![("lodge".to_owned(), sh::lodge("release"))];
+    let binary = match binary {
+        Some(path) => path,
+        None => {
+            eprintln!("building the release binary");
+            sh::run(sh::cargo().args(["build", "--release", "--locked", "--package", "lodge"]))?;
+            sh::lodge("release")
+        }
+    };
+    let mut servers = vec![("lodge".to_owned(), binary)];
     if peers {
         servers.extend(install()?);
     }
