@@ -17,6 +17,9 @@ Made from the definitions in `crates/lodge-events` by `cargo xtask docs`; do not
 Everything that happens in a session is an event. Persisted events are lines of the session's `events.jsonl`, written
 before anybody sees them. Ephemeral events are sent to clients and never written.
 
+The types marked as seed are those of the Copilot SDK's published guide to streaming events, which is the contract; the
+others come from the schema that newer releases of the SDK ship.
+
 ## The envelope
 
 | Field | Type | Required | Meaning |

@@ -9,8 +9,24 @@
 //!
 //! A type is defined in one place, an `events!` block in the file of its family ([`assistant`], [`tool`], [`session`],
 //! [`ask`], [`subagent`], …): struct, codec, [`TypeInfo`] and the reference in `docs/events.md` all come from it.
+//!
+//! ```
+//! use lodge_events::{AssistantMessage, Event, Payload};
+//!
+//! let message = AssistantMessage { message_id: "m1".into(), content: "Hello".into(), ..Default::default() };
+//! let made = Event::new(None, None, message);
+//! let read = Event::parse(made.json().clone())?;
+//! assert_eq!(read.kind(), "assistant.message");
+//! match read.payload() {
+//!     Payload::AssistantMessage(message) => assert_eq!(message.content, "Hello"),
+//!     other => panic!("{other:?}"),
+//! }
+//! # Ok::<(), lodge_events::EventError>(())
+//! ```
 
 mod envelope;
+mod head;
+mod info;
 mod macros;
 mod time;
 
@@ -38,8 +54,9 @@ pub use catalogue::{
     TYPES, Unknown,
 };
 pub use conversation::*;
-pub use envelope::{Event, EventError, Head};
-pub use macros::{FieldInfo, Presence, ShapeInfo, TypeInfo, UnionInfo, WordsInfo};
+pub use envelope::Event;
+pub use head::{EventError, Head};
+pub use info::{FieldInfo, Presence, ShapeInfo, TypeInfo, UnionInfo, WordsInfo};
 pub use mcp::*;
 pub use permission::*;
 pub use schedule::*;
