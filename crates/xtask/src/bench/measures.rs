@@ -110,7 +110,7 @@ fn memory(given: &Given<'_>) -> Result<Numbers> {
         ("memory_100_idle_sessions_mb", mb(idle)),
         (
             "memory_per_idle_session_kb",
-            (idle as f64 - at_start as f64) / 1024.0 / sessions as f64,
+            (idle as f64 - with_ten as f64) / 1024.0 / (sessions - 10) as f64,
         ),
         ("memory_after_50_turns_mb", mb(process::memory(pid))),
         ("create_session_ms", median(creating)),
