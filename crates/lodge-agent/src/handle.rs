@@ -22,7 +22,7 @@ use crate::{
     compaction::Compacted,
     facts::Facts,
     permission::Permissions,
-    recorder::{Publish, Recorder},
+    recorder::{Publish, Recorder, Reopen},
     session::Shared,
     settings::{Change, Prompt, Settings},
 };
@@ -35,6 +35,8 @@ pub struct NewAgent {
     pub dir: PathBuf,
     /// The log, opened.
     pub log: Box<dyn SessionLog>,
+    /// Opens it anew.
+    pub reopen: Reopen,
     /// What the log says, from [`Facts::read`].
     pub facts: Facts,
     /// How it starts.
@@ -83,7 +85,7 @@ impl Agent {
         let shared = Arc::new(Shared {
             id: new.id.into(),
             dir: new.dir,
-            recorder: Recorder::new(new.log, new.facts, new.publish),
+            recorder: Recorder::new(new.log, new.reopen, new.facts, new.publish),
             pending: Default::default(),
             settings: Mutex::new(new.settings),
             clients: Default::default(),

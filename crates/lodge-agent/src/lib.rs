@@ -35,7 +35,7 @@ pub use client::{
 pub use compaction::Compacted;
 pub use facts::{Facts, INTERRUPTED_INFO, ModelTotals, OpenCall, OpenTurn, Totals, title_of};
 pub use handle::{Agent, NewAgent};
-pub use recorder::Publish;
+pub use recorder::{Publish, Reopen};
 pub use session::GitContext;
 pub use settings::{Approval, Change, Compaction, Delivery, Mode, Prompt, Settings, ToolFilter};
 pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};

@@ -17,8 +17,12 @@ pub trait Publish: Send + Sync {
     fn publish(&self, event: &Event);
 }
 
+/// Opens a session's log anew, after another process has written to it.
+pub type Reopen = Box<dyn Fn() -> Result<Box<dyn SessionLog>, LogError> + Send>;
+
 struct Inner {
     log: Box<dyn SessionLog>,
+    reopen: Reopen,
     head: Option<Uuid>,
     facts: Facts,
     /// Read from the log when the first model call needs it, so that opening a session costs nothing that grows with it.
@@ -33,11 +37,12 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Over an opened log whose facts are known.
-    pub(crate) fn new(log: Box<dyn SessionLog>, facts: Facts, publish: Arc<dyn Publish>) -> Self {
+    pub(crate) fn new(log: Box<dyn SessionLog>, reopen: Reopen, facts: Facts, publish: Arc<dyn Publish>) -> Self {
         let head = log.last_id();
         Self {
             inner: Mutex::new(Inner {
                 log,
+                reopen,
                 head,
                 facts,
                 transcript: None,
@@ -140,9 +145,16 @@ impl Recorder {
 
 impl Inner {
     fn record(&mut self, payload: Payload, publish: &dyn Publish) -> Result<Event, LogError> {
-        let event = Event::new(self.head, None, payload);
+        let mut event = Event::new(self.head, None, payload);
         if !event.is_ephemeral() {
-            self.log.append(&event)?;
+            match self.log.append(&event) {
+                Err(LogError::Moved { .. }) => {
+                    self.catch_up(publish)?;
+                    event = Event::new(self.head, None, event.payload().clone());
+                    self.log.append(&event)?;
+                }
+                other => drop(other?),
+            }
             self.head = Some(event.id());
             if let Some(transcript) = &mut self.transcript {
                 transcript.fold(&event);
@@ -151,6 +163,37 @@ impl Inner {
         self.facts.fold(&event);
         publish.publish(&event);
         Ok(event)
+    }
+
+    /// Another process has this session open, too, and wrote to its log. What it wrote is taken in as if it had happened
+    /// here.
+    fn catch_up(&mut self, publish: &dyn Publish) -> Result<(), LogError> {
+        self.log = (self.reopen)()?;
+        let mut missed = Vec::new();
+        let mut known = self.head.is_none();
+        for recorded in self.log.read_back()? {
+            let event = recorded?.event;
+            if Some(event.id()) == self.head {
+                known = true;
+                break;
+            }
+            missed.push(event);
+        }
+        self.head = self.log.last_id();
+        if !known {
+            // The log was cut back to before what we know: begin again.
+            self.transcript = None;
+            self.facts = Facts::default().read_on(&*self.log, Position::START)?;
+            return Ok(());
+        }
+        for event in missed.iter().rev() {
+            if let Some(transcript) = &mut self.transcript {
+                transcript.fold(event);
+            }
+            self.facts.fold(event);
+            publish.publish(event);
+        }
+        Ok(())
     }
 
     fn with_transcript<T>(&mut self, look: impl FnOnce(&mut Transcript) -> T) -> Result<T, LogError> {

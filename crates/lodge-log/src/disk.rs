@@ -43,6 +43,14 @@ pub trait DiskFile: Send + Sync + Debug {
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Length, names, time.
     fn stat(&self) -> io::Result<Stat>;
+    /// Keeps other processes that ask for it from the file until [`DiskFile::unlock`]; waits for them first.
+    fn lock(&self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Lets the others go on.
+    fn unlock(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A file system.
@@ -172,6 +180,14 @@ impl DiskFile for RealFile {
             links,
             modified,
         })
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        self.0.lock()
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.0.unlock()
     }
 }
 

@@ -39,8 +39,31 @@ pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) syncer: Arc<Syncer>,
     pub(crate) policy: SyncPolicy,
+    /// Whether other processes may write to the same logs.
+    pub(crate) with_others: bool,
     /// The longest event that is accepted.
     pub(crate) max_event: usize,
+}
+
+/// Keeps other processes from a log for as long as it lives.
+pub(crate) struct Alone(Option<Arc<dyn DiskFile>>);
+
+impl Alone {
+    pub(crate) fn with(shared: &Shared, file: &Arc<dyn DiskFile>, path: &Path) -> Result<Alone, LogError> {
+        if !shared.with_others {
+            return Ok(Alone(None));
+        }
+        retry(|| file.lock()).map_err(LogError::io("lock", path))?;
+        Ok(Alone(Some(file.clone())))
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            let _ = file.unlock();
+        }
+    }
 }
 
 impl Shared {
@@ -128,7 +151,10 @@ impl FileLog {
             self.torn = false;
         }
         let stat = retry(|| self.file.stat()).map_err(LogError::io("look at", &self.path))?;
-        if stat.len != self.index.len {
+        // Also when somebody repaired the log by putting another file in its place.
+        let replaced =
+            stat.links == 0 && self.shared.with_others && self.shared.disk.exists(&self.path).unwrap_or(false);
+        if stat.len != self.index.len || replaced {
             return Err(LogError::Moved {
                 path: self.path.clone(),
                 expected: self.index.len,
@@ -265,9 +291,11 @@ impl SessionLog for FileLog {
                 return Err(LogError::NotOneLine);
             }
         }
+        let alone = Alone::with(&self.shared, &self.file, &self.path)?;
         self.find_end()?;
         let at = self.end();
         self.write(events)?;
+        drop(alone);
         for event in events {
             let at = self.end();
             self.index.advance([&event.json()[..], b"\n"], 1, Some(event.id()));

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::disk::{DiskFile, Mode, put, read_full, read_whole, retry};
 use crate::error::LogError;
-use crate::file_log::{FileLog, LOG_FILE, Observer, Shared};
+use crate::file_log::{Alone, FileLog, LOG_FILE, Observer, Shared};
 use crate::index::{Index, Saved};
 use crate::labels::Labels;
 use crate::mend::put_right;
@@ -155,6 +155,7 @@ impl FileStore {
         // A writer that was just dropped may still be busy with its side file.
         self.shared.syncer.settle(&self.resolve(id)?.join(LOG_FILE));
         let (dir, path, file) = self.find(id, Mode::Append)?;
+        let _alone = Alone::with(&self.shared, &file, &path)?;
         let io = |e| LogError::io("open", &path)(e);
         let stat = retry(|| file.stat()).map_err(io)?;
         let longest = self.shared.longest_line();

@@ -23,6 +23,9 @@ const LOCK_FILE: &str = "lodge.lock";
 pub struct HomeOptions {
     /// When events are brought to the disk.
     pub sync: SyncPolicy,
+    /// Whether nobody else may use the home meanwhile. A home that is not exclusive is shared with others of the kind: every
+    /// append is then made under a lock on its log, and fails with [`LogError::Moved`] when another process was faster.
+    pub exclusive: bool,
     /// The longest event that is accepted, in bytes.
     pub max_event: usize,
     /// The file layer of the logs; tests put one in that fails.
@@ -33,17 +36,19 @@ impl Default for HomeOptions {
     fn default() -> Self {
         HomeOptions {
             sync: SyncPolicy::default(),
+            exclusive: true,
             max_event: 64 * 1024 * 1024,
             disk: Arc::new(RealDisk),
         }
     }
 }
 
-/// An open home. As long as it is open, no other host can open it.
+/// An open home. As long as an exclusive one is open, nobody else can open it for writing.
 pub struct Home {
     path: PathBuf,
     store: Arc<FileStore>,
     catalogue: Catalogue,
+    exclusive: bool,
     lock: Option<Mutex<File>>,
 }
 
@@ -51,16 +56,20 @@ impl Home {
     /// Opens a home, making it if it is not there, and locks it. [`LogError::Locked`] if another host has it.
     pub fn open(path: impl Into<PathBuf>, options: HomeOptions) -> Result<Home, LogError> {
         let path = path.into();
+        let exclusive = options.exclusive;
         let store = FileStore::new(&path, options, None);
         make_dirs(&store)?;
-        let lock = Some(Mutex::new(take_lock(&path)?));
-        store.sweep();
+        let lock = Some(Mutex::new(take_lock(&path, exclusive)?));
+        if exclusive {
+            store.sweep();
+        }
         let store = Arc::new(store);
         let catalogue = Catalogue::open(path.join("catalogue.db"), store.clone());
         Ok(Home {
             path,
             store,
             catalogue,
+            exclusive,
             lock,
         })
     }
@@ -74,6 +83,7 @@ impl Home {
             path,
             store,
             catalogue,
+            exclusive: false,
             lock: None,
         })
     }
@@ -101,7 +111,7 @@ impl Home {
         let path = self.path.join(LOCK_FILE);
         if !path.try_exists().map_err(LogError::io("look for", &path))? {
             // Our lock is on a file that nobody can find any more: a second host would not be stopped by it.
-            *lock.lock() = take_lock(&self.path)?;
+            *lock.lock() = take_lock(&self.path, self.exclusive)?;
         }
         Ok(())
     }
@@ -115,9 +125,15 @@ impl std::fmt::Debug for Home {
 
 impl FileStore {
     fn new(home: &Path, options: HomeOptions, read_only: Option<PathBuf>) -> FileStore {
-        let HomeOptions { sync, max_event, disk } = options;
+        let HomeOptions {
+            sync,
+            exclusive,
+            max_event,
+            disk,
+        } = options;
         let syncer = Arc::new(Syncer::new(disk.clone()));
         let shared = Shared {
+            with_others: !exclusive,
             observer: Arc::default(),
             disk,
             syncer,
@@ -136,7 +152,7 @@ fn make_dirs(store: &FileStore) -> Result<(), LogError> {
     retry(|| store.shared.disk.create_dir(&store.root)).map_err(LogError::io("make", &store.root))
 }
 
-fn take_lock(home: &Path) -> Result<File, LogError> {
+fn take_lock(home: &Path, exclusive: bool) -> Result<File, LogError> {
     let path = home.join(LOCK_FILE);
     let mut file = private_file()
         .read(true)
@@ -145,7 +161,11 @@ fn take_lock(home: &Path) -> Result<File, LogError> {
         .truncate(false)
         .open(&path)
         .map_err(LogError::io("open", &path))?;
-    match file.try_lock() {
+    match if exclusive {
+        file.try_lock()
+    } else {
+        file.try_lock_shared()
+    } {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();

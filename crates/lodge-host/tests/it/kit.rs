@@ -9,17 +9,20 @@ use lodge_host::{
 };
 use tempfile::TempDir;
 
-pub struct House {
-    pub dir: TempDir,
-    pub host: Host,
+pub(crate) struct House {
+    pub(crate) dir: TempDir,
+    pub(crate) host: Host,
 }
 
-pub fn host_at(path: &Path, idle_after: Duration) -> Host {
+pub(crate) fn host_at(path: &Path, idle_after: Duration) -> Host {
     host_on(Home::open(path, HomeOptions::default()).unwrap(), idle_after)
 }
 
-pub fn shared_host_at(path: &Path) -> Host {
-    let options = HomeOptions { exclusive: false, ..HomeOptions::default() };
+pub(crate) fn shared_host_at(path: &Path) -> Host {
+    let options = HomeOptions {
+        exclusive: false,
+        ..HomeOptions::default()
+    };
     host_on(Home::open(path, options).unwrap(), Duration::from_secs(600))
 }
 
@@ -34,24 +37,24 @@ fn host_on(home: Home, idle_after: Duration) -> Host {
     })
 }
 
-pub fn house() -> House {
+pub(crate) fn house() -> House {
     let dir = tempfile::tempdir().unwrap();
     let host = host_at(&dir.path().join("home"), Duration::from_secs(600));
     House { dir, host }
 }
 
 impl House {
-    pub fn cwd(&self) -> std::path::PathBuf {
+    pub(crate) fn cwd(&self) -> std::path::PathBuf {
         let cwd = self.dir.path().join("work");
         std::fs::create_dir_all(&cwd).unwrap();
         cwd
     }
 
-    pub async fn session(&self) -> Probe {
+    pub(crate) async fn session(&self) -> Probe {
         self.session_with(NewSession::default()).await
     }
 
-    pub async fn session_with(&self, new: NewSession) -> Probe {
+    pub(crate) async fn session_with(&self, new: NewSession) -> Probe {
         let session = self
             .host
             .create(NewSession {
@@ -65,14 +68,14 @@ impl House {
 }
 
 /// Listens to a session.
-pub struct Probe {
-    pub session: Session,
+pub(crate) struct Probe {
+    pub(crate) session: Session,
     events: Subscription,
-    pub seen: Vec<Event>,
+    pub(crate) seen: Vec<Event>,
 }
 
 impl Probe {
-    pub fn on(session: Session) -> Self {
+    pub(crate) fn on(session: Session) -> Self {
         Self {
             events: session.subscribe(usize::MAX),
             session,
@@ -80,7 +83,7 @@ impl Probe {
         }
     }
 
-    pub async fn send(&self, text: &str) -> String {
+    pub(crate) async fn send(&self, text: &str) -> String {
         self.session
             .send(Prompt {
                 text: text.into(),
@@ -91,7 +94,7 @@ impl Probe {
     }
 
     /// The next event for which `f` has something to say.
-    pub async fn until<T>(&mut self, mut f: impl FnMut(&Payload) -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&mut self, mut f: impl FnMut(&Payload) -> Option<T>) -> T {
         loop {
             let next = tokio::time::timeout(Duration::from_secs(30), self.events.next());
             match next
@@ -110,7 +113,7 @@ impl Probe {
         }
     }
 
-    pub async fn until_idle(&mut self) -> bool {
+    pub(crate) async fn until_idle(&mut self) -> bool {
         self.until(|payload| match payload {
             Payload::SessionIdle(idle) => Some(idle.aborted.unwrap_or(false)),
             _ => None,
@@ -119,14 +122,14 @@ impl Probe {
     }
 
     /// Sends and waits for idle; the last thing the assistant said.
-    pub async fn turn(&mut self, text: &str) -> String {
+    pub(crate) async fn turn(&mut self, text: &str) -> String {
         self.seen.clear();
         self.send(text).await;
         self.until_idle().await;
         self.said()
     }
 
-    pub fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         let said = self.seen.iter().rev().find_map(|event| match event.payload() {
             Payload::AssistantMessage(message) => Some(message.content.clone()),
             _ => None,
@@ -135,7 +138,7 @@ impl Probe {
     }
 
     /// What tools answered, in the order in which they ended.
-    pub fn results(&self) -> Vec<String> {
+    pub(crate) fn results(&self) -> Vec<String> {
         self.seen
             .iter()
             .filter_map(|event| match event.payload() {
@@ -149,19 +152,19 @@ impl Probe {
             .collect()
     }
 
-    pub fn kinds(&self) -> Vec<&str> {
+    pub(crate) fn kinds(&self) -> Vec<&str> {
         self.seen.iter().map(Event::kind).collect()
     }
 
-    pub fn count(&self, kind: &str) -> usize {
+    pub(crate) fn count(&self, kind: &str) -> usize {
         self.seen.iter().filter(|event| event.kind() == kind).count()
     }
 
-    pub async fn attach(&self, can: Capabilities) -> Attachment {
+    pub(crate) async fn attach(&self, can: Capabilities) -> Attachment {
         self.attach_with(can, Vec::new(), Arc::new(NoCalls)).await
     }
 
-    pub async fn attach_with(
+    pub(crate) async fn attach_with(
         &self,
         can: Capabilities,
         tools: Vec<ClientTool>,
@@ -180,7 +183,7 @@ impl Probe {
 }
 
 /// Every persisted event of a log, with its chain checked.
-pub fn log_of(session: &Session) -> Vec<Event> {
+pub(crate) fn log_of(session: &Session) -> Vec<Event> {
     let events: Vec<Event> = session.history().unwrap().events().map(Result::unwrap).collect();
     let mut parent = None;
     for event in &events {
@@ -191,7 +194,7 @@ pub fn log_of(session: &Session) -> Vec<Event> {
     events
 }
 
-pub fn tool(name: &str) -> ClientTool {
+pub(crate) fn tool(name: &str) -> ClientTool {
     ClientTool {
         name: name.into(),
         description: "A tool of the client.".into(),

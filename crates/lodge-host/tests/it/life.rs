@@ -239,13 +239,23 @@ async fn two_processes_on_a_shared_home_can_have_the_same_session() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("home");
     let (one, two) = (shared_host_at(&home), shared_host_at(&home));
-    let new = NewSession { cwd: Some(dir.path().to_owned()), ..NewSession::default() };
+    let new = NewSession {
+        cwd: Some(dir.path().to_owned()),
+        ..NewSession::default()
+    };
     let mut first = Probe::on(one.create(new).await.unwrap());
     first.turn("say one").await;
     let mut second = Probe::on(two.resume(first.session.id(), Resume::default()).await.unwrap());
     second.turn("say two").await;
-    assert_eq!(first.turn("say three").await, "three", "the first notices and goes on after what the second wrote");
-    assert!(first.seen.iter().any(|event| event.as_str().contains("say two")), "and its clients see it");
+    assert_eq!(
+        first.turn("say three").await,
+        "three",
+        "the first notices and goes on after what the second wrote"
+    );
+    assert!(
+        first.seen.iter().any(|event| event.as_str().contains("say two")),
+        "and its clients see it"
+    );
     second.turn("say four").await;
     let said: Vec<String> = log_of(&second.session)
         .iter()
@@ -261,7 +271,10 @@ async fn two_processes_on_a_shared_home_can_have_the_same_session() {
 async fn a_home_that_is_used_is_refused_to_a_host_that_wants_it_alone() {
     let dir = tempfile::tempdir().unwrap();
     let alone = lodge_host::HomeOptions::default;
-    let shared = || lodge_host::HomeOptions { exclusive: false, ..alone() };
+    let shared = || lodge_host::HomeOptions {
+        exclusive: false,
+        ..alone()
+    };
     for (first, second) in [(alone(), alone()), (alone(), shared()), (shared(), alone())] {
         let _first = lodge_host::Home::open(dir.path(), first).unwrap();
         let error = lodge_host::Home::open(dir.path(), second).unwrap_err();

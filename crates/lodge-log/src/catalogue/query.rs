@@ -234,3 +234,46 @@ fn unmark(marked: &str) -> (String, Vec<Range<usize>>) {
     }
     (text, matches)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_need_no_sorting() {
+        let db = super::super::db::in_memory().unwrap();
+        let some = || Some("x".to_owned());
+        let filters = [
+            ListFilter::default(),
+            ListFilter {
+                cwd: some(),
+                ..ListFilter::default()
+            },
+            ListFilter {
+                git_root: some(),
+                ..ListFilter::default()
+            },
+            ListFilter {
+                repository: some(),
+                branch: some(),
+                ..ListFilter::default()
+            },
+            ListFilter {
+                cwd: some(),
+                after: Some("1.2".to_owned()),
+                limit: Some(5),
+                ..ListFilter::default()
+            },
+        ];
+        for filter in filters {
+            let (sql, values) = list_sql(&filter);
+            let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps = plan
+                .query_map(params_from_iter(values), |row| row.get::<_, String>(3))
+                .unwrap();
+            let steps: Vec<String> = steps.map(Result::unwrap).collect();
+            let indexed = steps.iter().all(|step| step.contains("USING INDEX newest"));
+            assert!(indexed, "{filter:?} is answered by {steps:?}");
+        }
+    }
+}
