@@ -166,12 +166,13 @@ impl Page {
         }
     }
 
-    /// Ends the line, leaving `count - 1` empty ones.
+    /// Ends the line, leaving at least `count - 1` empty ones.
     fn line(&mut self, count: usize) {
         let kept = self.out.trim_end_matches([' ', '\n']).len();
+        let ends = self.out[kept..].matches('\n').count();
         self.out.truncate(kept);
         if !self.out.is_empty() {
-            self.out.push_str(&"\n".repeat(count));
+            self.out.push_str(&"\n".repeat(count.max(ends.min(2))));
         }
     }
 

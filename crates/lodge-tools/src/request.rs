@@ -96,6 +96,7 @@ pub(crate) fn shell(cx: &ToolCx, command: &str, description: &str) -> (Permissio
         },
         can_offer_session_approval: found.can_be_remembered(),
         commands: found.commands,
+        command_segments: Some(found.segments),
         possible_paths: found.paths,
         possible_urls: found.urls.into_iter().map(|url| PossibleUrl { url }).collect(),
         has_write_file_redirection: found.writes_by_redirection,

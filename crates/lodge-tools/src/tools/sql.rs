@@ -215,7 +215,7 @@ fn words(mut text: &str) -> impl Iterator<Item = String> {
 
 /// The rows as a table.
 fn rows(statement: &mut Statement<'_>) -> Result<String, ToolError> {
-    let names: Vec<String> = statement.column_names().into_iter().map(cell).collect();
+    let names: Vec<String> = statement.column_names().map(cell).collect();
     let columns = names.len();
     let mut table = format!("| {} |\n|{}\n", names.join(" | "), " --- |".repeat(columns));
     let mut count = 0_u64;
