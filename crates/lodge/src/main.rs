@@ -46,7 +46,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Run(args)) => {
             let runtime = runtime()?;
             let code = runtime.block_on(async {
-                let host = setup::host(&home?, cli.global.sync, None)?;
+                let host = setup::host(&home?, setup::Use::Shared, cli.global.sync, None)?;
                 let code = run::run(host.clone(), args).await;
                 host.shutdown().await;
                 code

@@ -76,14 +76,24 @@ pub(crate) fn models(config: &Config) -> Result<Catalogue> {
     .context("The models cannot be set up")
 }
 
+/// How a home is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// By the one host of a machine.
+    Alone,
+    /// By many short-lived processes beside each other.
+    Shared,
+}
+
 /// Starts a host on a home.
-pub(crate) fn host(home: &Path, sync: SyncPolicy, idle_after: Option<Duration>) -> Result<Host> {
+pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<Duration>) -> Result<Host> {
     let config = config(home)?;
     let models = models(&config)?;
     let home = Home::open(
         home,
         HomeOptions {
             sync,
+            exclusive: how == Use::Alone,
             ..HomeOptions::default()
         },
     )?;
