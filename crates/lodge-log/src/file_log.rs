@@ -146,7 +146,8 @@ impl FileLog {
 
     /// Makes sure that the file is there and ends where we think.
     fn find_end(&mut self) -> Result<(), LogError> {
-        if self.torn {
+        // With others about, what is behind our end may be theirs by now: opening the log again sorts that out.
+        if self.torn && !self.shared.with_others {
             retry(|| self.file.set_len(self.index.len)).map_err(LogError::io("cut the torn end off", &self.path))?;
             self.torn = false;
         }
@@ -154,7 +155,7 @@ impl FileLog {
         // Also when somebody repaired the log by putting another file in its place.
         let replaced =
             stat.links == 0 && self.shared.with_others && self.shared.disk.exists(&self.path).unwrap_or(false);
-        if stat.len != self.index.len || replaced {
+        if stat.len != self.index.len || replaced || self.torn {
             return Err(LogError::Moved {
                 path: self.path.clone(),
                 expected: self.index.len,
@@ -222,12 +223,14 @@ impl FileLog {
     fn job(&mut self, snapshot: Option<Snapshot>, force_index: bool) -> Option<Job> {
         let sync = self.shared.policy != SyncPolicy::Never;
         let wants_index = force_index || snapshot.is_some() || self.index.len - self.indexed >= INDEX_EVERY;
-        let modified = if wants_index && !self.torn {
+        let stat = if wants_index {
             retry(|| self.file.stat()).ok()
         } else {
             None
         };
-        let index = modified.map(|stat| {
+        // Not for a log that is not ours any more.
+        let stat = stat.filter(|stat| stat.len == self.index.len && stat.links > 0 && !self.torn);
+        let index = stat.map(|stat| {
             self.indexed = self.index.len;
             let (dir, index) = (self.dir.clone(), self.index.clone());
             let keep_snapshot = std::mem::replace(&mut self.keeps_snapshot, true);
@@ -369,6 +372,7 @@ impl SessionLog for FileLog {
     }
 
     fn truncate(&mut self, to: Position) -> Result<(), LogError> {
+        let _alone = Alone::with(&self.shared, &self.file, &self.path)?;
         self.find_end()?;
         if to >= self.end() {
             return Ok(());

@@ -154,10 +154,16 @@ impl FileStore {
         self.writable()?;
         // A writer that was just dropped may still be busy with its side file.
         self.shared.syncer.settle(&self.resolve(id)?.join(LOG_FILE));
-        let (dir, path, file) = self.find(id, Mode::Append)?;
-        let _alone = Alone::with(&self.shared, &file, &path)?;
+        let ((dir, path, file), _alone, stat) = loop {
+            let found = self.find(id, Mode::Append)?;
+            let alone = Alone::with(&self.shared, &found.2, &found.1)?;
+            let stat = retry(|| found.2.stat()).map_err(LogError::io("open", &found.1))?;
+            // While we waited for it, somebody may have repaired the log by putting another file in its place.
+            if stat.links > 0 || !self.shared.with_others {
+                break (found, alone, stat);
+            }
+        };
         let io = |e| LogError::io("open", &path)(e);
-        let stat = retry(|| file.stat()).map_err(io)?;
         let longest = self.shared.longest_line();
 
         let saved = if trust_index {

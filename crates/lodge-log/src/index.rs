@@ -70,6 +70,12 @@ impl Index {
         }
     }
 
+    /// Whether this can be an index of the same log as an older one: the blocks that were complete then are the same.
+    fn extends(&self, older: &Index) -> bool {
+        let complete = older.blocks.len().saturating_sub(1);
+        self.len >= older.len && self.blocks.starts_with(&older.blocks[..complete])
+    }
+
     /// A block start at or before the event number `nth`, and how many events come before it.
     pub(crate) fn near(&self, nth: u64) -> (u64, u64) {
         let after = self.blocks.partition_point(|block| block.first <= nth);
@@ -221,7 +227,10 @@ impl IndexSave {
             snapshot,
             keep_snapshot,
         } = self;
-        let stored = || keep_snapshot.then(|| Saved::load(disk, &dir)?.snapshot).flatten();
+        let stored = || {
+            let saved = Saved::load(disk, &dir).filter(|saved| keep_snapshot && index.extends(&saved.index))?;
+            saved.snapshot
+        };
         let snapshot = snapshot.or_else(stored).filter(|snapshot| snapshot.at.0 <= index.len);
         let bytes = index.encode(modified, snapshot.as_ref());
         if let Err(error) = put(disk, &dir.join(INDEX_FILE), &bytes, false) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::db::{self, Row};
 use super::digest::matters;
@@ -75,9 +75,14 @@ fn is_broken(db: &Connection) -> bool {
         .is_ok_and(|answer| answer == "ok")
 }
 
+/// Begins a transaction that writes from the start: other processes may keep the same catalogue.
+fn begin(db: &Connection) -> rusqlite::Result<Transaction<'_>> {
+    Transaction::new_unchecked(db, TransactionBehavior::Immediate)
+}
+
 /// Does some tasks in one transaction.
 fn perform(db: &Connection, store: &FileStore, tasks: &[Task], stop: &dyn Fn() -> bool) -> Result<(), LogError> {
-    let transaction = db.unchecked_transaction()?;
+    let transaction = begin(db)?;
     let mut rows: HashMap<&str, Row> = HashMap::new();
     for task in tasks {
         match task {
@@ -165,8 +170,8 @@ fn catch_up(db: &Connection, store: &FileStore, id: &str, row: &mut Row) -> Resu
 
 /// Compares the catalogue with the logs, and reads what is missing.
 pub(super) fn catch_up_all(db: &Connection, store: &FileStore, stop: &dyn Fn() -> bool) -> Result<(), LogError> {
+    let mut transaction = begin(db)?;
     let mut known = db::covered(db)?;
-    let mut transaction = db.unchecked_transaction()?;
     let (mut bytes, mut sessions) = (0, 0);
     for entry in store.list()? {
         if stop() {
@@ -189,7 +194,7 @@ pub(super) fn catch_up_all(db: &Connection, store: &FileStore, stop: &dyn Fn() -
         sessions += 1;
         if bytes > COMMIT_BYTES || sessions >= COMMIT_SESSIONS {
             transaction.commit()?;
-            transaction = db.unchecked_transaction()?;
+            transaction = begin(db)?;
             (bytes, sessions) = (0, 0);
         }
     }
