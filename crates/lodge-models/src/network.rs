@@ -31,6 +31,7 @@ struct Inner {
     extra_certificates: Option<PathBuf>,
     outside: OnceLock<Result<Client, TransportError>>,
     loopback: OnceLock<Result<Client, TransportError>>,
+    plain_loopback: OnceLock<Result<Client, TransportError>>,
 }
 
 impl Network {
@@ -47,16 +48,19 @@ impl Network {
 
 impl Inner {
     fn client(&self, url: &Url) -> Result<&Client, TransportError> {
-        // A model server on this machine is never behind a proxy, whatever the environment says of proxies.
-        let (slot, proxies) = if is_loopback(url) {
-            (&self.loopback, false)
-        } else {
-            (&self.outside, true)
+        // A model server on this machine is never behind a proxy, whatever the environment says of proxies; and without
+        // TLS it needs no certificates, which small containers do not even have.
+        let (slot, proxies, certificates) = match (is_loopback(url), url.scheme()) {
+            (false, _) => (&self.outside, true, true),
+            (true, "https") => (&self.loopback, false, true),
+            (true, _) => (&self.plain_loopback, false, false),
         };
-        slot.get_or_init(|| self.build(proxies)).as_ref().map_err(Clone::clone)
+        slot.get_or_init(|| self.build(proxies, certificates))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
-    fn build(&self, proxies: bool) -> Result<Client, TransportError> {
+    fn build(&self, proxies: bool, certificates: bool) -> Result<Client, TransportError> {
         // Fails only when the process has chosen its provider already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         // A redirected POST would arrive as a GET or carry the key to another host; both are better told than done.
@@ -65,6 +69,10 @@ impl Inner {
             .redirect(redirect::Policy::none());
         if !proxies {
             builder = builder.no_proxy();
+        }
+        if !certificates {
+            let built = builder.tls_certs_only([]).build();
+            return built.map_err(|error| TransportError::Invalid(format!("cannot set up HTTP: {}", causes(&error))));
         }
         if let Some(file) = &self.extra_certificates {
             let told = |error: &dyn std::fmt::Display| {

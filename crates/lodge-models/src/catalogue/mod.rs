@@ -93,14 +93,6 @@ pub enum CatalogueError {
         /// The variable that should hold the key.
         variable: &'static str,
     },
-    /// The variable that a provider's entry names is not set.
-    #[error("the provider {provider:?} takes its key from {variable}, which is not set")]
-    VariableMissing {
-        /// The provider's name.
-        provider: String,
-        /// The variable.
-        variable: String,
-    },
     /// A model's entry names a provider that is not there.
     #[error("the model {model:?} names the provider {provider:?}, which is not configured")]
     UnknownProvider {
@@ -425,18 +417,13 @@ fn configured_endpoint(
     env: &impl Fn(&str) -> Option<String>,
 ) -> Result<Endpoint, CatalogueError> {
     check_address(&entry.name, &entry.base_url)?;
-    let key = match (entry.api_key, entry.api_key_env) {
-        (Some(key), _) => Some(key),
-        (None, Some(variable)) => match env(&variable) {
-            Some(key) => Some(key.into()),
-            None => {
-                return Err(CatalogueError::VariableMissing {
-                    provider: entry.name,
-                    variable,
-                });
-            }
-        },
-        (None, None) => None,
+    let from_variable = |variable: String| match env(&variable) {
+        Some(key) => Auth::Key(key.into()),
+        None => Auth::Missing(variable),
+    };
+    let auth = match (entry.bearer_token, entry.api_key, entry.api_key_env) {
+        (None, None, Some(variable)) => from_variable(variable),
+        (bearer, key, _) => auth(bearer, key),
     };
     let mut endpoint = Endpoint::new(
         entry.name,
@@ -444,7 +431,7 @@ fn configured_endpoint(
         wire_of(entry.kind, entry.wire_api),
         entry.base_url,
     );
-    endpoint.auth = auth(entry.bearer_token, key);
+    endpoint.auth = auth;
     endpoint.headers = entry.headers;
     endpoint.api_version = entry.api_version;
     endpoint.idle_timeout = entry.idle_timeout.map_or(IDLE_TIMEOUT, Duration::from_secs);

@@ -47,6 +47,8 @@ pub enum Auth {
     Bearer(Secret),
     /// A bearer token that is asked for anew for every request.
     Source(Arc<dyn TokenSource>),
+    /// The key should stand in this environment variable and does not. Every call says so; everything else works.
+    Missing(String),
 }
 
 impl std::fmt::Debug for Auth {
@@ -56,6 +58,7 @@ impl std::fmt::Debug for Auth {
             Self::Key(_) => "Key([secret])",
             Self::Bearer(_) => "Bearer([secret])",
             Self::Source(_) => "Source",
+            Self::Missing(_) => "Missing",
         })
     }
 }
@@ -200,6 +203,7 @@ impl Endpoint {
                 }
             },
             Auth::Bearer(token) => Some(token.clone()),
+            Auth::Missing(variable) => return Err(target.without_key(variable)),
             Auth::Source(source) => Some(source.token().await?.into()),
         };
         if let Some(token) = bearer {

@@ -85,6 +85,12 @@ impl Target {
         self.error(ErrorKind::Connection, what, "Trying again may help.")
     }
 
+    /// There is no key to send.
+    pub(crate) fn without_key(&self, variable: &str) -> ModelError {
+        let what = format!("the key should stand in {variable}, which is not set");
+        self.error(ErrorKind::Authentication, &what, "Set it and start again.")
+    }
+
     /// The request was not even sent.
     pub(crate) fn refused(&self, what: &str) -> ModelError {
         self.error(

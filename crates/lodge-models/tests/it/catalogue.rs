@@ -5,8 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use lodge_models::{
-    Auth, Catalogue, CatalogueError, HttpRequest, HttpResponse, ModelsConfig, ProviderConfig, Secret, Transport,
-    TransportError,
+    Auth, Catalogue, CatalogueError, ErrorKind, HttpRequest, HttpResponse, ModelsConfig, ProviderConfig, Secret,
+    Transport, TransportError,
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -162,11 +162,6 @@ fn a_wrong_configuration_is_refused_in_words() {
             "the model \"a\" names the provider \"b\", which is not configured",
         ),
         (
-            TOML,
-            vec![],
-            "the provider \"cloud\" takes its key from CLOUD_KEY, which is not set",
-        ),
-        (
             "[[provider]]\nname = \"a\"\nbase_url = \"h\"",
             vec![],
             "the provider \"a\" needs a base_url that begins with http:// or https://",
@@ -192,6 +187,27 @@ fn a_wrong_configuration_is_refused_in_words() {
     }
     let typo = toml::from_str::<ModelsConfig>("[[provider]]\nname = \"a\"\nbase_ulr = \"http://h\"").unwrap_err();
     assert!(typo.to_string().contains("base_ulr"), "{typo}");
+}
+
+#[test]
+fn the_manuals_example_is_read_as_written() {
+    let manual = include_str!("../../../../docs/models.md");
+    let (_, example) = manual.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let catalogue = catalogue(example, &[("WORK_KEY", "k")]).unwrap();
+    assert_eq!(resolved(&catalogue, None), "coder of local, 65536");
+    assert_eq!(resolved(&catalogue, Some("work/gpt-5")), "work/gpt-5 of work, 400000");
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_set_fails_its_own_calls_and_nothing_else() {
+    let catalogue = catalogue(TOML, &[]).unwrap();
+    let error = collect(&*catalogue.resolve(Some("claude-sonnet-4-5")).unwrap(), request("go"))
+        .await
+        .error
+        .unwrap();
+    assert_eq!(error.kind, ErrorKind::Authentication);
+    assert!(error.to_string().contains("CLOUD_KEY, which is not set"), "{error}");
 }
 
 #[test]

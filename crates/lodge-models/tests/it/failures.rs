@@ -270,3 +270,15 @@ async fn a_header_that_http_does_not_allow_is_refused_and_not_tried_again() {
     let error = collect(&*model(Wire::Chat, &server), request).await.error.unwrap();
     assert_eq!((error.kind, error.retryable), (ErrorKind::Query, false), "{error}");
 }
+
+#[tokio::test]
+async fn tls_with_a_server_that_speaks_none_is_an_error_and_no_panic() {
+    let server = ModelServer::start();
+    let mut provider = provider(Wire::Chat, &server);
+    provider.base_url = server.openai_url().replace("http://", "https://");
+    let catalogue = Catalogue::from(ModelsConfig::default(), |_| None).unwrap();
+    let model = catalogue.resolve_with_provider(&provider, Some("m"), None).unwrap();
+    let error = collect(&*model, request("go")).await.error.unwrap();
+    assert!(error.to_string().contains("127.0.0.1"), "{error}");
+    assert!(server.requests().is_empty());
+}

@@ -5,6 +5,8 @@ use std::{fmt::Write as _, sync::Arc};
 use futures_util::{FutureExt, StreamExt};
 use lodge_models::{ErrorKind, Image, Message, Model, ModelRequest, Part, Rehearsal, ToolSpec};
 
+use proptest::prelude::*;
+
 use crate::support::{Answer, collect, request, user};
 
 /// Plays a whole turn as the agent loop would: tools answer `ok`, failures that allow it are tried three times.
@@ -241,4 +243,22 @@ async fn broken_streams_break_after_some_text() {
         (error.kind, error.retryable, error.status),
         (ErrorKind::Connection, true, None)
     );
+}
+
+proptest! {
+    #[test]
+    fn any_words_get_an_answer(
+        words in proptest::collection::vec(proptest::sample::select(vec![
+            "say", "stream", "3", "chunks", "of", "4 bytes", "think", "aloud", "about", "call", "bash", "{", "}", "{}", "{\"a\":1}",
+            "\"", "“", "”", "and", "then", "repeat 2 times", "repeat", "slowly 0 ms", "ask", "\"Q?\"", "choices", "a, b",
+            "fail with", "quota", "once", "wait", "0 ms", "report usage", "1 in", "2 out", "malformed arguments", "please", "\n",
+            "an unknown tool", ",", ".", "é", "🦀", "<a_b>", "</a_b>", "99999999999999999999999",
+        ]), 0..10),
+        spaced in any::<bool>(),
+    ) {
+        let words = words.join(if spaced { " " } else { "" });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answer = runtime.block_on(collect(&Rehearsal::new(), request(&words)));
+        prop_assert!(answer.done.is_some() || answer.error.is_some());
+    }
 }

@@ -250,6 +250,9 @@ async fn leaving_a_call_closes_the_request_at_once() {
             () = server.received(1) => {}
         }
         drop(stream);
+        tokio::time::timeout(Duration::from_secs(20), server.abandoned(1))
+            .await
+            .expect("the server sees it");
     }
 }
 

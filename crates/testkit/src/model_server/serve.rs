@@ -49,12 +49,14 @@ pub(super) async fn answer(Extract(shared): Extract<Arc<Shared>>, request: Reque
 }
 
 async fn play(reply: Reply, path: &str, request: &Value, shared: Arc<Shared>) -> Response {
+    let mut guard = Guard(Some(shared));
     tokio::time::sleep(reply.delay).await;
     let streams = request["stream"] == true;
     let (content_type, body) = match &reply.content {
         Content::Raw { content_type, body } => (content_type.clone(), body.clone()),
         Content::Answer(answer) => {
             let Some(mut encoder) = encode::for_path(path, request, reply.choices_apart) else {
+                guard.ended();
                 return not_found(path);
             };
             if streams {
@@ -79,7 +81,7 @@ async fn play(reply: Reply, path: &str, request: &Value, shared: Arc<Shared>) ->
     for (name, value) in &reply.headers {
         response = response.header(name, value);
     }
-    let body = Body::from_stream(guarded(pieces(reply, body), shared));
+    let body = Body::from_stream(guarded(pieces(reply, body), guard));
     response
         .body(body)
         .unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, error.to_string()).into_response())
@@ -118,24 +120,26 @@ async fn flushed() {
 }
 
 /// Tells when the reader goes away before the end.
-fn guarded<S>(body: S, shared: Arc<Shared>) -> impl Stream<Item = S::Item> + Send
+struct Guard(Option<Arc<Shared>>);
+
+impl Guard {
+    fn ended(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.abandoned.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+fn guarded<S>(body: S, guard: Guard) -> impl Stream<Item = S::Item> + Send
 where
     S: Stream<Item = Result<Bytes, io::Error>> + Send,
 {
-    struct Guard(Option<Arc<Shared>>);
-    impl Guard {
-        fn ended(&mut self) {
-            self.0 = None;
-        }
-    }
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            if let Some(shared) = &self.0 {
-                shared.abandoned.send_modify(|count| *count += 1);
-            }
-        }
-    }
-    let guard = Guard(Some(shared));
     stream::unfold((Box::pin(body), guard), |(mut body, mut guard)| async move {
         let item = body.next().await;
         if !matches!(item, Some(Ok(_))) {
@@ -199,7 +203,7 @@ async fn rehearse(path: &str, body: &Value, raw: Bytes, shared: Arc<Shared>) -> 
             }
         },
     );
-    let body = Body::from_stream(guarded(encoded, shared));
+    let body = Body::from_stream(guarded(encoded, Guard(Some(shared))));
     ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
