@@ -194,7 +194,7 @@ impl Actor {
         self.settle_interrupted()?;
         self.shared.recorder.record(PendingMessagesModified::default())?;
         match &self.running {
-            None => self.start(Start::Prompt(Box::new(prompt))),
+            None => self.start(Start::Prompt(Box::new(prompt), lodge_events::Delivery::Idle)),
             Some(_) if prompt.delivery == Delivery::Immediate => self.shared.steering.lock().push_back(prompt),
             Some(_) if prompt.prepend => self.queue.lock().push_front(prompt),
             Some(_) => self.queue.lock().push_back(prompt),
@@ -275,7 +275,7 @@ impl Actor {
         match next {
             Some(prompt) => {
                 self.shared.recorder.note(PendingMessagesModified::default());
-                self.start(Start::Prompt(Box::new(prompt)));
+                self.start(Start::Prompt(Box::new(prompt), lodge_events::Delivery::Queued));
             }
             None => {
                 self.shared.busy.store(false, Ordering::Release);

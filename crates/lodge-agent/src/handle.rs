@@ -93,6 +93,7 @@ impl Agent {
             tool_state: new.tool_state,
             permissions: Permissions::new(new.rules),
             steering: Default::default(),
+            greeted: Default::default(),
             busy: Default::default(),
         });
         let queue = Arc::default();

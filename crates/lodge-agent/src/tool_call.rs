@@ -151,7 +151,11 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
         )
         .await?;
     if let Some(changed) = before.get("modifiedArgs").filter(|changed| !changed.is_null()) {
-        args = changed.clone();
+        // Hooks get the arguments as text, and some give them back as text.
+        args = match changed.as_str().and_then(|text| serde_json::from_str(text).ok()) {
+            Some(parsed) => parsed,
+            None => changed.clone(),
+        };
     }
     let outcome = if before["permissionDecision"] == "deny" {
         let reason = before["permissionDecisionReason"]
@@ -379,7 +383,7 @@ impl Call<'_> {
         match outcome {
             Outcome::Done(mut done) => {
                 let result = json!({"textResultForLlm": done.content, "resultType": "success"});
-                let input = json!({"toolName": self.name, "toolArgs": args.to_string(), "toolResult": result});
+                let input = json!({"toolName": self.name, "toolArgs": args, "toolResult": result});
                 let output = shared.hook("postToolUse", input).await?;
                 let changed = &output["modifiedResult"];
                 if let Some(text) = changed.as_str().or_else(|| changed["textResultForLlm"].as_str()) {
@@ -395,7 +399,7 @@ impl Call<'_> {
                 code,
                 telemetry,
             } => {
-                let input = json!({"toolName": self.name, "toolArgs": args.to_string(), "error": text});
+                let input = json!({"toolName": self.name, "toolArgs": args, "error": text});
                 let output = shared.hook("postToolUseFailure", input).await?;
                 for more in context.map(str::to_owned).into_iter().chain(said(&output)) {
                     text = format!("{text}\n\n{more}");

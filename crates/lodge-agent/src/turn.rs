@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use lodge_events::{
-    Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, PendingMessagesModified, SessionError,
-    SessionTitleChanged, SessionUsageInfo, SystemMessage, SystemRole, ToolError, ToolExecutionComplete,
+    Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, Delivery, PendingMessagesModified,
+    SessionError, SessionTitleChanged, SessionUsageInfo, SystemMessage, SystemRole, ToolError, ToolExecutionComplete,
     ToolExecutionStart, UserMessage,
 };
 use lodge_log::LogError;
 use lodge_models::{ModelError, ToolCall};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -26,8 +26,8 @@ use crate::{
 
 /// What sets a turn off.
 pub(crate) enum Start {
-    /// A message.
-    Prompt(Box<Prompt>),
+    /// A message, and how it came to be the next one.
+    Prompt(Box<Prompt>, Delivery),
     /// Tool calls that were open when the host went down.
     Continue,
 }
@@ -173,8 +173,8 @@ fn tell_log_error(shared: &Shared, error: &LogError) {
 impl Turn {
     async fn go(&mut self, start: Start) -> Result<(), Stop> {
         match start {
-            Start::Prompt(prompt) => {
-                self.begin(*prompt).await?;
+            Start::Prompt(prompt, delivery) => {
+                self.begin(*prompt, delivery).await?;
                 self.work(0).await
             }
             Start::Continue => {
@@ -202,31 +202,56 @@ impl Turn {
     }
 
     /// Everything before the first model call.
-    async fn begin(&mut self, mut prompt: Prompt) -> Result<(), Stop> {
+    async fn begin(&mut self, mut prompt: Prompt, delivery: Delivery) -> Result<(), Stop> {
         let shared = self.shared.clone();
+        let greeting = self.greet(&prompt).await?;
         let submitted = shared
             .hook("userPromptSubmitted", json!({"prompt": prompt.text}))
             .await?;
         if let Some(text) = submitted["modifiedPrompt"].as_str() {
             prompt.text = text.into();
         }
-        let added = submitted["additionalContext"].as_str().map(str::to_owned);
+        let added: Vec<&str> = [&greeting, &submitted]
+            .into_iter()
+            .filter_map(|output| output["additionalContext"].as_str())
+            .collect();
+        let added = (!added.is_empty()).then(|| added.join("\n\n"));
         self.prepare_system().await?;
-        self.add_user_message(prompt, added).await?;
+        self.add_user_message(prompt, added, delivery).await?;
         shared.recorder.sync();
         Ok(())
     }
 
+    /// Tells hooks, once in the life of a session in memory, that it begins or goes on.
+    async fn greet(&self, prompt: &Prompt) -> Result<Value, Stop> {
+        if self.shared.greeted.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            return Ok(Value::Null);
+        }
+        let new = self.shared.recorder.facts(|facts| facts.user_messages == 0);
+        let input = json!({"source": if new { "new" } else { "resume" }, "initialPrompt": prompt.text});
+        Ok(self.shared.hook("sessionStart", input).await?)
+    }
+
     /// Records a message of the person as the next thing in the conversation.
-    pub(crate) async fn add_user_message(&mut self, prompt: Prompt, added: Option<String>) -> Result<(), Stop> {
+    pub(crate) async fn add_user_message(
+        &mut self,
+        prompt: Prompt,
+        added: Option<String>,
+        delivery: Delivery,
+    ) -> Result<(), Stop> {
         let shared = &self.shared;
         let cwd = shared.settings.lock().cwd.clone();
         let attachments = prompt.attachments.clone();
         let text = prompt.text.clone();
-        let transformed =
+        let mut transformed =
             tokio::task::spawn_blocking(move || context::transform(&text, &attachments, &cwd, added.as_deref()))
                 .await
                 .unwrap_or_else(|_| prompt.text.clone());
+        let input = json!({"prompt": prompt.text, "transformedPrompt": transformed});
+        let output = shared.hook("userPromptTransformed", input).await?;
+        if let Some(text) = output["modifiedTransformedPrompt"].as_str() {
+            transformed = text.to_owned();
+        }
         let first = shared.recorder.facts(|facts| facts.user_messages == 0);
         let named = shared.settings.lock().name.is_some();
         let message_id = prompt.message_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
@@ -238,6 +263,7 @@ impl Turn {
             agent_mode: prompt.agent_mode.as_deref().map(Into::into),
             interaction_id: Some(self.interaction_id.clone()),
             message_id: Some(message_id.clone()),
+            delivery: Some(delivery),
             ..UserMessage::default()
         })?;
         if first
@@ -370,7 +396,7 @@ impl Turn {
                 source: Some("hook".into()),
                 ..Prompt::default()
             };
-            self.add_user_message(prompt, None).await?;
+            self.add_user_message(prompt, None, Delivery::Steering).await?;
             return Ok(false);
         }
         Ok(true)
@@ -381,7 +407,7 @@ impl Turn {
             let Some(prompt) = self.shared.steering.lock().pop_front() else {
                 return Ok(());
             };
-            self.add_user_message(prompt, None).await?;
+            self.add_user_message(prompt, None, Delivery::Steering).await?;
             self.shared.recorder.note(PendingMessagesModified::default());
         }
     }
