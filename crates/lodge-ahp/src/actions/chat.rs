@@ -1,0 +1,239 @@
+//! Rules for turns, queues and drafts.
+
+use ahp_types::{
+    actions::{
+        ChatDraftChangedAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction,
+        ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnStartedAction,
+    },
+    state::{ChatInteractivity, ChatState, Message, MessageKind, PendingMessageKind, SessionLifecycle},
+};
+use lodge_events::Timestamp;
+use lodge_host::Delivery;
+
+use super::{After, Before, Dispatch, NoChange, Plan, Refusal};
+use crate::{
+    face::Inner,
+    projection::attachments_of,
+    state::{ChatStore, chat::StoredTurn},
+    talk::Effect,
+};
+
+fn store<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatStore, Refusal> {
+    inner
+        .core
+        .chats
+        .get(&dispatch.channel)
+        .map(|chat| &chat.store)
+        .ok_or_else(|| "there is no such chat".to_owned())
+}
+
+/// The chat, if a person may write in it.
+fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatStore, Refusal> {
+    let store = store(inner, dispatch)?;
+    match store.head().interactivity {
+        None | Some(ChatInteractivity::Full) => Ok(store),
+        Some(_) => Err("a sub-agent's chat can only be read".to_owned()),
+    }
+}
+
+/// A message that a client may send: from a person, with attachments and a model that this host knows.
+fn sendable(dispatch: &Dispatch<'_>, message: &Message) -> Result<(), Refusal> {
+    if message.origin.kind != MessageKind::User {
+        return Err("clients speak for people: the message's origin must be \"user\"".to_owned());
+    }
+    if message.agent.is_some() {
+        return Err("this host has no other agents to choose".to_owned());
+    }
+    if let Some(model) = &message.model
+        && dispatch.face.host.models().resolve(Some(&model.id)).is_err()
+    {
+        return Err(format!("there is no model {:?}", model.id));
+    }
+    attachments_of(message).map(drop)
+}
+
+fn knows_turn(head: &ChatState, turns: &[StoredTurn], id: &str) -> bool {
+    head.active_turn.as_ref().is_some_and(|turn| turn.id == id) || turns.iter().any(|turn| &*turn.id == id)
+}
+
+pub(super) fn turn_started(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &ChatTurnStartedAction,
+) -> Result<Plan, Refusal> {
+    let store = writable(inner, dispatch)?;
+    let session = inner
+        .core
+        .session_of(&dispatch.channel)
+        .and_then(|uri| inner.core.sessions.get(&uri));
+    if session.is_none_or(|session| session.state.lifecycle != SessionLifecycle::Ready) {
+        return Err("the session is not ready".to_owned());
+    }
+    if store.head().active_turn.is_some() {
+        return Err("a turn is running; queue the message, or steer with it".to_owned());
+    }
+    if action.turn_id.is_empty() || knows_turn(store.head(), store.turns(), &action.turn_id) {
+        return Err("a turn needs an id of its own".to_owned());
+    }
+    if action.started_at.parse::<Timestamp>().is_err() {
+        return Err("startedAt is not a time as RFC 3339 writes it".to_owned());
+    }
+    sendable(dispatch, &action.message)?;
+    if let Some(queued) = &action.queued_message_id
+        && find_pending(store.head(), PendingMessageKind::Queued, queued).is_none()
+        && find_pending(store.head(), PendingMessageKind::Steering, queued).is_none()
+    {
+        return Err("there is no such queued message".to_owned());
+    }
+    let message = Box::new(action.message.clone());
+    let plan = Plan::effect(Effect::send(action.turn_id.clone(), action.message.clone()));
+    Ok(plan.then(After::TurnStarted {
+        id: action.turn_id.clone(),
+        message,
+    }))
+}
+
+pub(super) fn turn_cancelled(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &ChatTurnCancelledAction,
+) -> Result<Plan, Refusal> {
+    let store = writable(inner, dispatch)?;
+    if store.active(&action.turn_id).is_none() {
+        return Err("no such turn is running".to_owned());
+    }
+    Ok(Plan::effect(Effect::Abort).then(After::TurnCancelled))
+}
+
+pub(super) fn truncated(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatTruncatedAction) -> Result<Plan, Refusal> {
+    let store = writable(inner, dispatch)?;
+    let running = store.head().active_turn.is_some();
+    let cut = match &action.turn_id {
+        Some(turn) => {
+            let at = store.position(turn).ok_or_else(|| "there is no such turn".to_owned())?;
+            store.turns().len() - at - 1
+        }
+        None => store.turns().len(),
+    };
+    if cut == 0 && !running {
+        return Ok(Plan::nothing(NoChange::Echo));
+    }
+    let mut plan = Plan::default();
+    if running {
+        plan.effects.push(Effect::Abort);
+    }
+    let (_, talk) = inner
+        .talk_of(&dispatch.channel)
+        .ok_or_else(|| "there is no such chat".to_owned())?;
+    match talk.projector.first_event_after(action.turn_id.as_deref()) {
+        Some(before) => plan.effects.push(Effect::Truncate { before }),
+        // The running turn never reached the log.
+        None if cut == 0 => {}
+        None => return Err("the log does not tell where that turn ends".to_owned()),
+    }
+    plan.before.extend(action.turn_id.clone().map(Before::LoadTurns));
+    Ok(plan.then(After::Truncated(action.turn_id.clone())))
+}
+
+fn find_pending<'a>(head: &'a ChatState, kind: PendingMessageKind, id: &str) -> Option<&'a Message> {
+    match kind {
+        PendingMessageKind::Steering => head.steering_message.as_ref().filter(|message| message.id == id),
+        PendingMessageKind::Queued => head.queued_messages.iter().flatten().find(|message| message.id == id),
+    }
+    .map(|pending| &pending.message)
+}
+
+pub(super) fn pending_set(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &ChatPendingMessageSetAction,
+) -> Result<Plan, Refusal> {
+    let store = writable(inner, dispatch)?;
+    let head = store.head();
+    sendable(dispatch, &action.message)?;
+    if action.id.is_empty() || knows_turn(head, store.turns(), &action.id) {
+        return Err("a message needs an id of its own".to_owned());
+    }
+    let (_, talk) = inner
+        .talk_of(&dispatch.channel)
+        .ok_or_else(|| "there is no such chat".to_owned())?;
+    if talk.projector.was_sent(&action.id) {
+        return Err("the agent already has this message".to_owned());
+    }
+    match action.kind {
+        PendingMessageKind::Queued if head.active_turn.is_some() => Ok(Plan::default().then(After::Keep)),
+        PendingMessageKind::Queued => Ok(Plan::default().then(After::StartQueued).then(After::Keep)),
+        PendingMessageKind::Steering if head.active_turn.is_none() => Ok(Plan::default()),
+        PendingMessageKind::Steering => {
+            let message = Box::new(action.message.clone());
+            let effect = Effect::Send {
+                id: action.id.clone(),
+                message,
+                delivery: Delivery::Immediate,
+            };
+            Ok(Plan::effect(effect).then(After::Steered(action.id.clone())))
+        }
+    }
+}
+
+pub(super) fn pending_removed(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &ChatPendingMessageRemovedAction,
+) -> Result<Plan, Refusal> {
+    let store = writable(inner, dispatch)?;
+    if find_pending(store.head(), action.kind, &action.id).is_none() {
+        return Err("there is no such message waiting".to_owned());
+    }
+    let sent = inner
+        .talk_of(&dispatch.channel)
+        .is_some_and(|(_, talk)| talk.projector.was_sent(&action.id));
+    match action.kind {
+        PendingMessageKind::Steering if sent => Err("the agent already has this message".to_owned()),
+        _ if sent => Ok(Plan::effect(Effect::Unqueue { id: action.id.clone() })),
+        _ => Ok(Plan::default().then(After::Keep)),
+    }
+}
+
+/// The order is completed, so that every client puts the messages it does not name where this host puts them: at the
+/// end, as they were.
+pub(super) fn reordered(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &mut ChatQueuedMessagesReorderedAction,
+) -> Result<Plan, Refusal> {
+    let store = writable(inner, dispatch)?;
+    let queue: Vec<&String> = store
+        .head()
+        .queued_messages
+        .iter()
+        .flatten()
+        .map(|queued| &queued.id)
+        .collect();
+    let mut order: Vec<String> = Vec::with_capacity(queue.len());
+    for id in action.order.iter().chain(queue.iter().copied()) {
+        if queue.contains(&id) && !order.contains(id) {
+            order.push(id.clone());
+        }
+    }
+    if order.iter().eq(queue.iter().copied()) {
+        return Ok(Plan::nothing(NoChange::Echo));
+    }
+    action.order = order;
+    Ok(Plan::default().then(After::Keep))
+}
+
+pub(super) fn draft(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatDraftChangedAction) -> Result<Plan, Refusal> {
+    let store = writable(inner, dispatch)?;
+    if action
+        .draft
+        .as_ref()
+        .is_some_and(|draft| draft.origin.kind != MessageKind::User)
+    {
+        return Err("clients write for people: the draft's origin must be \"user\"".to_owned());
+    }
+    if store.head().draft == action.draft {
+        return Ok(Plan::nothing(NoChange::Echo));
+    }
+    Ok(Plan::default().then(After::Keep))
+}

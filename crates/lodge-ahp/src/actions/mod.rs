@@ -1,0 +1,466 @@
+//! What clients dispatch: every action is checked against the rules of who may and in which state, then applied and
+//! echoed to all with its origin, or refused to its sender alone. Nothing else a client sends changes state.
+
+mod chat;
+mod input;
+mod session;
+mod tools;
+
+use std::sync::Arc;
+
+use ahp_types::StateAction;
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+pub(crate) use self::tools::fail_calls_of;
+use crate::{
+    dialect::seed,
+    face::{Face, Inner},
+    rpc,
+    state::{Conn, Peer, Uri},
+    talk::Effect,
+    version::Dialect,
+    wire::Origin,
+};
+
+/// Why an action is not accepted, in words for people.
+pub(crate) type Refusal = String;
+
+/// What is to be done about an accepted action.
+#[derive(Default)]
+pub(crate) struct Plan {
+    /// Done before it is published, such as loading turns that it names.
+    before: Vec<Before>,
+    /// For the agent of the conversation, in order.
+    effects: Vec<Effect>,
+    /// Done after it is published.
+    after: Vec<After>,
+    /// It changes nothing: whether its sender is told so.
+    no_change: Option<NoChange>,
+}
+
+enum Before {
+    LoadTurns(String),
+}
+
+enum After {
+    /// The agent is about to be given the message of a new turn.
+    TurnStarted {
+        id: String,
+        message: Box<ahp_types::state::Message>,
+    },
+    TurnCancelled,
+    Truncated(Option<String>),
+    Steered(String),
+    /// A queued message may start at once.
+    StartQueued,
+    ClientsChanged,
+    /// The dispatching client runs no more tools: what it was running has failed.
+    ClientGone,
+    /// Keep what the person set.
+    Keep,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NoChange {
+    /// The sender hears its own action again.
+    Echo,
+    /// Nobody hears anything: an echo would make the sender announce the same again, without end.
+    Silence,
+}
+
+impl Plan {
+    fn effect(effect: Effect) -> Self {
+        Self {
+            effects: vec![effect],
+            ..Self::default()
+        }
+    }
+
+    fn then(mut self, after: After) -> Self {
+        self.after.push(after);
+        self
+    }
+
+    fn nothing(how: NoChange) -> Self {
+        Self {
+            no_change: Some(how),
+            ..Self::default()
+        }
+    }
+}
+
+/// Who dispatches and where.
+pub(crate) struct Dispatch<'a> {
+    pub(crate) face: &'a Face,
+    pub(crate) peer: &'a Peer,
+    pub(crate) channel: Uri,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params {
+    #[serde(default)]
+    channel: Option<String>,
+    client_seq: serde_json::Number,
+    action: Box<RawValue>,
+}
+
+/// Takes a `dispatchAction`. What cannot be read, or is about a channel that is not there, is ignored, as the protocol
+/// says; everything else is answered by an echo or a refusal.
+pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, params: Option<&RawValue>) {
+    let Ok(params) = rpc::params::<Params>(params) else {
+        tracing::debug!(client = &*peer.client, "a dispatchAction could not be read");
+        return;
+    };
+    let client_seq = params
+        .client_seq
+        .as_i64()
+        .or_else(|| params.client_seq.as_f64().map(|seq| seq as i64));
+    let origin = Origin {
+        client_id: peer.client.clone(),
+        client_seq: client_seq.unwrap_or_default(),
+    };
+    let Ok(value) = serde_json::from_str::<Value>(params.action.get()) else {
+        return;
+    };
+    let respelt = match peer.dialect {
+        Dialect::Modern => params
+            .channel
+            .map(|channel| (channel, value.clone()))
+            .ok_or_else(|| "no channel is named".to_owned()),
+        Dialect::Seed => seed::incoming(&value, &peer.client).map(|incoming| {
+            let to_chat = incoming.to_chat.then(|| face.default_chat(&incoming.uri));
+            let uri = if incoming.uri == seed::ROOT {
+                ahp_types::ROOT_RESOURCE_URI.to_owned()
+            } else {
+                incoming.uri
+            };
+            (to_chat.unwrap_or(uri), Value::Object(incoming.action))
+        }),
+    };
+    let (channel, action) = match respelt {
+        Ok(found) => found,
+        Err(reason) => {
+            let channel = value
+                .get("session")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
+            return face
+                .inner
+                .lock()
+                .core
+                .reject(conn, &channel, &params.action, &origin, &reason);
+        }
+    };
+    if channel != ahp_types::ROOT_RESOURCE_URI && face.open(&channel).await.is_err() {
+        tracing::debug!(channel, "an action for a channel that is not there");
+        return;
+    }
+    let mut guard = face.inner.lock();
+    accept(face, &mut guard, conn, peer, channel, action, &params.action, &origin);
+}
+
+#[allow(clippy::too_many_arguments)]
+fn accept(
+    face: &Face,
+    inner: &mut Inner,
+    conn: &Arc<Conn>,
+    peer: &Peer,
+    asked: String,
+    action: Value,
+    raw: &RawValue,
+    origin: &Origin,
+) {
+    let kind = action
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    // Editors rename a session by its chat.
+    let to_session = kind
+        .starts_with("session/")
+        .then(|| inner.core.session_of(&asked))
+        .flatten();
+    let channel: Uri = to_session.unwrap_or_else(|| asked.as_str().into());
+    if inner.core.session_of(&channel).is_none() && channel != inner.core.root_uri {
+        return;
+    }
+    let dispatch = Dispatch {
+        face,
+        peer,
+        channel: channel.clone(),
+    };
+    let checked = parse(inner, &channel, action, &kind).and_then(|mut action| {
+        let plan = check(inner, &dispatch, &mut action)?;
+        Ok((action, plan))
+    });
+    let (action, plan) = match checked {
+        Ok(checked) => checked,
+        Err(reason) => return inner.core.reject(conn, &asked, &raw, origin, &reason),
+    };
+    if let Some(how) = plan.no_change {
+        if how == NoChange::Echo {
+            inner.core.echo(conn, &asked, &raw, origin);
+        }
+        return;
+    }
+    for before in &plan.before {
+        match before {
+            Before::LoadTurns(turn) => inner.core.load_turns_for_all(&channel, turn),
+        }
+    }
+    // On another channel than it was sent to it is the host's action, and its sender is answered where it sent it.
+    let here = asked == *channel;
+    let published = inner.core.publish(&channel, &action, here.then_some(origin));
+    let heard = published && here && inner.core.hears(conn.id, peer.dialect, &channel);
+    if !heard {
+        inner.core.echo(conn, &asked, &raw, origin);
+    }
+    finish(&dispatch, inner, plan);
+}
+
+/// Gives the agent its work and lets everything follow that an accepted action brings with it.
+fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
+    let channel = &dispatch.channel;
+    for after in plan.after {
+        match after {
+            After::TurnStarted { id, message } => {
+                if let Some(talk) = inner.talk_mut(channel) {
+                    talk.projector
+                        .turn_started(&id, *message, lodge_events::Timestamp::now());
+                }
+                dispatch.face.first_turn(inner, channel);
+            }
+            After::TurnCancelled => {
+                let steps = inner.talk_mut(channel).map(|talk| talk.projector.turn_cancelled());
+                inner.take(channel, steps.unwrap_or_default());
+            }
+            After::Truncated(last) => {
+                if let Some(talk) = inner.talk_mut(channel) {
+                    talk.projector.truncated(last.as_deref());
+                }
+            }
+            After::Steered(id) => {
+                if let Some(talk) = inner.talk_mut(channel) {
+                    talk.projector.steered(&id);
+                }
+            }
+            After::StartQueued => {
+                inner.start_queued(channel);
+                dispatch.face.first_turn(inner, channel);
+            }
+            After::ClientsChanged => inner.clients_changed(channel),
+            After::ClientGone => {
+                for chat in inner.core.chats_of(channel) {
+                    fail_calls_of(inner, &chat, &dispatch.peer.client);
+                }
+            }
+            After::Keep => dispatch.face.keep(inner, channel),
+        }
+    }
+    let to = match inner.core.sessions.get(channel) {
+        Some(session) => session.default_chat.clone(),
+        None => channel.clone(),
+    };
+    if let Some((_, talk)) = inner.talk_of(&to) {
+        for effect in plan.effects {
+            talk.tell(effect);
+        }
+    }
+    if let Some(session) = inner.core.session_of(channel) {
+        inner.core.settle(&session);
+    }
+}
+
+/// Begins a turn in a chat in the name of a person whose client gave the message with another request.
+pub(crate) fn begin(
+    face: &Face,
+    inner: &mut Inner,
+    chat: &Uri,
+    message: ahp_types::state::Message,
+) -> Result<(), Refusal> {
+    let peer = Peer {
+        client: "".into(),
+        version: String::new(),
+        dialect: Dialect::Modern,
+        name: String::new(),
+    };
+    let dispatch = Dispatch {
+        face,
+        peer: &peer,
+        channel: chat.clone(),
+    };
+    let action = ahp_types::actions::ChatTurnStartedAction {
+        turn_id: uuid::Uuid::new_v4().to_string(),
+        started_at: crate::projection::timestamp(lodge_events::Timestamp::now()),
+        message,
+        queued_message_id: None,
+        meta: None,
+    };
+    let plan = chat::turn_started(inner, &dispatch, &action)?;
+    inner.core.publish(chat, &StateAction::ChatTurnStarted(action), None);
+    finish(&dispatch, inner, plan);
+    Ok(())
+}
+
+/// Reads an action. The official type takes a known action with a wrong payload for an unknown one; here that is said.
+fn parse(inner: &Inner, channel: &str, mut action: Value, kind: &str) -> Result<StateAction, Refusal> {
+    if let Some(map) = action.as_object_mut() {
+        // Scripts send fractions of milliseconds, and clients of older dialects none at all.
+        if matches!(kind, "chat/turnCancelled") {
+            let given = map.get("duration").and_then(Value::as_f64);
+            let duration = given.unwrap_or_else(|| inner.running_for(channel)).max(0.0);
+            map.insert("duration".to_owned(), (duration as i64).into());
+        }
+        if kind == "chat/turnStarted" && !map.contains_key("startedAt") {
+            map.insert(
+                "startedAt".to_owned(),
+                crate::projection::timestamp(lodge_events::Timestamp::now()).into(),
+            );
+        }
+    }
+    match serde_json::from_value::<StateAction>(action) {
+        Ok(StateAction::Unknown(_)) if kind.is_empty() => Err("the action has no type".to_owned()),
+        Ok(StateAction::Unknown(_)) => Err(format!("{kind} is not an action that can be understood")),
+        Ok(action) => Ok(action),
+        Err(error) => Err(format!("the action cannot be read: {error}")),
+    }
+}
+
+/// The rules.
+fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Result<Plan, Refusal> {
+    use StateAction as A;
+    if inner.core.chats.contains_key(&dispatch.channel) {
+        return match action {
+            A::ChatTurnStarted(started) => chat::turn_started(inner, dispatch, started),
+            A::ChatTurnCancelled(cancelled) => chat::turn_cancelled(inner, dispatch, cancelled),
+            A::ChatTurnResume(_) => Err("the turn's error cannot be resumed; send a message instead".to_owned()),
+            A::ChatTruncated(truncated) => chat::truncated(inner, dispatch, truncated),
+            A::ChatPendingMessageSet(set) => chat::pending_set(inner, dispatch, set),
+            A::ChatPendingMessageRemoved(removed) => chat::pending_removed(inner, dispatch, removed),
+            A::ChatQueuedMessagesReordered(order) => chat::reordered(inner, dispatch, order),
+            A::ChatDraftChanged(changed) => chat::draft(inner, dispatch, changed),
+            A::ChatIsReadChanged(_) | A::ChatIsArchivedChanged(_) => Ok(Plan::default()),
+            A::ChatToolCallConfirmed(confirmed) => tools::confirmed(inner, dispatch, confirmed),
+            A::ChatToolCallComplete(complete) => tools::complete(inner, dispatch, complete),
+            A::ChatToolCallResultConfirmed(confirmed) => tools::result_confirmed(inner, dispatch, confirmed),
+            A::ChatToolCallContentChanged(changed) => tools::content_changed(inner, dispatch, changed),
+            A::ChatInputAnswerChanged(changed) => input::answer_changed(inner, dispatch, changed),
+            A::ChatInputCompleted(completed) => input::completed(inner, dispatch, completed),
+            A::ChatWorkingDirectorySet(_) | A::ChatWorkingDirectoryRemoved(_) => {
+                Err("a chat works where its session does".to_owned())
+            }
+            _ => Err("only the host says this about a chat".to_owned()),
+        };
+    }
+    if inner.core.sessions.contains_key(&dispatch.channel) {
+        return session::check(inner, dispatch, action);
+    }
+    match action {
+        A::RootConfigChanged(_) => Err("this host has no settings of that kind".to_owned()),
+        _ => Err("only the host says this about itself".to_owned()),
+    }
+}
+
+impl Inner {
+    /// For how long the running turn of a chat has been running, in milliseconds.
+    fn running_for(&self, chat: &str) -> f64 {
+        let active = self
+            .core
+            .chats
+            .get(chat)
+            .and_then(|chat| chat.store.head().active_turn.as_ref());
+        let started = active.and_then(|turn| turn.started_at.parse::<lodge_events::Timestamp>().ok());
+        started.map_or(0.0, |started| {
+            (lodge_events::Timestamp::now().as_millisecond() - started.as_millisecond()) as f64
+        })
+    }
+}
+
+impl Face {
+    /// The default chat of a session, open or not.
+    pub(crate) fn default_chat(&self, session: &str) -> String {
+        let inner = self.inner.lock();
+        let open = inner
+            .core
+            .sessions
+            .get(session)
+            .map(|session| session.default_chat.to_string());
+        open.unwrap_or_else(|| crate::uri::default_chat(session))
+    }
+
+    /// A draft becomes a session with its first turn: it is kept from now on, and others are told.
+    pub(crate) fn first_turn(&self, inner: &mut Inner, chat: &str) {
+        let Some(session) = inner.core.session_of(chat) else {
+            return;
+        };
+        let announced = inner
+            .core
+            .sessions
+            .get(&session)
+            .is_some_and(|entry| entry.announced.is_some());
+        if !announced {
+            self.keep_uri(inner, &session);
+            inner.core.announce(&session);
+        }
+        self.keep(inner, chat);
+    }
+
+    /// Keeps the URI that a client chose.
+    pub(crate) fn keep_uri(&self, inner: &Inner, session: &Uri) {
+        let Some(entry) = inner.core.sessions.get(session) else {
+            return;
+        };
+        let Some(talk) = inner.talks.get(&entry.default_chat) else {
+            return;
+        };
+        if **session != crate::uri::session(&talk.host_id) {
+            self.store
+                .update(&talk.host_id, |record| record.uri = Some(session.to_string()));
+        }
+    }
+
+    /// Keeps what people set about a session or a chat that is not in any log: flags, drafts, queued messages.
+    pub(crate) fn keep(&self, inner: &Inner, channel: &str) {
+        let Some(session) = inner.core.session_of(channel) else {
+            return;
+        };
+        let Some(entry) = inner
+            .core
+            .sessions
+            .get(&session)
+            .filter(|entry| entry.announced.is_some())
+        else {
+            return;
+        };
+        let chat = inner
+            .core
+            .chats
+            .get_key_value(channel)
+            .map_or(&entry.default_chat, |(uri, _)| uri);
+        let (Some((main, talk)), Some(shown)) = (inner.talk_of(chat), inner.core.chats.get(chat)) else {
+            return;
+        };
+        if main != chat {
+            return;
+        }
+        let status = entry.state.status;
+        let auto = entry
+            .state
+            .config
+            .as_ref()
+            .is_some_and(|config| config.values["autoApprove"] == "autoApprove");
+        let head = shown.store.head();
+        self.store.update(&talk.host_id, |record| {
+            record.draft.clone_from(&head.draft);
+            record.queue = head.queued_messages.clone().unwrap_or_default();
+            if *chat == entry.default_chat {
+                record.read = status & ahp_types::state::SessionStatus::IsRead.bits() != 0;
+                record.archived = status & ahp_types::state::SessionStatus::IsArchived.bits() != 0;
+                record.auto_approve = auto;
+            }
+        });
+    }
+}

@@ -1,0 +1,125 @@
+//! Rules for what clients say about a session.
+
+use ahp_types::{StateAction, actions::SessionConfigChangedAction};
+use lodge_host::{Approval, Mode};
+use serde_json::Value;
+
+use super::{After, Dispatch, NoChange, Plan, Refusal};
+use crate::{
+    face::Inner,
+    talk::{Effect, Setting},
+    version::Dialect,
+};
+
+/// A title longer than this helps nobody.
+const TITLE: usize = 500;
+
+pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Result<Plan, Refusal> {
+    use StateAction as A;
+    let Some(entry) = inner.core.sessions.get(&dispatch.channel) else {
+        return Err("there is no such session".to_owned());
+    };
+    let state = &entry.state;
+    match action {
+        A::SessionTitleChanged(changed) => {
+            if changed.title.trim().is_empty() || changed.title.len() > TITLE {
+                return Err(format!("a title has 1 to {TITLE} characters"));
+            }
+            if state.title == changed.title {
+                return Ok(Plan::nothing(NoChange::Echo));
+            }
+            Ok(Plan::effect(Effect::Change(Setting::Title(changed.title.clone()))))
+        }
+        A::SessionIsReadChanged(_) | A::SessionIsArchivedChanged(_) => Ok(Plan::default().then(After::Keep)),
+        A::SessionConfigChanged(changed) => config(dispatch, changed),
+        A::SessionActiveClientSet(set) => {
+            let client = &mut set.active_client;
+            if client.client_id != *dispatch.peer.client {
+                return Err("a client can only speak for itself".to_owned());
+            }
+            let known = state
+                .active_clients
+                .iter()
+                .find(|known| known.client_id == client.client_id);
+            if dispatch.peer.dialect == Dialect::Seed {
+                if known.is_none() && !state.active_clients.is_empty() {
+                    return Err("another client is active".to_owned());
+                }
+                // It may change its tools alone; the rest stays.
+                client.display_name = client
+                    .display_name
+                    .take()
+                    .or_else(|| known.and_then(|known| known.display_name.clone()));
+            }
+            // Plugins of clients are not loaded here, so they are not shown as if they were.
+            client.customizations = None;
+            if known == Some(client) {
+                return Ok(Plan::nothing(NoChange::Silence));
+            }
+            Ok(Plan::default().then(After::ClientsChanged))
+        }
+        A::SessionActiveClientRemoved(removed) => {
+            if removed.client_id != *dispatch.peer.client {
+                return Err("a client can only speak for itself".to_owned());
+            }
+            if !state
+                .active_clients
+                .iter()
+                .any(|known| known.client_id == removed.client_id)
+            {
+                return Ok(Plan::nothing(NoChange::Echo));
+            }
+            Ok(Plan::default().then(After::ClientsChanged).then(After::ClientGone))
+        }
+        A::SessionWorkingDirectorySet(_)
+        | A::SessionWorkingDirectoryRemoved(_)
+        | A::SessionWorkingDirectoryReplaced(_) => {
+            Err("a session works in one directory, chosen when it is made".to_owned())
+        }
+        A::SessionCustomizationToggled(_)
+        | A::SessionMcpServerStartRequested(_)
+        | A::SessionMcpServerStopRequested(_)
+        | A::SessionMcpServerBackgroundRequested(_) => Err("this session has no such customization".to_owned()),
+        _ => Err("only the host says this about a session".to_owned()),
+    }
+}
+
+fn config(dispatch: &Dispatch<'_>, changed: &mut SessionConfigChangedAction) -> Result<Plan, Refusal> {
+    let mut plan = Plan::default().then(After::Keep);
+    // Replacing is merging here: what has a default has a value, and there is nothing else to take away.
+    changed.replace = None;
+    for (key, value) in &changed.config {
+        plan.effects.push(Effect::Change(setting(dispatch, key, value)?));
+    }
+    if plan.effects.is_empty() {
+        return Ok(Plan::nothing(NoChange::Echo));
+    }
+    Ok(plan)
+}
+
+/// One value of a session's configuration.
+pub(crate) fn setting(dispatch: &Dispatch<'_>, key: &str, value: &Value) -> Result<Setting, Refusal> {
+    let wrong = || format!("{value} is not a value for {key:?}");
+    match key {
+        "mode" => value
+            .as_str()
+            .and_then(Mode::parse)
+            .map(Setting::Mode)
+            .ok_or_else(wrong),
+        "autoApprove" => match value.as_str() {
+            Some("default") => Ok(Setting::Approval(Approval::AutoSafe)),
+            Some("autoApprove") => Ok(Setting::Approval(Approval::ApproveAll)),
+            _ => Err(wrong()),
+        },
+        "model" if dispatch.peer.dialect == Dialect::Seed => {
+            let id = value.get("id").and_then(Value::as_str).ok_or_else(wrong)?;
+            let known = dispatch.face.host.models().resolve(Some(id)).is_ok();
+            if known {
+                Ok(Setting::Model(id.to_owned()))
+            } else {
+                Err(format!("there is no model {id:?}"))
+            }
+        }
+        _ => Err(format!("{key:?} cannot be changed")),
+    }
+}

@@ -1,0 +1,261 @@
+//! Rules for tool calls: who may say yes, who may say what came of it.
+
+use ahp_types::{
+    StateAction,
+    actions::{
+        ChatToolCallCompleteAction, ChatToolCallConfirmedAction, ChatToolCallContentChangedAction,
+        ChatToolCallResultConfirmedAction,
+    },
+    state::{
+        ConfirmationOptionKind, ResponsePart, ToolCallConfirmationReason, ToolCallContributor, ToolCallResult,
+        ToolCallState, ToolResultContent,
+    },
+};
+use lodge_host::{Answer, ExternalResult, PermissionDecision, ToolAnswer};
+use serde_json::json;
+
+use super::{Dispatch, Plan, Refusal};
+use crate::{
+    face::Inner,
+    projection::{ALLOW_SESSION, Question},
+    state::chat::tool_call_id,
+    talk::Effect,
+};
+
+fn call<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, turn: &str, call: &str) -> Result<&'a ToolCallState, Refusal> {
+    let chat = inner
+        .core
+        .chats
+        .get(&dispatch.channel)
+        .ok_or_else(|| "there is no such chat".to_owned())?;
+    chat.store
+        .tool_call(turn, call)
+        .ok_or_else(|| "there is no such tool call in the running turn".to_owned())
+}
+
+/// The request that the agent waits on about a tool call.
+fn request<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, about: &str) -> Result<(&'a str, &'a Question), Refusal> {
+    let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
+    talk.and_then(|talk| talk.projector.question(about))
+        .ok_or_else(|| "the agent no longer waits for this".to_owned())
+}
+
+pub(super) fn confirmed(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &mut ChatToolCallConfirmedAction,
+) -> Result<Plan, Refusal> {
+    // Clients of the seed's dialect may name the request instead of the call.
+    if let Ok((_, question)) = request(inner, dispatch, &action.tool_call_id)
+        && let Some(id) = question.tool_call_id()
+    {
+        action.tool_call_id = id.to_owned();
+    }
+    let ToolCallState::PendingConfirmation(pending) = call(inner, dispatch, &action.turn_id, &action.tool_call_id)?
+    else {
+        return Err("the tool call does not wait for a confirmation".to_owned());
+    };
+    if action.edited_tool_input.is_some() {
+        return Err("the input of this tool call cannot be edited".to_owned());
+    }
+    if let Some(chosen) = &action.selected_option_id {
+        let option = pending.options.iter().flatten().find(|option| option.id == *chosen);
+        let option = option.ok_or_else(|| "there is no such option".to_owned())?;
+        if action.approved != (option.kind == ConfirmationOptionKind::Approve) {
+            return Err("the option says the opposite".to_owned());
+        }
+    }
+    if action.approved && action.confirmed.is_none() {
+        action.confirmed = Some(ToolCallConfirmationReason::UserAction);
+    }
+    let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
+    let decision = if !action.approved {
+        let suggested = action.user_suggestion.as_ref().map(|message| message.text.clone());
+        let feedback = suggested.or_else(|| action.reason_message.as_ref().map(|reason| reason.as_text().to_owned()));
+        PermissionDecision::Deny { feedback }
+    } else if action.selected_option_id.as_deref() == Some(ALLOW_SESSION) {
+        PermissionDecision::ApproveForSession
+    } else {
+        PermissionDecision::ApproveOnce
+    };
+    let answer = Answer::Permission(decision);
+    Ok(Plan::effect(Effect::Answer {
+        request_id: request_id.to_owned(),
+        answer,
+    }))
+}
+
+/// The client that runs a call.
+fn owner(call: &ToolCallState) -> Option<&str> {
+    let contributor = match call {
+        ToolCallState::Running(state) => &state.contributor,
+        ToolCallState::PendingResultConfirmation(state) => &state.contributor,
+        _ => return None,
+    };
+    match contributor {
+        Some(ToolCallContributor::Client(client)) => Some(&client.client_id),
+        _ => None,
+    }
+}
+
+fn must_own(dispatch: &Dispatch<'_>, call: &ToolCallState) -> Result<(), Refusal> {
+    match owner(call) {
+        Some(client) if client == &*dispatch.peer.client => Ok(()),
+        Some(_) => Err("another client runs this tool".to_owned()),
+        None => Err("the tool call is not one that a client runs now".to_owned()),
+    }
+}
+
+pub(super) fn complete(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &ChatToolCallCompleteAction,
+) -> Result<Plan, Refusal> {
+    let call = call(inner, dispatch, &action.turn_id, &action.tool_call_id)?;
+    must_own(dispatch, call)?;
+    if !matches!(call, ToolCallState::Running(_)) {
+        return Err("the tool call does not run".to_owned());
+    }
+    if action.requires_result_confirmation == Some(true) {
+        return Ok(Plan::default());
+    }
+    let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
+    let answer = Answer::Tool(ToolAnswer::Result(external(&action.result)));
+    Ok(Plan::effect(Effect::Answer {
+        request_id: request_id.to_owned(),
+        answer,
+    }))
+}
+
+pub(super) fn result_confirmed(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &ChatToolCallResultConfirmedAction,
+) -> Result<Plan, Refusal> {
+    let call = call(inner, dispatch, &action.turn_id, &action.tool_call_id)?;
+    let ToolCallState::PendingResultConfirmation(pending) = call else {
+        return Err("the tool call's result does not wait for a confirmation".to_owned());
+    };
+    let result = if action.approved {
+        external(&ToolCallResult {
+            success: pending.success,
+            past_tense_message: pending.past_tense_message.clone(),
+            content: pending.content.clone(),
+            structured_content: pending.structured_content.clone(),
+            error: pending.error.clone(),
+        })
+    } else {
+        let text = "The user did not let the result be used.".to_owned();
+        ExternalResult {
+            text,
+            result_type: "denied".to_owned(),
+            ..ExternalResult::default()
+        }
+    };
+    let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
+    let answer = Answer::Tool(ToolAnswer::Result(result));
+    Ok(Plan::effect(Effect::Answer {
+        request_id: request_id.to_owned(),
+        answer,
+    }))
+}
+
+pub(super) fn content_changed(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &ChatToolCallContentChangedAction,
+) -> Result<Plan, Refusal> {
+    let call = call(inner, dispatch, &action.turn_id, &action.tool_call_id)?;
+    must_own(dispatch, call)?;
+    if !matches!(call, ToolCallState::Running(_)) {
+        return Err("the tool call does not run".to_owned());
+    }
+    Ok(Plan::default())
+}
+
+/// A client's result as the agent takes it.
+fn external(result: &ToolCallResult) -> ExternalResult {
+    let mut text = Vec::new();
+    let mut binaries = Vec::new();
+    for part in result.content.iter().flatten() {
+        match part {
+            ToolResultContent::Text(part) => text.push(part.text.clone()),
+            ToolResultContent::EmbeddedResource(part) => binaries.push((part.content_type.clone(), part.data.clone())),
+            ToolResultContent::Resource(part) => text.push(part.uri.clone()),
+            _ => {}
+        }
+    }
+    let error = result
+        .error
+        .as_ref()
+        .map(|error| match error.get("message").and_then(serde_json::Value::as_str) {
+            Some(message) => message.to_owned(),
+            None => error.to_string(),
+        });
+    if text.is_empty() {
+        let structured = result
+            .structured_content
+            .as_ref()
+            .map(|structured| json!(structured).to_string());
+        text.extend(structured.or_else(|| error.clone()));
+    }
+    ExternalResult {
+        text: text.join("\n"),
+        result_type: if result.success { "success" } else { "failure" }.to_owned(),
+        error,
+        binaries,
+        ..ExternalResult::default()
+    }
+}
+
+/// Fails the calls that a client was running in a chat, because it is gone.
+pub(crate) fn fail_calls_of(inner: &mut Inner, chat: &str, client: &str) {
+    let Some(active) = inner
+        .core
+        .chats
+        .get(chat)
+        .and_then(|chat| chat.store.head().active_turn.as_ref())
+    else {
+        return;
+    };
+    let turn_id = active.id.clone();
+    let calls: Vec<String> = active
+        .response_parts
+        .iter()
+        .filter_map(|part| match part {
+            ResponsePart::ToolCall(part) if owner(&part.tool_call) == Some(client) => {
+                Some(tool_call_id(&part.tool_call).to_owned())
+            }
+            _ => None,
+        })
+        .collect();
+    for call in calls {
+        let message = "The client that runs this tool is gone.";
+        let result = ToolCallResult {
+            success: false,
+            past_tense_message: message.into(),
+            content: None,
+            structured_content: None,
+            error: Some(json!({ "message": message })),
+        };
+        if let Some((_, talk)) = inner.talk_of(chat)
+            && let Some((request_id, _)) = talk.projector.question(&call)
+        {
+            let answer = Answer::Tool(ToolAnswer::Result(external(&result)));
+            talk.tell(Effect::Answer {
+                request_id: request_id.to_owned(),
+                answer,
+            });
+        }
+        let action = ChatToolCallCompleteAction {
+            turn_id: turn_id.clone(),
+            tool_call_id: call,
+            meta: None,
+            result,
+            requires_result_confirmation: None,
+        };
+        inner
+            .core
+            .publish(chat, &StateAction::ChatToolCallComplete(action), None);
+    }
+}

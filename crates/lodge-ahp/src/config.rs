@@ -1,0 +1,103 @@
+//! How the face is set up.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// TCP; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// A unix socket, readable by its owner alone.
+    Unix(PathBuf),
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate and its chain.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// How the face is set up.
+#[derive(Debug, Clone)]
+pub struct AhpConfig {
+    /// Where to listen.
+    pub listen: Listen,
+    /// What a client must show before its first message; none lets everybody in who reaches the socket.
+    pub token: Option<Arc<str>>,
+    /// `Host` names that are accepted besides loopback ones and the address listened on.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may connect, such as `https://lodge.example`. Pages served by this host always may.
+    pub allowed_origins: Vec<String>,
+    /// TLS, wanted for anything but loopback.
+    pub tls: Option<TlsFiles>,
+    /// Directories whose files clients may read and write, besides those of sessions.
+    pub roots: Vec<PathBuf>,
+    /// The directory that folder pickers start in.
+    pub default_directory: Option<PathBuf>,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl AhpConfig {
+    /// Loopback, any free port, with this token.
+    pub fn loopback(token: impl Into<Arc<str>>) -> Self {
+        Self {
+            listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+            token: Some(token.into()),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            tls: None,
+            roots: Vec::new(),
+            default_directory: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Bounds on what one client, or all of them, can make the host hold.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// Bytes of one frame from a client.
+    pub frame_bytes: usize,
+    /// Levels of nesting in it.
+    pub json_depth: usize,
+    /// Requests of one connection that wait for their turn.
+    pub outstanding: usize,
+    /// Channels one connection may subscribe to.
+    pub subscriptions: usize,
+    /// Bytes that wait for one connection to read them, before it is cut off.
+    pub queue_bytes: usize,
+    /// Bytes of past actions kept per channel for clients that come back.
+    pub replay_bytes: usize,
+    /// Bytes of finished turns in a snapshot that asks for no number of turns.
+    pub window_bytes: usize,
+    /// Bytes of a file that is read in one piece.
+    pub resource_bytes: u64,
+    /// How long a client's tools wait for it after its connection broke.
+    pub client_grace: Duration,
+    /// How long a session that nobody watches stays open here.
+    pub unwatched: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            frame_bytes: 16 << 20,
+            json_depth: 64,
+            outstanding: 256,
+            subscriptions: 512,
+            queue_bytes: 16 << 20,
+            replay_bytes: 2 << 20,
+            window_bytes: 1 << 20,
+            resource_bytes: 32 << 20,
+            client_grace: Duration::from_secs(30),
+            unwatched: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Actions from clients of 0.1.0.
+
+use serde_json::{Map, Value, json};
+
+use super::{ROOT, rename};
+
+/// A client's action in today's spelling.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Incoming {
+    /// The session (or the root channel) it is about.
+    pub(crate) uri: String,
+    /// Whether it goes to the session's default chat.
+    pub(crate) to_chat: bool,
+    /// The action; `clientId` and times are filled in by who knows them.
+    pub(crate) action: Map<String, Value>,
+}
+
+/// Respells an action. `Err` says why it cannot be.
+pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
+    let mut action = seed.as_object().cloned().ok_or("the action is not an object")?;
+    let kind = action
+        .get("type")
+        .and_then(Value::as_str)
+        .ok_or("the action has no type")?
+        .to_owned();
+    if kind.starts_with("root/") {
+        return Ok(Incoming {
+            uri: ROOT.to_owned(),
+            to_chat: false,
+            action,
+        });
+    }
+    let Some(name) = kind.strip_prefix("session/") else {
+        return Err(format!("{kind} is not an action of this host"));
+    };
+    let Some(Value::String(uri)) = action.remove("session") else {
+        return Err("the action names no session".to_owned());
+    };
+    let mut set = |kind: &str| action.insert("type".into(), kind.into());
+    let to_chat = match name {
+        "turnStarted" | "pendingMessageSet" => {
+            set(&format!("chat/{name}"));
+            let message = action.remove("userMessage").ok_or("the action has no userMessage")?;
+            action.insert("message".into(), said(message));
+            true
+        }
+        "permissionResolved" => {
+            set("chat/toolCallConfirmed");
+            // It named the request; which tool call that is about is looked up by who knows.
+            rename(&mut action, "requestId", "toolCallId");
+            true
+        }
+        "toolCallConfirmed" => {
+            set("chat/toolCallConfirmed");
+            if let Some(suggestion) = action.remove("userSuggestion") {
+                action.insert("userSuggestion".into(), said(suggestion));
+            }
+            true
+        }
+        "toolCallComplete"
+        | "toolCallResultConfirmed"
+        | "toolCallContentChanged"
+        | "turnCancelled"
+        | "inputAnswerChanged"
+        | "inputCompleted"
+        | "pendingMessageRemoved"
+        | "queuedMessagesReordered"
+        | "truncated" => {
+            set(&format!("chat/{name}"));
+            true
+        }
+        "modelChanged" => {
+            set("session/configChanged");
+            let model = action.remove("model").ok_or("the action has no model")?;
+            action.insert("config".into(), json!({ "model": model }));
+            false
+        }
+        "activeClientChanged" => {
+            match action.remove("activeClient").filter(|client| !client.is_null()) {
+                Some(active) => {
+                    action.insert("type".into(), "session/activeClientSet".into());
+                    action.insert("activeClient".into(), active);
+                }
+                None => {
+                    action.insert("type".into(), "session/activeClientRemoved".into());
+                    action.insert("clientId".into(), client.into());
+                }
+            }
+            false
+        }
+        "activeClientToolsChanged" => {
+            set("session/activeClientSet");
+            let tools = action.remove("tools").unwrap_or_else(|| json!([]));
+            action.insert("activeClient".into(), json!({ "clientId": client, "tools": tools }));
+            false
+        }
+        "titleChanged" | "isReadChanged" | "isArchivedChanged" | "configChanged" => false,
+        _ => return Err(format!("{kind} is not for clients to dispatch")),
+    };
+    Ok(Incoming { uri, to_chat, action })
+}
+
+fn said(user_message: Value) -> Value {
+    let mut message = user_message;
+    if let Some(map) = message.as_object_mut() {
+        map.insert("origin".into(), json!({ "kind": "user" }));
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(seed: Value, expected: Result<Value, &str>) {
+        let seen = incoming(&seed, "me").map(|seen| json!([seen.uri, seen.to_chat, seen.action]));
+        assert_eq!(seen, expected.map_err(str::to_owned), "{seed}");
+    }
+
+    #[test]
+    fn actions_of_the_seed_are_respelt() {
+        check(
+            json!({"type": "session/turnStarted", "session": "copilot:/1", "turnId": "t", "userMessage": {"text": "hi"}}),
+            Ok(json!(["copilot:/1", true, {"type": "chat/turnStarted", "turnId": "t",
+                "message": {"text": "hi", "origin": {"kind": "user"}}}])),
+        );
+        check(
+            json!({"type": "session/permissionResolved", "session": "copilot:/1", "turnId": "t", "requestId": "r", "approved": true}),
+            Ok(
+                json!(["copilot:/1", true, {"type": "chat/toolCallConfirmed", "turnId": "t", "toolCallId": "r", "approved": true}]),
+            ),
+        );
+        check(
+            json!({"type": "session/modelChanged", "session": "copilot:/1", "model": {"id": "m"}}),
+            Ok(json!(["copilot:/1", false, {"type": "session/configChanged", "config": {"model": {"id": "m"}}}])),
+        );
+        check(
+            json!({"type": "session/activeClientChanged", "session": "copilot:/1", "activeClient": null}),
+            Ok(json!(["copilot:/1", false, {"type": "session/activeClientRemoved", "clientId": "me"}])),
+        );
+        check(
+            json!({"type": "session/ready", "session": "x:/1"}),
+            Err("session/ready is not for clients to dispatch"),
+        );
+        check(
+            json!({"type": "session/titleChanged", "title": "x"}),
+            Err("the action names no session"),
+        );
+        check(
+            json!({"type": "terminal/input"}),
+            Err("terminal/input is not an action of this host"),
+        );
+        check(json!("x"), Err("the action is not an object"));
+    }
+}

@@ -1,0 +1,30 @@
+//! The Agent Host Protocol face: sessions as synchronised state for any number of clients, over WebSocket.
+//!
+//! This room knows AHP: its dialects, channels, actions and replay, and how session events become actions. It may not know
+//! the SDK's JSON-RPC, models, or how an agent works; sessions are the host's, and what they did is in their logs.
+//!
+//! Inside, everything is protocol 1.0.0, held in the official types and advanced by the official reducers, the same that
+//! clients run. [`projection`] turns events into actions. The state applies, numbers and fans them out. Older dialects are
+//! spelt at the edge of a connection.
+
+mod actions;
+mod auth;
+mod config;
+mod connection;
+mod dialect;
+mod face;
+mod files;
+mod load;
+pub mod methods;
+pub mod projection;
+pub mod rpc;
+mod server;
+mod state;
+mod store;
+mod talk;
+pub mod uri;
+pub mod version;
+pub mod wire;
+
+pub use config::{AhpConfig, Limits, Listen, TlsFiles};
+pub use server::{ServeError, Server, serve};

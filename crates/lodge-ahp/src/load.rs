@@ -1,0 +1,455 @@
+//! Bringing sessions into the state: made by a client, or read from their logs.
+
+use std::{collections::HashMap, sync::Arc};
+
+use ahp::reducers::apply_action_to_session;
+use ahp_types::state::{
+    ChatOrigin, ChatState, ProjectInfo, SessionConfigSchema, SessionConfigState, SessionLifecycle, SessionState,
+    SessionStatus,
+};
+use lodge_events::Timestamp;
+use lodge_host::{EventReader, HostError, Session, Subscription};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::{
+    face::{Face, Talk, chat_state, point_to_chats, sub_state, summary_of},
+    projection::{Projector, Scope, Step, object, timestamp},
+    state::{ChatStore, Closing, SessionEntry, Uri},
+    store::{ChatRecord, SessionRecord},
+    talk::{Draft, Driver, Effect},
+    uri,
+};
+
+/// Bytes of events that may wait to be shown.
+const QUEUE: usize = 64 << 20;
+
+/// What clients can set about a session, in the order that forms show it.
+pub(crate) fn config_schema() -> Arc<Value> {
+    static SCHEMA: std::sync::OnceLock<Arc<Value>> = std::sync::OnceLock::new();
+    let make = || {
+        Arc::new(json!({
+            "type": "object",
+            "properties": {
+                "mode": {
+                    "type": "string",
+                    "title": "Mode",
+                    "description": "How the agent works",
+                    "default": "interactive",
+                    "enum": ["interactive", "plan", "autopilot"],
+                    "enumLabels": ["Interactive", "Plan", "Autopilot"],
+                    "enumDescriptions": ["Does what it is told and stops", "Plans and changes nothing", "Goes on until the task is done"],
+                    "sessionMutable": true
+                },
+                "autoApprove": {
+                    "type": "string",
+                    "title": "Approvals",
+                    "description": "What is asked before tools run",
+                    "default": "default",
+                    "enum": ["default", "autoApprove"],
+                    "enumLabels": ["Default approvals", "Approve everything"],
+                    "enumDescriptions": ["What can do harm is asked", "Nothing is asked"],
+                    "sessionMutable": true
+                }
+            }
+        }))
+    };
+    SCHEMA.get_or_init(make).clone()
+}
+
+/// A chat as it was read from its log.
+struct Read {
+    chats: HashMap<Scope, ChatStore>,
+    /// Sub-agents in the order they began.
+    order: Vec<Scope>,
+    state: SessionState,
+    projector: Projector,
+}
+
+/// A conversation that was read, before it is shown.
+struct Opened {
+    chat: Uri,
+    id: String,
+    effects: mpsc::UnboundedSender<Effect>,
+    read: Read,
+    driver: Driver,
+}
+
+impl Face {
+    /// The session that a URI belongs to: its URI and the host's id of it.
+    pub(crate) fn locate(&self, uri: &str) -> Option<(String, String)> {
+        if let Some(session) = uri::session_of_default_chat(uri) {
+            return self.locate(&session);
+        }
+        if let Some(parent) = uri::parent_of_sub_chat(uri) {
+            return self.locate(&parent);
+        }
+        if let Some(id) = self.store.id_of(uri) {
+            return Some((self.uri_of(&id), id));
+        }
+        let id = uri.strip_prefix(uri::PROVIDER)?.strip_prefix(":/")?;
+        let record = self.store.session(id);
+        let known = self.host.live(id).is_some() || self.host.summary(id).ok().flatten().is_some();
+        (known && record.uri.is_none() && record.chat_of.is_none()).then(|| (uri.to_owned(), id.to_owned()))
+    }
+
+    /// Opens the session that a URI belongs to, if there is one and it is not open already.
+    pub(crate) async fn open(self: &Arc<Self>, uri: &str) -> Result<(), HostError> {
+        let is_open = |face: &Self| face.inner.lock().core.session_of(uri).is_some();
+        if is_open(self) {
+            return Ok(());
+        }
+        let (session_uri, id) = self.locate(uri).ok_or_else(|| HostError::NotFound(uri.to_owned()))?;
+        let gate = self.gate(&session_uri);
+        let _one = gate.lock().await;
+        if self.inner.lock().core.sessions.contains_key(session_uri.as_str()) {
+            return Ok(());
+        }
+        self.open_held(&session_uri.into(), &id).await
+    }
+
+    /// Opens a session whose gate is held by the caller.
+    pub(crate) async fn open_held(self: &Arc<Self>, session_uri: &Uri, id: &str) -> Result<(), HostError> {
+        let record = self.store.session(id);
+        let chat: Uri = uri::default_chat(session_uri).into();
+        let created = self
+            .host
+            .summary(id)
+            .ok()
+            .flatten()
+            .map_or_else(Timestamp::now, |summary| summary.created);
+        let mut opened = vec![self.open_talk(id, default_head(&chat, &record)).await?];
+        for extra in &record.chats {
+            match self.open_talk(&extra.id, self.extra_head(extra)).await {
+                Ok(talk) => opened.push(talk),
+                Err(error) => tracing::warn!(chat = extra.uri, %error, "a chat cannot be opened"),
+            }
+        }
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let state = opened[0].read.state.clone();
+        inner.core.insert_session(
+            session_uri.clone(),
+            SessionEntry::new(state, Some(config_schema()), timestamp(created), chat),
+        );
+        for talk in opened {
+            self.tasks.spawn(inner.show(session_uri, talk).run());
+        }
+        // It is in the list of sessions already, as it is now.
+        let summary = inner
+            .core
+            .summary(session_uri)
+            .and_then(|summary| serde_json::to_value(summary).ok());
+        if let Some(entry) = inner.core.sessions.get_mut(session_uri) {
+            entry.announced = summary.map(object);
+        }
+        Ok(())
+    }
+
+    /// Reads one conversation of the host's and gets ready to drive it.
+    async fn open_talk(self: &Arc<Self>, id: &str, head: ChatState) -> Result<Opened, HostError> {
+        let session = self.host.open_session(id).await?;
+        let chat: Uri = head.resource.as_str().into();
+        let state = self.session_state(&session, &self.store.session(id), &chat);
+        let (read, events) = read(session.clone(), chat.clone(), state, head).await?;
+        let (driver, effects) = self.driver(&chat, id);
+        let driver = driver.with_session(session, events).await?;
+        Ok(Opened {
+            chat,
+            id: id.to_owned(),
+            effects,
+            read,
+            driver,
+        })
+    }
+
+    fn extra_head(&self, record: &ChatRecord) -> ChatState {
+        let kept = self.store.session(&record.id);
+        let head = chat_state(&record.uri, record.title.clone(), record.origin.clone());
+        ChatState {
+            draft: kept.draft,
+            ..head
+        }
+    }
+
+    fn driver(self: &Arc<Self>, chat: &Uri, id: &str) -> (Driver, mpsc::UnboundedSender<Effect>) {
+        let (sender, effects) = mpsc::unbounded_channel();
+        (Driver::new(self.clone(), chat.clone(), id.to_owned(), effects), sender)
+    }
+
+    /// Puts a session into the state that has nothing behind it yet.
+    pub(crate) fn insert_draft(self: &Arc<Self>, session: &Uri, id: &str, state: SessionState, draft: Draft) {
+        let chat: Uri = uri::default_chat(session).into();
+        let (driver, effects) = self.driver(&chat, id);
+        let head = chat_state(&chat, "Chat".to_owned(), ChatOrigin::User);
+        let entry = SessionEntry::new(state, Some(config_schema()), head.modified_at.clone(), chat.clone());
+        {
+            let mut inner = self.inner.lock();
+            inner.core.insert_session(session.clone(), entry);
+            inner
+                .core
+                .insert_chat(chat.clone(), session.clone(), ChatStore::new(head));
+            let talk = Talk {
+                session: session.clone(),
+                host_id: id.to_owned(),
+                projector: Projector::default(),
+                effects,
+            };
+            inner.talks.insert(chat, talk);
+        }
+        self.tasks.spawn(driver.with_draft(draft).run());
+    }
+
+    /// Puts a further chat into an open session.
+    pub(crate) async fn insert_extra(self: &Arc<Self>, session: &Uri, record: &ChatRecord) -> Result<(), HostError> {
+        let opened = self.open_talk(&record.id, self.extra_head(record)).await?;
+        let driver = self.inner.lock().show(session, opened);
+        self.tasks.spawn(driver.run());
+        Ok(())
+    }
+
+    /// Reads a session anew: whoever watches it is cut off, comes back and gets snapshots.
+    pub(crate) fn reload(&self, chat: &str) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let Some(session) = inner.core.session_of(chat) else {
+            return;
+        };
+        for channel in inner.core.chats_of(&session).iter().chain(std::iter::once(&session)) {
+            for subscriber in inner
+                .core
+                .channels
+                .get(channel)
+                .iter()
+                .flat_map(|channel| &channel.subscribers)
+            {
+                subscriber.conn.close(Closing::TooSlow);
+            }
+        }
+        inner.remove_session(&session);
+    }
+
+    fn session_state(&self, session: &Session, record: &SessionRecord, chat: &Uri) -> SessionState {
+        let settings = session.settings();
+        let facts = session.facts();
+        let git = lodge_host::GitContext::of(&settings.cwd);
+        let title = settings
+            .name
+            .clone()
+            .or_else(|| facts.title())
+            .unwrap_or_else(|| "New session".to_owned());
+        let auto = matches!(settings.approval, lodge_host::Approval::ApproveAll) || record.auto_approve;
+        new_state(NewState {
+            title,
+            cwd: Some(settings.cwd.clone()),
+            git_root: git.root,
+            chat,
+            mode: settings.mode.as_str(),
+            auto_approve: auto,
+            model: Some(settings.model.info().id.clone()),
+            lifecycle: SessionLifecycle::Ready,
+            flags: flags(record),
+        })
+    }
+}
+
+/// What a session's state is made of.
+pub(crate) struct NewState<'a> {
+    pub(crate) title: String,
+    pub(crate) cwd: Option<std::path::PathBuf>,
+    pub(crate) git_root: Option<String>,
+    pub(crate) chat: &'a Uri,
+    pub(crate) mode: &'a str,
+    pub(crate) auto_approve: bool,
+    pub(crate) model: Option<String>,
+    pub(crate) lifecycle: SessionLifecycle,
+    pub(crate) flags: u32,
+}
+
+/// The state of a session, before its log is read.
+pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
+    let mut values = object(json!({
+        "mode": new.mode,
+        "autoApprove": if new.auto_approve { "autoApprove" } else { "default" },
+    }));
+    if let Some(model) = new.model {
+        values.insert("model".to_owned(), json!({ "id": model }));
+    }
+    let project = new.git_root.map(|root| ProjectInfo {
+        display_name: root.rsplit('/').next().unwrap_or(&root).to_owned(),
+        uri: uri::file(&root),
+    });
+    let head = chat_state(new.chat, "Chat".to_owned(), ChatOrigin::User);
+    SessionState {
+        provider: uri::PROVIDER.to_owned(),
+        title: new.title,
+        status: SessionStatus::Idle.bits() | new.flags,
+        activity: None,
+        origin: None,
+        project,
+        working_directories: new.cwd.map(|cwd| vec![uri::file(cwd)]),
+        annotations: None,
+        lifecycle: new.lifecycle,
+        creation_error: None,
+        server_tools: None,
+        active_clients: Vec::new(),
+        chats: vec![summary_of(&head)],
+        default_chat: Some(new.chat.to_string()),
+        config: Some(SessionConfigState {
+            // The real one, with its properties in order, is spelt when the state is.
+            schema: SessionConfigSchema {
+                r#type: "object".to_owned(),
+                properties: HashMap::new(),
+                required: None,
+            },
+            values,
+        }),
+        customizations: None,
+        changesets: None,
+        input_needed: None,
+        meta: None,
+    }
+}
+
+/// The flags of the person, as bits of a status.
+pub(crate) fn flags(record: &SessionRecord) -> u32 {
+    let bit = |set: bool, flag: SessionStatus| if set { flag.bits() } else { 0 };
+    bit(record.read, SessionStatus::IsRead) | bit(record.archived, SessionStatus::IsArchived)
+}
+
+fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
+    let mut head = chat_state(chat, "Chat".to_owned(), ChatOrigin::User);
+    head.draft.clone_from(&record.draft);
+    if !record.queue.is_empty() {
+        head.queued_messages = Some(record.queue.clone());
+    }
+    head
+}
+
+/// Reads a log through the projection, and the events that come after it.
+async fn read(
+    session: Session,
+    chat: Uri,
+    state: SessionState,
+    head: ChatState,
+) -> Result<(Read, Subscription), HostError> {
+    let busy = session.is_busy();
+    let (history, events) = session.history_and_subscribe(QUEUE)?;
+    let pending = session.pending();
+    let read = tokio::task::spawn_blocking(move || Read::project(&chat, state, head, history, busy, &pending))
+        .await
+        .map_err(|_| HostError::Invalid("the session could not be read".to_owned()))??;
+    Ok((read, events))
+}
+
+impl Read {
+    fn project(
+        chat: &Uri,
+        state: SessionState,
+        head: ChatState,
+        history: EventReader,
+        busy: bool,
+        pending: &[lodge_host::PendingQuestion],
+    ) -> Result<Self, HostError> {
+        let mut read = Self {
+            chats: HashMap::from([(Scope::Main, ChatStore::new(head))]),
+            order: vec![Scope::Main],
+            state,
+            projector: Projector::default(),
+        };
+        for event in history.events() {
+            let steps = read.projector.event(&event?);
+            read.apply(chat, steps);
+        }
+        let steps = read.projector.caught_up(busy);
+        read.apply(chat, steps);
+        // Questions are not recorded; those that are open now are asked again here.
+        for question in pending {
+            let steps = read.projector.event(&question.event);
+            read.apply(chat, steps);
+        }
+        Ok(read)
+    }
+
+    fn apply(&mut self, chat: &Uri, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Act(Scope::Session, action) => {
+                    apply_action_to_session(&mut self.state, &action);
+                }
+                Step::Act(scope, mut action) => {
+                    point_to_chats(chat, &mut action);
+                    if let Some(store) = self.chats.get_mut(&scope) {
+                        store.apply(&action);
+                    }
+                }
+                Step::OpenSub {
+                    tool_call_id,
+                    parent,
+                    title,
+                } => {
+                    let parent: Uri = match parent {
+                        Scope::Sub(call) => uri::sub_chat(chat, &call).into(),
+                        Scope::Main | Scope::Session => chat.clone(),
+                    };
+                    let sub: Uri = uri::sub_chat(chat, &tool_call_id).into();
+                    let state = sub_state(&sub, title, &parent, &tool_call_id);
+                    let scope = Scope::Sub(tool_call_id);
+                    if self.chats.insert(scope.clone(), ChatStore::new(state)).is_none() {
+                        self.order.push(scope);
+                    }
+                }
+                Step::Rested => {}
+            }
+        }
+    }
+}
+
+impl crate::face::Inner {
+    /// Puts a conversation that was read into the state.
+    fn show(&mut self, session: &Uri, opened: Opened) -> Driver {
+        let Opened {
+            chat,
+            id,
+            effects,
+            mut read,
+            driver,
+        } = opened;
+        let talk = Talk {
+            session: session.clone(),
+            host_id: id,
+            projector: read.projector,
+            effects,
+        };
+        let mut summaries = Vec::new();
+        for scope in &read.order {
+            let Some(store) = read.chats.remove(scope) else {
+                continue;
+            };
+            let uri: Uri = match scope {
+                Scope::Sub(call) => uri::sub_chat(&chat, call).into(),
+                Scope::Main | Scope::Session => chat.clone(),
+            };
+            summaries.push(summary_of(store.head()));
+            if uri != chat {
+                self.subs.insert(uri.clone(), chat.clone());
+            }
+            self.core.insert_chat(uri, session.clone(), store);
+        }
+        if let Some(entry) = self.core.sessions.get_mut(session) {
+            for summary in summaries {
+                match entry
+                    .state
+                    .chats
+                    .iter_mut()
+                    .find(|known| known.resource == summary.resource)
+                {
+                    Some(known) => *known = summary,
+                    None => entry.state.chats.push(summary),
+                }
+            }
+        }
+        self.talks.insert(chat, talk);
+        driver
+    }
+}

@@ -1,0 +1,302 @@
+//! Further chats, and the past of any chat.
+
+use ahp_types::{
+    StateAction,
+    actions::{SessionChatAddedAction, SessionChatRemovedAction},
+    state::{ChatOrigin, Message},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Reply, Request,
+    sessions::{fork_point, host_error},
+};
+use crate::{
+    dialect::seed,
+    face::summary_of,
+    rpc::{self, RpcError, RpcResult, code},
+    state::Uri,
+    store::ChatRecord,
+};
+
+/// A page of the seed's `fetchTurns` is at most this long.
+const PAGE: usize = 200;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Create {
+    channel: String,
+    chat: String,
+    #[serde(default)]
+    initial_message: Option<Message>,
+    #[serde(default)]
+    source: Option<Source>,
+    #[serde(default)]
+    working_directories: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Source {
+    kind: String,
+    #[serde(default)]
+    chat: String,
+    #[serde(default)]
+    turn_id: String,
+}
+
+/// A further chat is a session of the host's that is shown inside another.
+pub(super) async fn create(request: &Request<'_>) -> RpcResult {
+    let face = request.face;
+    let params: Create = rpc::params(request.params)?;
+    face.open(&params.channel)
+        .await
+        .map_err(|_| no_session(&params.channel))?;
+    let session: Uri = params.channel.as_str().into();
+    let (main_id, directories) = {
+        let inner = face.inner.lock();
+        let entry = inner
+            .core
+            .sessions
+            .get(&session)
+            .ok_or_else(|| no_session(&params.channel))?;
+        if entry.announced.is_none() {
+            return Err(RpcError::params("the session has no turns yet; use its default chat"));
+        }
+        let talk = inner
+            .talks
+            .get(&entry.default_chat)
+            .ok_or_else(|| no_session(&params.channel))?;
+        (
+            talk.host_id.clone(),
+            entry.state.working_directories.clone().unwrap_or_default(),
+        )
+    };
+    if !params.chat.starts_with("ahp-chat:") || params.chat.len() > 1024 {
+        return Err(RpcError::params("a chat's URI begins with ahp-chat:"));
+    }
+    if let Some(outside) = params
+        .working_directories
+        .iter()
+        .flatten()
+        .find(|wanted| !directories.contains(wanted))
+    {
+        return Err(RpcError::params(format!("{outside} is not a directory of the session")));
+    }
+    let gate = face.gate(&params.chat);
+    let _one = gate.lock().await;
+    if face.inner.lock().core.session_of(&params.chat).is_some() || face.locate(&params.chat).is_some() {
+        return Err(RpcError::new(
+            code::ALREADY_EXISTS,
+            format!("there is a chat {} already", params.chat),
+        ));
+    }
+    let id = uuid::Uuid::new_v4().to_string();
+    let (origin, title) = match &params.source {
+        None => {
+            let settings = face.host.open_session(&main_id).await.map_err(host_error)?.settings();
+            let new = lodge_host::NewSession {
+                id: Some(id.clone()),
+                cwd: Some(settings.cwd.clone()),
+                mode: settings.mode,
+                approval: settings.approval,
+                ..lodge_host::NewSession::default()
+            };
+            face.host.create(new).await.map_err(host_error)?;
+            (ChatOrigin::User, "Chat".to_owned())
+        }
+        Some(source) if source.kind == "fork" => {
+            let belongs = face
+                .inner
+                .lock()
+                .core
+                .session_of(&source.chat)
+                .is_some_and(|of| of == session);
+            if !belongs || source.chat == params.chat {
+                return Err(RpcError::params("the source is not a chat of this session"));
+            }
+            let (source_id, up_to) = fork_point(request, &source.chat, &source.turn_id)?;
+            face.host
+                .fork(&source_id, up_to, Some(id.clone()))
+                .await
+                .map_err(host_error)?;
+            let origin = ChatOrigin::Fork {
+                chat: source.chat.clone(),
+                turn_id: source.turn_id.clone(),
+            };
+            (origin, "Fork".to_owned())
+        }
+        Some(source) => {
+            return Err(RpcError::params(format!(
+                "a chat cannot be made from a {:?}",
+                source.kind
+            )));
+        }
+    };
+    let record = ChatRecord {
+        uri: params.chat.clone(),
+        id: id.clone(),
+        title,
+        origin,
+        hidden_turns: 0,
+    };
+    face.store.update(&id, |own| own.chat_of = Some(main_id.clone()));
+    face.insert_extra(&session, &record).await.map_err(host_error)?;
+    face.store.update(&main_id, |own| own.chats.push(record));
+    let mut inner = face.inner.lock();
+    if let Some(chat) = inner.core.chats.get(params.chat.as_str()) {
+        let action = SessionChatAddedAction {
+            summary: summary_of(chat.store.head()),
+        };
+        inner
+            .core
+            .publish(&session, &StateAction::SessionChatAdded(action), None);
+    }
+    if let Some(message) = params.initial_message {
+        crate::actions::begin(face, &mut inner, &params.chat.as_str().into(), message).map_err(RpcError::params)?;
+    }
+    inner.core.settle(&session);
+    rpc::null()
+}
+
+fn no_session(uri: &str) -> RpcError {
+    RpcError::new(code::SESSION_NOT_FOUND, format!("there is no session {uri}"))
+}
+
+#[derive(Deserialize)]
+struct OneChat {
+    channel: String,
+}
+
+pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
+    let face = request.face;
+    let params: OneChat = rpc::params(request.params)?;
+    face.open(&params.channel)
+        .await
+        .map_err(|_| RpcError::params(format!("there is no chat {}", params.channel)))?;
+    let (session, main_id, id) = {
+        let inner = face.inner.lock();
+        let chat = inner.core.chats.get(params.channel.as_str());
+        let chat = chat.ok_or_else(|| RpcError::params(format!("there is no chat {}", params.channel)))?;
+        let session = chat.session.clone();
+        let entry = inner.core.sessions.get(&session).ok_or_else(|| no_session(&session))?;
+        if *entry.default_chat == *params.channel {
+            return Err(RpcError::params(
+                "a session keeps its default chat; dispose of the session instead",
+            ));
+        }
+        let main = inner.talks.get(&entry.default_chat).map(|talk| talk.host_id.clone());
+        let own = inner
+            .talks
+            .get(params.channel.as_str())
+            .map(|talk| talk.host_id.clone());
+        let own = own.ok_or_else(|| RpcError::params("a sub-agent's chat goes with the chat that started it"))?;
+        (session, main.unwrap_or_default(), own)
+    };
+    {
+        let mut inner = face.inner.lock();
+        let subs: Vec<Uri> = inner
+            .subs
+            .iter()
+            .filter(|(_, of)| ***of == *params.channel)
+            .map(|(sub, _)| sub.clone())
+            .collect();
+        for chat in subs
+            .iter()
+            .map(|sub| &**sub)
+            .chain(std::iter::once(params.channel.as_str()))
+        {
+            let action = SessionChatRemovedAction { chat: chat.to_owned() };
+            inner
+                .core
+                .publish(&session, &StateAction::SessionChatRemoved(action), None);
+            inner.core.remove_chat(chat);
+            inner.subs.remove(chat);
+        }
+        inner.talks.remove(params.channel.as_str());
+        inner.core.settle(&session);
+    }
+    face.store
+        .update(&main_id, |record| record.chats.retain(|chat| chat.id != id));
+    face.store.forget(&id);
+    face.host.delete(&id).await.map_err(host_error)?;
+    rpc::null()
+}
+
+#[derive(Deserialize)]
+struct FetchTurns {
+    #[serde(default)]
+    channel: Option<String>,
+    #[serde(default)]
+    cursor: Option<String>,
+    #[serde(default)]
+    session: Option<String>,
+    #[serde(default)]
+    before: Option<String>,
+    #[serde(default)]
+    limit: Option<f64>,
+}
+
+pub(super) async fn fetch_turns(request: &Request<'_>) -> Reply {
+    let params: FetchTurns = match rpc::params(request.params) {
+        Ok(params) => params,
+        Err(error) => return error.into(),
+    };
+    if request.is_seed() {
+        return seed_turns(request, params).await.into();
+    }
+    let Some(chat) = params.channel else {
+        return RpcError::params("no chat is named").into();
+    };
+    if request.face.open(&chat).await.is_err() {
+        return RpcError::new(code::NOT_FOUND, format!("there is no chat {chat}")).into();
+    }
+    let mut inner = request.face.inner.lock();
+    if !inner.core.chats.contains_key(chat.as_str()) {
+        return RpcError::new(code::NOT_FOUND, format!("there is no chat {chat}")).into();
+    }
+    // The turns come as an action, and before the response.
+    match inner.core.load_turns(request.conn.id, &chat, params.cursor.as_deref()) {
+        Some(()) => {
+            request.conn.push(rpc::response(Some(request.id), &rpc::ok(json!({}))));
+            Reply::Sent
+        }
+        None => RpcError::params("the cursor is not one of this chat's").into(),
+    }
+}
+
+/// The older form: the turns are in the response, and the client's state does not change.
+async fn seed_turns(request: &Request<'_>, params: FetchTurns) -> RpcResult {
+    let session = params.session.ok_or_else(|| RpcError::params("no session is named"))?;
+    request.face.open(&session).await.map_err(|_| no_session(&session))?;
+    let inner = request.face.inner.lock();
+    let entry = inner
+        .core
+        .sessions
+        .get(session.as_str())
+        .ok_or_else(|| no_session(&session))?;
+    let chat = inner
+        .core
+        .chats
+        .get(&entry.default_chat)
+        .ok_or_else(|| no_session(&session))?;
+    let turns = chat.store.turns();
+    let end = match &params.before {
+        Some(before) => chat
+            .store
+            .position(before)
+            .ok_or_else(|| RpcError::params(format!("there is no turn {before:?}")))?,
+        None => turns.len(),
+    };
+    let limit = params
+        .limit
+        .filter(|limit| *limit >= 1.0)
+        .map_or(PAGE, |limit| (limit as usize).min(PAGE));
+    let start = end.saturating_sub(limit);
+    let page: Vec<Value> = turns[start..end]
+        .iter()
+        .filter_map(|turn| seed::turn(turn.json.get()))
+        .collect();
+    rpc::ok(json!({ "turns": page, "hasMore": start > 0 }))
+}

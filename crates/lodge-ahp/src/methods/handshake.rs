@@ -1,0 +1,288 @@
+//! Coming, coming back, listening.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+
+use super::{Reply, Request};
+use crate::{
+    rpc::{self, RpcError, RpcResult, code},
+    state::{Closing, NoSubscription, Peer, Resumed, conn},
+    uri,
+    version::{self, Dialect},
+};
+
+/// Characters that make clients ask for completions.
+const TRIGGERS: [&str; 2] = ["@", "#"];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Initialize {
+    #[serde(default)]
+    protocol_versions: Option<Vec<String>>,
+    /// Before versions were text.
+    #[serde(default)]
+    protocol_version: Option<Value>,
+    client_id: String,
+    #[serde(default)]
+    client_info: Option<ClientInfo>,
+    #[serde(default)]
+    initial_subscriptions: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct ClientInfo {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Initialized {
+    protocol_version: Value,
+    server_seq: u64,
+    snapshots: Vec<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_info: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_directory: Option<String>,
+    completion_trigger_characters: [&'static str; 2],
+}
+
+pub(super) async fn initialize(request: &Request<'_>) -> Reply {
+    let (face, conn) = (request.face, request.conn);
+    if request.peer.is_some() {
+        return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
+    }
+    let params: Initialize = match rpc::params(request.params) {
+        Ok(params) => params,
+        Err(error) => return error.into(),
+    };
+    let old = params.protocol_versions.is_none() && params.protocol_version == Some(json!(1));
+    let offered = params.protocol_versions.unwrap_or_default();
+    let chosen = match version::negotiate(&offered) {
+        _ if old => "1".to_owned(),
+        Ok(Some(version)) => version.to_owned(),
+        Ok(None) => {
+            let error = RpcError::new(code::UNSUPPORTED_PROTOCOL_VERSION, "no offered version is served here");
+            let error = error.with(json!({ "supportedVersions": version::SUPPORTED }));
+            conn.push(rpc::response(Some(request.id), &Err(error)));
+            conn.close(Closing::NoCommonVersion);
+            return Reply::Sent;
+        }
+        Err(entry) => return RpcError::params(format!("{entry:?} is not a version")).into(),
+    };
+    if params.client_id.is_empty() || params.client_id.len() > 256 {
+        return RpcError::params("a clientId has 1 to 256 characters").into();
+    }
+    let peer = Peer {
+        client: params.client_id.as_str().into(),
+        dialect: version::dialect(&chosen),
+        version: chosen.clone(),
+        name: params.client_info.map(|info| info.name).unwrap_or_default(),
+    };
+    face.store.met(&peer.client, &chosen);
+    face.refresh_agents();
+    let wanted = params.initial_subscriptions.unwrap_or_default();
+    for uri in wanted.iter().take(face.config.limits.subscriptions) {
+        open(request, &peer, uri).await;
+    }
+    let mut inner = face.inner.lock();
+    if !conn.introduce(peer.clone()) {
+        return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
+    }
+    let core = &mut inner.core;
+    let snapshots = wanted
+        .iter()
+        .filter_map(|uri| core.subscribe(conn, &peer, uri, None).ok())
+        .collect();
+    let modern = peer.dialect == Dialect::Modern;
+    let result = rpc::ok(Initialized {
+        protocol_version: if old { json!(1) } else { json!(chosen) },
+        server_seq: core.seq.last(),
+        snapshots,
+        server_info: modern.then(|| json!({ "name": "lodge", "version": face.host.version(), "title": "Lodge" })),
+        default_directory: face.config.default_directory.as_ref().map(uri::file),
+        completion_trigger_characters: TRIGGERS,
+    });
+    // Queued under the lock: the first action after the snapshots comes after this response.
+    conn.push(rpc::response(Some(request.id), &result));
+    Reply::Sent
+}
+
+/// Opens what somebody is about to subscribe to; what is not there is simply not.
+async fn open(request: &Request<'_>, peer: &Peer, uri: &str) {
+    let open = request.face.inner.lock().core.is_open(uri, peer.dialect);
+    if !open && let Err(error) = request.face.open(uri).await {
+        tracing::debug!(uri, %error, "cannot be opened");
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reconnect {
+    client_id: String,
+    last_seen_server_seq: serde_json::Number,
+    #[serde(default)]
+    subscriptions: Vec<String>,
+}
+
+pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
+    let (face, conn) = (request.face, request.conn);
+    if request.peer.is_some() {
+        return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
+    }
+    let params: Reconnect = match rpc::params(request.params) {
+        Ok(params) => params,
+        Err(error) => return error.into(),
+    };
+    let Some(version) = face.store.client_version(&params.client_id) else {
+        return RpcError::new(code::NOT_FOUND, "this host does not know the client; say initialize").into();
+    };
+    let dialect = version::dialect(&version);
+    let peer = Peer {
+        client: params.client_id.as_str().into(),
+        version,
+        dialect,
+        name: String::new(),
+    };
+    let seen = params.last_seen_server_seq.as_f64().unwrap_or_default().max(0.0) as u64;
+    for uri in params.subscriptions.iter().take(face.config.limits.subscriptions) {
+        open(request, &peer, uri).await;
+    }
+    let windows = face.windows.lock().get(&peer.client).cloned().unwrap_or_default();
+    let mut inner = face.inner.lock();
+    // A connection that broke without the host noticing still knows more than what was remembered at the last parting.
+    let old: Vec<u64> = inner
+        .core
+        .conns
+        .values()
+        .filter(|other| is_same(other, conn, &peer))
+        .map(|other| other.id)
+        .collect();
+    let mut starts = windows;
+    for id in old {
+        starts.extend(inner.core.starts(id));
+    }
+    if !conn.introduce(peer.clone()) {
+        return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
+    }
+    let resumed = inner.core.resume(conn, &peer, seen, &params.subscriptions, &|uri| {
+        starts.get(uri).copied()
+    });
+    let result = match resumed {
+        Resumed::Replay { actions, missing } => rpc::ok(ReplayResult {
+            r#type: "replay",
+            actions,
+            missing,
+        }),
+        Resumed::Snapshots(snapshots) => rpc::ok(SnapshotResult {
+            r#type: "snapshot",
+            snapshots,
+        }),
+    };
+    conn.push(rpc::response(Some(request.id), &result));
+    drop(inner);
+    // Where it was active and does not listen any more, it is not active any more.
+    let sessions: Vec<_> = face.inner.lock().core.sessions.keys().cloned().collect();
+    for session in sessions {
+        face.client_left(&session, &peer.client);
+    }
+    Reply::Sent
+}
+
+#[derive(Serialize)]
+struct ReplayResult {
+    r#type: &'static str,
+    actions: Vec<Box<RawValue>>,
+    missing: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct SnapshotResult {
+    r#type: &'static str,
+    snapshots: Vec<Box<RawValue>>,
+}
+
+fn is_same(other: &conn::Conn, this: &conn::Conn, peer: &Peer) -> bool {
+    other.id != this.id && other.peer().is_some_and(|known| known.client == peer.client)
+}
+
+pub(super) async fn ping(_: &Request<'_>) -> RpcResult {
+    rpc::null()
+}
+
+#[derive(Deserialize)]
+struct Subscribe {
+    #[serde(default)]
+    channel: Option<String>,
+    /// The seed's word for it.
+    #[serde(default)]
+    resource: Option<String>,
+    #[serde(default)]
+    view: Option<View>,
+}
+
+#[derive(Deserialize)]
+struct View {
+    #[serde(default)]
+    turns: Option<f64>,
+}
+
+pub(super) async fn subscribe(request: &Request<'_>) -> Reply {
+    let peer = match request.peer() {
+        Ok(peer) => peer,
+        Err(error) => return error.into(),
+    };
+    let params: Subscribe = match rpc::params(request.params) {
+        Ok(params) => params,
+        Err(error) => return error.into(),
+    };
+    let Some(uri) = (if request.is_seed() {
+        params.resource.or(params.channel)
+    } else {
+        params.channel
+    }) else {
+        return RpcError::params("no channel is named").into();
+    };
+    let turns = params
+        .view
+        .and_then(|view| view.turns)
+        .map(|turns| turns.max(0.0) as usize);
+    open(request, peer, &uri).await;
+    let mut inner = request.face.inner.lock();
+    match inner.core.subscribe(request.conn, peer, &uri, turns) {
+        Ok(snapshot) => {
+            request
+                .conn
+                .push(rpc::response(Some(request.id), &rpc::ok(json_snapshot(snapshot))));
+            Reply::Sent
+        }
+        Err(NoSubscription::Unknown) => {
+            RpcError::new(code::SESSION_NOT_FOUND, format!("there is no channel {uri}")).into()
+        }
+        Err(NoSubscription::TooMany) => RpcError::new(code::TOO_BUSY, "too many subscriptions").into(),
+    }
+}
+
+#[derive(Serialize)]
+struct Subscribed {
+    snapshot: Box<RawValue>,
+}
+
+fn json_snapshot(snapshot: Box<RawValue>) -> Subscribed {
+    Subscribed { snapshot }
+}
+
+#[derive(Deserialize)]
+struct Authenticate {
+    resource: String,
+}
+
+/// The host's agent needs no token of a client: its models' keys are the host's. So there is no resource to show one for.
+pub(super) async fn authenticate(request: &Request<'_>) -> RpcResult {
+    let params: Authenticate = rpc::params(request.params)?;
+    Err(RpcError::params(format!(
+        "this host asks for no token for {:?}",
+        params.resource
+    )))
+}

@@ -1,0 +1,515 @@
+//! Making, removing and listing sessions.
+
+use std::path::PathBuf;
+
+use ahp_types::{
+    StateAction,
+    actions::SessionReadyAction,
+    state::{SessionActiveClient, SessionChatSummary, SessionLifecycle, SessionStatus, SessionSummary},
+};
+use lodge_host::{Approval, HostError, ListFilter, Mode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Request;
+use crate::{
+    dialect::seed,
+    load::{NewState, new_state},
+    projection::timestamp,
+    rpc::{self, RpcError, RpcResult, code},
+    state::Uri,
+    talk::Draft,
+    uri,
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Create {
+    #[serde(default)]
+    channel: Option<String>,
+    #[serde(default)]
+    provider: Option<String>,
+    #[serde(default)]
+    working_directories: Option<Vec<String>>,
+    #[serde(default)]
+    config: Option<Map<String, Value>>,
+    #[serde(default)]
+    active_client: Option<SessionActiveClient>,
+    // What follows is the seed's.
+    #[serde(default)]
+    session: Option<String>,
+    #[serde(default)]
+    working_directory: Option<String>,
+    #[serde(default)]
+    model: Option<Model>,
+    #[serde(default)]
+    fork: Option<Fork>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fork {
+    session: String,
+    turn_id: String,
+}
+
+/// What a session is asked to be.
+struct Wanted {
+    cwd: Option<PathBuf>,
+    model: Option<String>,
+    mode: Mode,
+    approval: Approval,
+}
+
+pub(super) async fn create(request: &Request<'_>) -> RpcResult {
+    let face = request.face;
+    let peer = request.peer()?;
+    let params: Create = rpc::params(request.params)?;
+    let named = if request.is_seed() {
+        params.session.clone()
+    } else {
+        params.channel.clone()
+    };
+    let session: Uri = named
+        .filter(|uri| is_uri(uri))
+        .ok_or_else(|| RpcError::params("a session needs a URI"))?
+        .into();
+    if let Some(provider) = params.provider.as_deref().filter(|provider| *provider != uri::PROVIDER) {
+        return Err(RpcError::new(
+            code::PROVIDER_NOT_FOUND,
+            format!("there is no provider {provider:?}"),
+        ));
+    }
+    if let Some(client) = &params.active_client
+        && client.client_id != *peer.client
+    {
+        return Err(RpcError::params(
+            "activeClient.clientId is not the clientId of this connection",
+        ));
+    }
+    let wanted = wanted(request, &params)?;
+    let gate = face.gate(&session);
+    let _one = gate.lock().await;
+    let taken = face.inner.lock().core.session_of(&session).is_some() || face.locate(&session).is_some();
+    if taken {
+        return Err(RpcError::new(
+            code::SESSION_ALREADY_EXISTS,
+            format!("there is a session {session} already"),
+        ));
+    }
+    let id = free_id(request, &session);
+    if let Some(fork) = &params.fork {
+        forked(request, fork, &session, &id).await?;
+    } else {
+        drafted(request, &session, &id, wanted);
+    }
+    if let Some(client) = params.active_client {
+        activate(request, &session, client);
+    }
+    // The seed's clients expect a session in the list as soon as it is made. Today's make drafts that nobody may ever
+    // use: those are announced with their first turn.
+    if request.is_seed() {
+        let mut inner = face.inner.lock();
+        face.keep_uri(&inner, &session);
+        inner.core.announce(&session);
+    }
+    rpc::null()
+}
+
+/// Any scheme will do; it is echoed as it is.
+fn is_uri(text: &str) -> bool {
+    let scheme = text.split_once(':').map(|(scheme, _)| scheme);
+    let reserved = ["ahp-root", "agenthost", "ahp-chat", "file"];
+    text.len() <= 1024
+        && !text.chars().any(char::is_control)
+        && scheme.is_some_and(|scheme| {
+            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+                && !reserved.contains(&scheme)
+        })
+}
+
+fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
+    let directory = params
+        .working_directories
+        .as_ref()
+        .and_then(|all| all.first())
+        .or(params.working_directory.as_ref());
+    let cwd = match directory {
+        Some(uri) => {
+            let path =
+                uri::path(uri).ok_or_else(|| RpcError::params(format!("{uri} is not a directory of this host")))?;
+            if !path.is_dir() {
+                return Err(RpcError::params(format!("{uri} is not a directory that exists")));
+            }
+            Some(path)
+        }
+        None => request.face.config.default_directory.clone(),
+    };
+    let model = params.model.as_ref().map(|model| model.id.clone());
+    if let Some(model) = &model
+        && request.face.host.models().resolve(Some(model)).is_err()
+    {
+        return Err(RpcError::params(format!("there is no model {model:?}")));
+    }
+    let value = |key: &str| {
+        params
+            .config
+            .as_ref()
+            .and_then(|config| config.get(key))
+            .and_then(Value::as_str)
+    };
+    let mode = match value("mode") {
+        Some(mode) => Mode::parse(mode).ok_or_else(|| RpcError::params(format!("there is no mode {mode:?}")))?,
+        None => Mode::default(),
+    };
+    let approval = match value("autoApprove") {
+        None | Some("default") => Approval::AutoSafe,
+        Some("autoApprove" | "autopilot") => Approval::ApproveAll,
+        Some(other) => {
+            return Err(RpcError::params(format!(
+                "{other:?} is not a value for \"autoApprove\""
+            )));
+        }
+    };
+    Ok(Wanted {
+        cwd,
+        model,
+        mode,
+        approval,
+    })
+}
+
+/// The host's id of a new session: what its URI ends with, where that can be and is free.
+fn free_id(request: &Request<'_>, session: &str) -> String {
+    let free = |id: &&str| {
+        let host = &request.face.host;
+        host.live(id).is_none() && host.summary(id).ok().flatten().is_none()
+    };
+    uri::id_in(session)
+        .filter(free)
+        .map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+}
+
+fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
+    let face = request.face;
+    let chat: Uri = uri::default_chat(session).into();
+    let cwd = wanted.cwd.clone().or_else(|| std::env::current_dir().ok());
+    let git = cwd.as_deref().map(lodge_host::GitContext::of).unwrap_or_default();
+    let state = new_state(NewState {
+        title: "New session".to_owned(),
+        cwd,
+        git_root: git.root,
+        chat: &chat,
+        mode: wanted.mode.as_str(),
+        auto_approve: wanted.approval == Approval::ApproveAll,
+        model: Some(
+            wanted
+                .model
+                .clone()
+                .unwrap_or_else(|| face.host.models().default_model().to_owned()),
+        ),
+        lifecycle: SessionLifecycle::Creating,
+        flags: SessionStatus::IsRead.bits(),
+    });
+    let client = request
+        .peer
+        .as_ref()
+        .map(|peer| peer.client.to_string())
+        .unwrap_or_default();
+    let draft = Draft {
+        cwd: wanted.cwd,
+        model: wanted.model,
+        mode: wanted.mode,
+        approval: wanted.approval,
+        title: None,
+        client,
+    };
+    face.insert_draft(session, id, state, draft);
+    face.inner
+        .lock()
+        .core
+        .publish(session, &StateAction::SessionReady(SessionReadyAction {}), None);
+}
+
+async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str) -> Result<(), RpcError> {
+    let face = request.face;
+    let source = face.default_chat(&fork.session);
+    face.open(&source)
+        .await
+        .map_err(|_| RpcError::new(code::SESSION_NOT_FOUND, format!("there is no session {}", fork.session)))?;
+    let (source_id, up_to) = fork_point(request, &source, &fork.turn_id)?;
+    face.host
+        .fork(&source_id, up_to, Some(id.to_owned()))
+        .await
+        .map_err(host_error)?;
+    face.store.update(id, |record| record.uri = Some(session.to_string()));
+    // The gate of this session is held by who calls: open what is behind it by its chat, without asking for it again.
+    face.open_held(session, id).await.map_err(host_error)
+}
+
+/// The host's session behind a chat, and its last event of a turn.
+pub(super) fn fork_point(
+    request: &Request<'_>,
+    chat: &str,
+    turn: &str,
+) -> Result<(String, Option<uuid::Uuid>), RpcError> {
+    let inner = request.face.inner.lock();
+    let (_, talk) = inner
+        .talk_of(chat)
+        .ok_or_else(|| RpcError::params(format!("there is no chat {chat}")))?;
+    let event = talk.projector.last_event_of(turn);
+    let event = event.ok_or_else(|| RpcError::params(format!("there is no turn {turn:?} to fork from")))?;
+    Ok((talk.host_id.clone(), Some(event)))
+}
+
+fn activate(request: &Request<'_>, session: &Uri, client: SessionActiveClient) {
+    let mut inner = request.face.inner.lock();
+    let client = SessionActiveClient {
+        customizations: None,
+        ..client
+    };
+    let action = ahp_types::actions::SessionActiveClientSetAction { active_client: client };
+    inner
+        .core
+        .publish(session, &StateAction::SessionActiveClientSet(action), None);
+    inner.clients_changed(session);
+}
+
+#[derive(Deserialize)]
+struct OneSession {
+    #[serde(default)]
+    channel: Option<String>,
+    #[serde(default)]
+    session: Option<String>,
+}
+
+pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
+    let face = request.face;
+    let params: OneSession = rpc::params(request.params)?;
+    let named = if request.is_seed() {
+        params.session
+    } else {
+        params.channel
+    };
+    let session = named.ok_or_else(|| RpcError::params("no session is named"))?;
+    let gate = face.gate(&session);
+    let _one = gate.lock().await;
+    let draft = {
+        let mut inner = face.inner.lock();
+        let draft = inner
+            .core
+            .sessions
+            .get(session.as_str())
+            .is_some_and(|entry| entry.announced.is_none());
+        if draft {
+            inner.remove_session(&session);
+        }
+        draft
+    };
+    if draft {
+        return rpc::null();
+    }
+    let located = face.locate(&session).filter(|(uri, _)| *uri == session);
+    let announced = face.inner.lock().core.sessions.contains_key(session.as_str());
+    let Some((_, id)) = located else {
+        if announced {
+            // Made by a client of the seed's dialect and never used: there is nothing but what is in the state.
+            let mut inner = face.inner.lock();
+            inner.remove_session(&session);
+            inner.core.notify_removed(&session);
+            return rpc::null();
+        }
+        return Err(RpcError::new(
+            code::SESSION_NOT_FOUND,
+            format!("there is no session {session}"),
+        ));
+    };
+    // Editors of this family dispose of sessions that they still show: what was said in them is not theirs to delete.
+    if request.peer()?.name.starts_with("vscode") {
+        face.inner.lock().remove_session(&session);
+        return rpc::null();
+    }
+    face.inner.lock().remove_session(&session);
+    for chat in &face.store.session(&id).chats {
+        if let Err(error) = face.host.delete(&chat.id).await {
+            tracing::debug!(%error, "a chat of a removed session was not there");
+        }
+        face.store.forget(&chat.id);
+    }
+    match face.host.delete(&id).await {
+        Ok(()) | Err(HostError::NotFound(_)) => {}
+        Err(error) => return Err(host_error(error)),
+    }
+    face.forget(&id, &session);
+    rpc::null()
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    limit: Option<f64>,
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    items: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+pub(super) async fn list(request: &Request<'_>) -> RpcResult {
+    let face = request.face.clone();
+    let params: List = rpc::params(request.params)?;
+    let limit = params.limit.filter(|limit| *limit >= 1.0).map(|limit| limit as usize);
+    let seed = request.is_seed();
+    let listed = tokio::task::spawn_blocking(move || {
+        let (mut items, mut after) = (Vec::new(), params.cursor);
+        loop {
+            let wanted = limit.map(|limit| limit - items.len());
+            let filter = ListFilter {
+                limit: wanted,
+                after,
+                include_empty: true,
+                ..ListFilter::default()
+            };
+            let page = face.host.catalogue().list(&filter).map_err(|error| {
+                // Only what the client sent can be wrong about a query that is the same every time.
+                tracing::debug!(%error, "a list was refused");
+                RpcError::params("the cursor is not one of this host's")
+            })?;
+            items.extend(page.sessions.iter().filter_map(|line| face.line(line)));
+            after = page.next;
+            if after.is_none() || limit.is_none_or(|limit| items.len() >= limit) {
+                break;
+            }
+        }
+        Ok::<_, RpcError>((items, after))
+    });
+    let (mut items, next_cursor) = listed.await.map_err(RpcError::internal)??;
+    if seed {
+        items.extend(unsaved(request));
+    }
+    let spell = |summary: SessionSummary| match serde_json::to_value(summary) {
+        Ok(Value::Object(line)) if seed => seed::summary(&line, None),
+        Ok(line) => line,
+        Err(_) => Value::Null,
+    };
+    rpc::ok(Listed {
+        items: items.into_iter().map(spell).collect(),
+        next_cursor,
+    })
+}
+
+/// Sessions that were announced and have no log yet.
+fn unsaved(request: &Request<'_>) -> Vec<SessionSummary> {
+    let inner = request.face.inner.lock();
+    let announced = inner
+        .core
+        .sessions
+        .iter()
+        .filter(|(_, entry)| entry.announced.is_some());
+    let fresh = announced.filter(|(_, entry)| {
+        let talk = inner.talks.get(&entry.default_chat);
+        talk.is_some_and(|talk| request.face.host.summary(&talk.host_id).ok().flatten().is_none())
+    });
+    fresh.filter_map(|(uri, _)| inner.core.summary(uri)).collect()
+}
+
+impl crate::face::Face {
+    /// A session's line in the list: none for drafts and for sessions that are shown as chats of others.
+    pub(crate) fn line(&self, line: &lodge_host::SessionSummary) -> Option<SessionSummary> {
+        let record = self.store.session(&line.id);
+        if record.chat_of.is_some() {
+            return None;
+        }
+        let resource = record.uri.clone().unwrap_or_else(|| uri::session(&line.id));
+        {
+            let inner = self.inner.lock();
+            if let Some(entry) = inner.core.sessions.get(resource.as_str()) {
+                entry.announced.as_ref()?;
+                return inner.core.summary(&resource);
+            }
+        }
+        if line.message_count == 0 {
+            return None;
+        }
+        let chat = uri::default_chat(&resource);
+        let mut chats = vec![SessionChatSummary {
+            resource: chat.clone(),
+            title: "Chat".to_owned(),
+            origin: Some(ahp_types::state::ChatOrigin::User),
+            interactivity: None,
+            status: Some(SessionStatus::Idle.bits()),
+            changes: None,
+        }];
+        chats.extend(record.chats.iter().map(|chat| SessionChatSummary {
+            resource: chat.uri.clone(),
+            title: chat.title.clone(),
+            origin: Some(chat.origin.clone()),
+            interactivity: None,
+            status: Some(SessionStatus::Idle.bits()),
+            changes: None,
+        }));
+        let busy = self.host.live(&line.id).is_some_and(|session| session.is_busy());
+        let activity = if busy {
+            SessionStatus::InProgress
+        } else {
+            SessionStatus::Idle
+        };
+        let project = line.git_root.as_ref().map(|root| ahp_types::state::ProjectInfo {
+            uri: uri::file(root),
+            display_name: root.rsplit('/').next().unwrap_or(root).to_owned(),
+        });
+        Some(SessionSummary {
+            provider: uri::PROVIDER.to_owned(),
+            title: line
+                .title
+                .clone()
+                .or_else(|| line.summary.clone())
+                .unwrap_or_else(|| "New session".to_owned()),
+            status: activity.bits() | crate::load::flags(&record),
+            activity: None,
+            origin: None,
+            project,
+            working_directories: line.cwd.as_ref().map(|cwd| vec![uri::file(cwd)]),
+            annotations: None,
+            resource,
+            created_at: timestamp(line.created),
+            modified_at: timestamp(line.modified),
+            changes: None,
+            meta: None,
+            chats: Some(chats),
+            default_chat: Some(chat),
+        })
+    }
+
+    /// A session is gone for good.
+    pub(crate) fn forget(&self, id: &str, session: &str) {
+        self.store.forget(id);
+        let mut inner = self.inner.lock();
+        inner.remove_session(session);
+        inner.core.notify_removed(session);
+    }
+}
+
+/// An error of the host in the protocol's words.
+pub(super) fn host_error(error: HostError) -> RpcError {
+    match error {
+        HostError::NotFound(id) => RpcError::new(code::SESSION_NOT_FOUND, format!("there is no session {id}")),
+        HostError::AlreadyExists(id) => {
+            RpcError::new(code::SESSION_ALREADY_EXISTS, format!("there is a session {id} already"))
+        }
+        HostError::Invalid(message) => RpcError::params(message),
+        HostError::Agent(error) => RpcError::internal(error),
+        HostError::Log(error) => RpcError::internal(error),
+    }
+}

@@ -1,0 +1,377 @@
+//! Questions to people: asked as a part of the turn, answered by whoever is first.
+
+use std::collections::HashMap;
+
+use ahp_types::{
+    StateAction,
+    actions::{ChatInputCompletedAction, ChatInputRequestedAction},
+    state::{
+        ChatInputAnswer, ChatInputAnswerValue, ChatInputAnswered, ChatInputBooleanQuestion,
+        ChatInputMultiSelectQuestion, ChatInputNumberQuestion, ChatInputOption, ChatInputQuestion, ChatInputRequest,
+        ChatInputResponseKind, ChatInputSelectedAnswerValue, ChatInputSingleSelectQuestion, ChatInputTextAnswerValue,
+        ChatInputTextQuestion,
+    },
+};
+use lodge_events::{ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
+use serde_json::{Map, Value};
+
+use super::{Projector, Scope};
+
+/// The one question of `user_input.requested` and `exit_plan_mode.requested`.
+const ANSWER: &str = "answer";
+
+/// An open question, and what its answer has to look like.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Question {
+    /// May this tool call run?
+    Permission { tool_call_id: String },
+    /// What does the client's tool say?
+    Tool { tool_call_id: String },
+    /// A question with a text for an answer.
+    UserInput,
+    /// A form.
+    Elicitation,
+    /// What shall become of the plan?
+    ExitPlan,
+}
+
+impl Question {
+    /// The tool call that a question is about.
+    pub(crate) fn tool_call_id(&self) -> Option<&str> {
+        match self {
+            Self::Permission { tool_call_id } | Self::Tool { tool_call_id } => Some(tool_call_id),
+            Self::UserInput | Self::Elicitation | Self::ExitPlan => None,
+        }
+    }
+}
+
+impl Projector {
+    /// Takes an event about questions to people. Others are nothing that clients see.
+    pub(super) fn input_event(&mut self, event: &Event) {
+        let scope = || self.scope(event, None);
+        match event.payload() {
+            Payload::UserInputRequested(asked) => {
+                let scope = scope();
+                self.ask(scope, &asked.request_id, Question::UserInput, user_input(asked));
+            }
+            Payload::ElicitationRequested(asked) => {
+                let scope = scope();
+                self.ask(scope, &asked.request_id, Question::Elicitation, elicitation(asked));
+            }
+            Payload::ExitPlanModeRequested(asked) => {
+                let scope = scope();
+                self.ask(scope, &asked.request_id, Question::ExitPlan, exit_plan(asked));
+            }
+            Payload::UserInputCompleted(done) => {
+                let scope = scope();
+                let answers = done.answer.as_ref().map(|answer| one_text(answer));
+                self.answered(scope, &done.request_id, ChatInputResponseKind::Accept, answers);
+            }
+            Payload::ElicitationCompleted(done) => {
+                let scope = scope();
+                let response = match done.action.as_ref().map(lodge_events::ElicitationAction::as_str) {
+                    Some("decline") => ChatInputResponseKind::Decline,
+                    Some("cancel") => ChatInputResponseKind::Cancel,
+                    _ => ChatInputResponseKind::Accept,
+                };
+                self.answered(scope, &done.request_id, response, None);
+            }
+            Payload::ExitPlanModeCompleted(done) => {
+                let scope = scope();
+                let approved = done.approved == Some(true);
+                let response = if approved {
+                    ChatInputResponseKind::Accept
+                } else {
+                    ChatInputResponseKind::Decline
+                };
+                let answers = done
+                    .selected_action
+                    .as_ref()
+                    .map(|action| one_selected(action.as_str()));
+                self.answered(scope, &done.request_id, response, answers);
+            }
+            _ => {}
+        }
+    }
+
+    fn ask(&mut self, scope: Option<Scope>, id: &str, question: Question, request: ChatInputRequest) {
+        let Some(scope) = scope else { return };
+        self.questions.insert(id.to_owned(), question);
+        if self.running_turn(&scope).is_some() {
+            self.act(
+                &scope,
+                StateAction::ChatInputRequested(ChatInputRequestedAction { request }),
+            );
+        }
+    }
+
+    fn answered(
+        &mut self,
+        scope: Option<Scope>,
+        id: &str,
+        response: ChatInputResponseKind,
+        answers: Option<HashMap<String, ChatInputAnswer>>,
+    ) {
+        let Some(scope) = scope else { return };
+        self.questions.remove(id);
+        let action = ChatInputCompletedAction {
+            request_id: id.to_owned(),
+            response,
+            answers,
+        };
+        self.act(&scope, StateAction::ChatInputCompleted(action));
+    }
+}
+
+fn one_text(answer: &str) -> HashMap<String, ChatInputAnswer> {
+    let value = ChatInputAnswerValue::Text(ChatInputTextAnswerValue {
+        value: answer.to_owned(),
+    });
+    HashMap::from([(
+        ANSWER.to_owned(),
+        ChatInputAnswer::Submitted(ChatInputAnswered { value }),
+    )])
+}
+
+fn one_selected(answer: &str) -> HashMap<String, ChatInputAnswer> {
+    let value = ChatInputSelectedAnswerValue {
+        value: answer.to_owned(),
+        freeform_values: None,
+    };
+    let value = ChatInputAnswerValue::Selected(value);
+    HashMap::from([(
+        ANSWER.to_owned(),
+        ChatInputAnswer::Submitted(ChatInputAnswered { value }),
+    )])
+}
+
+fn option(id: &str, label: &str, recommended: bool) -> ChatInputOption {
+    ChatInputOption {
+        id: id.to_owned(),
+        label: label.to_owned(),
+        description: None,
+        recommended: recommended.then_some(true),
+    }
+}
+
+fn request(id: &str, message: &str, questions: Vec<ChatInputQuestion>) -> ChatInputRequest {
+    ChatInputRequest {
+        id: id.to_owned(),
+        message: Some(message.to_owned()),
+        url: None,
+        questions: Some(questions),
+        answers: None,
+    }
+}
+
+fn user_input(asked: &UserInputRequested) -> ChatInputRequest {
+    let message = asked.question.clone();
+    let question = match asked.choices.as_ref().filter(|choices| !choices.is_empty()) {
+        Some(choices) => ChatInputQuestion::SingleSelect(ChatInputSingleSelectQuestion {
+            id: ANSWER.to_owned(),
+            title: None,
+            message,
+            required: Some(true),
+            options: choices.iter().map(|choice| option(choice, choice, false)).collect(),
+            allow_freeform_input: Some(asked.allow_freeform.unwrap_or(true)),
+        }),
+        None => ChatInputQuestion::Text(text_question(ANSWER, None, message, true)),
+    };
+    request(&asked.request_id, &asked.question, vec![question])
+}
+
+fn text_question(id: &str, title: Option<String>, message: String, required: bool) -> ChatInputTextQuestion {
+    ChatInputTextQuestion {
+        id: id.to_owned(),
+        title,
+        message,
+        required: required.then_some(true),
+        format: None,
+        min: None,
+        max: None,
+        default_value: None,
+    }
+}
+
+fn exit_plan(asked: &ExitPlanModeRequested) -> ChatInputRequest {
+    let options = asked.actions.iter().map(|action| {
+        let label = match action.as_str() {
+            "interactive" => "Approve and work step by step",
+            "autopilot" => "Approve and work on its own",
+            "autopilot_fleet" => "Approve and work with several agents",
+            "exit_only" => "Approve and leave plan mode",
+            other => other,
+        };
+        option(action.as_str(), label, *action == asked.recommended_action)
+    });
+    let question = ChatInputQuestion::SingleSelect(ChatInputSingleSelectQuestion {
+        id: ANSWER.to_owned(),
+        title: Some("Plan".to_owned()),
+        message: asked.plan_content.clone(),
+        required: Some(true),
+        options: options.collect(),
+        allow_freeform_input: Some(true),
+    });
+    request(&asked.request_id, &asked.summary, vec![question])
+}
+
+fn elicitation(asked: &ElicitationRequested) -> ChatInputRequest {
+    let mut made = request(&asked.request_id, &asked.message, Vec::new());
+    made.url.clone_from(&asked.url);
+    made.questions = asked.requested_schema.as_ref().map(|schema| {
+        let required = |name: &str| schema.required.iter().flatten().any(|wanted| wanted == name);
+        schema
+            .properties
+            .iter()
+            .map(|(name, field)| question(name, field, required(name)))
+            .collect()
+    });
+    made
+}
+
+/// One field of a form.
+fn question(name: &str, field: &Value, required: bool) -> ChatInputQuestion {
+    let text = |key: &str| field.get(key).and_then(Value::as_str).map(str::to_owned);
+    let (id, title) = (name.to_owned(), text("title"));
+    let message = text("description")
+        .or_else(|| title.clone())
+        .unwrap_or_else(|| name.to_owned());
+    let required_flag = required.then_some(true);
+    let (min, max) = (
+        field.get("minimum").and_then(Value::as_f64),
+        field.get("maximum").and_then(Value::as_f64),
+    );
+    let number = || ChatInputNumberQuestion {
+        id: id.clone(),
+        title: title.clone(),
+        message: message.clone(),
+        required: required_flag,
+        min,
+        max,
+        default_value: field.get("default").and_then(Value::as_f64),
+    };
+    let options = options(field).or_else(|| options(field.get("items")?));
+    match (field.get("type").and_then(Value::as_str), options) {
+        (Some("array"), Some(options)) => ChatInputQuestion::MultiSelect(ChatInputMultiSelectQuestion {
+            id,
+            title,
+            message,
+            required: required_flag,
+            options,
+            allow_freeform_input: None,
+            min: field.get("minItems").and_then(Value::as_i64),
+            max: field.get("maxItems").and_then(Value::as_i64),
+        }),
+        (_, Some(options)) => ChatInputQuestion::SingleSelect(ChatInputSingleSelectQuestion {
+            id,
+            title,
+            message,
+            required: required_flag,
+            options,
+            allow_freeform_input: None,
+        }),
+        (Some("boolean"), None) => ChatInputQuestion::Boolean(ChatInputBooleanQuestion {
+            id,
+            title,
+            message,
+            required: required_flag,
+            default_value: field.get("default").and_then(Value::as_bool),
+        }),
+        (Some("number"), None) => ChatInputQuestion::Number(number()),
+        (Some("integer"), None) => ChatInputQuestion::Integer(number()),
+        _ => ChatInputQuestion::Text(ChatInputTextQuestion {
+            format: text("format"),
+            min: field.get("minLength").and_then(Value::as_i64),
+            max: field.get("maxLength").and_then(Value::as_i64),
+            default_value: text("default"),
+            ..text_question(name, title, message, required)
+        }),
+    }
+}
+
+/// The choices of a field: `enum`, with `enumNames`, or `oneOf` of constants.
+fn options(field: &Value) -> Option<Vec<ChatInputOption>> {
+    if let Some(values) = field.get("enum").and_then(Value::as_array) {
+        let names = field.get("enumNames").and_then(Value::as_array);
+        let label = |at: usize, value: &str| {
+            names
+                .and_then(|names| names.get(at)?.as_str())
+                .map_or_else(|| value.to_owned(), str::to_owned)
+        };
+        let values = values
+            .iter()
+            .enumerate()
+            .filter_map(|(at, value)| Some((at, value.as_str()?)));
+        return Some(
+            values
+                .map(|(at, value)| option(value, &label(at, value), false))
+                .collect(),
+        );
+    }
+    let one_of = field.get("oneOf").or_else(|| field.get("anyOf"))?.as_array()?;
+    let options: Vec<_> = one_of
+        .iter()
+        .filter_map(|choice| {
+            let value = choice.get("const")?.as_str()?;
+            Some(option(
+                value,
+                choice.get("title").and_then(Value::as_str).unwrap_or(value),
+                false,
+            ))
+        })
+        .collect();
+    (!options.is_empty()).then_some(options)
+}
+
+/// The answers as the JSON that a form wants, skipped ones left out.
+pub(crate) fn answers_of(answers: &HashMap<String, ChatInputAnswer>) -> Map<String, Value> {
+    let value = |answer: &ChatInputAnswer| match answer {
+        ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered) => match &answered.value {
+            ChatInputAnswerValue::Text(text) => Some(text.value.clone().into()),
+            ChatInputAnswerValue::Number(number) => Some(number_value(number.value)),
+            ChatInputAnswerValue::Boolean(boolean) => Some(boolean.value.into()),
+            ChatInputAnswerValue::Selected(selected) => {
+                let freeform = selected.freeform_values.as_ref().and_then(|values| values.first());
+                let chosen = if selected.value.is_empty() {
+                    freeform.unwrap_or(&selected.value)
+                } else {
+                    &selected.value
+                };
+                Some(chosen.clone().into())
+            }
+            ChatInputAnswerValue::SelectedMany(many) => Some(
+                many.value
+                    .iter()
+                    .chain(many.freeform_values.iter().flatten())
+                    .cloned()
+                    .collect(),
+            ),
+            ChatInputAnswerValue::Unknown(_) => None,
+        },
+        ChatInputAnswer::Skipped(_) => None,
+    };
+    answers
+        .iter()
+        .filter_map(|(id, answer)| Some((id.clone(), value(answer)?)))
+        .collect()
+}
+
+fn number_value(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < 9e15 {
+        Value::from(number as i64)
+    } else {
+        Value::from(number)
+    }
+}
+
+/// What the one answer says, and whether it was typed rather than chosen.
+pub(crate) fn one_answer(answers: &HashMap<String, ChatInputAnswer>) -> Option<(String, bool)> {
+    let typed = match answers.get(ANSWER)? {
+        ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered) => match &answered.value {
+            ChatInputAnswerValue::Selected(selected) => selected.value.is_empty(),
+            _ => true,
+        },
+        _ => return None,
+    };
+    Some((answers_of(answers).get(ANSWER)?.as_str()?.to_owned(), typed))
+}

@@ -1,0 +1,148 @@
+//! The words people read about tools.
+
+use lodge_events::{PermissionRequest, Timestamp};
+use serde_json::Value;
+
+/// A time as the protocol writes it: RFC 3339 in UTC with milliseconds.
+pub(crate) fn timestamp(time: Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+/// A tool's name for people.
+pub(super) fn display_name(tool: &str) -> String {
+    match tool {
+        "bash" | "shell" => "Run command".into(),
+        "view" | "read" => "Read".into(),
+        "edit" | "str_replace" => "Edit".into(),
+        "create" | "write" => "Create".into(),
+        "grep" | "search" => "Search".into(),
+        "glob" => "Find files".into(),
+        "task" => "Sub-agent".into(),
+        "web_fetch" | "fetch" => "Fetch".into(),
+        _ => {
+            let words = tool.replace(['_', '-'], " ");
+            let mut letters = words.chars();
+            letters
+                .next()
+                .map(|first| first.to_uppercase().chain(letters).collect())
+                .unwrap_or_default()
+        }
+    }
+}
+
+/// What kind of tool it is, in the words that editors show icons for.
+pub(super) fn kind(tool: &str) -> Option<&'static str> {
+    match tool {
+        "bash" | "shell" | "write_bash" | "read_bash" | "stop_bash" => Some("terminal"),
+        "view" | "read" => Some("read"),
+        "grep" | "glob" | "search" => Some("search"),
+        "task" => Some("subagent"),
+        _ => None,
+    }
+}
+
+/// The argument that says most about a call.
+fn subject(arguments: &Value) -> Option<&str> {
+    [
+        "command",
+        "path",
+        "file_path",
+        "pattern",
+        "query",
+        "url",
+        "question",
+        "description",
+        "name",
+    ]
+    .iter()
+    .find_map(|key| arguments.get(key)?.as_str())
+    .map(|text| text.lines().next().unwrap_or_default())
+}
+
+/// What a call does, in the present or in the past.
+pub(super) fn sentence(tool: &str, arguments: &Value, past: bool) -> String {
+    let verb = match (kind(tool), past) {
+        (Some("terminal"), false) => "Running",
+        (Some("terminal"), true) => "Ran",
+        (Some("read"), false) => "Reading",
+        (Some("read"), true) => "Read",
+        (Some("search"), false) => "Searching for",
+        (Some("search"), true) => "Searched for",
+        (_, false) => "Using",
+        (_, true) => "Used",
+    };
+    match (kind(tool), subject(arguments)) {
+        (Some("subagent"), Some(task)) => {
+            format!("{} {}", if past { "Delegated" } else { "Delegating" }, shorten(task))
+        }
+        (Some(_), Some(subject)) => format!("{verb} `{}`", shorten(subject)),
+        (None, Some(subject)) => format!("{verb} {} on `{}`", display_name(tool), shorten(subject)),
+        (_, None) => format!("{verb} {}", display_name(tool)),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The input as people see and check it: a command as it is, anything else as JSON.
+pub(super) fn input(arguments: &Value) -> Option<String> {
+    match arguments {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Object(map) if map.get("command").is_some_and(Value::is_string) && map.len() <= 3 => {
+            map["command"].as_str().map(str::to_owned)
+        }
+        other => serde_json::to_string_pretty(other).ok(),
+    }
+}
+
+/// The question put to the person.
+pub(super) fn confirmation(request: &PermissionRequest) -> String {
+    match request {
+        PermissionRequest::Shell(_) => "Run this command?".into(),
+        PermissionRequest::Write(write) => format!("Write to `{}`?", write.file_name),
+        PermissionRequest::Read(read) => format!("Read `{}`?", read.path),
+        PermissionRequest::Mcp(mcp) => format!("Call {} of {}?", mcp.tool_title, mcp.server_name),
+        PermissionRequest::Url(url) => format!("Fetch {}?", url.url),
+        PermissionRequest::Memory(_) => "Remember this?".into(),
+        PermissionRequest::CustomTool(tool) => format!("Use {}?", display_name(&tool.tool_name)),
+        PermissionRequest::Hook(hook) => format!("Go on with {}?", display_name(&hook.tool_name)),
+        PermissionRequest::Other(_) => "Go on?".into(),
+    }
+}
+
+/// The tool a request is about, its arguments as far as the request tells, and what it is for.
+pub(super) fn asked(request: &PermissionRequest) -> (&str, Value, Option<&str>) {
+    use serde_json::json;
+    match request {
+        PermissionRequest::Shell(shell) => (
+            "bash",
+            json!({ "command": shell.full_command_text }),
+            Some(&shell.intention),
+        ),
+        PermissionRequest::Write(write) => (
+            "edit",
+            json!({ "path": write.file_name, "diff": write.diff }),
+            Some(&write.intention),
+        ),
+        PermissionRequest::Read(read) => ("view", json!({ "path": read.path }), Some(&read.intention)),
+        PermissionRequest::Mcp(mcp) => (
+            &mcp.tool_name,
+            mcp.args.clone().unwrap_or_default(),
+            Some(&mcp.tool_title),
+        ),
+        PermissionRequest::Url(url) => ("web_fetch", json!({ "url": url.url }), Some(&url.intention)),
+        PermissionRequest::Memory(memory) => ("memory", json!({ "fact": memory.fact }), memory.subject.as_deref()),
+        PermissionRequest::CustomTool(tool) => (&tool.tool_name, tool.args.clone().unwrap_or_default(), None),
+        PermissionRequest::Hook(hook) => (
+            &hook.tool_name,
+            hook.tool_args.clone().unwrap_or_default(),
+            hook.hook_message.as_deref(),
+        ),
+        PermissionRequest::Other(other) => ("tool", other.clone(), None),
+    }
+}

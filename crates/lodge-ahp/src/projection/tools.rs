@@ -1,0 +1,478 @@
+//! Tool calls: asked for by the model, permitted by a person, run, finished.
+
+use ahp_types::{
+    StateAction, StringOrMarkdown,
+    actions::{
+        ChatToolCallCompleteAction, ChatToolCallConfirmedAction, ChatToolCallContentChangedAction,
+        ChatToolCallDeltaAction, ChatToolCallReadyAction, ChatToolCallStartAction,
+    },
+    state::{
+        ConfirmationOption, ConfirmationOptionKind, ToolCallCancellationReason, ToolCallClientContributor,
+        ToolCallConfirmationReason, ToolCallContributor, ToolCallResult, ToolInput, ToolResultContent,
+        ToolResultEmbeddedResourceContent, ToolResultResourceContent, ToolResultSubagentContent, ToolResultTextContent,
+    },
+};
+use lodge_events::{
+    AssistantToolCallDelta, ContentBlock, Event, Payload, PermissionDecisionSource, PermissionRequested,
+    SubagentStarted, Timestamp, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionStart, ToolRequest,
+};
+use serde_json::{Value, json};
+
+use super::{Projector, Question, Scope, object, text};
+
+/// Tools that people do not see: they speak through other events.
+const HIDDEN: [&str; 2] = ["report_intent", "task_complete"];
+
+/// Output of a running tool is shown as its last bytes, and not more often than this.
+const TAIL: usize = 4096;
+const PAUSE_MS: i64 = 100;
+
+/// The options of every confirmation.
+const ALLOW_ONCE: &str = "allow-once";
+pub(crate) const ALLOW_SESSION: &str = "allow-session";
+const DENY: &str = "deny";
+
+/// A call, as far as later events need to know it.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) scope: Scope,
+    name: String,
+    arguments: Value,
+    output: String,
+    output_shown: Option<Timestamp>,
+    /// Other content, such as the sub-agent's chat, that stays while output comes and goes.
+    pinned: Vec<ToolResultContent>,
+}
+
+impl Call {
+    /// What a sub-agent is asked to do.
+    pub(super) fn prompt(&self) -> Option<&str> {
+        self.arguments
+            .get("prompt")
+            .or_else(|| self.arguments.get("description"))?
+            .as_str()
+    }
+}
+
+impl Projector {
+    /// Takes an event about tools. False when it is about something else.
+    pub(super) fn tool_event(&mut self, event: &Event) -> bool {
+        match event.payload() {
+            Payload::AssistantToolCallDelta(delta) => {
+                let scope = self.scope(event, None);
+                self.tool_streams(scope, delta);
+            }
+            Payload::PermissionRequested(request) => {
+                let scope = self.scope(event, None);
+                self.permission_requested(scope, request);
+            }
+            Payload::PermissionCompleted(done) => {
+                let source = done.decision_source.as_ref();
+                let rule = source.is_some_and(|source| *source != PermissionDecisionSource::HumanResponse);
+                self.permission_completed(
+                    &done.request_id,
+                    done.result.is_approved(),
+                    rule,
+                    done.result.feedback.as_deref(),
+                );
+            }
+            Payload::ToolUserRequested(request) => {
+                let scope = self.scope(event, None).unwrap_or(Scope::Main);
+                self.start(
+                    &scope,
+                    &request.tool_call_id,
+                    &request.tool_name,
+                    request.arguments.clone(),
+                    None,
+                    None,
+                );
+            }
+            Payload::ToolExecutionStart(start) => {
+                let scope = self.scope(event, start.parent_tool_call_id.as_deref());
+                self.tool_starts(scope, start);
+            }
+            Payload::ToolExecutionPartialResult(partial) => self.tool_output(partial),
+            Payload::ToolExecutionComplete(done) => {
+                let scope = self.scope(event, done.parent_tool_call_id.as_deref());
+                self.tool_done(scope, done);
+            }
+            Payload::ExternalToolRequested(request) => {
+                let question = Question::Tool {
+                    tool_call_id: request.tool_call_id.clone(),
+                };
+                self.questions.insert(request.request_id.clone(), question);
+            }
+            Payload::ExternalToolCompleted(done) => {
+                self.questions.remove(&done.request_id);
+            }
+            Payload::SkillInvoked(skill) => {
+                let Some(scope) = self.scope(event, None) else {
+                    return true;
+                };
+                let id = event.id().to_string();
+                self.start(&scope, &id, "skill", Some(json!({ "name": skill.name })), None, None);
+                self.ready(&id);
+                let text = format!("Loaded the skill {}.", skill.name);
+                self.complete(&id, true, vec![text_content(text)], None, None);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn tool_streams(&mut self, scope: Option<Scope>, delta: &AssistantToolCallDelta) {
+        let Some(scope) = scope.filter(|_| !self.joined_late) else {
+            return;
+        };
+        if let Some(name) = &delta.tool_name {
+            self.start(&scope, &delta.tool_call_id, name, None, None, None);
+        }
+        if self.calls.contains_key(&delta.tool_call_id)
+            && let Some(turn_id) = self.running_turn(&scope)
+        {
+            let action = ChatToolCallDeltaAction {
+                turn_id,
+                tool_call_id: delta.tool_call_id.clone(),
+                meta: None,
+                content: Some(delta.input_delta.clone()),
+                invocation_message: None,
+            };
+            self.act(&scope, StateAction::ChatToolCallDelta(action));
+        }
+    }
+
+    pub(super) fn tool_requested(&mut self, scope: &Scope, request: &ToolRequest) {
+        let title = request.tool_title.as_deref();
+        let intention = request.intention_summary.as_deref();
+        self.start(
+            scope,
+            &request.tool_call_id,
+            &request.name,
+            request.arguments.clone(),
+            title,
+            intention,
+        );
+    }
+
+    /// Makes the call known and shows it. Known already: only what is new about it is kept.
+    fn start(
+        &mut self,
+        scope: &Scope,
+        id: &str,
+        name: &str,
+        arguments: Option<Value>,
+        title: Option<&str>,
+        intention: Option<&str>,
+    ) {
+        if HIDDEN.contains(&name) {
+            return;
+        }
+        if let Some(call) = self.calls.get_mut(id) {
+            call.arguments = arguments.unwrap_or(std::mem::take(&mut call.arguments));
+            return;
+        }
+        let Some(turn_id) = self.running_turn(scope) else {
+            return;
+        };
+        let arguments = arguments.unwrap_or_default();
+        let call = Call {
+            scope: scope.clone(),
+            name: name.to_owned(),
+            arguments,
+            output: String::new(),
+            output_shown: None,
+            pinned: Vec::new(),
+        };
+        self.calls.insert(id.to_owned(), call);
+        let client = self.client_tools.get(name).cloned();
+        let contributor = client.map(|client_id| ToolCallContributor::Client(ToolCallClientContributor { client_id }));
+        let action = ChatToolCallStartAction {
+            turn_id,
+            tool_call_id: id.to_owned(),
+            meta: text::kind(name).map(|kind| object(json!({ "toolKind": kind }))),
+            tool_name: name.to_owned(),
+            display_name: title.map_or_else(|| text::display_name(name), str::to_owned),
+            intention: intention.map(str::to_owned),
+            contributor,
+        };
+        self.act(scope, StateAction::ChatToolCallStart(action));
+    }
+
+    fn permission_requested(&mut self, scope: Option<Scope>, asked: &PermissionRequested) {
+        let request = &asked.permission_request;
+        let id = request.tool_call_id().unwrap_or(&asked.request_id).to_owned();
+        let (tool, arguments, intention) = text::asked(request);
+        if !self.calls.contains_key(&id) {
+            let Some(scope) = scope else { return };
+            self.start(&scope, &id, tool, Some(arguments.clone()), None, intention);
+        }
+        let question = Question::Permission {
+            tool_call_id: id.clone(),
+        };
+        self.questions.insert(asked.request_id.clone(), question);
+        let Some(call) = self.calls.get(&id).cloned() else {
+            return;
+        };
+        let Some(turn_id) = self.running_turn(&call.scope) else {
+            return;
+        };
+        let arguments = if call.arguments.is_null() {
+            &arguments
+        } else {
+            &call.arguments
+        };
+        let action = ChatToolCallReadyAction {
+            turn_id,
+            tool_call_id: id,
+            meta: None,
+            contributor: None,
+            intention: intention.filter(|text| !text.is_empty()).map(str::to_owned),
+            invocation_message: text::sentence(&call.name, arguments, false).into(),
+            tool_input: text::input(arguments).map(ToolInput::Inline),
+            confirmation_title: Some(text::confirmation(request).into()),
+            risk_assessment: None,
+            edits: None,
+            editable: None,
+            confirmed: None,
+            options: Some(options()),
+        };
+        self.act(&call.scope, StateAction::ChatToolCallReady(action));
+    }
+
+    fn permission_completed(&mut self, request_id: &str, approved: bool, by_rule: bool, feedback: Option<&str>) {
+        let Some(Question::Permission { tool_call_id }) = self.questions.remove(request_id) else {
+            return;
+        };
+        let Some(scope) = self.calls.get(&tool_call_id).map(|call| call.scope.clone()) else {
+            return;
+        };
+        let Some(turn_id) = self.running_turn(&scope) else {
+            return;
+        };
+        let how = if by_rule {
+            ToolCallConfirmationReason::Setting
+        } else {
+            ToolCallConfirmationReason::UserAction
+        };
+        let action = ChatToolCallConfirmedAction {
+            turn_id,
+            tool_call_id,
+            meta: None,
+            approved,
+            confirmed: approved.then_some(how),
+            reason: (!approved).then_some(ToolCallCancellationReason::Denied),
+            edited_tool_input: None,
+            user_suggestion: None,
+            reason_message: feedback.map(StringOrMarkdown::from),
+            selected_option_id: None,
+        };
+        self.act(&scope, StateAction::ChatToolCallConfirmed(action));
+    }
+
+    fn tool_starts(&mut self, scope: Option<Scope>, start: &ToolExecutionStart) {
+        let Some(scope) = scope else { return };
+        self.start(
+            &scope,
+            &start.tool_call_id,
+            &start.tool_name,
+            start.arguments.clone(),
+            None,
+            None,
+        );
+        self.ready(&start.tool_call_id);
+    }
+
+    /// The call runs. Where a person was asked it runs already, and the state ignores this.
+    fn ready(&mut self, id: &str) {
+        let Some(call) = self.calls.get(id).cloned() else {
+            return;
+        };
+        let Some(turn_id) = self.running_turn(&call.scope) else {
+            return;
+        };
+        let action = ChatToolCallReadyAction {
+            turn_id,
+            tool_call_id: id.to_owned(),
+            meta: None,
+            contributor: None,
+            intention: None,
+            invocation_message: text::sentence(&call.name, &call.arguments, false).into(),
+            tool_input: text::input(&call.arguments).map(ToolInput::Inline),
+            confirmation_title: None,
+            risk_assessment: None,
+            edits: None,
+            editable: None,
+            confirmed: Some(ToolCallConfirmationReason::NotNeeded),
+            options: None,
+        };
+        self.act(&call.scope, StateAction::ChatToolCallReady(action));
+    }
+
+    fn tool_output(&mut self, partial: &ToolExecutionPartialResult) {
+        let now = self.now;
+        let Some(call) = self.calls.get_mut(&partial.tool_call_id) else {
+            return;
+        };
+        call.output.push_str(&partial.partial_output);
+        if call.output.len() > 2 * TAIL {
+            let cut = call.output.ceil_char_boundary(call.output.len() - TAIL);
+            call.output.drain(..cut);
+        }
+        let recent = call
+            .output_shown
+            .is_some_and(|shown| now.as_millisecond() - shown.as_millisecond() < PAUSE_MS);
+        if !recent {
+            call.output_shown = Some(now);
+            self.show_content(&partial.tool_call_id);
+        }
+    }
+
+    fn show_content(&mut self, id: &str) {
+        let Some(call) = self.calls.get(id) else { return };
+        let (scope, mut content) = (call.scope.clone(), call.pinned.clone());
+        if !call.output.is_empty() {
+            let cut = call.output.ceil_char_boundary(call.output.len().saturating_sub(TAIL));
+            content.push(text_content(call.output[cut..].to_owned()));
+        }
+        let Some(turn_id) = self.running_turn(&scope) else {
+            return;
+        };
+        let action = ChatToolCallContentChangedAction {
+            turn_id,
+            tool_call_id: id.to_owned(),
+            meta: None,
+            content,
+        };
+        self.act(&scope, StateAction::ChatToolCallContentChanged(action));
+    }
+
+    /// Shows, on the call that started a sub-agent, where its chat is. The state fills in the chat's address.
+    pub(super) fn show_subagent(&mut self, id: &str, started: &SubagentStarted) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        call.pinned.push(ToolResultContent::Subagent(ToolResultSubagentContent {
+            resource: id.to_owned(),
+            title: started.agent_display_name.clone(),
+            agent_name: Some(started.agent_name.clone()),
+            description: Some(started.agent_description.clone()).filter(|text| !text.is_empty()),
+        }));
+        self.show_content(id);
+    }
+
+    fn tool_done(&mut self, scope: Option<Scope>, done: &ToolExecutionComplete) {
+        let id = &done.tool_call_id;
+        if !self.calls.contains_key(id) {
+            let Some(scope) = scope.filter(|_| done.is_user_requested == Some(true)) else {
+                return;
+            };
+            self.start(&scope, id, "tool", None, None, None);
+        }
+        self.ready(id);
+        let mut content = Vec::new();
+        let mut structured = None;
+        if let Some(result) = &done.result {
+            content.extend(result.contents.iter().flatten().filter_map(block));
+            let shown = result.detailed_content.as_ref().unwrap_or(&result.content);
+            let said = content.iter().any(|part| matches!(part, ToolResultContent::Text(_)));
+            if !said && !shown.is_empty() {
+                content.insert(0, text_content(shown.clone()));
+            }
+            structured = result.structured_content.clone();
+        }
+        let error = done
+            .error
+            .as_ref()
+            .map(|error| json!({ "message": error.message, "code": error.code }));
+        self.complete(id, done.success, content, structured, error);
+    }
+
+    fn complete(
+        &mut self,
+        id: &str,
+        success: bool,
+        mut content: Vec<ToolResultContent>,
+        structured: Option<Value>,
+        error: Option<Value>,
+    ) {
+        let Some(call) = self.calls.remove(id) else { return };
+        self.questions.retain(|_, question| question.tool_call_id() != Some(id));
+        let Some(turn_id) = self.running_turn(&call.scope) else {
+            return;
+        };
+        content.extend(call.pinned);
+        let result = ToolCallResult {
+            success,
+            past_tense_message: text::sentence(&call.name, &call.arguments, true).into(),
+            content: (!content.is_empty()).then_some(content),
+            structured_content: structured.and_then(|value| value.as_object().cloned()),
+            error,
+        };
+        let action = ChatToolCallCompleteAction {
+            turn_id,
+            tool_call_id: id.to_owned(),
+            meta: None,
+            result,
+            requires_result_confirmation: None,
+        };
+        self.act(&call.scope, StateAction::ChatToolCallComplete(action));
+    }
+}
+
+/// What a person can choose.
+fn options() -> Vec<ConfirmationOption> {
+    let option = |id: &str, label: &str, kind, group| ConfirmationOption {
+        id: id.to_owned(),
+        label: label.to_owned(),
+        kind,
+        group: Some(group),
+    };
+    vec![
+        option(ALLOW_ONCE, "Allow once", ConfirmationOptionKind::Approve, 0),
+        option(
+            ALLOW_SESSION,
+            "Allow for this session",
+            ConfirmationOptionKind::Approve,
+            0,
+        ),
+        option(DENY, "Deny", ConfirmationOptionKind::Deny, 1),
+    ]
+}
+
+fn text_content(text: String) -> ToolResultContent {
+    ToolResultContent::Text(ToolResultTextContent { text })
+}
+
+fn block(block: &ContentBlock) -> Option<ToolResultContent> {
+    let embedded = |data: &str, mime: &str| {
+        let content = ToolResultEmbeddedResourceContent {
+            data: data.to_owned(),
+            content_type: mime.to_owned(),
+        };
+        Some(ToolResultContent::EmbeddedResource(content))
+    };
+    match block {
+        ContentBlock::Text(block) => Some(text_content(block.text.clone())),
+        ContentBlock::Terminal(block) => Some(text_content(block.text.clone())),
+        ContentBlock::ShellExit(block) => block.output_preview.clone().map(text_content),
+        ContentBlock::Image(block) => embedded(&block.data, &block.mime_type),
+        ContentBlock::Audio(block) => embedded(&block.data, &block.mime_type),
+        ContentBlock::ResourceLink(link) => Some(ToolResultContent::Resource(ToolResultResourceContent {
+            uri: link.uri.clone(),
+            size_hint: link.size.and_then(|size| size.try_into().ok()),
+            content_type: link.mime_type.clone(),
+            nonce: None,
+        })),
+        ContentBlock::Resource(block) => match (&block.resource.text, &block.resource.blob) {
+            (Some(text), _) => Some(text_content(text.clone())),
+            (None, Some(blob)) => embedded(
+                blob,
+                block
+                    .resource
+                    .mime_type
+                    .as_deref()
+                    .unwrap_or("application/octet-stream"),
+            ),
+            (None, None) => None,
+        },
+        ContentBlock::Other(_) => None,
+    }
+}

@@ -1,0 +1,268 @@
+//! The JSON-RPC envelope. The official types cannot be used on the server's side: they take a request with a string id
+//! for a notification and refuse `id: null`. Here ids are kept as the bytes they came in and echoed verbatim.
+
+use serde::Deserialize;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
+
+use crate::wire::Frame;
+
+/// Codes of errors, those of JSON-RPC and those of the protocol.
+pub mod code {
+    pub use ahp_types::errors::{ahp_error_codes::*, json_rpc_error_codes::*};
+    /// Was "content not found" before 1.0.0; the seed's dialect still says it.
+    pub const CONTENT_NOT_FOUND: i32 = -32006;
+    /// The host has more to do for this client than it is willing to remember.
+    pub const TOO_BUSY: i32 = -32000;
+}
+
+/// An error as it goes to the client. Messages are for people; they never carry a path or a stack of the host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RpcError {
+    /// The code.
+    pub code: i32,
+    /// What went wrong, for people.
+    pub message: String,
+    /// Details that a program can use.
+    pub data: Option<Value>,
+}
+
+/// What a request comes to.
+pub type RpcResult = Result<Box<RawValue>, RpcError>;
+
+impl RpcError {
+    /// An error without details.
+    pub fn new(code: i32, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
+    }
+
+    /// With details for a program.
+    pub fn with(mut self, data: Value) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// `-32602`
+    pub fn params(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_PARAMS, message)
+    }
+
+    /// `-32601`
+    pub fn method(name: &str) -> Self {
+        Self::new(code::METHOD_NOT_FOUND, format!("there is no method {name:?}"))
+    }
+
+    /// `-32603`; what happened goes to the host's log, not to the client.
+    pub fn internal(what: impl std::fmt::Display) -> Self {
+        tracing::error!("internal error: {what}");
+        Self::new(code::INTERNAL_ERROR, "internal error of the host")
+    }
+}
+
+/// `Ok` of anything that serialises.
+pub fn ok(result: impl serde::Serialize) -> RpcResult {
+    to_raw_value(&result).map_err(RpcError::internal)
+}
+
+/// The result `null`.
+pub fn null() -> RpcResult {
+    ok(())
+}
+
+/// Reads the parameters of a method. Absent parameters are an empty object.
+pub fn params<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T, RpcError> {
+    serde_json::from_str(raw.map_or("{}", RawValue::get)).map_err(|error| RpcError::params(error.to_string()))
+}
+
+/// A message from a client.
+#[derive(Debug)]
+pub enum Incoming {
+    /// Wants a response.
+    Request {
+        /// Echoed in the response.
+        id: Box<RawValue>,
+        /// What to do.
+        method: String,
+        /// With what.
+        params: Option<Box<RawValue>>,
+    },
+    /// Wants none.
+    Notification {
+        /// What to do.
+        method: String,
+        /// With what.
+        params: Option<Box<RawValue>>,
+    },
+    /// Answers a request of the host. The host makes none today, so it is dropped.
+    Response,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    #[serde(default)]
+    jsonrpc: Option<String>,
+    #[serde(default)]
+    id: Option<Box<RawValue>>,
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    params: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "present")]
+    result: bool,
+    #[serde(default, deserialize_with = "present")]
+    error: bool,
+}
+
+/// True for a key that is there, whatever its value: `"result": null` is a response.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    serde::de::IgnoredAny::deserialize(deserializer).map(|_| true)
+}
+
+/// Reads one frame. An error comes with the id to answer it with.
+pub fn parse(text: &str, max_depth: usize) -> Result<Incoming, (Option<Box<RawValue>>, RpcError)> {
+    if depth_exceeds(text.as_bytes(), max_depth) {
+        return Err((
+            None,
+            RpcError::new(code::PARSE_ERROR, format!("nested deeper than {max_depth} levels")),
+        ));
+    }
+    let parse_error = |error: serde_json::Error| RpcError::new(code::PARSE_ERROR, format!("not JSON: {error}"));
+    let raw: &RawValue = serde_json::from_str(text).map_err(|error| (None, parse_error(error)))?;
+    let envelope: Envelope = serde_json::from_str(raw.get()).map_err(|error| {
+        (
+            None,
+            RpcError::new(code::INVALID_REQUEST, format!("not a JSON-RPC message: {error}")),
+        )
+    })?;
+    let id = envelope.id.filter(|id| id.get() != "null");
+    let invalid = |message: &str, id| Err((id, RpcError::new(code::INVALID_REQUEST, message)));
+    if let Some(id) = &id
+        && !id
+            .get()
+            .starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+    {
+        return invalid("the id is neither a string nor a number", None);
+    }
+    if envelope.jsonrpc.as_deref() != Some("2.0") {
+        return invalid("\"jsonrpc\" is not \"2.0\"", id);
+    }
+    match (envelope.method, id) {
+        (Some(method), Some(id)) => Ok(Incoming::Request {
+            id,
+            method,
+            params: envelope.params,
+        }),
+        (Some(method), None) => Ok(Incoming::Notification {
+            method,
+            params: envelope.params,
+        }),
+        (None, _) if envelope.result || envelope.error => Ok(Incoming::Response),
+        (None, id) => invalid("there is no method", id),
+    }
+}
+
+/// Counts brackets outside of strings, because a raw value is skipped without a limit on its depth.
+fn depth_exceeds(bytes: &[u8], max: usize) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for byte in bytes {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > max {
+                    return true;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The frame of a response.
+pub fn response(id: Option<&RawValue>, result: &RpcResult) -> Frame {
+    let id = id.map_or("null", RawValue::get);
+    match result {
+        Ok(result) => Frame::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, result.get())),
+        Err(error) => {
+            let mut body = serde_json::json!({ "code": error.code, "message": error.message });
+            if let Some(data) = &error.data {
+                body["data"] = data.clone();
+            }
+            Frame::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{body}}}"#))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let seen = match parse(text, 8) {
+            Ok(Incoming::Request { id, method, params }) => {
+                format!(
+                    "request {} {method} {}",
+                    id.get(),
+                    params.map_or(String::new(), |p| p.get().to_owned())
+                )
+            }
+            Ok(Incoming::Notification { method, .. }) => format!("notification {method}"),
+            Ok(Incoming::Response) => "response".to_owned(),
+            Err((id, error)) => format!(
+                "error {} {}",
+                id.map_or("null".to_owned(), |id| id.get().to_owned()),
+                error.code
+            ),
+        };
+        assert_eq!(seen.trim_end(), expected, "{text}");
+    }
+
+    #[test]
+    fn ids_are_kept_as_they_came_and_nonsense_is_answered() {
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1 ping");
+        check(
+            r#"{"jsonrpc":"2.0","id":"a\u0041","method":"ping","params":{}}"#,
+            r#"request "a\u0041" ping {}"#,
+        );
+        check(r#"{"jsonrpc":"2.0","id":1.50,"method":"ping"}"#, "request 1.50 ping");
+        check(
+            r#"{"jsonrpc":"2.0","method":"unsubscribe"}"#,
+            "notification unsubscribe",
+        );
+        check(r#"{"jsonrpc":"2.0","id":4,"result":null}"#, "response");
+        check(r#"{"jsonrpc":"2.0","id":4,"result":{}}"#, "response");
+        check(
+            r#"{"jsonrpc":"2.0","id":4,"error":{"code":1,"message":""}}"#,
+            "response",
+        );
+        check(r#"{"jsonrpc":"1.0","id":4,"method":"ping"}"#, "error 4 -32600");
+        check(r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, "error null -32600");
+        check(r#"[{"jsonrpc":"2.0","id":4,"method":"ping"}]"#, "error null -32600");
+        check("{nonsense", "error null -32700");
+        check(
+            r#"{"jsonrpc":"2.0","id":4,"method":"ping","params":[[[[[[[[1]]]]]]]]}"#,
+            "error null -32700",
+        );
+        check(
+            r#"{"jsonrpc":"2.0","id":4,"method":"[[[[[[[[[["}"#,
+            "request 4 [[[[[[[[[[",
+        );
+    }
+}

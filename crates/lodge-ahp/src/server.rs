@@ -1,0 +1,259 @@
+//! Listening: TCP and unix sockets, the check at the door, the upgrade to WebSocket.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{RawQuery, State, ws::WebSocketUpgrade},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use lodge_host::{Host, Lifecycle};
+use serde_json::{Map, Value};
+
+use crate::{
+    auth::Door,
+    config::{AhpConfig, Listen},
+    connection,
+    face::Face,
+};
+
+/// Why the face does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Anybody on the network could come in.
+    #[error(
+        "{0} can be reached from other machines, so it needs a token and TLS. Listen on 127.0.0.1 instead, \
+         or give a certificate and a key."
+    )]
+    Exposed(SocketAddr),
+    /// TLS is set up but not there yet.
+    #[error("TLS cannot be served: {0}")]
+    Tls(String),
+    /// The socket or the face's files.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What came of it.
+        error: std::io::Error,
+    },
+}
+
+struct Doorway {
+    face: Arc<Face>,
+    door: Door,
+}
+
+/// A face that listens. Dropping it does not stop it; [`Server::shutdown`] does.
+pub struct Server {
+    doorway: Arc<Doorway>,
+    address: Option<SocketAddr>,
+    socket: Option<PathBuf>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Opens the face of a host.
+pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> {
+    let io = |what: &str| {
+        let what = what.to_owned();
+        move |error| ServeError::Io { what, error }
+    };
+    if config.tls.is_some() {
+        return Err(ServeError::Tls(
+            "this build has no TLS; put a proxy with TLS in front".to_owned(),
+        ));
+    }
+    let listen = config.listen.clone();
+    if let Listen::Tcp(address) = &listen
+        && !address.ip().is_loopback()
+    {
+        return Err(ServeError::Exposed(*address));
+    }
+    let over_tcp = matches!(listen, Listen::Tcp(_));
+    let door = Door::new(
+        config.token.clone(),
+        config.allowed_hosts.clone(),
+        config.allowed_origins.clone(),
+        over_tcp,
+    );
+    let face = Face::new(host, config).map_err(io("the files of the AHP face cannot be opened"))?;
+    let doorway = Arc::new(Doorway {
+        face: face.clone(),
+        door,
+    });
+    let router = Router::new()
+        .route("/", get(upgrade))
+        .fallback(get(upgrade))
+        .with_state(doorway.clone());
+    let stop = face.stop.clone();
+    let stopped = async move { stop.cancelled().await };
+    face.tasks.spawn(watch(face.clone()));
+    let (address, socket, task) = match listen {
+        Listen::Tcp(address) => {
+            let listener = tokio::net::TcpListener::bind(address)
+                .await
+                .map_err(io(&format!("cannot listen on {address}")))?;
+            let bound = listener
+                .local_addr()
+                .map_err(io("the address listened on is not known"))?;
+            let task = tokio::spawn(async move {
+                let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+                    let _ = stream.set_nodelay(true);
+                });
+                let _ = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
+            });
+            (Some(bound), None, task)
+        }
+        Listen::Unix(path) => {
+            let listener = bind_unix(&path).map_err(io(&format!("cannot listen on {}", path.display())))?;
+            let task = tokio::spawn(async move {
+                let _ = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
+            });
+            (None, Some(path), task)
+        }
+    };
+    Ok(Server {
+        doorway,
+        address,
+        socket,
+        task,
+    })
+}
+
+/// A unix socket for its owner alone. A socket that nobody listens on any more is replaced.
+fn bind_unix(path: &PathBuf) -> std::io::Result<tokio::net::UnixListener> {
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+        && std::os::unix::net::UnixStream::connect(path).is_err()
+    {
+        std::fs::remove_file(path)?;
+    }
+    let listener = tokio::net::UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+async fn upgrade(
+    State(doorway): State<Arc<Doorway>>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
+) -> Response {
+    if !doorway.door.admits(&headers, query.as_deref()) {
+        return StatusCode::FORBIDDEN.into_response();
+    }
+    let Ok(upgrade) = upgrade else {
+        return StatusCode::UPGRADE_REQUIRED.into_response();
+    };
+    let limit = doorway.face.config.limits.frame_bytes;
+    let face = doorway.face.clone();
+    upgrade
+        .max_message_size(limit)
+        .max_frame_size(limit)
+        .write_buffer_size(64 << 10)
+        .on_upgrade(move |socket| connection::run(face, socket))
+}
+
+impl Server {
+    /// The address listened on, when it is TCP.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The unix socket listened on.
+    pub fn socket(&self) -> Option<&PathBuf> {
+        self.socket.as_ref()
+    }
+
+    /// A ticket that lets one connection in within a minute, by `?ticket=`.
+    pub fn ticket(&self) -> String {
+        self.doorway.door.ticket()
+    }
+
+    /// Tells clients that the host stops, and waits until they are let go.
+    pub async fn shutdown(self) {
+        self.doorway.face.shut();
+        self.doorway.face.tasks.close();
+        let patience = std::time::Duration::from_secs(5);
+        let _ = tokio::time::timeout(patience, self.doorway.face.tasks.wait()).await;
+        self.task.abort();
+        if let Some(socket) = &self.socket {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+/// Keeps the list of sessions right for what other faces do.
+async fn watch(face: Arc<Face>) {
+    let mut lifecycle = face.host.lifecycle();
+    let mut told: std::collections::HashMap<String, Map<String, Value>> = std::collections::HashMap::new();
+    let mut changed: std::collections::HashSet<String> = std::collections::HashSet::new();
+    let mut made: std::collections::HashSet<String> = std::collections::HashSet::new();
+    let mut tick = tokio::time::interval(std::time::Duration::from_millis(200));
+    loop {
+        tokio::select! {
+            event = lifecycle.recv() => match event {
+                Ok(Lifecycle::Created(id)) => {
+                    made.insert(id.clone());
+                    changed.insert(id);
+                }
+                Ok(Lifecycle::Updated(id)) => {
+                    changed.insert(id);
+                }
+                Ok(Lifecycle::Deleted(id)) => {
+                    changed.remove(&id);
+                    told.remove(&id);
+                    let session = face.uri_of(&id);
+                    if face.store.session(&id).chat_of.is_none() {
+                        face.forget(&id, &session);
+                    }
+                }
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            },
+            _ = tick.tick(), if !changed.is_empty() => {
+                for id in changed.drain() {
+                    tell(&face, &id, &mut told, &mut made);
+                }
+            }
+            () = face.stop.cancelled() => return,
+        }
+    }
+}
+
+/// Tells clients about a session that is not open here; open ones speak for themselves.
+fn tell(
+    face: &Face,
+    id: &str,
+    told: &mut std::collections::HashMap<String, Map<String, Value>>,
+    made: &mut std::collections::HashSet<String>,
+) {
+    let session = face.uri_of(id);
+    {
+        let inner = face.inner.lock();
+        if inner.core.conns.is_empty() || inner.core.sessions.contains_key(session.as_str()) {
+            made.remove(id);
+            return;
+        }
+    }
+    let Some(line) = face.host.summary(id).ok().flatten().and_then(|line| face.line(&line)) else {
+        return;
+    };
+    let Ok(Value::Object(map)) = serde_json::to_value(&line) else {
+        return;
+    };
+    let inner = face.inner.lock();
+    if made.remove(id) {
+        inner.core.notify_added(&line);
+    } else {
+        let empty = Map::new();
+        let changes = crate::state::session::changes(told.get(id).unwrap_or(&empty), &map);
+        if !changes.is_empty() {
+            inner.core.notify_changes(&session, changes);
+        }
+    }
+    drop(inner);
+    told.insert(id.to_owned(), map);
+}

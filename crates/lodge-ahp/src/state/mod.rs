@@ -1,0 +1,314 @@
+//! The state of every channel and who listens to it. One lock guards it all: an action is numbered, applied, remembered
+//! and queued to its subscribers in one step, so a snapshot and the actions after it fit together without a gap.
+
+pub(crate) mod chat;
+pub(crate) mod conn;
+pub(crate) mod ring;
+pub(crate) mod seq;
+pub(crate) mod session;
+mod settle;
+mod subscriptions;
+
+use std::{collections::HashMap, sync::Arc};
+
+use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
+use ahp_types::{ROOT_RESOURCE_URI, StateAction, state::RootState};
+
+pub(crate) use self::{
+    chat::ChatStore,
+    conn::{Closing, Conn, Peer},
+    ring::{Ring, Sent},
+    seq::Seq,
+    session::SessionEntry,
+    subscriptions::{NoSubscription, Resumed},
+};
+use crate::{
+    dialect::seed,
+    wire::{Envelope, Frame, Origin},
+};
+
+/// A channel's address.
+pub(crate) type Uri = Arc<str>;
+
+/// One chat and where it belongs.
+#[derive(Debug)]
+pub(crate) struct ChatEntry {
+    pub(crate) session: Uri,
+    pub(crate) store: ChatStore,
+}
+
+/// Who listens on a channel.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    pub(crate) conn: Arc<Conn>,
+    pub(crate) peer: Peer,
+    /// Where this client's window on the turns of a chat begins.
+    pub(crate) start: usize,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Channel {
+    pub(crate) subscribers: Vec<Subscriber>,
+    pub(crate) ring: Ring,
+}
+
+/// How much is kept and sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Bytes of past actions kept per channel.
+    pub(crate) ring_bytes: usize,
+    /// Bytes of finished turns in a snapshot that asks for no number of turns.
+    pub(crate) window_bytes: usize,
+    /// Subscriptions of one connection.
+    pub(crate) subscriptions: usize,
+}
+
+/// All channels.
+pub(crate) struct Core {
+    pub(crate) seq: Seq,
+    pub(crate) root: RootState,
+    pub(crate) sessions: HashMap<Uri, SessionEntry>,
+    pub(crate) chats: HashMap<Uri, ChatEntry>,
+    pub(crate) channels: HashMap<Uri, Channel>,
+    pub(crate) conns: HashMap<u64, Arc<Conn>>,
+    pub(crate) bounds: Bounds,
+    pub(crate) root_uri: Uri,
+}
+
+impl Core {
+    pub(crate) fn new(mut seq: Seq, root: RootState, bounds: Bounds) -> Self {
+        // Nothing from before this start can be replayed: the state was built anew.
+        let boot = seq.next();
+        let root_uri: Uri = ROOT_RESOURCE_URI.into();
+        let channels = HashMap::from([(
+            root_uri.clone(),
+            Channel {
+                ring: Ring::after(boot),
+                ..Channel::default()
+            },
+        )]);
+        Self {
+            seq,
+            root,
+            sessions: HashMap::new(),
+            chats: HashMap::new(),
+            channels,
+            conns: HashMap::new(),
+            bounds,
+            root_uri,
+        }
+    }
+
+    /// Opens a session's channel.
+    pub(crate) fn insert_session(&mut self, uri: Uri, entry: SessionEntry) {
+        self.channels.insert(
+            uri.clone(),
+            Channel {
+                ring: Ring::after(self.seq.last()),
+                ..Channel::default()
+            },
+        );
+        self.sessions.insert(uri, entry);
+    }
+
+    /// Opens a chat's channel.
+    pub(crate) fn insert_chat(&mut self, uri: Uri, session: Uri, store: ChatStore) {
+        self.channels.insert(
+            uri.clone(),
+            Channel {
+                ring: Ring::after(self.seq.last()),
+                ..Channel::default()
+            },
+        );
+        self.chats.insert(uri, ChatEntry { session, store });
+    }
+
+    /// Closes a session and its chats. Whoever was subscribed hears no more of them.
+    pub(crate) fn remove_session(&mut self, uri: &str) {
+        self.sessions.remove(uri);
+        self.channels.remove(uri);
+        let chats: Vec<Uri> = self.chats_of(uri);
+        for chat in chats {
+            self.chats.remove(&chat);
+            self.channels.remove(&chat);
+        }
+    }
+
+    /// Closes one chat.
+    pub(crate) fn remove_chat(&mut self, uri: &str) {
+        self.chats.remove(uri);
+        self.channels.remove(uri);
+    }
+
+    /// The chats of a session, in no order.
+    pub(crate) fn chats_of(&self, session: &str) -> Vec<Uri> {
+        self.chats
+            .iter()
+            .filter(|(_, chat)| &*chat.session == session)
+            .map(|(uri, _)| uri.clone())
+            .collect()
+    }
+
+    /// The session that a session's or a chat's URI belongs to.
+    pub(crate) fn session_of(&self, uri: &str) -> Option<Uri> {
+        match self.chats.get(uri) {
+            Some(chat) => Some(chat.session.clone()),
+            None => self.sessions.get_key_value(uri).map(|(uri, _)| uri.clone()),
+        }
+    }
+
+    /// Applies an action and tells everybody who listens. False when the channel is not there, or when the action
+    /// changes nothing: then nobody is told.
+    pub(crate) fn publish(&mut self, channel: &str, action: &StateAction, origin: Option<&Origin>) -> bool {
+        let outcome = match self.chats.get_mut(channel) {
+            Some(chat) => {
+                let outcome = chat.store.apply(action);
+                if !is_streaming(action)
+                    && let Some(session) = self.sessions.get_mut(&chat.session)
+                {
+                    session.dirty = true;
+                }
+                outcome
+            }
+            None => match self.sessions.get_mut(channel) {
+                Some(session) => {
+                    session.dirty = true;
+                    apply_action_to_session(&mut session.state, action)
+                }
+                None if channel == &*self.root_uri => apply_action_to_root(&mut self.root, action),
+                None => return false,
+            },
+        };
+        if outcome != ReduceOutcome::Applied {
+            tracing::debug!(?outcome, channel, "an action changed nothing");
+            return false;
+        }
+        let sent = self.sent(channel, action, origin);
+        self.send(channel, sent);
+        true
+    }
+
+    /// Numbers an action and spells it.
+    fn sent(&mut self, channel: &str, action: &StateAction, origin: Option<&Origin>) -> Sent {
+        let shown = self.shown_in_seed(channel);
+        let expanded = shown
+            .as_ref()
+            .and_then(|session| seed::expand(self, session, channel, action));
+        let seed_frames = expanded.map(|actions| {
+            let last = actions.len().saturating_sub(1);
+            actions
+                .iter()
+                .enumerate()
+                .map(|(at, action)| {
+                    // Each has a number of its own, so that a client cut off between two of them gets the rest.
+                    let server_seq = if at < last {
+                        self.seq.next()
+                    } else {
+                        self.seq.last() + 1
+                    };
+                    let origin = origin.filter(|_| at == last);
+                    Envelope {
+                        channel: None,
+                        action,
+                        server_seq,
+                        origin,
+                        rejection_reason: None,
+                    }
+                    .frame()
+                })
+                .collect::<Vec<Frame>>()
+        });
+        let server_seq = self.seq.next();
+        let frame = Envelope {
+            channel: Some(channel),
+            action,
+            server_seq,
+            origin,
+            rejection_reason: None,
+        }
+        .frame();
+        let sent = Sent::new(server_seq, frame, shown);
+        match seed_frames {
+            Some(frames) => sent.with_seed(frames),
+            None => sent,
+        }
+    }
+
+    /// The session under whose name the seed's dialect shows a channel: a session, or its default chat.
+    pub(crate) fn shown_in_seed(&self, channel: &str) -> Option<Uri> {
+        if channel == &*self.root_uri {
+            return Some(self.root_uri.clone());
+        }
+        if let Some(chat) = self.chats.get(channel) {
+            let session = self.sessions.get(&chat.session)?;
+            return (&*session.default_chat == channel).then(|| chat.session.clone());
+        }
+        self.sessions.get_key_value(channel).map(|(uri, _)| uri.clone())
+    }
+
+    fn send(&mut self, channel: &str, sent: Sent) {
+        let Some(entry) = self.channels.get_mut(channel) else {
+            return;
+        };
+        let sent = Arc::new(sent);
+        for subscriber in &entry.subscribers {
+            for frame in sent.frames(subscriber.peer.dialect) {
+                subscriber.conn.push(frame.clone());
+            }
+        }
+        entry.ring.push(sent, self.bounds.ring_bytes);
+    }
+
+    /// Tells one connection that its action was not accepted. It takes no number: nothing happened.
+    pub(crate) fn reject(
+        &self,
+        conn: &Conn,
+        channel: &str,
+        action: &impl serde::Serialize,
+        origin: &Origin,
+        reason: &str,
+    ) {
+        self.answer(conn, channel, action, origin, Some(reason));
+    }
+
+    /// Tells one connection that its action was accepted and changed nothing.
+    pub(crate) fn echo(&self, conn: &Conn, channel: &str, action: &impl serde::Serialize, origin: &Origin) {
+        self.answer(conn, channel, action, origin, None);
+    }
+
+    fn answer(
+        &self,
+        conn: &Conn,
+        channel: &str,
+        action: &impl serde::Serialize,
+        origin: &Origin,
+        rejection_reason: Option<&str>,
+    ) {
+        let seed = conn
+            .peer()
+            .is_some_and(|peer| peer.dialect == crate::version::Dialect::Seed);
+        let channel = (!seed).then_some(channel);
+        conn.push(
+            Envelope {
+                channel,
+                action,
+                server_seq: self.seq.last(),
+                origin: Some(origin),
+                rejection_reason,
+            }
+            .frame(),
+        );
+    }
+}
+
+/// Actions that come by the thousand and show in no summary.
+fn is_streaming(action: &StateAction) -> bool {
+    matches!(
+        action,
+        StateAction::ChatDelta(_)
+            | StateAction::ChatReasoning(_)
+            | StateAction::ChatToolCallDelta(_)
+            | StateAction::ChatToolCallContentChanged(_)
+            | StateAction::ChatUsage(_)
+    )
+}

@@ -1,0 +1,393 @@
+//! Subscribing, leaving, coming back: the exactly-once hand-over between a snapshot and the stream.
+
+use std::{collections::HashSet, sync::Arc};
+
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
+
+use super::{Conn, Core, Peer, Sent, Subscriber, Uri};
+use crate::{
+    dialect::seed,
+    version::Dialect,
+    wire::{Envelope, envelope_of, to_json},
+};
+
+/// A page of older turns is at most this long.
+const PAGE_TURNS: usize = 50;
+
+/// What a client may subscribe to.
+enum Target {
+    Root,
+    Session(Uri),
+    Chat(Uri),
+}
+
+/// Why a client cannot subscribe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoSubscription {
+    /// There is no such channel here.
+    Unknown,
+    /// The connection has as many as it may have.
+    TooMany,
+}
+
+/// What a client that comes back gets.
+pub(crate) enum Resumed {
+    /// The envelopes it missed, and the channels that are no more.
+    Replay {
+        actions: Vec<Box<RawValue>>,
+        missing: Vec<String>,
+    },
+    /// Everything anew.
+    Snapshots(Vec<Box<RawValue>>),
+}
+
+impl Core {
+    fn target(&self, uri: &str, dialect: Dialect) -> Option<Target> {
+        match dialect {
+            Dialect::Seed if uri == seed::ROOT => Some(Target::Root),
+            Dialect::Seed => self
+                .sessions
+                .get_key_value(uri)
+                .map(|(uri, _)| Target::Session(uri.clone())),
+            Dialect::Modern if uri == &*self.root_uri => Some(Target::Root),
+            Dialect::Modern => match self.chats.get_key_value(uri) {
+                Some((uri, _)) => Some(Target::Chat(uri.clone())),
+                None => self
+                    .sessions
+                    .get_key_value(uri)
+                    .map(|(uri, _)| Target::Session(uri.clone())),
+            },
+        }
+    }
+
+    /// The channels behind one subscription: the seed's sessions are a session and its default chat.
+    fn channels_behind(&self, target: &Target, dialect: Dialect) -> Vec<Uri> {
+        match target {
+            Target::Root => vec![self.root_uri.clone()],
+            Target::Chat(uri) => vec![uri.clone()],
+            Target::Session(uri) => {
+                let chat = self.sessions.get(uri).map(|session| session.default_chat.clone());
+                let chat = chat.filter(|_| dialect == Dialect::Seed);
+                std::iter::once(uri.clone()).chain(chat).collect()
+            }
+        }
+    }
+
+    /// Whether somebody could subscribe to this now.
+    pub(crate) fn is_open(&self, uri: &str, dialect: Dialect) -> bool {
+        self.target(uri, dialect).is_some()
+    }
+
+    /// Subscribes and takes the snapshot that the stream continues.
+    pub(crate) fn subscribe(
+        &mut self,
+        conn: &Arc<Conn>,
+        peer: &Peer,
+        uri: &str,
+        turns: Option<usize>,
+    ) -> Result<Box<RawValue>, NoSubscription> {
+        let target = self.target(uri, peer.dialect).ok_or(NoSubscription::Unknown)?;
+        let behind = self.channels_behind(&target, peer.dialect);
+        let held = self
+            .channels
+            .values()
+            .filter(|channel| channel.subscribers.iter().any(|s| s.conn.id == conn.id));
+        if held.count() + behind.len() > self.bounds.subscriptions {
+            return Err(NoSubscription::TooMany);
+        }
+        let mut start = 0;
+        for channel in &behind {
+            if let Some(chat) = self.chats.get(channel) {
+                let bytes = if turns.is_some() {
+                    usize::MAX
+                } else {
+                    self.bounds.window_bytes
+                };
+                start = chat.store.window(turns.unwrap_or(usize::MAX), bytes);
+            }
+            self.join(channel, conn, peer, start);
+        }
+        Ok(self.snapshot(uri, &target, peer.dialect, start))
+    }
+
+    fn join(&mut self, channel: &str, conn: &Arc<Conn>, peer: &Peer, start: usize) {
+        let Some(channel) = self.channels.get_mut(channel) else {
+            return;
+        };
+        match channel
+            .subscribers
+            .iter_mut()
+            .find(|subscriber| subscriber.conn.id == conn.id)
+        {
+            Some(subscriber) => subscriber.start = start,
+            None => channel.subscribers.push(Subscriber {
+                conn: conn.clone(),
+                peer: peer.clone(),
+                start,
+            }),
+        }
+    }
+
+    fn snapshot(&self, uri: &str, target: &Target, dialect: Dialect, start: usize) -> Box<RawValue> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Snapshot<'a, S: Serialize> {
+            resource: &'a str,
+            state: S,
+            from_seq: u64,
+        }
+        let from_seq = self.seq.last();
+        let json = match (target, dialect) {
+            (Target::Root, Dialect::Modern) => to_json(&Snapshot {
+                resource: uri,
+                state: &self.root,
+                from_seq,
+            }),
+            (Target::Root, Dialect::Seed) => to_json(&Snapshot {
+                resource: uri,
+                state: seed::root(&self.root),
+                from_seq,
+            }),
+            (Target::Chat(chat), _) => to_json(&Snapshot {
+                resource: uri,
+                state: self.chats[chat].store.view(start),
+                from_seq,
+            }),
+            (Target::Session(session), Dialect::Modern) => to_json(&Snapshot {
+                resource: uri,
+                state: self.sessions[session].view(),
+                from_seq,
+            }),
+            (Target::Session(session), Dialect::Seed) => {
+                let state = seed::session(self, session, start).unwrap_or(Value::Null);
+                to_json(&Snapshot {
+                    resource: uri,
+                    state,
+                    from_seq,
+                })
+            }
+        };
+        // The text was made by the serialiser just above, so it is JSON.
+        RawValue::from_string(json).unwrap_or_default()
+    }
+
+    /// Stops the stream of one channel to one connection. True when it was there.
+    pub(crate) fn unsubscribe(&mut self, conn: u64, peer: &Peer, uri: &str) -> bool {
+        let Some(target) = self.target(uri, peer.dialect) else {
+            return false;
+        };
+        let mut left = false;
+        for channel in self.channels_behind(&target, peer.dialect) {
+            if let Some(channel) = self.channels.get_mut(&channel) {
+                let before = channel.subscribers.len();
+                channel.subscribers.retain(|subscriber| subscriber.conn.id != conn);
+                left |= channel.subscribers.len() < before;
+            }
+        }
+        left
+    }
+
+    /// Forgets a connection. Returns the channels it was on.
+    pub(crate) fn disconnect(&mut self, conn: u64) -> Vec<Uri> {
+        self.conns.remove(&conn);
+        let mut left = Vec::new();
+        for (uri, channel) in &mut self.channels {
+            let before = channel.subscribers.len();
+            channel.subscribers.retain(|subscriber| subscriber.conn.id != conn);
+            if channel.subscribers.len() < before {
+                left.push(uri.clone());
+            }
+        }
+        left
+    }
+
+    /// Whether some connection of this client listens to a channel.
+    pub(crate) fn listens(&self, client: &str, channel: &str) -> bool {
+        let channel = self.channels.get(channel);
+        channel.is_some_and(|channel| {
+            channel
+                .subscribers
+                .iter()
+                .any(|subscriber| &*subscriber.peer.client == client)
+        })
+    }
+
+    /// Whether a connection hears what is published on a channel.
+    pub(crate) fn hears(&self, conn: u64, dialect: Dialect, channel: &str) -> bool {
+        let shown = dialect == Dialect::Modern || self.shown_in_seed(channel).is_some();
+        shown
+            && self
+                .channels
+                .get(channel)
+                .is_some_and(|channel| channel.subscribers.iter().any(|s| s.conn.id == conn))
+    }
+
+    /// Whether anybody listens to a session or one of its chats.
+    pub(crate) fn has_audience(&self, session: &str) -> bool {
+        let listens = |uri: &str| {
+            self.channels
+                .get(uri)
+                .is_some_and(|channel| !channel.subscribers.is_empty())
+        };
+        listens(session) || self.chats_of(session).iter().any(|chat| listens(chat))
+    }
+
+    /// Takes up the subscriptions of a client that comes back. `starts` says where its windows began when it left;
+    /// a chat whose window is not known, or was cut meanwhile, needs a snapshot.
+    pub(crate) fn resume(
+        &mut self,
+        conn: &Arc<Conn>,
+        peer: &Peer,
+        seen: u64,
+        uris: &[String],
+        starts: &dyn Fn(&str) -> Option<usize>,
+    ) -> Resumed {
+        let targets: Vec<(&String, Option<Target>)> = uris
+            .iter()
+            .take(self.bounds.subscriptions)
+            .map(|uri| (uri, self.target(uri, peer.dialect)))
+            .collect();
+        let mut channels: Vec<(Uri, usize)> = Vec::new();
+        let mut replayable = seen <= self.seq.last();
+        for target in targets.iter().filter_map(|(_, target)| target.as_ref()) {
+            for channel in self.channels_behind(target, peer.dialect) {
+                let start = match self.chats.get(&channel) {
+                    Some(_) => starts(&channel),
+                    None => Some(0),
+                };
+                let ring = &self.channels[&channel].ring;
+                let cut = start != Some(0) && ring.after_seen(seen).any(|sent| sent.is_truncation());
+                replayable &= ring.covers(seen) && start.is_some() && !cut;
+                channels.push((channel, start.unwrap_or(0)));
+            }
+        }
+        if !replayable {
+            let found: Vec<&String> = targets
+                .iter()
+                .filter(|(_, target)| target.is_some())
+                .map(|(uri, _)| *uri)
+                .collect();
+            let snapshots = found
+                .iter()
+                .filter_map(|uri| self.subscribe(conn, peer, uri, None).ok())
+                .collect();
+            return Resumed::Snapshots(snapshots);
+        }
+        let missing = targets
+            .iter()
+            .filter(|(_, target)| target.is_none())
+            .map(|(uri, _)| (*uri).clone())
+            .collect();
+        let mut missed: Vec<Arc<Sent>> = Vec::new();
+        let mut once = HashSet::new();
+        for (channel, _) in channels.iter().filter(|(channel, _)| once.insert(channel.clone())) {
+            let ring = &self.channels[channel].ring;
+            let mine = ring
+                .after_seen(seen)
+                .filter(|sent| sent.to.as_ref().is_none_or(|to| *to == peer.client));
+            missed.extend(mine.cloned());
+        }
+        missed.sort_unstable_by_key(|sent| sent.seq);
+        let actions = missed
+            .iter()
+            .flat_map(|sent| sent.frames(peer.dialect))
+            .filter_map(|frame| RawValue::from_string(envelope_of(frame).to_owned()).ok())
+            .collect();
+        for (channel, start) in channels {
+            self.join(&channel, conn, peer, start);
+        }
+        Resumed::Replay { actions, missing }
+    }
+
+    /// Sends the page of turns before `cursor` to one connection, as an action of its own. `None`: no such cursor.
+    pub(crate) fn load_turns(&mut self, conn: u64, chat: &str, cursor: Option<&str>) -> Option<()> {
+        let store = &self.chats.get(chat)?.store;
+        let channel = self.channels.get(chat)?;
+        let subscriber = channel.subscribers.iter().find(|subscriber| subscriber.conn.id == conn);
+        let shown = subscriber.map_or(store.turns().len(), |subscriber| subscriber.start);
+        let end = match cursor {
+            Some(cursor) => store.position(cursor)?,
+            None => shown,
+        };
+        let start = end.min(shown).saturating_sub(PAGE_TURNS);
+        self.send_turns(conn, chat, start, end);
+        Some(())
+    }
+
+    /// Makes sure that everybody on a chat has the turn that comes next to be spoken of.
+    pub(crate) fn load_turns_for_all(&mut self, chat: &str, turn: &str) {
+        let Some(at) = self.chats.get(chat).and_then(|chat| chat.store.position(turn)) else {
+            return;
+        };
+        let Some(channel) = self.channels.get(chat) else { return };
+        let short: Vec<(u64, usize)> = channel
+            .subscribers
+            .iter()
+            .filter(|subscriber| subscriber.start > at)
+            .map(|subscriber| (subscriber.conn.id, subscriber.start))
+            .collect();
+        for (conn, end) in short {
+            self.send_turns(conn, chat, at, end);
+        }
+    }
+
+    fn send_turns(&mut self, conn: u64, chat: &str, start: usize, end: usize) {
+        let Some(store) = self.chats.get(chat).map(|chat| &chat.store) else {
+            return;
+        };
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct TurnsLoaded<'a> {
+            r#type: &'static str,
+            turns: Vec<&'a RawValue>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            turns_next_cursor: Option<String>,
+        }
+        let turns = store.turns()[start..end].iter().map(|turn| &*turn.json).collect();
+        let action = TurnsLoaded {
+            r#type: "chat/turnsLoaded",
+            turns,
+            turns_next_cursor: store.cursor(start),
+        };
+        let server_seq = self.seq.next();
+        let frame = Envelope {
+            channel: Some(chat),
+            action: &action,
+            server_seq,
+            origin: None,
+            rejection_reason: None,
+        }
+        .frame();
+        let Some(channel) = self.channels.get_mut(chat) else {
+            return;
+        };
+        let Some(subscriber) = channel
+            .subscribers
+            .iter_mut()
+            .find(|subscriber| subscriber.conn.id == conn)
+        else {
+            return;
+        };
+        // A window only ever grows: whoever has these turns already ignores them.
+        subscriber.start = subscriber.start.min(start);
+        let sent = Arc::new(Sent::new(server_seq, frame, None).only_to(subscriber.peer.client.clone()));
+        for frame in sent.frames(subscriber.peer.dialect) {
+            subscriber.conn.push(frame.clone());
+        }
+        channel.ring.push(sent, self.bounds.ring_bytes);
+    }
+
+    /// Where the windows of a connection begin, to be remembered when it goes.
+    pub(crate) fn starts(&self, conn: u64) -> Vec<(Uri, usize)> {
+        let chats = self.channels.iter().filter(|(uri, _)| self.chats.contains_key(*uri));
+        let mine = chats.filter_map(|(uri, channel)| {
+            let subscriber = channel
+                .subscribers
+                .iter()
+                .find(|subscriber| subscriber.conn.id == conn)?;
+            Some((uri.clone(), subscriber.start))
+        });
+        mine.collect()
+    }
+}

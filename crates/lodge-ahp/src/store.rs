@@ -1,0 +1,265 @@
+//! What this face keeps of its own: the URIs that clients chose, read and archive flags, drafts, queued messages, further
+//! chats, and which clients it has met. One small file of lines each; the last line about a thing counts. What a session
+//! is and says is in its log, not here.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use ahp_types::state::{ChatOrigin, Message, PendingMessage};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::state::seq::write_atomically;
+
+/// A further chat of a session: a session of the host's that is shown inside another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChatRecord {
+    /// Its URI, as the client chose it.
+    pub(crate) uri: String,
+    /// The host's id of the session behind it.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) origin: ChatOrigin,
+    /// How many of its first turns are not shown, because they only are what a side chat knows.
+    #[serde(default)]
+    pub(crate) hidden_turns: usize,
+}
+
+/// What is kept about one session of the host.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SessionRecord {
+    /// The URI that its maker chose, when it was a client of this face.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) uri: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) read: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) archived: bool,
+    /// Whether everything runs without being asked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) auto_approve: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) chats: Vec<ChatRecord>,
+    /// The session that this one is a chat of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) chat_of: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) draft: Option<Message>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) queue: Vec<PendingMessage>,
+}
+
+/// A client that was here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ClientRecord {
+    /// The version it spoke, which `reconnect` does not tell.
+    pub(crate) version: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<R> {
+    key: String,
+    /// Absent: forgotten.
+    #[serde(skip_serializing_if = "Option::is_none", default = "none")]
+    record: Option<R>,
+}
+
+fn none<R>() -> Option<R> {
+    None
+}
+
+/// A map in a file of lines.
+struct Lines<R> {
+    path: PathBuf,
+    map: HashMap<String, R>,
+    file: fs::File,
+    /// Lines in the file that say something that no longer counts.
+    stale: usize,
+}
+
+impl<R: Serialize + DeserializeOwned + Clone + PartialEq> Lines<R> {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error),
+        };
+        let mut map = HashMap::new();
+        // A line cut short by a crash says nothing; all before it do.
+        for line in text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Line<R>>(line).ok())
+        {
+            match line.record {
+                Some(record) => map.insert(line.key, record),
+                None => map.remove(&line.key),
+            };
+        }
+        let mut lines = Self {
+            file: Self::append(&path)?,
+            path,
+            map,
+            stale: 0,
+        };
+        lines.compact()?;
+        Ok(lines)
+    }
+
+    fn append(path: &Path) -> io::Result<fs::File> {
+        fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    }
+
+    fn compact(&mut self) -> io::Result<()> {
+        let mut text = Vec::new();
+        for (key, record) in &self.map {
+            serde_json::to_writer(
+                &mut text,
+                &Line {
+                    key: key.clone(),
+                    record: Some(record),
+                },
+            )?;
+            text.push(b'\n');
+        }
+        write_atomically(&self.path, &text)?;
+        self.file = Self::append(&self.path)?;
+        self.stale = 0;
+        Ok(())
+    }
+
+    fn set(&mut self, key: &str, record: Option<R>) {
+        if self.map.get(key) == record.as_ref() {
+            return;
+        }
+        let mut line = serde_json::to_vec(&Line {
+            key: key.to_owned(),
+            record: record.as_ref(),
+        })
+        .unwrap_or_default();
+        line.push(b'\n');
+        let written = self.file.write_all(&line).and_then(|()| {
+            self.stale += 1;
+            if self.stale > 1000 + 2 * self.map.len() {
+                self.compact()
+            } else {
+                Ok(())
+            }
+        });
+        if let Err(error) = written {
+            tracing::warn!("{} cannot be written: {error}", self.path.display());
+        }
+        match record {
+            Some(record) => self.map.insert(key.to_owned(), record),
+            None => self.map.remove(key),
+        };
+    }
+}
+
+/// The files.
+pub(crate) struct Store {
+    sessions: Mutex<Lines<SessionRecord>>,
+    /// From a URI that a client chose to the host's id: sessions and further chats.
+    by_uri: Mutex<HashMap<String, String>>,
+    clients: Mutex<Lines<ClientRecord>>,
+}
+
+/// How many clients are remembered.
+const CLIENTS: usize = 10_000;
+
+impl Store {
+    /// Opens the files in a directory, which is made if need be.
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        let sessions: Lines<SessionRecord> = Lines::open(dir.join("sessions.jsonl"))?;
+        let mut clients: Lines<ClientRecord> = Lines::open(dir.join("clients.jsonl"))?;
+        if clients.map.len() > CLIENTS {
+            clients.map.clear();
+            clients.compact()?;
+        }
+        let mut by_uri = HashMap::new();
+        for (id, record) in &sessions.map {
+            by_uri.extend(record.uri.clone().map(|uri| (uri, id.clone())));
+            by_uri.extend(record.chats.iter().map(|chat| (chat.uri.clone(), id.clone())));
+        }
+        Ok(Self {
+            sessions: Mutex::new(sessions),
+            by_uri: Mutex::new(by_uri),
+            clients: Mutex::new(clients),
+        })
+    }
+
+    /// What is kept about a session.
+    pub(crate) fn session(&self, id: &str) -> SessionRecord {
+        self.sessions.lock().map.get(id).cloned().unwrap_or_default()
+    }
+
+    /// The host's id of the session that has, or whose chat has, a URI that a client chose.
+    pub(crate) fn id_of(&self, uri: &str) -> Option<String> {
+        self.by_uri.lock().get(uri).cloned()
+    }
+
+    /// Changes what is kept about a session.
+    pub(crate) fn update(&self, id: &str, change: impl FnOnce(&mut SessionRecord)) {
+        let mut record = self.session(id);
+        change(&mut record);
+        let mut by_uri = self.by_uri.lock();
+        by_uri.extend(record.uri.clone().map(|uri| (uri, id.to_owned())));
+        by_uri.extend(record.chats.iter().map(|chat| (chat.uri.clone(), id.to_owned())));
+        self.sessions.lock().set(id, Some(record));
+    }
+
+    /// Forgets a session.
+    pub(crate) fn forget(&self, id: &str) {
+        self.by_uri.lock().retain(|_, of| of != id);
+        self.sessions.lock().set(id, None);
+    }
+
+    /// The version that a client spoke when it was last here.
+    pub(crate) fn client_version(&self, client: &str) -> Option<String> {
+        self.clients.lock().map.get(client).map(|record| record.version.clone())
+    }
+
+    /// Remembers a client.
+    pub(crate) fn met(&self, client: &str, version: &str) {
+        self.clients.lock().set(
+            client,
+            Some(ClientRecord {
+                version: version.to_owned(),
+            }),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_survives_a_restart_and_a_line_cut_short() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let store = Store::open(dir.path()).unwrap();
+            store.update("a", |record| record.uri = Some("copilot:/1".into()));
+            store.update("a", |record| record.read = true);
+            store.update("b", |record| record.archived = true);
+            store.forget("b");
+            store.met("phone", "0.1.0");
+        }
+        let file = dir.path().join("sessions.jsonl");
+        let mut text = fs::read_to_string(&file).unwrap();
+        text.push_str(r#"{"key":"a","rec"#);
+        fs::write(&file, text).unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.id_of("copilot:/1").as_deref(), Some("a"));
+        assert!(store.session("a").read);
+        assert_eq!(store.session("b"), SessionRecord::default());
+        assert_eq!(store.client_version("phone").as_deref(), Some("0.1.0"));
+        assert_eq!(store.client_version("tablet"), None);
+    }
+}

@@ -1,0 +1,409 @@
+//! The driver of one conversation: takes what clients want to its agent, in order, and what the agent does back to the
+//! state. A draft has no agent yet; it gets one with its first message.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use ahp_types::{
+    StateAction,
+    actions::ChatErrorAction,
+    state::{ErrorInfo, ErrorResponsePart, Message, SessionActiveClient, ToolDefinition},
+};
+use lodge_events::{AbortReason, Uuid};
+use lodge_host::{
+    Answer, Approval, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, Mode, ModelChoice,
+    NewSession, NoCalls, Prompt, QueueChange, Session, Subscription,
+};
+use tokio::sync::mpsc;
+
+use crate::{face::Face, projection::attachments_of, state::Uri};
+
+/// Bytes of events that may wait to be shown. Beyond that the conversation is read anew from its log.
+const QUEUE: usize = 64 << 20;
+
+/// Something for the agent to do.
+pub(crate) enum Effect {
+    /// Give it a message.
+    Send {
+        id: String,
+        message: Box<Message>,
+        delivery: Delivery,
+    },
+    /// Stop the running turn.
+    Abort,
+    /// Answer what it asked.
+    Answer { request_id: String, answer: Answer },
+    /// Change a setting.
+    Change(Setting),
+    /// Take the conversation back to before an event.
+    Truncate { before: Uuid },
+    /// Take back a message that waits at the agent.
+    Unqueue { id: String },
+    /// Who runs tools for it.
+    Clients(Vec<SessionActiveClient>),
+}
+
+impl Effect {
+    /// A message for the next turn.
+    pub(crate) fn send(id: String, message: Message) -> Self {
+        Self::Send {
+            id,
+            message: Box::new(message),
+            delivery: Delivery::Enqueue,
+        }
+    }
+}
+
+/// What clients can change about a session.
+#[derive(Debug, Clone)]
+pub(crate) enum Setting {
+    /// The person's name for it.
+    Title(String),
+    Mode(Mode),
+    Approval(Approval),
+    /// The model, from the next turn on.
+    Model(String),
+}
+
+/// A session to make when its first message comes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Draft {
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) model: Option<String>,
+    pub(crate) mode: Mode,
+    pub(crate) approval: Approval,
+    pub(crate) title: Option<String>,
+    pub(crate) client: String,
+}
+
+struct Live {
+    session: Session,
+    events: Subscription,
+    /// This face answers questions as one client; its clients' tools are attached one by one.
+    _face: Attachment,
+    clients: HashMap<String, Attachment>,
+}
+
+/// The driver.
+pub(crate) struct Driver {
+    face: Arc<Face>,
+    chat: Uri,
+    host_id: String,
+    effects: mpsc::UnboundedReceiver<Effect>,
+    live: Option<Live>,
+    draft: Option<Draft>,
+    model: Option<String>,
+    clients: Vec<SessionActiveClient>,
+}
+
+impl Driver {
+    pub(crate) fn new(face: Arc<Face>, chat: Uri, host_id: String, effects: mpsc::UnboundedReceiver<Effect>) -> Self {
+        Self {
+            face,
+            chat,
+            host_id,
+            effects,
+            live: None,
+            draft: None,
+            model: None,
+            clients: Vec::new(),
+        }
+    }
+
+    /// A conversation that has no agent yet.
+    pub(crate) fn with_draft(self, draft: Draft) -> Self {
+        Self {
+            draft: Some(draft),
+            ..self
+        }
+    }
+
+    /// A conversation that is read up to where these events begin.
+    pub(crate) async fn with_session(mut self, session: Session, events: Subscription) -> Result<Self, HostError> {
+        self.live = Some(Self::attach(session, events).await?);
+        Ok(self)
+    }
+
+    async fn attach(session: Session, events: Subscription) -> Result<Live, HostError> {
+        let can = Capabilities {
+            permissions: true,
+            user_input: true,
+            elicitation: true,
+            exit_plan_mode: true,
+            ..Capabilities::default()
+        };
+        let spec = ClientSpec {
+            name: "ahp".into(),
+            can,
+            tools: Vec::new(),
+            calls: Arc::new(NoCalls),
+        };
+        let face = session.attach_client(spec).await?;
+        Ok(Live {
+            session,
+            events,
+            _face: face,
+            clients: HashMap::new(),
+        })
+    }
+
+    /// Works until the conversation is closed here.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let events = async {
+                match &mut self.live {
+                    Some(live) => live.events.next_batch().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                effect = self.effects.recv() => match effect {
+                    Some(effect) => self.perform(effect).await,
+                    None => return,
+                },
+                batch = events => match batch {
+                    Some(batch) if batch.is_empty() => {
+                        tracing::warn!(chat = &*self.chat, "events were lost; the session is read anew");
+                        return self.face.reload(&self.chat);
+                    }
+                    Some(batch) => self.face.events(&self.chat, &batch),
+                    None => self.live = None,
+                },
+                () = self.face.stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// The agent's session, brought to life if need be.
+    async fn session(&mut self) -> Result<&mut Live, HostError> {
+        if self.live.is_none() {
+            let session = match self.draft.take() {
+                Some(draft) => self.create(draft).await?,
+                None => self.face.host.open_session(&self.host_id).await?,
+            };
+            let events = session.subscribe(QUEUE);
+            self.live = Some(Self::attach(session, events).await?);
+            self.attach_clients().await;
+        }
+        self.live
+            .as_mut()
+            .ok_or_else(|| HostError::NotFound(self.host_id.clone()))
+    }
+
+    async fn create(&mut self, draft: Draft) -> Result<Session, HostError> {
+        let new = NewSession {
+            id: Some(self.host_id.clone()),
+            model: draft.model.clone().map_or(ModelChoice::Default, ModelChoice::Named),
+            cwd: draft.cwd.clone(),
+            mode: draft.mode,
+            approval: draft.approval,
+            name: draft.title.clone(),
+            client_name: Some(draft.client.clone()),
+            ..NewSession::default()
+        };
+        let made = self.face.host.create(new).await;
+        if made.is_err() {
+            self.draft = Some(draft);
+        }
+        made
+    }
+
+    async fn perform(&mut self, effect: Effect) {
+        let failed = match effect {
+            Effect::Send { id, message, delivery } => {
+                let sent = self.send(&id, &message, delivery).await;
+                if let Err(error) = sent {
+                    self.face.turn_failed(&self.chat, &id, &error.to_string());
+                }
+                return;
+            }
+            Effect::Clients(clients) => {
+                self.clients = clients;
+                if self.live.is_some() {
+                    self.attach_clients().await;
+                }
+                return;
+            }
+            Effect::Change(setting) => self.change(setting).await,
+            // What was never made alive has nothing to stop, answer or cut.
+            _ if self.draft.is_some() => Ok(()),
+            Effect::Abort => self.abort().await,
+            Effect::Answer { request_id, answer } => self.answer(&request_id, answer).await,
+            Effect::Truncate { before } => self.truncate(before).await,
+            Effect::Unqueue { id } => self.unqueue(id).await,
+        };
+        if let Err(error) = failed {
+            tracing::warn!(chat = &*self.chat, %error, "the agent did not do what a client wanted");
+        }
+    }
+
+    async fn send(&mut self, id: &str, message: &Message, delivery: Delivery) -> Result<(), HostError> {
+        let (attachments, said) = attachments_of(message).map_err(HostError::Invalid)?;
+        let model = message
+            .model
+            .as_ref()
+            .map(|model| model.id.clone())
+            .or_else(|| self.model.take());
+        if let (Some(draft), Some(model)) = (&mut self.draft, &model) {
+            draft.model = Some(model.clone());
+        }
+        let resolve = model.as_ref().map(|name| self.face.host.models().resolve(Some(name)));
+        let session = &self.session().await?.session;
+        if let Some(model) = resolve {
+            let model = model.map_err(|error| HostError::Invalid(error.to_string()))?;
+            if session.settings().model.info().id != model.info().id {
+                session
+                    .configure(Change::Model {
+                        model,
+                        reasoning_effort: None,
+                    })
+                    .await?;
+            }
+        }
+        let text = said
+            .into_iter()
+            .fold(message.text.clone(), |text, more| format!("{text}\n\n{more}"));
+        let display_text = (text != message.text).then(|| message.text.clone());
+        let prompt = Prompt {
+            text,
+            display_text,
+            attachments,
+            delivery,
+            message_id: Some(id.to_owned()),
+            ..Prompt::default()
+        };
+        session.send(prompt).await?;
+        Ok(())
+    }
+
+    async fn abort(&mut self) -> Result<(), HostError> {
+        self.session().await?.session.abort(AbortReason::UserInitiated).await?;
+        Ok(())
+    }
+
+    async fn answer(&mut self, request_id: &str, answer: Answer) -> Result<(), HostError> {
+        if !self.session().await?.session.answer(request_id, answer).await? {
+            tracing::debug!(request_id, "somebody else answered first");
+        }
+        Ok(())
+    }
+
+    async fn truncate(&mut self, before: Uuid) -> Result<(), HostError> {
+        self.session().await?.session.truncate(before).await?;
+        Ok(())
+    }
+
+    async fn unqueue(&mut self, id: String) -> Result<(), HostError> {
+        self.session()
+            .await?
+            .session
+            .change_queue(QueueChange::Remove(id))
+            .await?;
+        Ok(())
+    }
+
+    async fn change(&mut self, setting: Setting) -> Result<(), HostError> {
+        if let Setting::Model(model) = setting {
+            self.model = Some(model);
+            return Ok(());
+        }
+        if let Some(draft) = &mut self.draft {
+            match setting {
+                Setting::Title(title) => draft.title = Some(title),
+                Setting::Mode(mode) => draft.mode = mode,
+                Setting::Approval(approval) => draft.approval = approval,
+                Setting::Model(_) => {}
+            }
+            return Ok(());
+        }
+        let change = match setting {
+            Setting::Title(title) => Change::Name(Some(title)),
+            Setting::Mode(mode) => Change::Mode(mode),
+            Setting::Approval(approval) => Change::Approval(approval),
+            Setting::Model(_) => return Ok(()),
+        };
+        self.session().await?.session.configure(change).await?;
+        Ok(())
+    }
+
+    /// Attaches each active client with its tools, and lets those go that are no longer active.
+    async fn attach_clients(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        live.clients
+            .retain(|id, _| self.clients.iter().any(|client| client.client_id == *id));
+        for client in &self.clients {
+            let spec = ClientSpec {
+                name: client.display_name.clone().unwrap_or_else(|| client.client_id.clone()),
+                can: Capabilities::default(),
+                tools: client.tools.iter().map(client_tool).collect(),
+                calls: Arc::new(NoCalls),
+            };
+            match live.clients.get(&client.client_id) {
+                Some(attached) => attached.update(spec),
+                None => match live.session.attach_client(spec).await {
+                    Ok(attached) => drop(live.clients.insert(client.client_id.clone(), attached)),
+                    Err(error) => tracing::warn!(%error, "a client's tools could not be attached"),
+                },
+            }
+        }
+    }
+}
+
+fn client_tool(tool: &ToolDefinition) -> ClientTool {
+    let schema = tool
+        .input_schema
+        .clone()
+        .unwrap_or_else(|| serde_json::json!({ "type": "object", "properties": {} }));
+    ClientTool {
+        name: tool.name.clone(),
+        description: tool
+            .description
+            .clone()
+            .or_else(|| tool.title.clone())
+            .unwrap_or_default(),
+        parameters: Arc::new(schema),
+        overrides_builtin: false,
+        // The client asks its own person where it needs to.
+        skip_permission: true,
+    }
+}
+
+impl Face {
+    /// Shows what an agent did.
+    pub(crate) fn events(&self, chat: &Uri, batch: &[lodge_events::Event]) {
+        // In slices, so that a burst of events does not keep others from the state for long.
+        for events in batch.chunks(64) {
+            let mut inner = self.inner.lock();
+            for event in events {
+                let Some(talk) = inner.talks.get_mut(chat) else { return };
+                let steps = talk.projector.event(event);
+                if !steps.is_empty() {
+                    inner.take(chat, steps);
+                }
+            }
+        }
+    }
+
+    /// The agent could not be given a message.
+    pub(crate) fn turn_failed(&self, chat: &Uri, turn: &str, message: &str) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let Some(talk) = inner.talks.get_mut(chat) else { return };
+        let session = talk.session.clone();
+        talk.projector.turn_cancelled();
+        let error = ErrorInfo {
+            error_type: "send".into(),
+            message: message.to_owned(),
+            stack: None,
+            meta: None,
+        };
+        let part = ErrorResponsePart { error, resumable: None };
+        let action = ChatErrorAction {
+            turn_id: turn.to_owned(),
+            duration: 0,
+            part,
+            meta: None,
+        };
+        inner.core.publish(chat, &StateAction::ChatError(action), None);
+        inner.core.settle(&session);
+    }
+}

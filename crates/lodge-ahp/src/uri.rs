@@ -1,0 +1,144 @@
+//! Addresses: of files, of sessions made elsewhere, of chats.
+
+use std::path::{Path, PathBuf};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+
+/// The id under which the host's agent is offered, and the scheme of sessions that other faces made.
+pub const PROVIDER: &str = "lodge";
+
+/// `file:` of an absolute path.
+pub fn file(path: impl AsRef<Path>) -> String {
+    let mut uri = String::from("file://");
+    for byte in path.as_ref().as_os_str().as_encoded_bytes() {
+        match byte {
+            b'A'..=b'Z'
+            | b'a'..=b'z'
+            | b'0'..=b'9'
+            | b'-'
+            | b'.'
+            | b'_'
+            | b'~'
+            | b'/'
+            | b'+'
+            | b','
+            | b'@'
+            | b'='
+            | b'('
+            | b')' => {
+                uri.push(char::from(*byte));
+            }
+            other => uri.push_str(&format!("%{other:02X}")),
+        }
+    }
+    uri
+}
+
+/// The absolute path in a `file:` URI of this host; none for other schemes, other hosts, or bytes that make no path.
+pub fn path(uri: &str) -> Option<PathBuf> {
+    let rest = uri.strip_prefix("file:")?;
+    let rest = match rest.strip_prefix("//") {
+        Some(rest) => {
+            let slash = rest.find('/')?;
+            (slash == 0 || rest[..slash].eq_ignore_ascii_case("localhost")).then(|| &rest[slash..])?
+        }
+        None => rest,
+    };
+    let rest = rest.split(['?', '#']).next()?;
+    let mut bytes = Vec::with_capacity(rest.len());
+    let mut input = rest.bytes();
+    while let Some(byte) = input.next() {
+        if byte == b'%' {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            let (high, low) = (digit(input.next()?)?, digit(input.next()?)?);
+            bytes.push((high * 16 + low) as u8);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    if !bytes.starts_with(b"/") || bytes.contains(&0) {
+        return None;
+    }
+    String::from_utf8(bytes).ok().map(PathBuf::from)
+}
+
+/// The URI of a session that no client gave a URI.
+pub(crate) fn session(id: &str) -> String {
+    format!("{PROVIDER}:/{id}")
+}
+
+/// The last part of a session's URI, where it can serve as the host's id.
+pub(crate) fn id_in(session: &str) -> Option<&str> {
+    let id = session.rsplit(['/', ':']).next()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    ((8..=64).contains(&id.len()) && id.chars().all(plain)).then_some(id)
+}
+
+/// The default chat of a session, spelt as editors work it out for themselves.
+pub(crate) fn default_chat(session: &str) -> String {
+    format!("ahp-chat://default/{}", URL_SAFE_NO_PAD.encode(session))
+}
+
+/// The chat of the sub-agent that a tool call started.
+pub(crate) fn sub_chat(chat: &str, tool_call_id: &str) -> String {
+    format!(
+        "ahp-chat://subagent/{}/{}",
+        URL_SAFE_NO_PAD.encode(chat),
+        URL_SAFE_NO_PAD.encode(tool_call_id)
+    )
+}
+
+/// The session that a default chat's URI names.
+pub(crate) fn session_of_default_chat(chat: &str) -> Option<String> {
+    let encoded = chat.strip_prefix("ahp-chat://default/")?;
+    String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
+}
+
+/// The chat whose sub-agent a URI names.
+pub(crate) fn parent_of_sub_chat(chat: &str) -> Option<String> {
+    let (encoded, _) = chat.strip_prefix("ahp-chat://subagent/")?.split_once('/')?;
+    String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_uris_survive_strange_names_and_refuse_strange_uris() {
+        for name in ["/a/b.txt", "/with space/ä", "/100%/#hash?", "/"] {
+            assert_eq!(path(&file(name)).as_deref(), Some(Path::new(name)), "{name}");
+        }
+        assert_eq!(path("file:///a%20b"), Some(PathBuf::from("/a b")));
+        assert_eq!(path("file://localhost/a"), Some(PathBuf::from("/a")));
+        assert_eq!(path("file:/a"), Some(PathBuf::from("/a")));
+        for bad in [
+            "http://x/a",
+            "file://other/a",
+            "file:a",
+            "file:///a%00b",
+            "file:///%zz",
+            "/a",
+            "",
+        ] {
+            assert_eq!(path(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn chats_name_their_session() {
+        let chat = default_chat("lodge:/abc");
+        assert_eq!(chat, "ahp-chat://default/bG9kZ2U6L2FiYw");
+        assert_eq!(session_of_default_chat(&chat).as_deref(), Some("lodge:/abc"));
+        assert_eq!(
+            parent_of_sub_chat(&sub_chat(&chat, "call/1")).as_deref(),
+            Some(chat.as_str())
+        );
+        assert_eq!(
+            id_in("copilot:/6f1c2a58-1111-4222-8333-abcdefabcdef"),
+            Some("6f1c2a58-1111-4222-8333-abcdefabcdef")
+        );
+        assert_eq!(id_in("copilot:/../x"), None);
+        assert_eq!(id_in("ahp-session:/short"), None);
+    }
+}
