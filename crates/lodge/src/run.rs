@@ -79,6 +79,8 @@ pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
     let mut asker = Asker::new(interactive);
     let mut exit = Exit::Finished;
     let mut interrupts = 0;
+    // One listener for the whole turn: one made anew for each event would miss what comes in between.
+    let mut ctrl_c = std::pin::pin!(tokio::signal::ctrl_c());
     'turn: loop {
         tokio::select! {
             batch = events.next_batch() => {
@@ -98,7 +100,8 @@ pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
                 view.flush()?;
             }
             (request, answer) = asker.answered() => answer_question(&session, &mut view, &request, answer).await?,
-            _ = tokio::signal::ctrl_c() => {
+            _ = &mut ctrl_c => {
+                ctrl_c.set(tokio::signal::ctrl_c());
                 interrupts += 1;
                 if interrupts > 1 {
                     std::process::exit(Exit::Aborted as i32);
