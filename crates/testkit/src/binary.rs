@@ -137,7 +137,6 @@ pub struct Running {
 }
 
 /// A program that ended.
-#[derive(Debug)]
 pub struct Finished {
     /// How it ended.
     pub status: ExitStatus,
@@ -252,6 +251,20 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Short, because it is what a failing test prints.
+impl std::fmt::Debug for Finished {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let last = self.lines.len().saturating_sub(20);
+        let cut = |line: &String| line.chars().take(300).collect::<String>();
+        f.debug_struct("Finished")
+            .field("status", &self.status)
+            .field("lines", &self.lines.len())
+            .field("last_lines", &self.lines[last..].iter().map(cut).collect::<Vec<_>>())
+            .field("stderr", &self.stderr)
+            .finish()
     }
 }
 
