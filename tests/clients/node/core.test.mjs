@@ -42,7 +42,6 @@ test("a prompt is answered and the turn's events come in order", async ({ start 
     "assistant.turn_start",
     "assistant.message_start",
     "assistant.message_delta",
-    "assistant.usage",
     "assistant.message",
     "assistant.turn_end",
     "session.idle",

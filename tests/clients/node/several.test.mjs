@@ -60,6 +60,7 @@ test("both clients of a session get all its events", async ({ t, start, home }) 
   const { session: mine, events: seenByMe } = await session(start({ ...bare, ...to(url) }), { streaming: true });
   const { events: seenByYou, session: yours } = await resume(start({ ...bare, ...to(url) }), mine.sessionId, { streaming: true });
   await ask(mine, "stream 20 chunks");
+  await event(seenByYou, "session.idle");
   await ask(yours, "say from the other side");
   await until("both saw both turns", () => [seenByMe, seenByYou].every((seen) => ofType(seen, "session.idle").length === 2));
   const turn = (events) => events.slice(events.findIndex(({ type }) => type === "user.message")).map(({ id }) => id);
@@ -91,8 +92,9 @@ test("tools are the union over the clients and go with their client", async ({ t
   const tool = (name) => defineTool(name, { description: name, skipPermission: true, handler: () => `${name} answers` });
   const { session: mine } = await session(start({ ...bare, ...to(url) }), { tools: [tool("apple")] });
   const other = start({ ...bare, ...to(url) });
-  const { session: yours } = await resume(other, mine.sessionId, { tools: [tool("pear")] });
+  const { session: yours, events } = await resume(other, mine.sessionId, { tools: [tool("pear")] });
   assert.match(await ask(mine, "call apple {} and pear {}"), /apple answers.*pear answers/s);
+  await event(events, "session.idle");
   assert.match(await ask(yours, "describe the request"), /apple.*pear|pear.*apple/s);
   await other.stop();
   await until("the tool is gone", async () => !/pear/.test(await ask(mine, "describe the request")));
