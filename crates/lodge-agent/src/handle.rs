@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::rules_interim::Rules;
-use lodge_events::{AbortReason, Event, Payload};
+use lodge_events::{AbortReason, ElicitationCompleted, ElicitationRequested, Event, Payload};
 use lodge_log::{Opened, Position, SessionLog};
 use lodge_tools::{SessionTools, Tool};
 use parking_lot::Mutex;
@@ -17,13 +17,13 @@ use uuid::Uuid;
 use crate::{
     AgentError,
     actor::{Actor, Command, QueueChange},
-    answer::{Answer, PendingQuestion},
+    answer::{Answer, ElicitationAnswer, PendingQuestion, QuestionKind},
     client::{ClientId, ClientSpec},
     compaction::Compacted,
     facts::Facts,
     permission::Permissions,
     recorder::{Publish, Recorder, Reopen},
-    session::Shared,
+    session::{ContextSize, Shared},
     settings::{Change, Prompt, Settings},
 };
 
@@ -228,6 +228,40 @@ impl Agent {
     /// What the log says, in short.
     pub fn facts(&self) -> Facts {
         self.shared.recorder.facts(Clone::clone)
+    }
+
+    /// About how many tokens the next model call would take.
+    pub fn context_size(&self) -> Result<ContextSize, AgentError> {
+        let system = self
+            .shared
+            .recorder
+            .facts(|facts| facts.system_prompt.as_ref().map_or(0, String::len));
+        Ok(self.shared.context_size(system)?)
+    }
+
+    /// Asks whoever can show forms, and waits for the answer.
+    pub async fn elicit(&self, question: ElicitationRequested) -> Result<ElicitationAnswer, AgentError> {
+        if !self.shared.clients.lock().any(|can| can.elicitation) {
+            return Err(AgentError::Refused("No attached client can show forms.".into()));
+        }
+        let id = question.request_id.clone();
+        let waiting = self.shared.pending.open(&id, QuestionKind::Elicitation);
+        let event = self.record(question).await?;
+        self.shared.pending.asked(&id, event);
+        let answer = match waiting.await {
+            Ok(Answer::Elicitation(answer)) => answer,
+            _ => ElicitationAnswer {
+                action: "cancel".into(),
+                content: None,
+            },
+        };
+        let completed = ElicitationCompleted {
+            request_id: id,
+            action: Some(answer.action.as_str().into()),
+            content: answer.content.clone(),
+        };
+        self.record(completed).await?;
+        Ok(answer)
     }
 
     /// Names and descriptions of the tools that the model may call now.

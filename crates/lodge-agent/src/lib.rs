@@ -36,7 +36,7 @@ pub use compaction::Compacted;
 pub use facts::{Facts, INTERRUPTED_INFO, ModelTotals, OpenCall, OpenTurn, Totals, title_of};
 pub use handle::{Agent, NewAgent};
 pub use recorder::{Publish, Reopen};
-pub use session::GitContext;
+pub use session::{ContextSize, GitContext};
 pub use settings::{Approval, Change, Compaction, Delivery, Mode, Prompt, Settings, ToolFilter};
 pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};
 pub use turn::Ended;

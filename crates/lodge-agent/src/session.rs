@@ -108,6 +108,22 @@ impl Shared {
         tools
     }
 
+    /// How full the context is, with a system prompt of so many bytes.
+    pub(crate) fn context_size(&self, system_bytes: usize) -> Result<ContextSize, LogError> {
+        let (messages, conversation) = self.recorder.size()?;
+        let tools: usize = self
+            .tools()
+            .iter()
+            .map(|(spec, _)| spec.name.len() + spec.description.len() + spec.parameters.to_string().len())
+            .sum();
+        Ok(ContextSize {
+            messages: messages as u64,
+            conversation,
+            system: system_bytes as u64 / 4,
+            tools: tools as u64 / 4,
+        })
+    }
+
     /// Directories that may be written without a question.
     pub(crate) fn roots(&self) -> Arc<[PathBuf]> {
         let settings = self.settings.lock();
@@ -161,6 +177,26 @@ impl Shared {
             }
         }
         Ok(output)
+    }
+}
+
+/// About how many tokens the next model call would take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ContextSize {
+    /// Messages of the conversation.
+    pub messages: u64,
+    /// Their tokens.
+    pub conversation: u64,
+    /// Tokens of the system prompt.
+    pub system: u64,
+    /// Tokens of the tools' definitions.
+    pub tools: u64,
+}
+
+impl ContextSize {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.conversation + self.system + self.tools
     }
 }
 

@@ -414,20 +414,14 @@ impl Turn {
 
     fn tell_usage(&self) -> Result<(), Stop> {
         let shared = &self.shared;
-        let (messages, conversation) = shared.recorder.size()?;
-        let tools: usize = shared
-            .tools()
-            .iter()
-            .map(|(spec, _)| spec.name.len() + spec.description.len() + spec.parameters.to_string().len())
-            .sum();
-        let (system, tools) = (self.system.len() as u64 / 4, tools as u64 / 4);
+        let size = shared.context_size(self.system.len())?;
         shared.recorder.note(SessionUsageInfo {
             token_limit: shared.settings.lock().model.info().context_window,
-            current_tokens: conversation + system + tools,
-            messages_length: messages as u64,
-            system_tokens: Some(system),
-            conversation_tokens: Some(conversation),
-            tool_definitions_tokens: Some(tools),
+            current_tokens: size.total(),
+            messages_length: size.messages,
+            system_tokens: Some(size.system),
+            conversation_tokens: Some(size.conversation),
+            tool_definitions_tokens: Some(size.tools),
             ..SessionUsageInfo::default()
         });
         Ok(())

@@ -411,7 +411,8 @@ impl Inner {
 /// Tells who watches all sessions.
 fn note(host: &Weak<Inner>, id: &str, event: &Event) {
     let Some(host) = host.upgrade() else { return };
-    if event.is_ephemeral() {
+    // Its first event is what makes a session, and that is told as such.
+    if event.is_ephemeral() || event.is::<SessionStart>() {
         return;
     }
     let _ = host.lifecycle.send(Lifecycle::Updated(id.to_owned()));

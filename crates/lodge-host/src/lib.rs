@@ -14,8 +14,8 @@ pub use session::{Attachment, Session};
 
 pub use lodge_agent::{
     Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec, ClientTool,
-    Compacted, Compaction, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts,
-    GitContext, Mode, NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange,
+    Compacted, Compaction, ContextSize, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult,
+    Facts, GitContext, Mode, NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange,
     SECTIONS, SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
     title_of,
 };
