@@ -1,6 +1,6 @@
 //! What every tool does first: read its arguments, find the place they name.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use lodge_events::PermissionRequest;
 use serde::de::DeserializeOwned;
@@ -50,12 +50,11 @@ impl ToolCx {
     pub(crate) fn need_read(&self, path: &str, intention: String) -> Result<Need, ToolError> {
         let located = self.locate(path)?;
         let request = request::read(self, path, &located, intention);
-        Ok(self.need(vec![located], request))
+        Ok(self.need(vec![located.path], request))
     }
 
-    pub(crate) fn need(&self, places: Vec<Located>, request: PermissionRequest) -> Need {
-        self.state
-            .ask(&self.call_id, places.into_iter().map(|place| place.path).collect());
+    pub(crate) fn need(&self, places: Vec<PathBuf>, request: PermissionRequest) -> Need {
+        self.state.ask(&self.call_id, places);
         Need::Ask(Box::new(request))
     }
 }

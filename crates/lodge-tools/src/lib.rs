@@ -14,6 +14,7 @@ mod html;
 pub mod paths;
 mod process;
 mod request;
+pub mod rules;
 pub mod sandbox;
 mod scratch;
 pub mod shell;

@@ -32,17 +32,22 @@ pub struct Located {
 
 /// The absolute form of what a model wrote: `~`, `.` and `..` resolved in the text, links not followed.
 pub fn absolute(cwd: &Path, text: &str) -> PathBuf {
+    normal(&in_directory(cwd, text))
+}
+
+/// The path as seen from a directory, with `~` resolved and nothing else.
+pub(crate) fn in_directory(cwd: &Path, text: &str) -> PathBuf {
     let home = || std::env::var_os("HOME").map(PathBuf::from);
     let path = match text.strip_prefix('~') {
         Some("") => home(),
         Some(rest) if rest.starts_with('/') => home().map(|home| home.join(&rest[1..])),
         _ => None,
     };
-    normal(&cwd.join(path.unwrap_or_else(|| PathBuf::from(text))))
+    cwd.join(path.unwrap_or_else(|| PathBuf::from(text)))
 }
 
 /// `.` and `..` resolved in the text.
-pub(crate) fn normal(path: &Path) -> PathBuf {
+fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

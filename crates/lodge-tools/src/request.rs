@@ -1,6 +1,9 @@
 //! Permission requests of the built-in tools.
 
-use std::path::Path;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use lodge_events::{
     ContentBlock, PermissionRequest, PossibleUrl, ReadPermission, ShellCommand, ShellPermission, TerminalBlock,
@@ -9,7 +12,7 @@ use lodge_events::{
 
 use crate::{
     ToolCx,
-    paths::{Located, absolute, locate},
+    paths::{self, Located, absolute},
     shell,
 };
 
@@ -66,34 +69,39 @@ pub(crate) fn url(cx: &ToolCx, url: &str) -> PermissionRequest {
 }
 
 /// Running a command, and the places it may write to.
-pub(crate) fn shell(cx: &ToolCx, command: &str, description: &str) -> (PermissionRequest, Vec<Located>) {
+pub(crate) fn shell(cx: &ToolCx, command: &str, description: &str) -> (PermissionRequest, Vec<PathBuf>) {
     let found = shell::analyse(command);
-    let roots = || {
-        cx.roots
-            .iter()
-            .chain([&cx.cwd, &cx.session_dir])
-            .map(|root| root.as_path())
-    };
-    let places = found
+    let real = |path: &String| paths::real(&paths::in_directory(&cx.cwd, path)).ok();
+    let writes = found
         .writes
         .iter()
-        .filter_map(|path| locate(&cx.cwd, roots(), path).ok())
+        .filter(|path| !path.contains('$'))
+        .filter_map(real)
         .collect();
-    let resolved: std::collections::BTreeMap<String, String> = found
+    let resolved: BTreeMap<String, String> = found
         .paths
         .iter()
-        .filter_map(|path| Some((path, locate(&cx.cwd, roots(), path).ok()?.path)))
+        .filter_map(|path| Some((path, real(path)?)))
         .filter(|(path, place)| absolute(&cx.cwd, path) != *place)
         .map(|(path, place)| (path.clone(), place.display().to_string()))
         .collect();
     let request = ShellPermission {
         tool_call_id: Some(cx.call_id.to_string()),
-        full_command_text: command.to_owned(),
         intention: if description.is_empty() {
             "Run a command".to_owned()
         } else {
             description.to_owned()
         },
+        resolved_paths: (!resolved.is_empty()).then_some(resolved),
+        ..shell_of(command, found)
+    };
+    (request.into(), writes)
+}
+
+/// The part of a shell request that follows from the command alone.
+pub(crate) fn shell_of(command: &str, found: shell::Analysis) -> ShellPermission {
+    ShellPermission {
+        full_command_text: command.to_owned(),
         can_offer_session_approval: found.can_be_remembered(),
         commands: found.commands,
         command_segments: Some(found.segments),
@@ -101,10 +109,8 @@ pub(crate) fn shell(cx: &ToolCx, command: &str, description: &str) -> (Permissio
         possible_urls: found.urls.into_iter().map(|url| PossibleUrl { url }).collect(),
         has_write_file_redirection: found.writes_by_redirection,
         warning: found.warning,
-        resolved_paths: (!resolved.is_empty()).then_some(resolved),
         ..ShellPermission::default()
-    };
-    (request.into(), places)
+    }
 }
 
 /// Writing to the input of a command that runs.

@@ -502,16 +502,21 @@ impl Walk {
             }
             Wrapped::AsOther(inner) => {
                 self.warn(danger::AS_ADMINISTRATOR);
-                let before = self.found.commands.len();
+                let outer = std::mem::replace(
+                    &mut self.found,
+                    Analysis {
+                        rememberable: true,
+                        ..Analysis::default()
+                    },
+                );
                 self.simple(inner, dirs.clone(), depth + 1);
-                for command in &mut self.found.commands[before..] {
-                    command.identifier = format!("{name} {}", command.identifier);
-                    command.read_only = false;
-                }
-                if self.found.commands.len() == before {
+                let inner = std::mem::replace(&mut self.found, outer);
+                if inner.commands.is_empty() {
+                    self.found.rememberable = false;
                     self.add(name, false, &words);
+                } else {
+                    self.merge_as(&name, inner);
                 }
-                self.found.rememberable = false;
                 return Outcome::same(dirs);
             }
             Wrapped::Script(script) => {
@@ -647,7 +652,12 @@ impl Walk {
 
     fn add(&mut self, identifier: String, read_only: bool, words: &[Word]) {
         if !words.is_empty() {
-            let text = words.iter().map(Word::shown).collect::<Vec<_>>().join(" ");
+            let name = programs::name_of(words[0].shown());
+            let text = [name]
+                .into_iter()
+                .chain(words[1..].iter().map(Word::shown))
+                .collect::<Vec<_>>()
+                .join(" ");
             let segment = CommandSegment {
                 identifier: identifier.clone(),
                 full_command_text: text,
@@ -665,6 +675,26 @@ impl Walk {
             Some(command) => command.read_only &= read_only,
             None => self.found.commands.push(ShellCommand { identifier, read_only }),
         }
+    }
+
+    /// Takes over what runs under another name, such as `sudo`.
+    fn merge_as(&mut self, prefix: &str, inner: Analysis) {
+        for command in inner.commands {
+            self.add(format!("{prefix} {}", command.identifier), false, &[]);
+        }
+        self.found
+            .segments
+            .extend(inner.segments.into_iter().map(|segment| CommandSegment {
+                identifier: format!("{prefix} {}", segment.identifier),
+                full_command_text: format!("{prefix} {}", segment.full_command_text),
+            }));
+        for path in inner.paths {
+            let write = inner.writes.contains(&path);
+            self.note(path, write);
+        }
+        self.found.urls.extend(inner.urls);
+        self.found.writes_by_redirection |= inner.writes_by_redirection;
+        self.found.rememberable &= inner.rememberable;
     }
 
     fn warn(&mut self, warning: &str) {

@@ -91,11 +91,11 @@ fn plain(wrapper: &Wrapper, args: &[Word]) -> Wrapped {
         let Some(letter) = text.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
             break;
         };
-        let value = |flag: &&str| *flag == text || text.starts_with(flag) && text.len() > flag.len();
+        let value = |flag: &&'static str| *flag == text || text.starts_with(flag) && text.len() > flag.len();
         if wrapper.values.contains(&text) {
             at += 2;
         } else if wrapper.flags.contains(&text)
-            || wrapper.values.iter().any(|flag| value(flag))
+            || wrapper.values.iter().any(value)
             || (wrapper.name == "nice" && letter.chars().all(|c| c.is_ascii_digit()))
         {
             at += 1;

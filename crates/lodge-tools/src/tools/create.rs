@@ -57,7 +57,7 @@ impl Tool for Create {
             diff,
             args.file_text,
         );
-        Ok(cx.need(vec![place], request))
+        Ok(cx.need(vec![place.path], request))
     }
 
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {

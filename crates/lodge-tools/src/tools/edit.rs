@@ -105,7 +105,7 @@ impl Tool for Edit {
         let (old, new) = args.apply(&place)?;
         let (diff, _) = diff::unified(&place.path, Some(&old), &new);
         let request = request::write(cx, &args.path, &place, format!("Edit {}", args.path), diff, new);
-        Ok(cx.need(vec![place], request))
+        Ok(cx.need(vec![place.path], request))
     }
 
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {

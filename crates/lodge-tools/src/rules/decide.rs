@@ -1,0 +1,387 @@
+//! What becomes of a request.
+
+use std::path::{Path, PathBuf};
+
+use lodge_events::{PermissionRequest, PermissionResultKind, ReadPermission, ShellPermission, WritePermission};
+
+use super::{
+    Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, Source, What,
+    pattern::{begins_with, covers, name_matches, path_matcher, url_matches},
+    targets,
+};
+use crate::paths;
+
+/// Decides a request by the rules, or says that somebody has to be asked.
+pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> Decision {
+    let subject = Subject::of(request, place);
+    let all: Vec<(Source, &Rule)> = rules
+        .rules
+        .iter()
+        .map(|(source, rule)| (*source, rule))
+        .chain(place.session.iter().map(|rule| (Source::Session, rule)))
+        .collect();
+    if let Some((path, glob)) = subject.excluded(rules) {
+        return Decision::Deny {
+            why: format!("{} is excluded by the pattern {glob}", path.display()),
+            kind: PermissionResultKind::DeniedByContentExclusion,
+            rule: None,
+            path: Some(path.display().to_string()),
+        };
+    }
+    let denies = |rule: &Rule| rule.effect == Effect::Deny && subject.touches(&rule.what, &rules.location);
+    if let Some((source, rule)) = all.iter().find(|(_, rule)| denies(rule)) {
+        return Decision::Deny {
+            why: format!("denied by {}", source.words()),
+            kind: PermissionResultKind::DeniedByRules,
+            rule: Some(rule.named()),
+            path: None,
+        };
+    }
+    match rules.policy.mode {
+        Mode::DenyAll => {
+            return Decision::Deny {
+                why: "everything is denied in this mode".to_owned(),
+                kind: PermissionResultKind::DeniedByRules,
+                rule: None,
+                path: None,
+            };
+        }
+        Mode::ApproveAll => {
+            return Decision::Allow {
+                why: "everything is allowed in this mode".to_owned(),
+            };
+        }
+        Mode::Ask | Mode::AutoApproveSafe => {}
+    }
+    if let PermissionRequest::CustomTool(tool) = request
+        && tool.skip_permission == Some(true)
+    {
+        return Decision::Allow {
+            why: "the tool needs no permission".to_owned(),
+        };
+    }
+    let allowing = Allowing {
+        rules: all,
+        policy: rules.policy,
+        base: &rules.location,
+        subject: &subject,
+    };
+    match allowing.why(request) {
+        Some(why) => Decision::Allow { why },
+        None => Decision::Ask,
+    }
+}
+
+/// What a request is about, in terms of rules.
+struct Subject<'a> {
+    request: &'a PermissionRequest,
+    names: Vec<String>,
+    /// Places it names, each with whether it may be written; `None` for one that is not known.
+    files: Vec<(Option<Vec<PathBuf>>, bool)>,
+    urls: Vec<String>,
+    roots: Vec<PathBuf>,
+}
+
+impl<'a> Subject<'a> {
+    fn of(request: &'a PermissionRequest, place: &Place) -> Self {
+        let roots: Vec<PathBuf> = place
+            .roots
+            .iter()
+            .chain([&place.cwd])
+            .filter_map(|root| paths::real(root).ok())
+            .collect();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let mut subject = Self {
+            request,
+            names: Vec::new(),
+            files: Vec::new(),
+            urls: Vec::new(),
+            roots,
+        };
+        match request {
+            PermissionRequest::Shell(shell) => {
+                subject.names = names(&["shell", "bash"]);
+                subject.files = shell
+                    .possible_paths
+                    .iter()
+                    .map(|path| (targets::of_command(&place.cwd, path), shell.has_write_file_redirection))
+                    .collect();
+                subject.urls = shell.possible_urls.iter().map(|url| url.url.clone()).collect();
+            }
+            PermissionRequest::Read(read) => {
+                subject.names = names(&["read"]);
+                subject
+                    .files
+                    .push((both(&read.path, read.resolved_path.as_deref(), place), false));
+            }
+            PermissionRequest::Write(write) => {
+                subject.names = names(&["write"]);
+                subject
+                    .files
+                    .push((both(&write.file_name, write.resolved_path.as_deref(), place), true));
+            }
+            PermissionRequest::Url(url) => {
+                subject.names = names(&["url", "web_fetch"]);
+                subject.urls.push(url.url.clone());
+            }
+            PermissionRequest::Mcp(mcp) => subject.names = vec![format!("{}/{}", mcp.server_name, mcp.tool_name)],
+            PermissionRequest::CustomTool(tool) => subject.names = vec![tool.tool_name.clone()],
+            PermissionRequest::Memory(_) => subject.names = names(&["memory"]),
+            PermissionRequest::Hook(hook) => subject.names = vec![hook.tool_name.clone()],
+            PermissionRequest::Other(_) => {}
+        }
+        subject
+    }
+
+    fn excluded(&self, rules: &'a RuleSet) -> Option<(&PathBuf, &'a str)> {
+        self.files
+            .iter()
+            .filter_map(|(places, _)| places.as_ref())
+            .flatten()
+            .find_map(|path| Some((path, rules.exclusions.matching(path)?)))
+    }
+
+    /// Whether a denial is about any part of the request.
+    fn touches(&self, what: &What, base: &Path) -> bool {
+        match what {
+            What::Tool(pattern) => self.names.iter().any(|name| name_matches(name, pattern)),
+            What::Command(words) => match self.request {
+                PermissionRequest::Shell(shell) => {
+                    let segments = shell
+                        .command_segments
+                        .iter()
+                        .flatten()
+                        .map(|segment| &segment.full_command_text);
+                    let named = shell.commands.iter().map(|command| &command.identifier);
+                    segments.chain(named).any(|text| begins_with(text, words))
+                }
+                _ => false,
+            },
+            What::Path { glob, access } => {
+                let Ok(matcher) = path_matcher(glob, base, true) else {
+                    return false;
+                };
+                self.files.iter().any(|(places, write)| {
+                    let concerned = match access {
+                        None => true,
+                        Some(Access::Write) => *write || self.runs_writer(),
+                        Some(Access::Read) => !matches!(self.request, PermissionRequest::Write(_)),
+                    };
+                    concerned && places.iter().flatten().any(|path| covers(&matcher, path))
+                })
+            }
+            What::Url(pattern) => self.urls.iter().any(|url| url_matches(url, pattern)),
+        }
+    }
+
+    /// Whether it is a command that may write the paths it names.
+    fn runs_writer(&self) -> bool {
+        matches!(self.request, PermissionRequest::Shell(shell) if shell.commands.iter().any(|command| !command.read_only))
+    }
+}
+
+/// A path as it is named and as it was resolved when permission was asked: a rule may be about either.
+fn both(path: &str, resolved: Option<&str>, place: &Place) -> Option<Vec<PathBuf>> {
+    let named = paths::absolute(&place.cwd, path);
+    let real = resolved.map(PathBuf::from).or_else(|| paths::real(&named).ok())?;
+    Some(if named == real { vec![real] } else { vec![real, named] })
+}
+
+/// Why a request may go on without a question.
+struct Allowing<'a> {
+    rules: Vec<(Source, &'a Rule)>,
+    policy: Policy,
+    base: &'a Path,
+    subject: &'a Subject<'a>,
+}
+
+impl Allowing<'_> {
+    fn why(&self, request: &PermissionRequest) -> Option<String> {
+        let by_name = |what: &What| match what {
+            What::Tool(pattern) => self.subject.names.iter().any(|name| name_matches(name, pattern)),
+            _ => false,
+        };
+        if let Some(source) = self.rule(by_name) {
+            return Some(format!("allowed by {}", source.words()));
+        }
+        match request {
+            PermissionRequest::Read(read) => self.read(read),
+            PermissionRequest::Write(write) => self.write(write),
+            PermissionRequest::Shell(shell) => self.shell(shell),
+            PermissionRequest::Url(url) => {
+                let source = self.rule(|what| matches!(what, What::Url(pattern) if url_matches(&url.url, pattern)))?;
+                Some(format!("allowed by {}", source.words()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The source of an allowing rule that fits.
+    fn rule(&self, fits: impl Fn(&What) -> bool) -> Option<Source> {
+        self.rules
+            .iter()
+            .find(|(_, rule)| rule.effect == Effect::Allow && fits(&rule.what))
+            .map(|(source, _)| *source)
+    }
+
+    /// The source of a rule that allows a file to be read or written.
+    fn file_rule(&self, path: &Path, write: bool) -> Option<Source> {
+        self.rule(|what| match what {
+            What::Path { glob, access } => {
+                let enough = *access != Some(Access::Read) || !write;
+                enough && path_matcher(glob, self.base, false).is_ok_and(|matcher| covers(&matcher, path))
+            }
+            _ => false,
+        })
+    }
+
+    fn real_place(&self) -> Option<&PathBuf> {
+        self.subject.files.first()?.0.as_ref()?.first()
+    }
+
+    fn read(&self, _: &ReadPermission) -> Option<String> {
+        let path = self.real_place()?;
+        if let Some(source) = self.file_rule(path, false) {
+            return Some(format!("allowed by {}", source.words()));
+        }
+        let safe = self.policy.mode == Mode::AutoApproveSafe || !self.policy.ask_for_reads_in_cwd;
+        (safe && targets::inside(path, &self.subject.roots)).then(|| "reads inside the working directory".to_owned())
+    }
+
+    fn write(&self, _: &WritePermission) -> Option<String> {
+        let path = self.real_place()?;
+        if targets::guarded(path, &self.subject.roots) {
+            return None;
+        }
+        if let Some(source) = self.file_rule(path, true) {
+            return Some(format!("allowed by {}", source.words()));
+        }
+        let safe = self.policy.mode == Mode::AutoApproveSafe || self.policy.allow_writes_in_cwd;
+        (safe && targets::inside(path, &self.subject.roots)).then(|| "writes inside the working directory".to_owned())
+    }
+
+    fn shell(&self, shell: &ShellPermission) -> Option<String> {
+        let safe = self.policy.mode == Mode::AutoApproveSafe || !self.policy.ask_for_safe_commands;
+        let read_only = shell.commands.iter().all(|command| command.read_only);
+        let writes = shell.has_write_file_redirection || !read_only;
+        let commands = shell.commands.iter().all(|command| {
+            // What was not understood may run more than it shows: no rule about commands can be enough for it.
+            (safe && command.read_only)
+                || (shell.can_offer_session_approval && self.command_rule(shell, &command.identifier))
+        });
+        let files = self.subject.files.iter().all(|(places, _)| {
+            places
+                .as_ref()
+                .is_some_and(|places| places.iter().all(|path| self.file_of_command(path, writes)))
+        });
+        let urls = self.subject.urls.iter().all(|url| {
+            self.rule(|what| matches!(what, What::Url(pattern) if url_matches(url, pattern)))
+                .is_some()
+        });
+        // Programs that only read write nothing but what is redirected, which counts as writing a file.
+        let redirections = !(shell.has_write_file_redirection && read_only) || self.redirections_allowed();
+        if !(commands && files && urls && redirections) || (shell.commands.is_empty() && !safe) {
+            return None;
+        }
+        Some(match writes {
+            false if safe => "only reads inside the working directory".to_owned(),
+            _ => "its commands are allowed by rules".to_owned(),
+        })
+    }
+
+    fn command_rule(&self, shell: &ShellPermission, identifier: &str) -> bool {
+        let allows = |text: &str| {
+            self.rule(|what| matches!(what, What::Command(words) if begins_with(text, words)))
+                .is_some()
+        };
+        let mut segments = shell
+            .command_segments
+            .iter()
+            .flatten()
+            .filter(|segment| segment.identifier == identifier)
+            .peekable();
+        allows(identifier) || (segments.peek().is_some() && segments.all(|segment| allows(&segment.full_command_text)))
+    }
+
+    /// Whether a command that is allowed may touch a file.
+    fn file_of_command(&self, path: &Path, writes: bool) -> bool {
+        let roots = &self.subject.roots;
+        let own = targets::inside(path, roots) && !(writes && targets::guarded(path, roots));
+        own || self.file_rule(path, writes).is_some()
+    }
+
+    fn redirections_allowed(&self) -> bool {
+        self.policy.mode == Mode::AutoApproveSafe
+            || self.policy.allow_writes_in_cwd
+            || self
+                .subject
+                .files
+                .iter()
+                .filter_map(|(places, _)| places.as_ref())
+                .flatten()
+                .all(|path| self.file_rule(path, true).is_some())
+    }
+}
+
+/// What to keep when a person allows a request for longer than once.
+pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
+    let subject = Subject::of(request, place);
+    let mut what = Vec::new();
+    let root_of = |path: &Path| subject.roots.iter().find(|root| path.starts_with(root));
+    let access = |write: bool| Some(if write { Access::Write } else { Access::Read });
+    let exactly = |path: &Path, write: bool| What::Path {
+        glob: globset::escape(&path.display().to_string()),
+        access: access(write),
+    };
+    match request {
+        PermissionRequest::Shell(shell) if shell.can_offer_session_approval => {
+            let asked = shell.commands.iter().filter(|command| !command.read_only);
+            let asked: Vec<_> = if asked.clone().next().is_some() {
+                asked.collect()
+            } else {
+                shell.commands.iter().collect()
+            };
+            what.extend(
+                asked
+                    .into_iter()
+                    .map(|command| What::Command(command.identifier.clone())),
+            );
+            let writes = shell.has_write_file_redirection || subject.runs_writer();
+            for path in subject.files.iter().filter_map(|(places, _)| places.as_ref()).flatten() {
+                if root_of(path).is_none() || shell.has_write_file_redirection {
+                    what.push(exactly(path, writes));
+                }
+            }
+        }
+        PermissionRequest::Read(_) | PermissionRequest::Write(_) => {
+            let write = matches!(request, PermissionRequest::Write(_));
+            let first = subject.files.first().and_then(|(places, _)| places.as_ref()?.first());
+            // Inside, one answer stands for the whole root; outside, for that one place.
+            what.extend(first.map(|path| match root_of(path) {
+                Some(root) => What::Path {
+                    glob: format!("{}/**", globset::escape(&root.display().to_string())),
+                    access: access(write),
+                },
+                None => exactly(path, write),
+            }));
+        }
+        PermissionRequest::Mcp(_) | PermissionRequest::CustomTool(_) | PermissionRequest::Memory(_) => {
+            what.extend(subject.names.iter().map(|name| What::Tool(globset::escape(name))));
+        }
+        _ => {}
+    }
+    if !matches!(request, PermissionRequest::Shell(shell) if !shell.can_offer_session_approval) {
+        what.extend(subject.urls.iter().filter_map(|url| {
+            let url = reqwest::Url::parse(url).ok()?;
+            let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+            Some(What::Url(format!("{}://{}{port}/*", url.scheme(), url.host_str()?)))
+        }));
+    }
+    let mut rules: Vec<Rule> = Vec::new();
+    for what in what {
+        if !rules.iter().any(|rule| rule.what == what) {
+            rules.push(Rule::allow(what));
+        }
+    }
+    rules
+}

@@ -1,0 +1,281 @@
+//! Files of rules.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use super::{Access, Effect, Mode, Rule, RuleSet, RulesError, Source, What};
+
+/// A file as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    mode: Option<Mode>,
+    #[serde(default)]
+    allow: Vec<Entry>,
+    #[serde(default)]
+    deny: Vec<Entry>,
+    /// Files that no tool may see.
+    #[serde(default)]
+    exclude: Vec<String>,
+    /// Rules that hold in one place.
+    #[serde(default)]
+    location: BTreeMap<PathBuf, Location>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Location {
+    #[serde(default)]
+    allow: Vec<Entry>,
+    #[serde(default)]
+    deny: Vec<Entry>,
+}
+
+/// One rule: exactly one of the four, `access` only with `path`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    tool: Option<String>,
+    command: Option<String>,
+    path: Option<String>,
+    access: Option<Access>,
+    url: Option<String>,
+}
+
+impl Entry {
+    fn what(self) -> Result<What, String> {
+        match self {
+            Entry {
+                tool: Some(tool),
+                command: None,
+                path: None,
+                access: None,
+                url: None,
+            } => Ok(What::Tool(tool)),
+            Entry {
+                tool: None,
+                command: Some(words),
+                path: None,
+                access: None,
+                url: None,
+            } => Ok(What::Command(words)),
+            Entry {
+                tool: None,
+                command: None,
+                path: Some(glob),
+                access,
+                url: None,
+            } => {
+                super::pattern::path_matcher(&glob, Path::new("/"), false)
+                    .map_err(|error| format!("path {glob}: {error}"))?;
+                Ok(What::Path { glob, access })
+            }
+            Entry {
+                tool: None,
+                command: None,
+                path: None,
+                access: None,
+                url: Some(url),
+            } => Ok(What::Url(url)),
+            _ => Err("a rule names exactly one of tool, command, path (with access) or url".to_owned()),
+        }
+    }
+}
+
+fn rules(allow: Vec<Entry>, deny: Vec<Entry>) -> Result<Vec<Rule>, String> {
+    let allow = allow.into_iter().map(|entry| {
+        Ok(Rule {
+            effect: Effect::Allow,
+            what: entry.what()?,
+        })
+    });
+    let deny = deny.into_iter().map(|entry| {
+        Ok(Rule {
+            effect: Effect::Deny,
+            what: entry.what()?,
+        })
+    });
+    deny.chain(allow).collect()
+}
+
+fn read(path: &Path) -> Result<Option<File>, RulesError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(RulesError::File {
+                path: path.to_owned(),
+                error,
+            });
+        }
+    };
+    let file = toml::from_str(&text).map_err(|error| syntax(path, error.to_string().trim_end().to_owned()))?;
+    Ok(Some(file))
+}
+
+fn syntax(path: &Path, message: String) -> RulesError {
+    RulesError::Syntax {
+        path: path.to_owned(),
+        message,
+    }
+}
+
+impl RuleSet {
+    pub(super) fn read_user(&mut self, path: &Path) -> Result<(), RulesError> {
+        let Some(file) = read(path)? else { return Ok(()) };
+        let wrong = |message: String| syntax(path, message);
+        if let Some(mode) = file.mode {
+            self.policy.mode = mode;
+        }
+        self.take(Source::User, rules(file.allow, file.deny).map_err(wrong)?);
+        for (place, location) in file.location {
+            let found = rules(location.allow, location.deny).map_err(wrong)?;
+            if place == self.location {
+                self.take(Source::Location, found);
+            }
+        }
+        file.exclude
+            .iter()
+            .try_for_each(|glob| self.exclude(glob))
+            .map_err(wrong)
+    }
+
+    pub(super) fn read_project(&mut self) -> Result<(), RulesError> {
+        let path = self.location.join(".lodge/permissions.toml");
+        let Some(file) = read(&path)? else { return Ok(()) };
+        let wrong = |message: String| syntax(&path, message);
+        let shown = path.display();
+        if file.mode.is_some_and(|mode| mode != Mode::DenyAll) {
+            self.notes.push(format!("{shown}: a project cannot choose the mode"));
+        } else if file.mode.is_some() {
+            self.policy.mode = Mode::DenyAll;
+        }
+        if !file.location.is_empty() {
+            self.notes
+                .push(format!("{shown}: a project has no rules for other locations"));
+        }
+        for rule in rules(file.allow, file.deny).map_err(wrong)? {
+            let why = match &rule.what {
+                _ if rule.effect == Effect::Deny => None,
+                What::Path { glob, .. } if stays_inside(glob, &self.location) => None,
+                What::Path { glob, .. } => Some(format!("path {glob} leads out of the project")),
+                what => Some(format!("a project may only allow its own files, not {}", kind(what))),
+            };
+            match why {
+                None => self.take(Source::Project, vec![anchored(rule, &self.location)]),
+                Some(why) => self.notes.push(format!("{shown}: not taken: {why}")),
+            }
+        }
+        file.exclude
+            .iter()
+            .try_for_each(|glob| self.exclude(glob))
+            .map_err(wrong)
+    }
+
+    fn take(&mut self, source: Source, rules: Vec<Rule>) {
+        self.rules.extend(rules.into_iter().map(|rule| (source, rule)));
+    }
+}
+
+fn kind(what: &What) -> &'static str {
+    match what {
+        What::Tool(_) => "tools",
+        What::Command(_) => "commands",
+        What::Path { .. } => "paths",
+        What::Url(_) => "addresses",
+    }
+}
+
+/// Whether a project's pattern can only match what is in the project.
+fn stays_inside(glob: &str, project: &Path) -> bool {
+    let upwards = glob.split('/').any(|part| part == "..");
+    !upwards && !glob.starts_with('~') && (!glob.starts_with('/') || Path::new(glob).starts_with(project))
+}
+
+/// A project's allowing pattern that would match at any depth anywhere matches only in the project.
+fn anchored(rule: Rule, project: &Path) -> Rule {
+    match rule {
+        Rule {
+            effect: Effect::Allow,
+            what: What::Path { glob, access },
+        } if !glob.contains('/') => {
+            let glob = format!("{}/**/{glob}", globset::escape(&project.display().to_string()));
+            Rule::allow(What::Path { glob, access })
+        }
+        rule => rule,
+    }
+}
+
+/// Adds rules to the user's file. What people wrote there stays as it is: new tables are put at the end.
+pub(super) fn append(path: &Path, location: Option<&Path>, rules: &[Rule]) -> Result<(), RulesError> {
+    let failed = |error: std::io::Error| RulesError::File {
+        path: path.to_owned(),
+        error,
+    };
+    let mut text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        text => text.map_err(failed)?,
+    };
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for rule in rules {
+        let name = match rule.effect {
+            Effect::Allow => "allow",
+            Effect::Deny => "deny",
+        };
+        let place = location
+            .map(|place| format!("location.{}.", quoted(&place.display().to_string())))
+            .unwrap_or_default();
+        let _ = writeln!(text, "\n[[{place}{name}]]");
+        let _ = match &rule.what {
+            What::Tool(pattern) => writeln!(text, "tool = {}", quoted(pattern)),
+            What::Command(words) => writeln!(text, "command = {}", quoted(words)),
+            What::Url(pattern) => writeln!(text, "url = {}", quoted(pattern)),
+            What::Path { glob, access } => {
+                let access = match access {
+                    None => "",
+                    Some(Access::Read) => "access = \"read\"\n",
+                    Some(Access::Write) => "access = \"write\"\n",
+                };
+                write!(text, "path = {}\n{access}", quoted(glob))
+            }
+        };
+    }
+    // A file written in another style (`allow = [...]`) cannot be added to in this way.
+    toml::from_str::<File>(&text)
+        .map_err(|error| syntax(path, format!("the rule cannot be added: {}", error.message())))?;
+    replace(path, &text).map_err(failed)
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// Writes the file all at once, readable by its owner alone.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let dir = path.parent().unwrap_or(Path::new("."));
+    crate::spill::make_private_dir(dir)?;
+    let temporary = dir.join(format!(".permissions-{}", uuid::Uuid::new_v4().simple()));
+    let written = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&temporary, path)
+        });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}

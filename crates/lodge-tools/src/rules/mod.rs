@@ -1,0 +1,347 @@
+//! Permission rules: what is allowed, what is denied, and what a person is asked.
+//!
+//! Rules come from the user's file, from the project's file, from answers kept for a location or for ever, and from
+//! answers given in the session. Denials win over everything. A project's file travels with its contents, which may be
+//! anybody's: it may deny whatever it likes, but allow only files inside the project.
+
+mod decide;
+mod file;
+mod pattern;
+mod targets;
+
+use std::path::{Path, PathBuf};
+
+use lodge_events::{PermissionResult, PermissionResultKind, PermissionRule};
+use serde::{Deserialize, Serialize};
+
+pub use decide::{decide, rules_for};
+pub use pattern::Exclusions;
+
+/// How questions are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Ask, but for what the [`Policy`] says is harmless.
+    #[default]
+    Ask,
+    /// Reading and writing files inside the roots and commands that only read are allowed; the rest is asked.
+    AutoApproveSafe,
+    /// Everything is allowed that no rule denies (`--yolo`).
+    ApproveAll,
+    /// Everything is denied.
+    DenyAll,
+}
+
+/// What is asked when no rule answers, in mode [`Mode::Ask`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// How questions are treated.
+    pub mode: Mode,
+    /// Ask also for reading files inside the roots.
+    pub ask_for_reads_in_cwd: bool,
+    /// Ask also for commands that only read inside the roots.
+    pub ask_for_safe_commands: bool,
+    /// Do not ask for writing files inside the roots.
+    pub allow_writes_in_cwd: bool,
+}
+
+impl Policy {
+    /// Asks about everything that no rule answers, as clients with a permission handler expect.
+    pub fn ask_everything() -> Self {
+        Self {
+            ask_for_reads_in_cwd: true,
+            ask_for_safe_commands: true,
+            ..Self::default()
+        }
+    }
+
+    /// A mode with its usual answers: reading inside the roots needs no question.
+    pub fn of(mode: Mode) -> Self {
+        Self {
+            mode,
+            ..Self::default()
+        }
+    }
+}
+
+/// Allow or deny.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// No question.
+    Allow,
+    /// No, whatever else says yes.
+    Deny,
+}
+
+/// What a rule is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    /// A tool or kind of request, as a pattern: `shell`, `write`, `read`, `url`, `memory`, `<server>/<tool>`, the name
+    /// of a client's tool.
+    Tool(String),
+    /// Commands that begin with these words: `git log`, `npm run`.
+    Command(String),
+    /// Files that match, in the syntax of `.gitignore`.
+    Path {
+        /// The pattern.
+        glob: String,
+        /// `read` or `write`; both when left out. Who may write may read.
+        access: Option<Access>,
+    },
+    /// Addresses: a host (`docs.rs`, `*.example.com`) or the beginning of an address with `*` for anything.
+    Url(String),
+}
+
+/// What is done with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Allow or deny.
+    pub effect: Effect,
+    /// What it is about.
+    pub what: What,
+}
+
+impl Rule {
+    /// A rule that allows.
+    pub fn allow(what: What) -> Self {
+        Self {
+            effect: Effect::Allow,
+            what,
+        }
+    }
+
+    /// A rule that denies.
+    pub fn deny(what: What) -> Self {
+        Self {
+            effect: Effect::Deny,
+            what,
+        }
+    }
+
+    /// The rule as permission results name it.
+    pub fn named(&self) -> PermissionRule {
+        let (kind, argument) = match &self.what {
+            What::Tool(pattern) => ("tool", pattern),
+            What::Command(words) => ("shell", words),
+            What::Path {
+                glob,
+                access: Some(Access::Read),
+            } => ("read", glob),
+            What::Path {
+                glob,
+                access: Some(Access::Write),
+            } => ("write", glob),
+            What::Path { glob, access: None } => ("path", glob),
+            What::Url(pattern) => ("url", pattern),
+        };
+        PermissionRule {
+            kind: kind.to_owned(),
+            argument: Some(argument.clone()),
+        }
+    }
+}
+
+/// Who made a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The user's file.
+    User,
+    /// The user's file, for this location only.
+    Location,
+    /// The project's file.
+    Project,
+    /// An answer in this session.
+    Session,
+}
+
+impl Source {
+    fn words(self) -> &'static str {
+        match self {
+            Self::User => "the user's rules",
+            Self::Location => "a rule for this location",
+            Self::Project => "the project's rules",
+            Self::Session => "an answer in this session",
+        }
+    }
+}
+
+/// For how long an answer is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// In this location, for ever.
+    Location,
+    /// Everywhere, for ever.
+    Always,
+}
+
+/// Where a session works, and what was answered in it.
+#[derive(Debug, Clone, Default)]
+pub struct Place {
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// Directories that count as inside: the working directory, others the user named, the session's own.
+    pub roots: Vec<PathBuf>,
+    /// Answers kept for the session; see [`rules_for`].
+    pub session: Vec<Rule>,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// Go on without a question.
+    Allow {
+        /// Why, for people.
+        why: String,
+    },
+    /// Do not.
+    Deny {
+        /// Why, for people.
+        why: String,
+        /// How the result is named on the wire.
+        kind: PermissionResultKind,
+        /// The rule that denied it.
+        rule: Option<PermissionRule>,
+        /// The path that is excluded.
+        path: Option<String>,
+    },
+    /// Somebody has to say.
+    Ask,
+}
+
+impl Decision {
+    /// The result for `permission.completed`; `None` when somebody has to be asked.
+    pub fn result(&self) -> Option<PermissionResult> {
+        match self {
+            Self::Ask => None,
+            Self::Allow { .. } => Some(PermissionResult::approved()),
+            Self::Deny {
+                why, path: Some(path), ..
+            } => Some(PermissionResult::excluded(path, why)),
+            Self::Deny { rule, .. } => Some(PermissionResult::denied_by_rules(rule.iter().cloned().collect())),
+        }
+    }
+}
+
+/// All rules that hold for a session but those of the session itself.
+#[derive(Debug, Clone, Default)]
+pub struct RuleSet {
+    /// What is asked when no rule answers.
+    pub policy: Policy,
+    rules: Vec<(Source, Rule)>,
+    exclusions: Exclusions,
+    /// The user's file.
+    file: Option<PathBuf>,
+    location: PathBuf,
+    notes: Vec<String>,
+}
+
+/// Why rules could not be read or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// The file cannot be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        error: std::io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{path}: {message}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+impl RuleSet {
+    /// No rules but a policy.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            ..Self::default()
+        }
+    }
+
+    /// Rules of the user (`<home>/permissions.toml`) and of the project that `cwd` is in (`.lodge/permissions.toml`).
+    /// A mode in the user's file takes the place of the policy's.
+    pub fn load(home: &Path, cwd: &Path, policy: Policy) -> Result<Self, RulesError> {
+        let mut set = Self {
+            policy,
+            location: location(cwd),
+            ..Self::default()
+        };
+        let user = home.join("permissions.toml");
+        set.read_user(&user)?;
+        set.file = Some(user);
+        set.read_project()?;
+        Ok(set)
+    }
+
+    /// Adds a rule that is written nowhere.
+    pub fn add(&mut self, source: Source, rule: Rule) {
+        self.rules.push((source, rule));
+    }
+
+    /// Hides files from every tool: globs as in `.gitignore`.
+    pub fn exclude(&mut self, glob: &str) -> Result<(), String> {
+        self.exclusions.add(glob, &self.location)
+    }
+
+    /// Files that no tool may see. Give them to [`crate::SessionTools`] too, so that searches leave them out.
+    pub fn exclusions(&self) -> &Exclusions {
+        &self.exclusions
+    }
+
+    /// Keeps rules for this location or for ever, in the user's file and from now on.
+    pub fn remember(&mut self, scope: Scope, rules: &[Rule]) -> Result<(), RulesError> {
+        let (source, location) = match scope {
+            Scope::Location => (Source::Location, Some(self.location.clone())),
+            Scope::Always => (Source::User, None),
+        };
+        let new: Vec<Rule> = rules
+            .iter()
+            .filter(|rule| !self.rules.contains(&(source, (*rule).clone())))
+            .cloned()
+            .collect();
+        if let (Some(file), false) = (&self.file, new.is_empty()) {
+            file::append(file, location.as_deref(), &new)?;
+        }
+        self.rules.extend(new.into_iter().map(|rule| (source, rule)));
+        Ok(())
+    }
+
+    /// What in the files was not taken, and why; for people.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The location that answers are kept for: the root of the git repository, or the working directory.
+    pub fn location(&self) -> &Path {
+        &self.location
+    }
+}
+
+/// The root of the git repository that `cwd` is in, or `cwd` itself.
+pub fn location(cwd: &Path) -> PathBuf {
+    cwd.ancestors()
+        .find(|dir| dir.join(".git").exists())
+        .unwrap_or(cwd)
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Patterns of rules.
+
+use std::path::{Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// Files that no tool may see.
+#[derive(Debug, Clone, Default)]
+pub struct Exclusions(Vec<(String, GlobMatcher)>);
+
+impl Exclusions {
+    /// Adds a pattern; one with a slash counts from `base`.
+    pub fn add(&mut self, glob: &str, base: &Path) -> Result<(), String> {
+        // What hides files does not care about case, as some file systems do not.
+        let matcher = path_matcher(glob, base, true)?;
+        self.0.push((glob.to_owned(), matcher));
+        Ok(())
+    }
+
+    /// The pattern that hides a path.
+    pub fn matching(&self, path: &Path) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(_, matcher)| covers(matcher, path))
+            .map(|(glob, _)| glob.as_str())
+    }
+
+    /// Whether nothing is hidden.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Reads a path pattern as `.gitignore` does: without a slash it matches at any depth.
+pub(super) fn path_matcher(glob: &str, base: &Path, any_case: bool) -> Result<GlobMatcher, String> {
+    let bare = glob.trim_end_matches('/');
+    let home = || std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let full = match bare.strip_prefix("~/") {
+        Some(rest) => format!("{}/{rest}", globset::escape(&home().display().to_string())),
+        None if bare.starts_with('/') => bare.to_owned(),
+        None if bare.contains('/') => format!(
+            "{}/{}",
+            globset::escape(&base.display().to_string()),
+            bare.trim_start_matches("./")
+        ),
+        None => format!("**/{bare}"),
+    };
+    let built = GlobBuilder::new(&full)
+        .literal_separator(true)
+        .case_insensitive(any_case)
+        .build();
+    built
+        .map(|glob| glob.compile_matcher())
+        .map_err(|error| error.to_string())
+}
+
+/// Whether the path matches, or a directory it is in does.
+pub(super) fn covers(matcher: &GlobMatcher, path: &Path) -> bool {
+    path.ancestors().any(|part| matcher.is_match(part))
+}
+
+/// Whether `text` begins with the words of a command rule.
+pub(super) fn begins_with(text: &str, rule: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let mut any = false;
+    for wanted in rule.split_whitespace() {
+        let wanted = wanted.trim_end_matches(":*");
+        if wanted == "*" {
+            return true;
+        }
+        any = true;
+        if words.next() != Some(wanted) {
+            return false;
+        }
+    }
+    any
+}
+
+/// Whether an address is one of those a rule means.
+pub(super) fn url_matches(url: &str, rule: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(url) else {
+        return false;
+    };
+    let Some(host) = url.host_str() else { return false };
+    let (scheme, rest) = match rule.split_once("://") {
+        Some((scheme, rest)) => (Some(scheme), rest),
+        None => (None, rule),
+    };
+    let (place, path) = rest
+        .split_once('/')
+        .map_or((rest, None), |(place, path)| (place, Some(path)));
+    let (wanted, port) = match place.rsplit_once(':') {
+        Some((host, port)) if port.chars().all(|c| c.is_ascii_digit()) => (host, port.parse::<u16>().ok()),
+        _ => (place, None),
+    };
+    let wanted = wanted.to_ascii_lowercase();
+    let host_fits = match wanted.strip_prefix("*.") {
+        Some(domain) => host.strip_suffix(domain).is_some_and(|sub| sub.ends_with('.')),
+        None => wanted == "*" || wanted == host,
+    };
+    let port_fits = match port {
+        Some(port) => url.port_or_known_default() == Some(port),
+        // Without a port only the usual one is meant.
+        None => url.port().is_none(),
+    };
+    let path_fits = path.is_none_or(|path| {
+        let whole = format!(
+            "{}{}",
+            url.path().trim_start_matches('/'),
+            url.query().map(|q| format!("?{q}")).unwrap_or_default()
+        );
+        match path.strip_suffix('*') {
+            Some(begin) => whole.starts_with(begin),
+            None => whole == path || path.is_empty(),
+        }
+    });
+    scheme.is_none_or(|scheme| scheme == url.scheme()) && host_fits && port_fits && path_fits
+}
+
+/// Whether a name is one of those a tool rule means.
+pub(super) fn name_matches(name: &str, rule: &str) -> bool {
+    GlobBuilder::new(rule)
+        .build()
+        .is_ok_and(|glob| glob.compile_matcher().is_match(name))
+}

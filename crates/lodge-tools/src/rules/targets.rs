@@ -1,0 +1,77 @@
+//! The files that a request is about.
+
+use std::path::{Path, PathBuf};
+
+use globset::GlobBuilder;
+
+use crate::paths;
+
+/// Names looked at for one pattern before it counts as unknown.
+const MAX_NAMES: usize = 5000;
+
+/// The places a path of a shell command means, or `None` when that is not known before it runs.
+///
+/// `..` is followed as the system does it, after links; patterns are matched with what is there now, because what a
+/// pattern matches may be a link to somewhere else.
+pub(super) fn of_command(cwd: &Path, text: &str) -> Option<Vec<PathBuf>> {
+    if text.contains(['$', '`', '\0']) || text.is_empty() {
+        return None;
+    }
+    let path = paths::in_directory(cwd, text);
+    if !text.contains(['*', '?', '[']) {
+        return Some(vec![paths::real(&path).ok()?]);
+    }
+    let mut found = vec![PathBuf::from("/")];
+    let mut looked_at = 0;
+    for part in path.components().skip(1) {
+        let name = part.as_os_str().to_string_lossy();
+        if !name.contains(['*', '?', '[']) {
+            found.iter_mut().for_each(|path| path.push(part));
+            continue;
+        }
+        let glob = GlobBuilder::new(&name).build().ok()?.compile_matcher();
+        let mut next = Vec::new();
+        for dir in &found {
+            // What cannot be listed matches nothing.
+            for entry in std::fs::read_dir(paths::real(dir).ok()?)
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
+                looked_at += 1;
+                if looked_at > MAX_NAMES {
+                    return None;
+                }
+                let file = entry.file_name();
+                let hidden = file.to_string_lossy().starts_with('.') && !name.starts_with('.');
+                if !hidden && glob.is_match(&file) {
+                    next.push(dir.join(file));
+                }
+            }
+        }
+        if next.is_empty() {
+            // The shell then passes the pattern on as it is written.
+            next = found.iter().map(|dir| dir.join(part)).collect();
+        }
+        found = next;
+    }
+    found.iter().map(|path| paths::real(path).ok()).collect()
+}
+
+/// Whether a place is in one of the roots.
+pub(super) fn inside(path: &Path, roots: &[PathBuf]) -> bool {
+    roots.iter().any(|root| path.starts_with(root))
+}
+
+/// Whether writing a place inside a root is more than it seems: git runs what is in `.git`, Lodge obeys `.lodge`.
+pub(super) fn guarded(path: &Path, roots: &[PathBuf]) -> bool {
+    roots
+        .iter()
+        .filter_map(|root| path.strip_prefix(root).ok())
+        .any(|below| {
+            below.components().any(|part| {
+                let name = part.as_os_str().to_string_lossy().to_ascii_lowercase();
+                name == ".git" || name == ".lodge"
+            })
+        })
+}

@@ -1,0 +1,450 @@
+use std::path::PathBuf;
+
+use lodge_events::{
+    CustomToolPermission, McpPermission, PermissionRequest, ReadPermission, UrlPermission, WritePermission,
+};
+
+use super::*;
+use crate::{request::shell_of, shell};
+
+struct Bench {
+    dir: tempfile::TempDir,
+    place: Place,
+}
+
+fn bench() -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let root = crate::paths::real(dir.path()).unwrap();
+    let work = root.join("work");
+    for path in ["work/src", "work/.git/hooks", "home", "outside"] {
+        std::fs::create_dir_all(root.join(path)).unwrap();
+    }
+    for path in ["work/a.txt", "work/.env", "work/src/lib.rs", "outside/secret"] {
+        std::fs::write(root.join(path), "x").unwrap();
+    }
+    std::os::unix::fs::symlink(root.join("outside/secret"), work.join("link.txt")).unwrap();
+    std::os::unix::fs::symlink(root.join("outside"), work.join("way-out")).unwrap();
+    Bench {
+        dir,
+        place: Place {
+            cwd: work.clone(),
+            roots: vec![work],
+            session: vec![],
+        },
+    }
+}
+
+impl Bench {
+    fn root(&self) -> PathBuf {
+        self.place.cwd.parent().unwrap().to_owned()
+    }
+
+    /// `read x`, `write x`, `url x`, `mcp server/tool`, `tool x`; everything else is a command. `$B` is the bench.
+    fn request(&self, text: &str) -> PermissionRequest {
+        let text = text.replace("$B", &self.root().display().to_string());
+        let (kind, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let rest = rest.to_owned();
+        match kind {
+            "read" => ReadPermission {
+                path: rest,
+                ..Default::default()
+            }
+            .into(),
+            "write" => WritePermission {
+                file_name: rest,
+                can_offer_session_approval: true,
+                ..Default::default()
+            }
+            .into(),
+            "url" => UrlPermission {
+                url: rest,
+                ..Default::default()
+            }
+            .into(),
+            "mcp" => {
+                let (server, tool) = rest.split_once('/').unwrap();
+                McpPermission {
+                    server_name: server.into(),
+                    tool_name: tool.into(),
+                    ..Default::default()
+                }
+                .into()
+            }
+            "tool" => CustomToolPermission {
+                tool_name: rest,
+                ..Default::default()
+            }
+            .into(),
+            _ => shell_of(&text, shell::analyse(&text)).into(),
+        }
+    }
+
+    fn decide(&self, rules: &RuleSet, text: &str) -> &'static str {
+        match decide(&self.request(text), rules, &self.place) {
+            Decision::Allow { .. } => "allow",
+            Decision::Deny {
+                kind: PermissionResultKind::DeniedByContentExclusion,
+                ..
+            } => "excluded",
+            Decision::Deny { .. } => "deny",
+            Decision::Ask => "ask",
+        }
+    }
+
+    fn check(&self, rules: &RuleSet, table: &str) {
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (expected, text) = line.split_once(": ").unwrap();
+            assert_eq!(self.decide(rules, text), expected, "{text}");
+        }
+    }
+
+    fn load(&self, user: &str, project: &str) -> RuleSet {
+        let root = self.root();
+        std::fs::write(root.join("home/permissions.toml"), user).unwrap();
+        std::fs::create_dir_all(root.join("work/.lodge")).unwrap();
+        std::fs::write(root.join("work/.lodge/permissions.toml"), project).unwrap();
+        RuleSet::load(&root.join("home"), &self.place.cwd, Policy::default()).unwrap()
+    }
+}
+
+#[test]
+fn reading_inside_needs_no_question_and_the_rest_does() {
+    bench().check(
+        &RuleSet::default(),
+        "
+        allow: read a.txt
+        allow: read src/../a.txt
+        allow: read .
+        ask: read $B/outside/secret
+        ask: read ../outside/secret
+        ask: read link.txt
+        ask: read way-out/secret
+        ask: read /proc/self/environ
+        ask: read ~/.ssh/id_rsa
+        ask: write a.txt
+        ask: write new.txt
+        ask: write /etc/passwd
+        allow: ls
+        allow: cat a.txt | grep x
+        allow: cat *.rs
+        ask: cat link.txt
+        ask: cat *.txt
+        ask: cat l?nk.txt
+        ask: cat way-out/secret
+        ask: cat way-*/secret
+        ask: cat way-out/../a.txt
+        ask: cat ../outside/secret
+        ask: cat $UNKNOWN
+        ask: cat /etc/passwd
+        ask: cd .. && cat outside/secret
+        allow: cd src && cat lib.rs
+        ask: cd src && cat ../../outside/secret
+        ask: echo x > a.txt
+        allow: git status
+        ask: git commit -m x
+        ask: rm a.txt
+        ask: npm test
+        ask: url https://example.com/
+        ask: curl https://example.com/
+        ask: mcp server/tool
+        ask: tool mine
+        ask: echo $(rm x)
+        ask: ls &&
+        ",
+    );
+}
+
+#[test]
+fn modes_answer_as_their_names_say() {
+    let bench = bench();
+    let of = |mode| RuleSet::new(Policy::of(mode));
+    bench.check(
+        &of(Mode::AutoApproveSafe),
+        "
+        allow: read a.txt
+        allow: write a.txt
+        ask: write .git/hooks/pre-commit
+        ask: write .lodge/permissions.toml
+        ask: write link.txt
+        ask: write way-out/new
+        allow: echo x > new.txt
+        ask: echo x > ../new.txt
+        ask: echo x > .git/config
+        ask: rm a.txt
+        ",
+    );
+    bench.check(
+        &of(Mode::ApproveAll),
+        "allow: rm -rf /\nallow: write /etc/passwd\nallow: tool x\nallow: url http://x",
+    );
+    bench.check(&of(Mode::DenyAll), "deny: ls\ndeny: read a.txt\ndeny: tool x");
+    bench.check(
+        &RuleSet::new(Policy::ask_everything()),
+        "ask: ls\nask: read a.txt\nask: write a.txt\nask: x=1\nask: git status",
+    );
+}
+
+#[test]
+fn the_users_rules_allow_and_deny() {
+    let bench = bench();
+    let rules = bench.load(
+        r#"
+        exclude = [".env", "*.pem"]
+        [[allow]]
+        command = "npm run"
+        [[allow]]
+        command = "git push origin"
+        [[allow]]
+        command = "cargo"
+        [[allow]]
+        command = "curl"
+        [[allow]]
+        url = "https://docs.rs/*"
+        [[allow]]
+        url = "*.example.com"
+        [[allow]]
+        path = "/etc/hosts"
+        access = "read"
+        [[allow]]
+        path = "src/**"
+        access = "write"
+        [[allow]]
+        tool = "github/*"
+        [[deny]]
+        command = "npm run deploy"
+        [[deny]]
+        path = "src/generated"
+        [[deny]]
+        url = "evil.example.com"
+        [[deny]]
+        tool = "github/delete_*"
+        "#,
+        "",
+    );
+    assert_eq!(rules.notes(), [""; 0]);
+    bench.check(
+        &rules,
+        "
+        allow: npm run build
+        ask: npm install
+        deny: npm run deploy
+        deny: ls; npm run deploy --now
+        ask: npm run build; rm x
+        ask: npm run build > ../out
+        allow: npm run build > out
+        ask: PATH=/tmp npm run build
+        ask: npm run build $(curl x.org)
+        allow: git push origin main
+        ask: git push upstream
+        ask: git push origin main; git push upstream
+        allow: cargo test -p x
+        ask: cargo test --manifest-path=/x/Cargo.toml
+        allow: curl https://docs.rs/serde
+        ask: curl https://docs.rs.evil.org/serde
+        ask: curl https://docs.rs@evil.org/
+        ask: curl https://docs.rs/ https://other.org/
+        allow: url https://docs.rs/serde
+        ask: url http://docs.rs/serde
+        ask: url https://docs.rs:8443/serde
+        allow: url https://api.example.com/x
+        ask: url https://example.com/
+        deny: url https://evil.example.com/x
+        allow: read /etc/hosts
+        ask: read /etc/hosts.allow
+        ask: write /etc/hosts
+        allow: cat /etc/hosts
+        allow: write src/new/x.rs
+        ask: write other.rs
+        deny: write src/generated/x.rs
+        deny: read src/generated
+        deny: cat src/generated/x.rs
+        deny: rm -r src/GENERATED
+        excluded: read .env
+        excluded: cat .env
+        excluded: cat src/../.env
+        excluded: grep x .e*
+        excluded: read src/key.PEM
+        excluded: write .env
+        allow: mcp github/list
+        deny: mcp github/delete_repo
+        ask: mcp gitlab/list
+        ",
+    );
+    let all = RuleSet {
+        policy: Policy::of(Mode::ApproveAll),
+        ..rules
+    };
+    bench.check(&all, "deny: npm run deploy\nexcluded: cat .env\nallow: rm x");
+}
+
+#[test]
+fn a_project_may_deny_anything_but_allow_only_its_own_files() {
+    let bench = bench();
+    let rules = bench.load(
+        "",
+        r#"
+        mode = "approve-all"
+        exclude = ["secrets/"]
+        [[allow]]
+        command = "rm"
+        [[allow]]
+        path = "/etc/**"
+        [[allow]]
+        path = "../**"
+        [[allow]]
+        path = "*.txt"
+        [[allow]]
+        url = "x.org"
+        [[allow]]
+        tool = "*"
+        [[allow]]
+        path = "**/*"
+        access = "read"
+        [[deny]]
+        command = "git push"
+        "#,
+    );
+    bench.check(
+        &rules,
+        "
+        ask: rm a.txt
+        ask: write /etc/x
+        ask: write ../x
+        allow: write new.txt
+        ask: write $B/outside/new.txt
+        ask: write link.txt
+        ask: write .git/x.txt
+        ask: url https://x.org/
+        deny: git push
+        excluded: read secrets/x
+        ask: read $B/outside/secret
+        ",
+    );
+    let notes: Vec<&str> = rules
+        .notes()
+        .iter()
+        .map(|note| note.split_once(".toml: ").unwrap().1)
+        .collect();
+    assert_eq!(
+        notes,
+        [
+            "a project cannot choose the mode",
+            "not taken: a project may only allow its own files, not commands",
+            "not taken: path /etc/** leads out of the project",
+            "not taken: path ../** leads out of the project",
+            "not taken: a project may only allow its own files, not addresses",
+            "not taken: a project may only allow its own files, not tools",
+        ]
+    );
+}
+
+#[test]
+fn an_answer_for_the_session_covers_what_was_asked_and_no_more() {
+    let mut bench = bench();
+    for (asked, then) in [
+        (
+            "npm run build",
+            "allow: npm run build -- --watch\nask: npm run deploy\nask: npm install",
+        ),
+        (
+            "rm a.txt",
+            "allow: rm src/lib.rs\nask: rm /etc/passwd\nask: rm $X\nask: rm -rf .git",
+        ),
+        ("cat /etc/hosts", "allow: cat /etc/hosts\nask: cat /etc/passwd"),
+        (
+            "curl https://a.org/x",
+            "allow: curl https://a.org/y\nask: curl https://b.org/\nask: url http://a.org/",
+        ),
+        ("echo x > out.txt", "allow: echo y > out.txt\nask: echo y > other.txt"),
+        ("bash -c \"$X\"", "ask: bash -c \"$X\""),
+        (
+            "write a.txt",
+            "allow: write src/b.txt\nask: write ../x\nask: write .git/config",
+        ),
+        (
+            "write /etc/x",
+            "allow: write /etc/x\nask: write /etc/y\nallow: read /etc/x",
+        ),
+        ("read /etc/x", "allow: read /etc/x\nask: write /etc/x"),
+        (
+            "url https://a.org/x",
+            "allow: url https://a.org/y\nask: url https://b.org/",
+        ),
+        ("mcp s/t", "allow: mcp s/t\nask: mcp s/u"),
+        ("tool mine", "allow: tool mine\nask: tool other"),
+        (
+            "sudo apt install x",
+            "allow: sudo apt install y\nask: sudo rm x\nask: apt install x",
+        ),
+    ] {
+        bench.place.session.clear();
+        bench.place.session = rules_for(&bench.request(asked), &bench.place);
+        bench.check(&RuleSet::default(), then);
+    }
+    bench.place.session = rules_for(&bench.request("read a.txt"), &bench.place);
+    bench.check(
+        &RuleSet::new(Policy::ask_everything()),
+        "allow: read src/lib.rs\nask: write a.txt\nask: ls",
+    );
+}
+
+#[test]
+fn answers_are_kept_in_the_users_file_and_what_stood_there_stays() {
+    let bench = bench();
+    let mut rules = bench.load("# mine\n[[deny]]\ncommand = \"rm\" # never", "");
+    let keep = rules_for(&bench.request("npm run build"), &bench.place);
+    rules.remember(Scope::Always, &keep).unwrap();
+    rules.remember(Scope::Always, &keep).unwrap();
+    let here = rules_for(&bench.request("write 'odd\"name"), &bench.place);
+    rules.remember(Scope::Location, &here).unwrap();
+    let table = "allow: npm run build\nallow: write a.txt\ndeny: rm x";
+    bench.check(&rules, table);
+
+    let home = bench.root().join("home");
+    bench.check(
+        &RuleSet::load(&home, &bench.place.cwd, Policy::default()).unwrap(),
+        table,
+    );
+    let text = std::fs::read_to_string(home.join("permissions.toml")).unwrap();
+    let place = bench.place.cwd.display();
+    assert_eq!(
+        text,
+        format!(
+            "# mine\n[[deny]]\ncommand = \"rm\" # never\n\n[[allow]]\ncommand = \"npm run build\"\n\n[[location.\"{place}\".allow]]\npath = \"{place}/**\"\naccess = \"write\"\n"
+        )
+    );
+    let elsewhere = RuleSet::load(&home, &bench.root().join("outside"), Policy::default()).unwrap();
+    bench.check(&elsewhere, "allow: npm run build\nask: write a.txt");
+    assert_eq!(std::fs::read_dir(home).unwrap().count(), 1, "no temporary file stays");
+}
+
+#[test]
+fn files_that_are_wrong_are_refused_with_their_name() {
+    let bench = bench();
+    let home = bench.root().join("home");
+    for (text, expected) in [
+        (
+            "[[allow]]\ncommand = 'a'\nurl = 'b'",
+            "a rule names exactly one of tool, command, path (with access) or url",
+        ),
+        ("[[allow]]\npath = 'a['", "path a[: "),
+        ("modus = 'x'", "unknown field"),
+        ("[[allow", ""),
+    ] {
+        std::fs::write(home.join("permissions.toml"), text).unwrap();
+        let error = RuleSet::load(&home, &bench.place.cwd, Policy::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("permissions.toml: ") && error.contains(expected),
+            "{error}"
+        );
+    }
+    std::fs::write(home.join("permissions.toml"), "allow = [{ command = 'a' }]").unwrap();
+    let mut rules = RuleSet::load(&home, &bench.place.cwd, Policy::default()).unwrap();
+    let error = rules
+        .remember(Scope::Always, &[Rule::allow(What::Command("b".into()))])
+        .unwrap_err();
+    assert!(error.to_string().contains("the rule cannot be added"), "{error}");
+    drop(bench.dir);
+}
