@@ -1,6 +1,13 @@
 //! Sandbox for shell commands.
+//!
+//! On Linux a command runs under Landlock: it may read what the user may read, but write only in the allowed places, and
+//! use TCP only where that is allowed. The restriction is put on by the host's own program, started again with a hidden
+//! subcommand, which then becomes the shell; so nothing runs between `fork` and `exec`.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,21 +20,71 @@ pub struct SandboxSpec {
     pub network: bool,
 }
 
-/// How commands get into their sandbox: through the host's own program, which enters it and then becomes the shell.
+/// How commands get into their sandbox.
 #[derive(Debug, Clone)]
 pub struct SandboxLauncher {
     /// The program to run, which understands the hidden subcommand [`SUBCOMMAND`].
     pub exe: PathBuf,
     /// Whether commands may use the network.
     pub network: bool,
+    /// What commands may write besides the session's roots.
+    pub write: Vec<PathBuf>,
 }
 
 /// The hidden subcommand: `<exe> __sandbox-exec <json of SandboxSpec> -- <program> <arguments>`.
 pub const SUBCOMMAND: &str = "__sandbox-exec";
 
+/// Why a command did not get into its sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The system has no sandbox.
+    #[error("this system offers no sandbox")]
+    Unavailable,
+    /// The sandbox could not be set up.
+    #[error("the sandbox could not be set up: {0}")]
+    Setup(String),
+    /// The specification is not one.
+    #[error("not a sandbox specification: {0}")]
+    Spec(#[from] serde_json::Error),
+    /// The command could not be started.
+    #[error("{program}: {error}")]
+    Exec {
+        /// The program.
+        program: String,
+        /// What went wrong.
+        error: std::io::Error,
+    },
+}
+
 impl SandboxLauncher {
+    /// A launcher that lets commands use the network, and write temporary files and the caches of build tools.
+    pub fn new(exe: impl Into<PathBuf>) -> Self {
+        let mut write = vec![
+            std::env::temp_dir(),
+            "/tmp".into(),
+            "/var/tmp".into(),
+            "/dev/shm".into(),
+        ];
+        if let Some(home) = std::env::var_os("HOME").map(PathBuf::from) {
+            let caches = [
+                ".cache",
+                ".cargo/registry",
+                ".cargo/git",
+                ".npm",
+                ".local/share/pnpm",
+                "go/pkg",
+            ];
+            write.extend(caches.map(|cache| home.join(cache)));
+        }
+        Self {
+            exe: exe.into(),
+            network: true,
+            write,
+        }
+    }
+
     pub(crate) fn spec(&self, mut write: Vec<PathBuf>) -> SandboxSpec {
-        write.push(std::env::temp_dir());
+        write.extend(self.write.iter().cloned());
         SandboxSpec {
             write,
             network: self.network,
@@ -35,7 +92,279 @@ impl SandboxLauncher {
     }
 
     pub(crate) fn prefix(&self, spec: &SandboxSpec) -> Vec<OsString> {
-        let json = serde_json::to_string(spec).unwrap_or_default();
+        let json = serde_json::json!(spec).to_string();
         vec![self.exe.clone().into(), SUBCOMMAND.into(), json.into(), "--".into()]
+    }
+}
+
+/// What the hidden subcommand does: enters the sandbox and becomes the command. Returns only when that fails.
+pub fn run(spec: &str, command: &[OsString]) -> SandboxError {
+    use std::os::unix::process::CommandExt;
+    let entered = serde_json::from_str::<SandboxSpec>(spec)
+        .map_err(SandboxError::from)
+        .and_then(|spec| enter(&spec));
+    if let Err(error) = entered {
+        return error;
+    }
+    let Some((program, arguments)) = command.split_first() else {
+        return SandboxError::Setup("there is no command".to_owned());
+    };
+    let error = std::process::Command::new(program).args(arguments).exec();
+    SandboxError::Exec {
+        program: program.to_string_lossy().into_owned(),
+        error,
+    }
+}
+
+/// What protects the machine from shell commands, in lines for people.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Whether commands can be sandboxed at all.
+    pub available: bool,
+    /// One line for each thing that is, or is not, protected.
+    pub lines: Vec<String>,
+}
+
+/// Whether commands can be sandboxed here.
+pub fn available() -> bool {
+    system::level() > 0
+}
+
+/// Says what the sandbox does here.
+pub fn report() -> Report {
+    let level = system::level();
+    if level == 0 {
+        let why = system::WHY_NOT;
+        return Report {
+            available: false,
+            lines: vec![format!("Shell commands are not sandboxed: {why}")],
+        };
+    }
+    let mut lines = vec![
+        "Shell commands run under Landlock: they may read files, but write only in allowed directories.".to_owned(),
+    ];
+    if level < 3 {
+        lines.push("This kernel does not protect files outside from being truncated (Linux 6.2 does).".to_owned());
+    }
+    lines.push(match level {
+        0..4 => "The network cannot be closed to commands on this kernel (Linux 6.7 can).".to_owned(),
+        _ => "TCP can be closed to commands; UDP cannot.".to_owned(),
+    });
+    if level >= 6 {
+        lines.push("Commands cannot send signals to processes outside their sandbox.".to_owned());
+    }
+    Report { available: true, lines }
+}
+
+/// Restricts this thread and everything it starts. There is no way back.
+pub fn enter(spec: &SandboxSpec) -> Result<(), SandboxError> {
+    let writable: Vec<&Path> = spec
+        .write
+        .iter()
+        .filter_map(|path| match path.exists() {
+            true => Some(path.as_path()),
+            // To make a file its directory must be writable.
+            false => path.parent().filter(|parent| parent.exists()),
+        })
+        .collect();
+    system::enter(&writable, spec.network)
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::path::Path;
+
+    use landlock::{
+        ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
+        RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    };
+
+    use super::SandboxError;
+
+    pub(super) const WHY_NOT: &str = "this kernel has no Landlock (Linux 5.13 or newer with it enabled).";
+
+    /// Files every program writes to.
+    const DEVICES: &[&str] = &[
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/random",
+        "/dev/urandom",
+        "/dev/tty",
+        "/dev/pts",
+        "/dev/ptmx",
+    ];
+    /// The newest version whose rights are asked for; older kernels enforce what they know.
+    const NEWEST: ABI = ABI::V6;
+
+    /// How much of Landlock there is: its version as far as it matters here, 0 for none.
+    pub(super) fn level() -> u32 {
+        let supported = |ruleset: Result<Ruleset, RulesetError>| ruleset.and_then(Ruleset::create).is_ok();
+        let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+        if supported(strict().scope(Scope::Signal)) {
+            6
+        } else if supported(strict().handle_access(AccessNet::ConnectTcp)) {
+            4
+        } else if supported(strict().handle_access(AccessFs::Truncate)) {
+            3
+        } else {
+            u32::from(supported(strict().handle_access(AccessFs::WriteFile)))
+        }
+    }
+
+    pub(super) fn enter(write: &[&Path], network: bool) -> Result<(), SandboxError> {
+        match restrict(write, network).map_err(|error| SandboxError::Setup(error.to_string()))? {
+            RulesetStatus::NotEnforced => Err(SandboxError::Unavailable),
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+        }
+    }
+
+    fn restrict(write: &[&Path], network: bool) -> Result<RulesetStatus, RulesetError> {
+        let rights = AccessFs::from_write(NEWEST);
+        let mut ruleset = Ruleset::default().handle_access(rights)?.scope(Scope::Signal)?;
+        if !network {
+            ruleset = ruleset
+                .handle_access(AccessNet::from_all(NEWEST))?
+                .scope(Scope::AbstractUnixSocket)?;
+        }
+        let status = ruleset
+            .create()?
+            .add_rules(path_beneath_rules(write, rights))?
+            .add_rules(path_beneath_rules(DEVICES, rights))?
+            .restrict_self()?;
+        Ok(status.ruleset)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::path::Path;
+
+    use super::SandboxError;
+
+    pub(super) const WHY_NOT: &str = "there is none for this system yet.";
+
+    pub(super) fn level() -> u32 {
+        0
+    }
+
+    pub(super) fn enter(_: &[&Path], _: bool) -> Result<(), SandboxError> {
+        Err(SandboxError::Unavailable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, process::Command};
+
+    use super::*;
+
+    /// Runs a command in a thread that has entered the sandbox; what it printed and whether it went well.
+    fn sandboxed(spec: SandboxSpec, command: String) -> (bool, String) {
+        let run = move || {
+            enter(&spec).unwrap();
+            let output = Command::new("bash").arg("-c").arg(command).output().unwrap();
+            (
+                output.status.success(),
+                String::from_utf8_lossy(&output.stderr).into_owned(),
+            )
+        };
+        std::thread::spawn(run).join().unwrap()
+    }
+
+    #[test]
+    fn commands_write_only_where_they_may() {
+        if !available() {
+            eprintln!("no sandbox here: {:?}", report());
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        for name in ["in", "out"] {
+            std::fs::create_dir(at(name)).unwrap();
+            std::fs::write(at(name).join("old"), "old").unwrap();
+        }
+        let shown = dir.path().display().to_string();
+        for (command, works) in [
+            ("echo x > $B/in/new && cat $B/in/new", true),
+            ("echo x > $B/out/new", false),
+            ("cat $B/out/old", true),
+            ("echo x > $B/out/old", false),
+            ("truncate -s 0 $B/out/old", false),
+            ("rm $B/out/old", false),
+            ("mv $B/out/old $B/in/stolen", false),
+            ("ln $B/out/old $B/in/link && echo x > $B/in/link", false),
+            ("ln -s $B/out $B/in/way && echo x > $B/in/way/new", false),
+            ("cd $B/in && echo x > ../out/new", false),
+            ("mkdir $B/out/dir", false),
+            ("echo x > /dev/null", true),
+            ("bash -c 'echo x > $B/out/new'", false),
+            ("kill -0 $PPID", false),
+            ("sleep 5 & kill $!", true),
+        ] {
+            let spec = SandboxSpec {
+                write: vec![at("in")],
+                network: true,
+            };
+            let (worked, error) = sandboxed(spec, command.replace("$B", &shown));
+            assert_eq!(worked, works, "{command}: {error}");
+        }
+        assert_eq!(std::fs::read_to_string(at("out/old")).unwrap(), "old");
+        let one_new_file = SandboxSpec {
+            write: vec![at("out/new")],
+            network: true,
+        };
+        assert!(sandboxed(one_new_file, format!("echo x > {shown}/out/new")).0);
+    }
+
+    #[test]
+    fn the_network_is_closed_when_it_should_be() {
+        if system::level() < 4 {
+            eprintln!("the network cannot be closed here");
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connect = || format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
+        assert!(
+            sandboxed(
+                SandboxSpec {
+                    write: vec![],
+                    network: true
+                },
+                connect()
+            )
+            .0
+        );
+        assert!(
+            !sandboxed(
+                SandboxSpec {
+                    write: vec![],
+                    network: false
+                },
+                connect()
+            )
+            .0
+        );
+    }
+
+    #[test]
+    fn a_launcher_names_what_the_command_may_do() {
+        let launcher = SandboxLauncher {
+            exe: "/opt/lodge".into(),
+            network: false,
+            write: vec!["/tmp".into()],
+        };
+        let prefix = launcher.prefix(&launcher.spec(vec!["/work".into()]));
+        assert_eq!(
+            prefix,
+            [
+                "/opt/lodge",
+                "__sandbox-exec",
+                r#"{"write":["/work","/tmp"],"network":false}"#,
+                "--"
+            ]
+        );
+        assert!(matches!(run("{", &[]), SandboxError::Spec(_)));
     }
 }
