@@ -1,0 +1,325 @@
+//! What the tests share: a host that listens, clients that speak JSON over a raw socket, and mirrors of their state.
+
+use std::{collections::VecDeque, path::PathBuf, time::Duration};
+
+use futures_util::{SinkExt, StreamExt};
+use lodge_ahp::{AhpConfig, Limits, Server};
+use lodge_host::{Home, HomeOptions, Host, HostConfig};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream,
+    tungstenite::{Message, client::IntoClientRequest},
+};
+
+pub(crate) const TOKEN: &str = "open-sesame";
+pub(crate) const ROOT: &str = "ahp-root://";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct House {
+    pub(crate) dir: TempDir,
+    pub(crate) host: Host,
+    pub(crate) server: Option<Server>,
+}
+
+pub(crate) async fn house() -> House {
+    house_with(Limits::default()).await
+}
+
+pub(crate) async fn house_with(limits: Limits) -> House {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("work")).unwrap();
+    let (host, server) = open(&dir, limits).await;
+    House { dir, host, server: Some(server) }
+}
+
+async fn open(dir: &TempDir, limits: Limits) -> (Host, Server) {
+    let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
+    let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
+    let idle_after = Duration::from_secs(600);
+    let host = Host::new(HostConfig { home, models, sandbox: None, idle_after, version: "0.0.0-test".into() });
+    let work = dir.path().canonicalize().unwrap().join("work");
+    let config = AhpConfig { default_directory: Some(work), limits, ..AhpConfig::loopback(TOKEN) };
+    let server = lodge_ahp::serve(host.clone(), config).await.unwrap();
+    (host, server)
+}
+
+impl House {
+    pub(crate) fn work(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join("work")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("ws://{}/?tkn={TOKEN}", self.server.as_ref().unwrap().local_addr().unwrap())
+    }
+
+    /// Ends the host and starts another on the same home.
+    pub(crate) async fn restart(&mut self) {
+        self.server.take().unwrap().shutdown().await;
+        self.host.shutdown().await;
+        let dir = tempfile::tempdir().unwrap();
+        // The old host must let go of the home before the new one can lock it.
+        let closed = Home::open(dir.path().join("other"), HomeOptions::default()).unwrap();
+        let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
+        let idle_after = Duration::from_secs(600);
+        drop(std::mem::replace(
+            &mut self.host,
+            Host::new(HostConfig { home: closed, models, sandbox: None, idle_after, version: String::new() }),
+        ));
+        let mut tries = 0;
+        let (host, server) = loop {
+            match Home::open(self.dir.path().join("home"), HomeOptions::default()) {
+                Ok(home) => {
+                    drop(home);
+                    break open(&self.dir, Limits::default()).await;
+                }
+                Err(error) => {
+                    tries += 1;
+                    assert!(tries < 100, "{error}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        };
+        self.host = host;
+        self.server = Some(server);
+    }
+
+    /// A connection that has not said anything yet.
+    pub(crate) async fn connect(&self) -> Client {
+        Client::connect(&self.url()).await.unwrap()
+    }
+
+    /// A connection of today's dialect, subscribed to the root channel.
+    pub(crate) async fn client(&self, name: &str) -> Client {
+        self.client_of(name, "1.0.0").await
+    }
+
+    pub(crate) async fn client_of(&self, name: &str, version: &str) -> Client {
+        let mut client = self.connect().await;
+        let root = if version.starts_with("0.1.") { "agenthost:/root" } else { ROOT };
+        let params = json!({
+            "channel": ROOT, "protocolVersions": [version], "clientId": name, "initialSubscriptions": [root],
+        });
+        client.request("initialize", params).await.unwrap();
+        client.name = name.to_owned();
+        client
+    }
+}
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+pub(crate) struct Client {
+    socket: Socket,
+    pub(crate) name: String,
+    next_id: u64,
+    next_seq: i64,
+    /// What came and was not asked for yet.
+    pub(crate) inbox: VecDeque<Value>,
+    pub(crate) last_seq: u64,
+}
+
+impl Client {
+    pub(crate) async fn connect(url: &str) -> Result<Self, tokio_tungstenite::tungstenite::Error> {
+        let (socket, _) = tokio_tungstenite::connect_async(url.into_client_request()?).await?;
+        Ok(Self { socket, name: String::new(), next_id: 1, next_seq: 1, inbox: VecDeque::new(), last_seq: 0 })
+    }
+
+    pub(crate) async fn send_text(&mut self, text: impl Into<String>) {
+        self.socket.send(Message::Text(text.into().into())).await.unwrap();
+    }
+
+    /// The next message, from the wire. `None` at the end.
+    pub(crate) async fn read(&mut self) -> Option<Value> {
+        loop {
+            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the host is silent");
+            match message {
+                Some(Ok(Message::Text(text))) => {
+                    let value: Value = serde_json::from_str(&text).unwrap();
+                    let (params, result) = (&value["params"], &value["result"]);
+                    for seq in [&params["serverSeq"], &result["serverSeq"], &result["snapshot"]["fromSeq"]] {
+                        self.last_seq = self.last_seq.max(seq.as_u64().unwrap_or(0));
+                    }
+                    return Some(value);
+                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// Why the host closed the connection.
+    pub(crate) async fn close_code(&mut self) -> Option<u16> {
+        loop {
+            match tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the host is silent") {
+                Some(Ok(Message::Close(Some(frame)))) => return Some(frame.code.into()),
+                Some(Ok(Message::Close(None)) | Err(_)) | None => return None,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
+    pub(crate) async fn start(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send_text(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()).await;
+        id
+    }
+
+    /// The result, or the error, of a request; everything that comes before it stays in the inbox.
+    pub(crate) async fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let id = self.start(method, params).await;
+        self.response(id).await
+    }
+
+    pub(crate) async fn response(&mut self, id: u64) -> Result<Value, Value> {
+        let is_it = |message: &Value| message["id"] == id && message.get("method").is_none();
+        if let Some(at) = self.inbox.iter().position(is_it) {
+            return result(self.inbox.remove(at).unwrap());
+        }
+        loop {
+            let message = self.read().await.expect("the connection ended");
+            if is_it(&message) {
+                return result(message);
+            }
+            self.inbox.push_back(message);
+        }
+    }
+
+    pub(crate) async fn code(&mut self, method: &str, params: Value) -> i64 {
+        self.request(method, params).await.expect_err("it went well")["code"].as_i64().unwrap()
+    }
+
+    pub(crate) async fn notify(&mut self, method: &str, params: Value) {
+        self.send_text(json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()).await;
+    }
+
+    /// Dispatches an action and returns its number.
+    pub(crate) async fn dispatch(&mut self, channel: &str, action: Value) -> i64 {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.notify("dispatchAction", json!({ "channel": channel, "clientSeq": seq, "action": action })).await;
+        seq
+    }
+
+    /// Dispatches in the seed's spelling.
+    pub(crate) async fn dispatch_seed(&mut self, action: Value) -> i64 {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.notify("dispatchAction", json!({ "clientSeq": seq, "action": action })).await;
+        seq
+    }
+
+    /// What the host says to an action: the whole envelope.
+    pub(crate) async fn verdict(&mut self, seq: i64) -> Value {
+        let name = self.name.clone();
+        self.until(move |message| {
+            let origin = &message["params"]["origin"];
+            origin["clientSeq"] == seq && origin["clientId"] == name.as_str()
+        })
+        .await["params"]
+            .clone()
+    }
+
+    /// Dispatches, and returns why it was refused.
+    pub(crate) async fn refused(&mut self, channel: &str, action: Value) -> String {
+        let seq = self.dispatch(channel, action.clone()).await;
+        let verdict = self.verdict(seq).await;
+        verdict["rejectionReason"].as_str().unwrap_or_else(|| panic!("{action} was accepted: {verdict}")).to_owned()
+    }
+
+    /// Dispatches, and returns the action as it was accepted.
+    pub(crate) async fn accepted(&mut self, channel: &str, action: Value) -> Value {
+        let seq = self.dispatch(channel, action).await;
+        let verdict = self.verdict(seq).await;
+        assert_eq!(verdict.get("rejectionReason"), None, "{verdict}");
+        verdict["action"].clone()
+    }
+
+    /// The first message that fits, taken out of what came and comes.
+    pub(crate) async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.inbox.iter().position(&fits) {
+            return self.inbox.remove(at).unwrap();
+        }
+        loop {
+            let Some(message) = self.read().await else { panic!("the connection ended; before: {:#?}", self.inbox) };
+            if fits(&message) {
+                return message;
+            }
+            self.inbox.push_back(message);
+        }
+    }
+
+    /// The next action of this type, whatever its channel.
+    pub(crate) async fn action(&mut self, kind: &str) -> Value {
+        self.until(|message| message["params"]["action"]["type"] == kind).await["params"].clone()
+    }
+
+    /// The next notification of this method.
+    pub(crate) async fn notification(&mut self, method: &str) -> Value {
+        self.until(|message| message["method"] == method).await["params"].clone()
+    }
+
+    /// Everything that has come by now: a ping is answered after what was queued before it.
+    pub(crate) async fn drain(&mut self) -> Vec<Value> {
+        self.request("ping", json!({ "channel": ROOT })).await.unwrap();
+        self.inbox.drain(..).collect()
+    }
+
+    pub(crate) async fn subscribe(&mut self, channel: &str) -> Value {
+        self.request("subscribe", json!({ "channel": channel })).await.unwrap()["snapshot"].clone()
+    }
+
+    /// Makes a session and subscribes to it and its chat.
+    pub(crate) async fn session(&mut self, id: &str) -> (String, String) {
+        let session = format!("lodge:/{id}");
+        self.request("createSession", json!({ "channel": session })).await.unwrap();
+        let snapshot = self.subscribe(&session).await;
+        let chat = snapshot["state"]["defaultChat"].as_str().unwrap().to_owned();
+        self.subscribe(&chat).await;
+        (session, chat)
+    }
+
+    /// Begins a turn.
+    pub(crate) async fn say(&mut self, chat: &str, turn: &str, text: &str) -> i64 {
+        self.dispatch(chat, turn_started(turn, text)).await
+    }
+
+    /// A whole turn, and the chat's state after it.
+    pub(crate) async fn turn(&mut self, chat: &str, turn: &str, text: &str) -> Value {
+        self.say(chat, turn, text).await;
+        self.ends(chat, turn).await;
+        self.subscribe(chat).await["state"].clone()
+    }
+
+    /// Waits for the end of a turn.
+    pub(crate) async fn ends(&mut self, chat: &str, turn: &str) -> Value {
+        let ends = ["chat/turnComplete", "chat/turnCancelled", "chat/error"];
+        self.until(|message| {
+            let params = &message["params"];
+            params["channel"] == chat
+                && params["action"]["turnId"] == turn
+                && ends.iter().any(|end| params["action"]["type"] == *end)
+        })
+        .await["params"]["action"]
+            .clone()
+    }
+}
+
+pub(crate) fn turn_started(turn: &str, text: &str) -> Value {
+    json!({
+        "type": "chat/turnStarted", "turnId": turn, "startedAt": "2026-11-15T10:00:00.000Z",
+        "message": { "text": text, "origin": { "kind": "user" } },
+    })
+}
+
+fn result(message: Value) -> Result<Value, Value> {
+    match message.get("error") {
+        Some(error) => Err(error.clone()),
+        None => Ok(message["result"].clone()),
+    }
+}
+
+pub(crate) fn uuid(number: u32) -> String {
+    format!("00000000-0000-4000-8000-{number:012}")
+}

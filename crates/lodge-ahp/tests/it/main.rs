@@ -1,0 +1,8 @@
+//! Tests of the face over its socket.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod kit;
+mod mirror;
+mod seed_walk;
+mod sync;
+mod turns;

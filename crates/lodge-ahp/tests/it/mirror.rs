@@ -1,0 +1,92 @@
+//! A client's own state: snapshots and actions through the official reducers, as a real client keeps it.
+
+use std::collections::BTreeMap;
+
+use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session};
+use ahp_types::{ActionEnvelope, state::{ChatState, RootState, SessionState}};
+use serde_json::Value;
+
+use crate::kit::ROOT;
+
+enum State {
+    Root(Box<RootState>),
+    Session(Box<SessionState>),
+    Chat(Box<ChatState>),
+}
+
+/// What one client knows.
+#[derive(Default)]
+pub(crate) struct Mirror {
+    states: BTreeMap<String, State>,
+    /// The number that each state is at.
+    seqs: BTreeMap<String, u64>,
+    pub(crate) last_seq: u64,
+}
+
+impl Mirror {
+    /// Takes a snapshot as it stands in a result.
+    pub(crate) fn snapshot(&mut self, snapshot: &Value) {
+        let uri = snapshot["resource"].as_str().unwrap().to_owned();
+        let state = snapshot["state"].clone();
+        let parsed = if uri == ROOT {
+            State::Root(serde_json::from_value(state).unwrap())
+        } else if state.get("lifecycle").is_some() {
+            State::Session(serde_json::from_value(state).unwrap())
+        } else {
+            State::Chat(serde_json::from_value(state).unwrap())
+        };
+        let seq = snapshot["fromSeq"].as_u64().unwrap();
+        self.last_seq = self.last_seq.max(seq);
+        self.seqs.insert(uri.clone(), seq);
+        self.states.insert(uri, parsed);
+    }
+
+    pub(crate) fn forget(&mut self, uri: &str) {
+        self.states.remove(uri);
+        self.seqs.remove(uri);
+    }
+
+    pub(crate) fn channels(&self) -> Vec<String> {
+        self.states.keys().cloned().collect()
+    }
+
+    /// Takes an envelope as it stands in a notification or a replay.
+    pub(crate) fn envelope(&mut self, envelope: &Value) {
+        let parsed: ActionEnvelope = serde_json::from_value(envelope.clone()).unwrap();
+        if parsed.rejection_reason.is_some() {
+            return;
+        }
+        // An echo to its sender alone says that nothing changed; it has no number of its own.
+        let known = self.seqs.get(&parsed.channel).copied();
+        let alone = parsed.origin.is_some() && parsed.server_seq <= self.last_seq;
+        let Some(state) = self.states.get_mut(&parsed.channel) else { return };
+        if alone {
+            return;
+        }
+        assert!(parsed.server_seq > known.unwrap_or(0), "{envelope} came twice, or before its snapshot ({known:?})");
+        assert!(parsed.server_seq > self.last_seq, "{envelope} came after {}", self.last_seq);
+        self.last_seq = parsed.server_seq;
+        self.seqs.insert(parsed.channel.clone(), parsed.server_seq);
+        match state {
+            State::Root(state) => drop(apply_action_to_root(state, &parsed.action)),
+            State::Session(state) => drop(apply_action_to_session(state, &parsed.action)),
+            State::Chat(state) => drop(apply_action_to_chat(state, &parsed.action)),
+        }
+    }
+
+    /// What it knows, as JSON without what is private to a window.
+    pub(crate) fn state(&self, uri: &str) -> Value {
+        match &self.states[uri] {
+            State::Root(state) => serde_json::to_value(state).unwrap(),
+            State::Session(state) => serde_json::to_value(state).unwrap(),
+            State::Chat(state) => serde_json::to_value(state).unwrap(),
+        }
+    }
+}
+
+/// A state as the official types keep it, to compare: keys in order, nothing that they do not know.
+pub(crate) fn normal(uri: &str, state: &Value) -> Value {
+    let mut mirror = Mirror::default();
+    mirror.snapshot(&serde_json::json!({ "resource": uri, "state": state, "fromSeq": 0 }));
+    mirror.state(uri)
+}
