@@ -76,6 +76,10 @@ pub struct Totals {
     pub files: BTreeSet<String>,
     /// Per model.
     pub models: BTreeMap<String, ModelTotals>,
+    /// Tokens sent by the last call.
+    pub last_input: u64,
+    /// Tokens received by the last call.
+    pub last_output: u64,
 }
 
 /// Sums of one model.
@@ -192,6 +196,8 @@ impl Facts {
             Payload::SessionCompactionComplete(done) if done.success => self.compactions += 1,
             Payload::AssistantUsage(usage) => {
                 self.totals.api_ms += usage.duration.unwrap_or_default();
+                self.totals.last_input = usage.input_tokens.unwrap_or_default();
+                self.totals.last_output = usage.output_tokens.unwrap_or_default();
                 let model = self.totals.models.entry(usage.model.clone()).or_default();
                 model.requests += 1;
                 model.cost += usage.cost.unwrap_or_default();

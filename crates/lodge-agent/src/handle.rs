@@ -6,10 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use crate::rules_interim::Rules;
 use lodge_events::{AbortReason, ElicitationCompleted, ElicitationRequested, Event, Payload};
 use lodge_log::{Opened, Position, SessionLog};
-use lodge_tools::{SessionTools, Tool};
+use lodge_tools::{SessionTools, Tool, rules::RuleSet};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
@@ -46,7 +45,7 @@ pub struct NewAgent {
     /// Long-lived things of the tools.
     pub tool_state: Arc<SessionTools>,
     /// Permission rules.
-    pub rules: Rules,
+    pub rules: RuleSet,
     /// Who gets the events.
     pub publish: Arc<dyn Publish>,
 }
@@ -267,6 +266,11 @@ impl Agent {
     /// Names and descriptions of the tools that the model may call now.
     pub fn tools(&self) -> Vec<lodge_models::ToolSpec> {
         self.shared.tools().into_iter().map(|(spec, _)| spec).collect()
+    }
+
+    /// How many clients are attached.
+    pub fn clients(&self) -> usize {
+        self.shared.clients.lock().iter().count()
     }
 
     /// The open questions, oldest first.

@@ -15,8 +15,6 @@ mod handle;
 mod own_tools;
 mod permission;
 mod recorder;
-#[allow(missing_docs)]
-pub mod rules_interim;
 mod session;
 mod settings;
 mod system_prompt;

@@ -1,10 +1,8 @@
 //! Asking before acting: rules first, then whoever is attached.
 
-use std::path::PathBuf;
-
-use crate::rules_interim::{Decision, Place, Policy, Rules, Scope};
 use lodge_events::{PermissionCompleted, PermissionRequest, PermissionRequested, PermissionResult};
 use lodge_log::LogError;
+use lodge_tools::rules::{self, Decision, Mode, Place, Policy, Rule, RuleSet, Scope};
 use parking_lot::Mutex;
 
 use crate::{
@@ -27,62 +25,80 @@ pub(crate) enum Verdict {
 /// What a model reads when nobody could be asked.
 const NOBODY: &str = "Permission denied and could not request permission from user";
 
-/// The rules in force for a session.
+/// The rules in force for a session: those of files, and what was answered in it.
 pub(crate) struct Permissions {
-    rules: Mutex<Rules>,
+    rules: Mutex<RuleSet>,
+    session: Mutex<Vec<Rule>>,
+}
+
+/// For how long an approval holds.
+#[derive(Clone, Copy)]
+enum Keep {
+    Session,
+    Kept(Scope),
 }
 
 impl Permissions {
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: RuleSet) -> Self {
         Self {
             rules: Mutex::new(rules),
+            session: Mutex::default(),
+        }
+    }
+
+    /// Forgets what was answered in this session.
+    pub(crate) fn forget_answers(&self) {
+        self.session.lock().clear();
+    }
+
+    fn place(&self, shared: &Shared) -> Place {
+        let settings = shared.settings.lock();
+        let roots = std::iter::once(settings.cwd.clone())
+            .chain(settings.additional_directories.iter().cloned())
+            .chain([shared.dir.clone()]);
+        Place {
+            cwd: settings.cwd.clone(),
+            roots: roots.collect(),
+            session: self.session.lock().clone(),
         }
     }
 
     fn decide(&self, shared: &Shared, request: &PermissionRequest) -> Decision {
-        let (approval, place) = {
-            let settings = shared.settings.lock();
-            let roots = std::iter::once(settings.cwd.clone()).chain(settings.additional_directories.iter().cloned());
-            (
-                settings.approval,
-                Place {
-                    cwd: settings.cwd.clone(),
-                    roots: roots.collect(),
-                    session_dir: Some(shared.dir.clone()),
-                },
-            )
+        let place = self.place(shared);
+        let mut rules = self.rules.lock();
+        let of_files = rules.policy;
+        rules.policy = match shared.settings.lock().approval {
+            Approval::AutoSafe => of_files,
+            Approval::AutoEdit => Policy::of(Mode::AutoApproveSafe),
+            Approval::Ask => Policy::ask_everything(),
+            Approval::ApproveAll => Policy::of(Mode::ApproveAll),
+            Approval::DenyAll => Policy::of(Mode::DenyAll),
         };
-        let policy = match approval {
-            Approval::AutoSafe => Policy::AutoSafe,
-            Approval::Ask => Policy::AskAll,
-            Approval::ApproveAll => Policy::ApproveAll,
-            Approval::DenyAll => Policy::DenyAll,
-        };
-        self.rules.lock().decide(request, policy, &place)
+        let decision = rules::decide(request, &rules, &place);
+        rules.policy = of_files;
+        decision
     }
 
-    fn remember(&self, shared: &Shared, request: &PermissionRequest, scope: Scope) {
-        let cwd: PathBuf = shared.settings.lock().cwd.clone();
-        if let Err(error) = self.rules.lock().approve(request, scope, &cwd) {
-            tracing::warn!(%error, "the approval holds for this session only");
+    fn remember(&self, shared: &Shared, request: &PermissionRequest, keep: Keep) {
+        let approved = rules::rules_for(request, &self.place(shared));
+        if let Keep::Kept(scope) = keep {
+            match self.rules.lock().remember(scope, &approved) {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the approval can only be kept for this session"),
+            }
         }
+        self.session.lock().extend(approved);
     }
 }
 
 impl Shared {
     /// Finds out whether a tool call may go ahead. `request_id` names the question, should there be one.
     pub(crate) async fn permit(&self, request_id: &str, request: PermissionRequest) -> Result<Verdict, LogError> {
-        let (result, verdict) = match self.permissions.decide(self, &request) {
-            Decision::Allow { .. } => return Ok(Verdict::Allowed),
-            Decision::Deny { why, kind } => (
-                PermissionResult {
-                    kind,
-                    message: None,
-                    ..PermissionResult::default()
-                },
-                Verdict::Denied(why),
-            ),
-            Decision::Ask => return self.ask_permission(request_id, request).await,
+        let decision = self.permissions.decide(self, &request);
+        let (result, verdict) = match (&decision, decision.result()) {
+            (Decision::Allow { .. }, _) => return Ok(Verdict::Allowed),
+            (Decision::Deny { why, .. }, Some(result)) => (result, Verdict::Denied(why.clone())),
+            _ => return self.ask_permission(request_id, request).await,
         };
         // Clients see what was decided for them, as a question that is answered at once.
         self.recorder.record(requested(request_id, &request))?;
@@ -107,15 +123,15 @@ impl Shared {
         let (result, verdict) = match decision {
             PermissionDecision::ApproveOnce => (PermissionResult::approved(), Verdict::Allowed),
             PermissionDecision::ApproveForSession => {
-                self.permissions.remember(self, &request, Scope::Session);
+                self.permissions.remember(self, &request, Keep::Session);
                 (PermissionResult::approved(), Verdict::Allowed)
             }
             PermissionDecision::ApproveForLocation => {
-                self.permissions.remember(self, &request, Scope::Location);
+                self.permissions.remember(self, &request, Keep::Kept(Scope::Location));
                 (PermissionResult::approved(), Verdict::Allowed)
             }
             PermissionDecision::ApprovePermanently => {
-                self.permissions.remember(self, &request, Scope::Permanent);
+                self.permissions.remember(self, &request, Keep::Kept(Scope::Always));
                 (PermissionResult::approved(), Verdict::Allowed)
             }
             PermissionDecision::Reject { feedback } => {
@@ -152,6 +168,7 @@ fn requested(request_id: &str, request: &PermissionRequest) -> PermissionRequest
     PermissionRequested {
         request_id: request_id.into(),
         permission_request: request.clone(),
+        prompt_request: request.prompt(),
         ..PermissionRequested::default()
     }
 }

@@ -102,6 +102,8 @@ pub enum Approval {
     /// Harmless things run, the rest is asked.
     #[default]
     AutoSafe,
+    /// Also writing inside the directories of the session runs.
+    AutoEdit,
     /// Everything that is not covered by a rule is asked, reading too.
     Ask,
     /// Everything runs.
@@ -199,6 +201,8 @@ pub enum Change {
     Compaction(Compaction),
     /// Whether AGENTS.md and its like are read.
     ProjectInstructions(bool),
+    /// Forget what was approved for this session.
+    ForgetApprovals,
 }
 
 #[cfg(test)]

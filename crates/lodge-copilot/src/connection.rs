@@ -15,9 +15,8 @@ use crate::{
     frame::{FrameReader, Inbound, MAX_BODY},
     methods,
     peer::Peer,
-    providers::Tokens,
     rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
-    server::ServerOptions,
+    server::Shared,
     session::Attached,
 };
 
@@ -28,9 +27,8 @@ pub(crate) type Ctx = Arc<Connection>;
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     pub(crate) host: Host,
-    pub(crate) options: Arc<ServerOptions>,
-    /// Models behind GitHub tokens, shared by all connections.
-    pub(crate) tokens: Arc<Tokens>,
+    /// What all connections share.
+    pub(crate) shared: Arc<Shared>,
     /// Sessions that the client created or resumed, by id.
     sessions: Mutex<HashMap<String, Arc<Attached>>>,
     /// What `connect` told about the client.
@@ -60,16 +58,15 @@ impl Outcome {
 pub(crate) type MethodResult = Result<Outcome, RpcError>;
 
 impl Connection {
-    pub(crate) fn new(host: Host, options: Arc<ServerOptions>, tokens: Arc<Tokens>) -> Self {
+    pub(crate) fn new(host: Host, shared: Arc<Shared>) -> Self {
         let state = ConnectionState {
-            authenticated: options.connection_token.is_none(),
+            authenticated: shared.options.connection_token.is_none(),
             ..ConnectionState::default()
         };
         Self {
-            peer: Peer::new(options.queue_bytes),
+            peer: Peer::new(shared.options.queue_bytes),
             host,
-            options,
-            tokens,
+            shared,
             sessions: Mutex::default(),
             state: Mutex::new(state),
         }
@@ -156,8 +153,11 @@ impl Connection {
             None => {
                 let (connection, method, id) = (self.clone(), method.to_owned(), id.to_owned());
                 tokio::spawn(async move {
-                    let result = work.await;
-                    connection.finish(&method, &id, result);
+                    tokio::select! {
+                        result = work => connection.finish(&method, &id, result),
+                        // Nobody is there to be answered.
+                        () = connection.peer.closed() => {}
+                    }
                 });
             }
         }

@@ -6,6 +6,8 @@
 //! is not served is absent from the dispatch table and answers `-32601`.
 
 mod args;
+mod beneath;
+mod board;
 mod calls;
 mod config;
 mod connection;

@@ -27,7 +27,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let session = ctx
         .host
         .create(NewSession {
-            id: Some(id),
+            id: Some(id.clone()),
             model: ModelChoice::Given(chosen.model),
             reasoning_effort: config.reasoning_effort.clone(),
             streaming: config.streaming.unwrap_or(false),
@@ -35,7 +35,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             additional_directories: config.additional_directories.clone().unwrap_or_default(),
             system_message: system_message(config.system_message.as_ref()).unwrap_or_default(),
             tools: tool_filter(config),
-            approval: if ctx.options.approve_all {
+            approval: if ctx.shared.options.approve_all {
                 Approval::ApproveAll
             } else {
                 Approval::Ask
@@ -52,7 +52,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             ..defaults
         })
         .await?;
-    let attached = Attached::listen(session, chooser, auth(ctx, config), true)?;
+    let attached = Attached::listen(session, chooser, ctx.shared.boards.of(&id), auth(ctx, config), true)?;
     attached.attach(client_name(ctx, config), config).await?;
     attached.warn(chosen.warning).await?;
     Ok(attached)
@@ -70,7 +70,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         (None, None) => None,
         (model, _) => Some(chooser.choose(model.as_deref()).await?),
     };
-    let attached = Attached::listen(session, chooser, auth(ctx, config), false)?;
+    let attached = Attached::listen(session, chooser, ctx.shared.boards.of(id), auth(ctx, config), false)?;
     // The client's older attachment goes first, or its tools and hooks would count twice.
     drop(ctx.detach(id));
     attached.attach(client_name(ctx, config), config).await?;
@@ -85,7 +85,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         additional_directories: config.additional_directories.clone(),
         system_message: system_message(config.system_message.as_ref()),
         tools: tools.then(|| tool_filter(config)),
-        approval: ctx.options.approve_all.then_some(Approval::ApproveAll),
+        approval: ctx.shared.options.approve_all.then_some(Approval::ApproveAll),
         client_name: config.client_name.clone(),
         compaction: compaction(config.infinite_sessions.as_ref()),
         continue_pending: config.continue_pending_work.unwrap_or(false),
@@ -97,18 +97,21 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
 }
 
 fn chooser(ctx: &Ctx, config: &SessionConfig, session_id: &str) -> Chooser {
-    let token = config.git_hub_token.as_deref().or(ctx.options.github_token.as_deref());
+    let token = config
+        .git_hub_token
+        .as_deref()
+        .or(ctx.shared.options.github_token.as_deref());
     Chooser {
         peer: ctx.peer.clone(),
         session_id: session_id.to_owned(),
-        catalogue: ctx.tokens.catalogue(&ctx.host, token),
+        catalogue: ctx.shared.tokens.catalogue(&ctx.host, token),
         registry: Registry::of(config),
     }
 }
 
 fn auth(ctx: &Ctx, config: &SessionConfig) -> serde_json::Value {
-    let token = config.git_hub_token.is_some() || ctx.options.github_token.is_some();
-    auth_json(token, &ctx.options.github_host)
+    let token = config.git_hub_token.is_some() || ctx.shared.options.github_token.is_some();
+    auth_json(token, &ctx.shared.options.github_host)
 }
 
 fn client_name(ctx: &Ctx, config: &SessionConfig) -> String {

@@ -71,16 +71,6 @@ impl Peer {
         }))
     }
 
-    /// Sends a notification.
-    pub(crate) fn notify(&self, method: &str, params: &impl Serialize) {
-        self.send_json(&Outgoing {
-            jsonrpc: "2.0",
-            id: None,
-            method,
-            params,
-        });
-    }
-
     /// Sends an event. `prefix` comes from [`event_prefix`]; the event's own bytes are shared, not copied.
     pub(crate) fn event(&self, prefix: &Bytes, event: &Event) {
         self.push(Frame::of([

@@ -9,7 +9,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::{connection::Connection, lifecycle, peer::Peer, stdio};
+use crate::{board::Boards, connection::Connection, lifecycle, peer::Peer, providers::Tokens, stdio};
 
 /// How the face behaves.
 #[derive(Debug, Clone)]
@@ -38,6 +38,23 @@ impl Default for ServerOptions {
             approve_all: false,
             queue_bytes: 64 * 1024 * 1024,
         }
+    }
+}
+
+/// What all connections of a server share.
+pub(crate) struct Shared {
+    pub(crate) options: ServerOptions,
+    pub(crate) tokens: Tokens,
+    pub(crate) boards: Boards,
+}
+
+impl Shared {
+    fn new(options: ServerOptions) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            tokens: Tokens::default(),
+            boards: Boards::default(),
+        })
     }
 }
 
@@ -82,14 +99,14 @@ where
 {
     let peers = Arc::new(Peers::default());
     let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), peers.clone())));
-    let connection = Arc::new(Connection::new(host, Arc::new(options), Arc::default()));
+    let connection = Arc::new(Connection::new(host, Shared::new(options)));
     peers.add(connection.peer.clone());
     connection.run(input, output).await;
 }
 
 /// Serves clients that connect to a TCP listener, for as long as the future is polled.
 pub async fn serve_tcp(host: Host, listener: TcpListener, options: ServerOptions) -> io::Result<()> {
-    let (options, tokens) = (Arc::new(options), Arc::default());
+    let shared = Shared::new(options);
     let peers = Arc::new(Peers::default());
     let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), peers.clone())));
     loop {
@@ -105,7 +122,7 @@ pub async fn serve_tcp(host: Host, listener: TcpListener, options: ServerOptions
         // Answers and deltas are small and each is waited for.
         let _ = socket.set_nodelay(true);
         tracing::info!(%address, "connection accepted");
-        let connection = Arc::new(Connection::new(host.clone(), options.clone(), Arc::clone(&tokens)));
+        let connection = Arc::new(Connection::new(host.clone(), shared.clone()));
         peers.add(connection.peer.clone());
         let peers = peers.clone();
         tokio::spawn(async move {

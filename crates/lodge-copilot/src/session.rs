@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use lodge_events::{Event, SessionWarning};
+use lodge_events::{CommandInfo, CommandsChanged, Event, SessionWarning};
 use lodge_host::{Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening, Publish, Session};
 use lodge_models::{ModelInfo, ProviderConfig};
 use parking_lot::Mutex;
@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
+    board::{Board, Recent},
     calls::SdkCalls,
     config::{ModelConfig, SessionConfig, ToolConfig},
     connection::Ctx,
@@ -33,6 +34,10 @@ pub(crate) struct Attached {
     /// What `session.gitHubAuth.getStatus` answers.
     auth: Value,
     named_by_person: AtomicBool,
+    board: Arc<Board>,
+    /// This client's number on the board.
+    client_number: u64,
+    interests: Mutex<Vec<(String, String)>>,
 }
 
 /// What the client can do, and the attachment that says so to the session.
@@ -61,7 +66,13 @@ impl Publish for Feed {
 
 impl Attached {
     /// Listens to a session. With `from_start` the client also gets what was recorded before.
-    pub(crate) fn listen(session: Session, chooser: Chooser, auth: Value, from_start: bool) -> Result<Self, RpcError> {
+    pub(crate) fn listen(
+        session: Session,
+        chooser: Chooser,
+        board: Arc<Board>,
+        auth: Value,
+        from_start: bool,
+    ) -> Result<Self, RpcError> {
         let peer = chooser.peer.clone();
         let feed = Arc::new(Feed {
             peer: peer.clone(),
@@ -96,6 +107,9 @@ impl Attached {
             client: Mutex::new(Client { spec, attachment: None }),
             chooser: Mutex::new(chooser),
             auth,
+            client_number: board.client(),
+            board,
+            interests: Mutex::default(),
         })
     }
 
@@ -110,6 +124,13 @@ impl Attached {
         };
         let attachment = self.session.attach_client(spec).await?;
         self.client.lock().attachment = Some(attachment);
+        let commands = config.commands.iter().flatten().map(|command| CommandInfo {
+            name: command.name.clone(),
+            description: command.description.clone(),
+        });
+        if let Some(commands) = self.board.set_commands(self.client_number, commands.collect()) {
+            self.session.record(CommandsChanged { commands }).await?;
+        }
         Ok(())
     }
 
@@ -127,6 +148,32 @@ impl Attached {
         let mut held = self.feed.held.lock();
         for event in held.take().into_iter().flatten() {
             self.feed.peer.event(&self.feed.prefix, &event);
+        }
+    }
+
+    /// What all clients of the session share.
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// The session's recent events.
+    pub(crate) fn recent(&self) -> Arc<Recent> {
+        self.board.recent(&self.session)
+    }
+
+    /// Notes that the client wants a type of event.
+    pub(crate) fn add_interest(&self, event_type: String) -> String {
+        let mut interests = self.interests.lock();
+        let handle = format!("interest-{}", interests.len() + 1);
+        interests.push((handle.clone(), event_type));
+        handle
+    }
+
+    /// Takes that back.
+    pub(crate) fn remove_interest(&self, handle: &str) {
+        for (known, event_type) in self.interests.lock().iter_mut().filter(|(known, _)| known == handle) {
+            tracing::debug!(handle = %known, %event_type, "interest released");
+            event_type.clear();
         }
     }
 
@@ -211,6 +258,15 @@ impl Attached {
     /// Remembers who chose the session's name.
     pub(crate) fn set_named_by_person(&self, by_person: bool) {
         self.named_by_person.store(by_person, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some(commands) = self.board.set_commands(self.client_number, Vec::new()) {
+            let session = self.session.clone();
+            tokio::spawn(async move { session.record(CommandsChanged { commands }).await });
+        }
     }
 }
 

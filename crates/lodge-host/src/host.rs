@@ -7,12 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lodge_agent::rules_interim::Rules;
 use lodge_agent::{Agent, Facts, GitContext, NewAgent, Reopen, Settings};
 use lodge_events::{Event, SessionInfo, SessionResume, SessionStart, WorkingDirectoryContext};
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
 use lodge_models::Catalogue as Models;
-use lodge_tools::{SessionTools, Tool, sandbox::SandboxLauncher};
+use lodge_tools::{
+    SessionTools, Tool,
+    rules::{Policy, RuleSet},
+    sandbox::SandboxLauncher,
+};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use uuid::Uuid;
@@ -216,7 +219,7 @@ impl Host {
                     selected_model: Some(settings.model.info().id.clone()),
                     reasoning_effort: settings.reasoning_effort.clone(),
                     context: Some(context_of(&settings)),
-                    already_in_use: Some(was_live && session.listeners() > 0),
+                    already_in_use: Some(was_live && session.clients() > 1),
                     session_was_active: Some(session.is_busy()),
                     continue_pending_work: resume.continue_pending.then_some(true),
                     ..SessionResume::default()
@@ -349,13 +352,16 @@ impl Inner {
         let dir = self.home.sessions().dir(id)?;
         let (host, name) = (Arc::downgrade(self), id.to_owned());
         let hub = Arc::new(Hub::with_tap(move |event| note(&host, &name, event)));
+        // Rules that cannot be read are no reason to go on without them.
+        let rules = RuleSet::load(self.home.path(), &settings.cwd, Policy::default())
+            .map_err(|error| HostError::Invalid(format!("The permission rules cannot be used: {error}")))?;
         let mut tool_state = SessionTools::new(&dir);
         if let Some(launcher) = &self.sandbox {
             tool_state = tool_state.with_sandbox(launcher.clone());
         }
         let agent = Agent::spawn(NewAgent {
             id: id.to_owned(),
-            rules: Rules::load(self.home.path(), &settings.cwd),
+            rules,
             dir,
             log: opened.log,
             reopen: self.reopen(id),

@@ -69,7 +69,7 @@ struct ConnectParams {
 }
 
 async fn connect(ctx: Ctx, params: ConnectParams) -> Result<Value, RpcError> {
-    if let Some(expected) = &ctx.options.connection_token {
+    if let Some(expected) = &ctx.shared.options.connection_token {
         let given = params.token.unwrap_or_default();
         if !bool::from(expected.as_bytes().ct_eq(given.as_bytes())) {
             return Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED"));
@@ -80,7 +80,7 @@ async fn connect(ctx: Ctx, params: ConnectParams) -> Result<Value, RpcError> {
         .as_ref()
         .and_then(|info| info.get("name")?.as_str().map(str::to_owned));
     ctx.authenticated(name);
-    Ok(json!({"ok": true, "protocolVersion": PROTOCOL_VERSION, "version": ctx.options.version}))
+    Ok(json!({"ok": true, "protocolVersion": PROTOCOL_VERSION, "version": ctx.shared.options.version}))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -98,11 +98,14 @@ async fn ping(_: Ctx, params: PingParams) -> Result<Value, RpcError> {
 }
 
 async fn status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
-    Ok(json!({"version": ctx.options.version, "protocolVersion": PROTOCOL_VERSION}))
+    Ok(json!({"version": ctx.shared.options.version, "protocolVersion": PROTOCOL_VERSION}))
 }
 
 async fn auth_status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
-    Ok(auth_json(ctx.options.github_token.is_some(), &ctx.options.github_host))
+    Ok(auth_json(
+        ctx.shared.options.github_token.is_some(),
+        &ctx.shared.options.github_host,
+    ))
 }
 
 /// What is known of the login: that there is a token, and for which host. Nobody is asked whose it is.
@@ -147,7 +150,7 @@ async fn detach(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, 
     let Some(attached) = ctx.session(&session_id) else {
         return Err(RpcError::failed(format!("Session not found: {session_id}")));
     };
-    if attached.session().listeners() <= 1 {
+    if attached.session().clients() <= 1 {
         ctx.host.close(&session_id).await;
     }
     ctx.detach(&session_id);

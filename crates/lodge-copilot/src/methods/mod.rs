@@ -1,14 +1,19 @@
 //! The dispatch table: every method that is served, by name. `docs/sdk.md` is made from it.
 
+mod commands;
 pub(crate) mod core;
+mod event_log;
 mod history;
+mod metadata;
 mod model;
 mod permissions;
 mod queue;
 mod sessions;
 mod state;
 mod tools;
+mod turns;
 mod ui;
+mod workspace;
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -45,13 +50,18 @@ pub(crate) struct Capability {
 /// Everything that is served.
 pub(crate) static CAPABILITIES: &[&Capability] = &[
     &core::CORE,
+    &turns::TURNS,
     &permissions::PERMISSIONS,
     &tools::TOOLS,
     &model::MODEL,
     &state::STATE,
+    &workspace::WORKSPACE,
+    &metadata::METADATA,
     &ui::UI,
+    &commands::COMMANDS,
     &queue::QUEUE,
     &history::HISTORY,
+    &event_log::EVENT_LOG,
     &sessions::SESSIONS,
 ];
 

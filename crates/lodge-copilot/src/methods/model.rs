@@ -31,8 +31,8 @@ struct ModelsParams {
 }
 
 async fn models_list(ctx: Ctx, params: ModelsParams) -> Result<Value, RpcError> {
-    let token = params.git_hub_token.or_else(|| ctx.options.github_token.clone());
-    let models = providers::available(&ctx.tokens.catalogue(&ctx.host, token.as_deref())).await;
+    let token = params.git_hub_token.or_else(|| ctx.shared.options.github_token.clone());
+    let models = providers::available(&ctx.shared.tokens.catalogue(&ctx.host, token.as_deref())).await;
     Ok(json!({"models": models.iter().map(model_json).collect::<Vec<_>>()}))
 }
 

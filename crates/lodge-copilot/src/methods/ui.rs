@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use lodge_events::{ElicitationRequested, ElicitationSchema};
 use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, UserInputAnswer};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use super::{Capability, method};
+use super::{Capability, Nothing, method};
 use crate::{rpc::RpcError, session::Attached};
 
 pub(crate) static UI: Capability = Capability {
@@ -15,6 +17,10 @@ pub(crate) static UI: Capability = Capability {
         method!(session "session.ui.handlePendingUserInput", 1, "answers `user_input.requested`", user_input),
         method!(session "session.ui.handlePendingElicitation", 2, "answers `elicitation.requested`", elicitation),
         method!(session "session.ui.handlePendingExitPlanMode", 1, "answers `exit_plan_mode.requested`", exit_plan_mode),
+        method!(session "session.ui.elicitation", 1, "shows a form by a client that can, and waits for the answer", elicit),
+        method!(session "session.ui.handlePendingSampling", 1, "never open here: always `false`", never_open),
+        method!(session "session.ui.handlePendingAutoModeSwitch", 1, "never open here: always `false`", never_open),
+        method!(session "session.ui.handlePendingSessionLimitsExhausted", 1, "never open here: always `false`", never_open),
     ],
 };
 
@@ -98,4 +104,32 @@ async fn exit_plan_mode(session: Arc<Attached>, params: Answered<ExitPlan>) -> R
         }),
     )
     .await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ElicitParams {
+    message: String,
+    #[serde(default)]
+    requested_schema: Option<ElicitationSchema>,
+}
+
+async fn elicit(session: Arc<Attached>, params: ElicitParams) -> Result<Value, RpcError> {
+    let question = ElicitationRequested {
+        request_id: Uuid::new_v4().to_string(),
+        message: params.message,
+        requested_schema: params.requested_schema,
+        ..ElicitationRequested::default()
+    };
+    let answer = session.session().elicit(question).await?;
+    let mut result = json!({"action": answer.action});
+    if let Some(content) = answer.content {
+        result["content"] = content;
+    }
+    Ok(result)
+}
+
+/// Lodge never asks these questions, so no answer can be the awaited one.
+async fn never_open(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"success": false}))
 }

@@ -1,0 +1,204 @@
+//! What the clients of one session share beside the session itself: their slash commands, and the recent events for
+//! those who read them page by page.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering},
+};
+
+use lodge_events::{CommandInfo, Event};
+use lodge_host::{Listening, Publish, Session};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use uuid::Uuid;
+
+/// The boards of all sessions that clients have open.
+#[derive(Default)]
+pub(crate) struct Boards(Mutex<HashMap<String, Weak<Board>>>);
+
+impl Boards {
+    /// The board of a session.
+    pub(crate) fn of(&self, session_id: &str) -> Arc<Board> {
+        let mut boards = self.0.lock();
+        if let Some(board) = boards.get(session_id).and_then(Weak::upgrade) {
+            return board;
+        }
+        boards.retain(|_, board| board.strong_count() > 0);
+        let board = Arc::new(Board::default());
+        boards.insert(session_id.to_owned(), Arc::downgrade(&board));
+        board
+    }
+}
+
+/// What the clients of one session share.
+#[derive(Default)]
+pub(crate) struct Board {
+    next_client: AtomicU64,
+    commands: Mutex<BTreeMap<u64, Vec<CommandInfo>>>,
+    /// Commands that a client is asked to run, by request: resolved with the client's error, if any.
+    running: Mutex<HashMap<String, oneshot::Sender<Option<String>>>>,
+    /// Commands that wait for a client to deal with them.
+    queued: Mutex<Vec<String>>,
+    recent: Mutex<Option<Arc<Recent>>>,
+}
+
+impl Board {
+    /// A number for a client.
+    pub(crate) fn client(&self) -> u64 {
+        self.next_client.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sets a client's commands (none: forgets it). Answers with all commands there are now, if that changed anything.
+    pub(crate) fn set_commands(&self, client: u64, commands: Vec<CommandInfo>) -> Option<Vec<CommandInfo>> {
+        let mut all = self.commands.lock();
+        let before = if commands.is_empty() {
+            all.remove(&client)
+        } else {
+            all.insert(client, commands.clone())
+        };
+        (before.unwrap_or_default() != commands).then(|| all.values().flatten().cloned().collect())
+    }
+
+    /// All commands there are.
+    pub(crate) fn commands(&self) -> Vec<CommandInfo> {
+        self.commands.lock().values().flatten().cloned().collect()
+    }
+
+    /// A command is about to be run by a client.
+    pub(crate) fn run_command(&self) -> (String, oneshot::Receiver<Option<String>>) {
+        let id = Uuid::new_v4().to_string();
+        let (done, waiting) = oneshot::channel();
+        self.running.lock().insert(id.clone(), done);
+        (id, waiting)
+    }
+
+    /// A client has run a command.
+    pub(crate) fn command_ran(&self, request_id: &str, error: Option<String>) {
+        if let Some(done) = self.running.lock().remove(request_id) {
+            let _ = done.send(error);
+        }
+    }
+
+    /// A command waits for a client.
+    pub(crate) fn queue_command(&self) -> String {
+        let id = Uuid::new_v4().to_string();
+        self.queued.lock().push(id.clone());
+        id
+    }
+
+    /// A client has dealt with a waiting command. False when it does not wait.
+    pub(crate) fn command_dealt_with(&self, request_id: &str) -> bool {
+        let mut queued = self.queued.lock();
+        let before = queued.len();
+        queued.retain(|id| id != request_id);
+        queued.len() < before
+    }
+
+    /// The recent events; kept from the first time that somebody asks.
+    pub(crate) fn recent(&self, session: &Session) -> Arc<Recent> {
+        self.recent.lock().get_or_insert_with(|| Recent::start(session)).clone()
+    }
+}
+
+/// Events that happened since somebody first asked, persisted and ephemeral, as far as the limits reach.
+pub(crate) struct Recent {
+    epoch: Uuid,
+    ring: Arc<Ring>,
+    _listening: Listening,
+}
+
+struct Ring {
+    events: Mutex<Window>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct Window {
+    /// Number of the first event in the window.
+    first: u64,
+    events: VecDeque<Event>,
+    bytes: usize,
+}
+
+/// How many bytes of recent events are kept for a session.
+const KEPT_BYTES: usize = 1024 * 1024;
+
+impl Window {
+    fn push(&mut self, event: Event) {
+        self.bytes += event.json().len();
+        self.events.push_back(event);
+        while self.bytes > KEPT_BYTES && self.events.len() > 1 {
+            if let Some(old) = self.events.pop_front() {
+                self.bytes -= old.json().len();
+                self.first += 1;
+            }
+        }
+    }
+
+    fn next(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+}
+
+impl Publish for Ring {
+    fn publish(&self, event: &Event) {
+        self.events.lock().push(event.clone());
+        self.arrived.notify_waiters();
+    }
+}
+
+impl Recent {
+    fn start(session: &Session) -> Arc<Self> {
+        let ring = Arc::new(Ring {
+            events: Mutex::default(),
+            arrived: Notify::new(),
+        });
+        let listening = session.listen(ring.clone());
+        Arc::new(Self {
+            epoch: Uuid::new_v4(),
+            ring,
+            _listening: listening,
+        })
+    }
+
+    /// The cursor after the last event.
+    pub(crate) fn tail(&self) -> String {
+        self.cursor(self.ring.events.lock().next())
+    }
+
+    fn cursor(&self, number: u64) -> String {
+        format!("{}|{number}", self.epoch)
+    }
+
+    /// Events from a cursor on, and the cursor after them. `None` when the cursor is none of this window's, or the window
+    /// has moved on beyond it.
+    pub(crate) fn read(&self, cursor: &str, max: usize) -> Option<(Vec<Event>, String, bool)> {
+        let (epoch, number) = cursor.split_once('|')?;
+        let number: u64 = number.parse().ok()?;
+        let window = self.ring.events.lock();
+        if epoch.parse() != Ok(self.epoch) || number < window.first || number > window.next() {
+            return None;
+        }
+        let events: Vec<Event> = window
+            .events
+            .iter()
+            .skip((number - window.first) as usize)
+            .take(max)
+            .cloned()
+            .collect();
+        let next = number + events.len() as u64;
+        Some((events, self.cursor(next), next < window.next()))
+    }
+
+    /// Waits until there is something after a cursor.
+    pub(crate) async fn arrived(&self, cursor: &str) {
+        loop {
+            let arrived = self.ring.arrived.notified();
+            if cursor != self.tail() {
+                return;
+            }
+            arrived.await;
+        }
+    }
+}

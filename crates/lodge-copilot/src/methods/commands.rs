@@ -1,0 +1,135 @@
+//! Slash commands that clients bring.
+
+use std::sync::Arc;
+
+use lodge_events::{CommandCompleted, CommandExecute, CommandQueued};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, method};
+use crate::{rpc::RpcError, session::Attached};
+
+pub(crate) static COMMANDS: Capability = Capability {
+    title: "Commands",
+    methods: &[
+        method!(session "session.commands.list", 3, "commands that clients bring", list),
+        method!(session "session.commands.execute", 1, "has a client run its command", execute),
+        method!(session "session.commands.handlePendingCommand", 2, "the client has run it", handle_pending),
+        method!(session "session.commands.enqueue", 2, "tells clients of a command to deal with", enqueue),
+        method!(session "session.commands.respondToQueuedCommand", 2, "a client has dealt with it", respond),
+    ],
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListParams {
+    include_client_commands: Option<bool>,
+}
+
+async fn list(session: Arc<Attached>, params: ListParams) -> Result<Value, RpcError> {
+    let commands = if params.include_client_commands == Some(false) {
+        Vec::new()
+    } else {
+        session.board().commands()
+    };
+    let commands: Vec<_> = commands
+        .into_iter()
+        .map(|command| {
+            json!({
+                "name": command.name,
+                "description": command.description.unwrap_or_default(),
+                "kind": "client",
+                "allowDuringAgentExecution": false,
+            })
+        })
+        .collect();
+    Ok(json!({"commands": commands}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExecuteParams {
+    command_name: String,
+    #[serde(default)]
+    args: String,
+}
+
+async fn execute(session: Arc<Attached>, params: ExecuteParams) -> Result<Value, RpcError> {
+    let ExecuteParams { command_name, args } = params;
+    let board = session.board();
+    if !board.commands().iter().any(|command| command.name == command_name) {
+        return Ok(json!({"error": format!("Unknown command: {command_name}")}));
+    }
+    let (request_id, done) = board.run_command();
+    let command = format!("/{command_name} {args}").trim_end().to_owned();
+    let event = CommandExecute {
+        request_id: request_id.clone(),
+        command,
+        command_name,
+        args,
+    };
+    session.session().record(event).await?;
+    // The client that has the command may go away before it is done.
+    let error = done
+        .await
+        .unwrap_or_else(|_| Some("The client that has the command went away".to_owned()));
+    session.session().record(CommandCompleted { request_id }).await?;
+    Ok(error.map_or_else(|| json!({}), |error| json!({"error": error})))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HandleParams {
+    request_id: String,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+/// Every client is told of a command and those that do not have it say so too; only the first word counts, and the
+/// others are no mistake.
+async fn handle_pending(session: Arc<Attached>, params: HandleParams) -> Result<Value, RpcError> {
+    let unknown = params
+        .error
+        .as_deref()
+        .is_some_and(|error| error.starts_with("Unknown command"));
+    if !unknown {
+        session.board().command_ran(&params.request_id, params.error);
+    }
+    Ok(json!({"success": true}))
+}
+
+#[derive(Debug, Deserialize)]
+struct EnqueueParams {
+    command: String,
+}
+
+async fn enqueue(session: Arc<Attached>, params: EnqueueParams) -> Result<Value, RpcError> {
+    let request_id = session.board().queue_command();
+    session
+        .session()
+        .record(CommandQueued {
+            request_id,
+            command: params.command,
+        })
+        .await?;
+    Ok(json!({"queued": true}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RespondParams {
+    request_id: String,
+}
+
+async fn respond(session: Arc<Attached>, params: RespondParams) -> Result<Value, RpcError> {
+    let waited = session.board().command_dealt_with(&params.request_id);
+    if waited {
+        session
+            .session()
+            .record(CommandCompleted {
+                request_id: params.request_id,
+            })
+            .await?;
+    }
+    Ok(json!({"success": waited}))
+}

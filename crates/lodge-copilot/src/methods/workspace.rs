@@ -1,0 +1,233 @@
+//! Files that belong to a session: `files/` and `checkpoints/` in its own directory.
+
+use std::{
+    io::{self, Read, Write},
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use lodge_events::{FileOperation, SessionWorkspaceFileChanged};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{beneath, rpc::RpcError, session::Attached};
+
+pub(crate) static WORKSPACE: Capability = Capability {
+    title: "Workspace files",
+    methods: &[
+        method!(session "session.workspaces.listFiles", 3, "the session's own files", list_files),
+        method!(session "session.workspaces.readFile", 9, "reads one", read_file),
+        method!(session "session.workspaces.createFile", 8, "writes one", create_file),
+        method!(session "session.workspaces.saveLargePaste", 1, "keeps a long text as a file", save_large_paste),
+        method!(session "session.workspaces.listCheckpoints", 1, "summaries that compactions left", list_checkpoints),
+        method!(session "session.workspaces.readCheckpoint", 1, "one of them", read_checkpoint),
+    ],
+};
+
+fn files(session: &Attached) -> PathBuf {
+    session.session().dir().join("files")
+}
+
+/// Runs something that waits for the disk beside the runtime.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, RpcError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(RpcError::failed)?
+        .map_err(RpcError::failed)
+}
+
+/// A path below the files directory, without a way out of it.
+fn inside(path: &str) -> Result<PathBuf, RpcError> {
+    let path = PathBuf::from(path);
+    let inside = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !inside || path.file_name().is_none() {
+        return Err(RpcError::failed("Path must be within the workspace files directory"));
+    }
+    Ok(path)
+}
+
+async fn list_files(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let root = files(&session);
+    let files = on_disk(move || {
+        let mut found = Vec::new();
+        collect(&root, &root, &mut found)?;
+        found.sort();
+        Ok(found)
+    })
+    .await?;
+    Ok(json!({"files": files}))
+}
+
+fn collect(root: &Path, dir: &Path, found: &mut Vec<String>) -> io::Result<()> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            collect(root, &entry.path(), found)?;
+        } else if kind.is_file()
+            && let Ok(path) = entry.path().strip_prefix(root)
+        {
+            found.push(path.to_string_lossy().into_owned());
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Deserialize)]
+struct PathParams {
+    path: String,
+}
+
+async fn read_file(session: Arc<Attached>, params: PathParams) -> Result<Value, RpcError> {
+    let (root, path) = (files(&session), inside(&params.path)?);
+    let content = on_disk(move || {
+        let mut content = String::new();
+        beneath::open(&root, &path)?.read_to_string(&mut content)?;
+        Ok(content)
+    })
+    .await?;
+    Ok(json!({"content": content}))
+}
+
+#[derive(Debug, Deserialize)]
+struct CreateParams {
+    path: String,
+    content: String,
+}
+
+async fn create_file(session: Arc<Attached>, params: CreateParams) -> Result<Value, RpcError> {
+    let operation = write(&session, inside(&params.path)?, params.content).await?;
+    session
+        .session()
+        .record(SessionWorkspaceFileChanged {
+            path: params.path,
+            operation,
+        })
+        .await?;
+    Ok(Value::Null)
+}
+
+async fn write(session: &Attached, path: PathBuf, content: String) -> Result<FileOperation, RpcError> {
+    let root = files(session);
+    on_disk(move || {
+        let (mut file, existed) = beneath::create(&root, &path)?;
+        file.write_all(content.as_bytes())?;
+        Ok(if existed {
+            FileOperation::Update
+        } else {
+            FileOperation::Create
+        })
+    })
+    .await
+}
+
+#[derive(Debug, Deserialize)]
+struct ContentParams {
+    content: String,
+}
+
+async fn save_large_paste(session: Arc<Attached>, params: ContentParams) -> Result<Value, RpcError> {
+    let name = format!("paste-{}.txt", jiff::Timestamp::now().as_millisecond());
+    let size = params.content.len();
+    let operation = write(&session, PathBuf::from(&name), params.content).await?;
+    session
+        .session()
+        .record(SessionWorkspaceFileChanged {
+            path: name.clone(),
+            operation,
+        })
+        .await?;
+    Ok(json!({"saved": {"filePath": files(&session).join(&name), "filename": name, "sizeBytes": size}}))
+}
+
+/// The rows of `checkpoints/index.md`: number, title, file.
+fn checkpoints(index: &str) -> Vec<(u64, String, String)> {
+    index
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.trim().trim_matches('|').split('|').map(str::trim);
+            let number = cells.next()?.parse().ok()?;
+            Some((number, cells.next()?.to_owned(), cells.next()?.to_owned()))
+        })
+        .collect()
+}
+
+async fn read_index(session: &Attached) -> Result<Vec<(u64, String, String)>, RpcError> {
+    let path = session.session().dir().join("checkpoints").join("index.md");
+    match tokio::fs::read_to_string(path).await {
+        Ok(index) => Ok(checkpoints(&index)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(RpcError::failed(error)),
+    }
+}
+
+async fn list_checkpoints(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let list: Vec<_> = read_index(&session)
+        .await?
+        .into_iter()
+        .map(|(number, title, filename)| json!({"number": number, "title": title, "filename": filename}))
+        .collect();
+    Ok(json!({"checkpoints": list}))
+}
+
+#[derive(Debug, Deserialize)]
+struct NumberParams {
+    number: u64,
+}
+
+async fn read_checkpoint(session: Arc<Attached>, params: NumberParams) -> Result<Value, RpcError> {
+    let found = read_index(&session)
+        .await?
+        .into_iter()
+        .find(|(number, ..)| *number == params.number);
+    let Some((.., filename)) = found else {
+        return Ok(json!({"content": null}));
+    };
+    let (root, path) = (session.session().dir().join("checkpoints"), inside(&filename)?);
+    let content = on_disk(move || {
+        let mut content = String::new();
+        beneath::open(&root, &path)?.read_to_string(&mut content)?;
+        Ok(content)
+    })
+    .await?;
+    Ok(json!({"content": content}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_out_of_the_workspace_are_refused() {
+        for (path, fine) in [
+            ("a.txt", true),
+            ("a/b/c.txt", true),
+            ("./a.txt", true),
+            ("../a.txt", false),
+            ("a/../../b", false),
+            ("/etc/passwd", false),
+            ("", false),
+            (".", false),
+        ] {
+            assert_eq!(inside(path).is_ok(), fine, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn the_index_of_checkpoints_is_read_as_the_cli_writes_it() {
+        let index =
+            "| # | Title | File |\n|---|---|---|\n| 1 | First | 001-first.md |\n| 2 | Second | 002-second.md |\n";
+        assert_eq!(
+            checkpoints(index)[1],
+            (2, "Second".to_owned(), "002-second.md".to_owned())
+        );
+        assert_eq!(checkpoints(index).len(), 2);
+    }
+}
