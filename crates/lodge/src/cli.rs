@@ -109,6 +109,8 @@ pub(crate) enum ApprovalArg {
     Ask,
     /// Run what is known to be harmless, ask about the rest
     Safe,
+    /// Also write inside the working directory without a question
+    Edits,
     /// Run everything
     All,
     /// Run only what needs no permission

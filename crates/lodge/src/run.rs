@@ -136,6 +136,7 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
     let approval = match (args.yolo, args.approve) {
         (true, _) | (_, ApprovalArg::All) => Approval::ApproveAll,
         (_, ApprovalArg::Safe) => Approval::AutoSafe,
+        (_, ApprovalArg::Edits) => Approval::AutoEdit,
         (_, ApprovalArg::Ask) => Approval::Ask,
         (_, ApprovalArg::None) => Approval::DenyAll,
     };
