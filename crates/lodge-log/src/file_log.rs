@@ -19,6 +19,8 @@ use crate::sync::{Job, SyncPolicy, SyncTicket, Syncer, bring_to_disk};
 pub(crate) const LOG_FILE: &str = "events.jsonl";
 /// The side file is renewed when the log has grown by this much: opening never has to read more than that.
 const INDEX_EVERY: u64 = 256 * 1024;
+/// And when it is closed after it has grown by this much; less is read faster than it is written and synced.
+const INDEX_AT_END: u64 = 32 * 1024;
 
 /// Who wants to hear of every change of a log: the catalogue. It must not make the writer wait.
 pub(crate) trait Observer: Send + Sync {
@@ -91,6 +93,8 @@ pub(crate) struct FileLog {
     torn: bool,
     /// How far the side file reaches.
     indexed: u64,
+    /// The side file must be written at the end in any case.
+    must_index: bool,
     /// Whether the snapshot in the side file is one of this log.
     keeps_snapshot: bool,
     /// Directories whose new entries are not known to be on the disk, and the sync that was to bring them there.
@@ -110,7 +114,7 @@ impl FileLog {
     ) -> FileLog {
         let path = dir.join(LOG_FILE);
         let id = id.to_owned();
-        let (torn, keeps_snapshot, new_dirs, new_dirs_sync) = (false, true, Vec::new(), None);
+        let (torn, must_index, keeps_snapshot, new_dirs, new_dirs_sync) = (false, false, true, Vec::new(), None);
         FileLog {
             shared,
             id,
@@ -120,6 +124,7 @@ impl FileLog {
             index,
             torn,
             indexed,
+            must_index,
             keeps_snapshot,
             new_dirs,
             new_dirs_sync,
@@ -131,6 +136,11 @@ impl FileLog {
         let mut log = FileLog::indexed(shared, id, dir, file, index, 0);
         log.keeps_snapshot = false;
         log
+    }
+
+    /// Marks the log as repaired: without a side file, damage that stays visible (a gap) would be reported every time.
+    pub(crate) fn is_repaired(&mut self) {
+        self.must_index = true;
     }
 
     /// Marks the log as newly made: its directories must reach the disk, too.
@@ -231,7 +241,7 @@ impl FileLog {
         // Not for a log that is not ours any more.
         let stat = stat.filter(|stat| stat.len == self.index.len && stat.links > 0 && !self.torn);
         let index = stat.map(|stat| {
-            self.indexed = self.index.len;
+            (self.indexed, self.must_index) = (self.index.len, false);
             let (dir, index) = (self.dir.clone(), self.index.clone());
             let keep_snapshot = std::mem::replace(&mut self.keeps_snapshot, true);
             IndexSave {
@@ -410,9 +420,9 @@ impl SessionLog for FileLog {
 }
 
 impl Drop for FileLog {
-    /// Leaves an up-to-date side file, so that the session comes back fast.
+    /// Leaves a side file that is good enough, so that the session comes back fast.
     fn drop(&mut self) {
-        if self.index.len != self.indexed
+        if (self.must_index || self.index.len - self.indexed >= INDEX_AT_END)
             && let Some(job) = self.job(None, true)
         {
             self.submit(job);

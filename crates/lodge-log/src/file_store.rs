@@ -60,6 +60,10 @@ impl FileStore {
 
     /// Removes what an interrupted deletion left behind.
     pub(crate) fn sweep(&self) {
+        // Another process may be just deleting, which is no reason to interfere.
+        if self.shared.with_others {
+            return;
+        }
         for dir in self.shared.disk.dirs(&self.root).unwrap_or_default() {
             if dir
                 .file_name()
@@ -198,7 +202,10 @@ impl FileStore {
         if rewritten {
             self.shared.tell(|observer| observer.rewritten(id));
         }
-        let log = FileLog::unindexed(self.shared.clone(), id, dir, file, index);
+        let mut log = FileLog::unindexed(self.shared.clone(), id, dir, file, index);
+        if repaired.is_some() || !trust_index {
+            log.is_repaired();
+        }
         Ok(Opened {
             log: Box::new(log),
             repaired,
@@ -215,7 +222,7 @@ impl Store for FileStore {
         let disk = &*self.shared.disk;
         self.shared.syncer.settle(&path);
         retry(|| disk.create_dir(&dir)).map_err(LogError::io("make", &dir))?;
-        if needs_id_file(id) {
+        if needs_id_file(id) || !dir.ends_with(id) {
             let id_file = dir.join(ID_FILE);
             put(disk, &id_file, id.as_bytes(), false).map_err(LogError::io("write", &id_file))?;
         }
@@ -280,8 +287,9 @@ impl Store for FileStore {
                 .modified()
                 .ok()
                 .and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+            let owner = if needs_id_file(&name) { self.owner(&dir)? } else { None };
             entries.push(Entry {
-                id: self.owner(&dir)?.unwrap_or(name),
+                id: owner.unwrap_or(name),
                 end: Position(meta.len()),
                 modified: modified.map_or(0, |t| t.as_millis() as i64),
                 dir,

@@ -60,9 +60,6 @@ impl Home {
         let store = FileStore::new(&path, options, None);
         make_dirs(&store)?;
         let lock = Some(Mutex::new(take_lock(&path, exclusive)?));
-        if exclusive {
-            store.sweep();
-        }
         let store = Arc::new(store);
         let catalogue = Catalogue::open(path.join("catalogue.db"), store.clone());
         Ok(Home {

@@ -180,13 +180,11 @@ impl Saved {
                 crc: u32::from_le_bytes(take(&mut bytes)?),
             });
         }
-        let snapshot = match take(&mut bytes) {
-            Some(at) => Some(Snapshot {
-                at: Position(u64::from_le_bytes(at)),
-                bytes,
-            }),
-            None => None,
-        };
+        let at = take(&mut bytes).map(u64::from_le_bytes);
+        let snapshot = at.map(|at| Snapshot {
+            at: Position(at),
+            bytes,
+        });
         let last_id = (!last_id.is_nil()).then_some(last_id);
         Some(Saved {
             index: Index {

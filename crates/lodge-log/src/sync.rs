@@ -126,7 +126,7 @@ impl SyncTicket {
     }
 
     fn settle(&self, outcome: &io::Result<()>) {
-        let outcome = outcome.as_ref().map(|()| ()).map_err(|e| Failure {
+        let outcome = outcome.as_ref().copied().map_err(|e| Failure {
             code: e.raw_os_error(),
             kind: e.kind(),
             text: e.to_string(),

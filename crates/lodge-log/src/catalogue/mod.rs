@@ -144,6 +144,8 @@ impl Catalogue {
 
 impl Drop for Catalogue {
     fn drop(&mut self) {
+        // The worker's connection must be the last: only one that writes tidies up after itself.
+        *self.reader.lock() = None;
         self.queue.close();
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();

@@ -19,6 +19,8 @@ const COMMIT_BYTES: u64 = 8 * 1024 * 1024;
 const COMMIT_SESSIONS: usize = 256;
 
 pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
+    // Here because it reads the whole directory, as what follows does, and nobody should wait for it at the start.
+    store.sweep();
     let mut db = None;
     // Something was not written: everything is compared with the logs at the next occasion.
     let mut behind = false;

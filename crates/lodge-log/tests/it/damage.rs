@@ -246,7 +246,6 @@ fn cases() -> Vec<Case> {
 fn small_lines() -> TestHome {
     TestHome::with(HomeOptions {
         sync: SyncPolicy::Never,
-        exclusive: true,
         max_event: 100_000,
         disk: Arc::new(TestDisk::default()),
         ..HomeOptions::default()

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use lodge_log::{Home, HomeOptions, Labels, ListFilter, LogError, Store, SyncPolicy};
 
-use crate::support::{TestHome, event, lines, numbered};
+use crate::support::{TestHome, event, event_saying, id, lines, numbered};
 
 #[test]
 fn a_second_host_is_told_who_has_the_home() {
@@ -78,7 +78,7 @@ fn only_the_owner_can_read_what_is_kept() {
         ..HomeOptions::default()
     });
     let mut log = t.store().create("some session").unwrap();
-    log.append(&event(0)).unwrap();
+    log.append(&event_saying(0, &"x".repeat(100_000))).unwrap();
     let dir = log.dir().to_owned();
     t.store()
         .set_labels(
@@ -147,4 +147,107 @@ fn sync_policies_have_names() {
         "sometimes".parse::<SyncPolicy>(),
         Err("\"sometimes\" is no sync policy; there are turn, always and never".to_owned())
     );
+}
+
+#[test]
+fn a_shared_home_lets_each_writer_see_that_the_other_was_faster() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = || HomeOptions {
+        exclusive: false,
+        ..HomeOptions::default()
+    };
+    let (one, two) = (
+        Home::open(dir.path(), shared()).unwrap(),
+        Home::open(dir.path(), shared()).unwrap(),
+    );
+    assert!(matches!(
+        Home::open(dir.path(), HomeOptions::default()),
+        Err(LogError::Locked { .. })
+    ));
+    let mut mine = one.sessions().create("s").unwrap();
+    mine.append(&event(0)).unwrap();
+    let mut theirs = two.sessions().open("s").unwrap().log;
+    theirs.append(&event(1)).unwrap();
+    assert!(matches!(mine.append(&event(1)), Err(LogError::Moved { .. })));
+    assert!(matches!(
+        mine.truncate(lodge_log::Position(0)),
+        Err(LogError::Moved { .. })
+    ));
+    drop(mine);
+    let mut mine = one.sessions().open("s").unwrap().log;
+    assert_eq!(mine.last_id(), Some(id(1)));
+    mine.append(&event(2)).unwrap();
+    drop((mine, theirs));
+    assert_eq!(
+        crate::support::ids(two.sessions().open("s").unwrap().log.read_back().unwrap()),
+        numbered([2, 1, 0])
+    );
+    one.catalogue().flush();
+    assert_eq!(two.catalogue().get("s").unwrap().unwrap().event_count, 3);
+}
+
+#[test]
+fn writers_in_a_shared_home_never_lose_or_tear_an_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = || {
+        Home::open(
+            dir.path(),
+            HomeOptions {
+                exclusive: false,
+                ..HomeOptions::default()
+            },
+        )
+        .unwrap()
+    };
+    drop(home().sessions().create("s").unwrap());
+    let write = |from: u64| {
+        let home = home();
+        let mut log = home.sessions().open("s").unwrap().log;
+        for n in from..from + 100 {
+            loop {
+                let message = lodge_events::UserMessage {
+                    content: n.to_string(),
+                    ..Default::default()
+                };
+                let next = lodge_events::Event::with(id(n), jiff::Timestamp::UNIX_EPOCH, log.last_id(), None, message);
+                match log.append(&next) {
+                    Ok(_) => break,
+                    Err(LogError::Moved { .. }) => {
+                        let opened = home.sessions().open("s").unwrap();
+                        assert_eq!(opened.repaired, None);
+                        log = opened.log;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for from in [0, 1000, 2000] {
+            scope.spawn(move || write(from));
+        }
+    });
+    let last = home();
+    let report = last.sessions().check("s").unwrap();
+    assert_eq!(
+        (report.events, report.findings.is_empty()),
+        (300, true),
+        "{}",
+        report.findings
+    );
+}
+
+#[test]
+fn what_an_interrupted_deletion_left_is_removed_at_the_next_start() {
+    let t = TestHome::new();
+    let (path, left) = (t.home.path().to_owned(), t.session_dir(".deleted-0123"));
+    std::fs::create_dir(&left).unwrap();
+    std::fs::write(left.join("events.jsonl"), lines(0..2)).unwrap();
+    assert_eq!(t.store().list().unwrap(), []);
+    let TestHome { dir, home } = t;
+    drop(home);
+    let home = Home::open(path, HomeOptions::default()).unwrap();
+    home.catalogue().flush();
+    assert!(!left.exists());
+    drop(dir);
 }

@@ -1,5 +1,7 @@
 //! The log and the catalogue from outside.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests, not only the tests, may panic")]
+
 mod catalogue;
 mod damage;
 mod faults;
