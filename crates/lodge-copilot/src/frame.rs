@@ -74,6 +74,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             }
             match content_length(line) {
                 Some(found) => length = Some(found),
+                // A web page can make a browser post to any port of this machine, and HTTP's headers would pass as ours.
+                None if line.windows(7).any(|part| part == b" HTTP/1") => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "HTTP is not spoken here"));
+                }
                 // Other headers (Content-Type) are allowed and mean nothing here.
                 None => junk = true,
             }
@@ -208,6 +212,7 @@ mod tests {
         .await;
         check(b"Content-Type: x\r\nContent-Length: 2\r\n\r\n{}", &[body("{}")]).await;
         check(b"\r\n\r\nContent-Length: 2\r\n\r\n{}", &[body("{}")]).await;
+        check(b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", &[]).await;
         check(
             b"Content-Length: 0\r\n\r\nContent-Length: 2\r\n\r\n{}",
             &[body(""), body("{}")],

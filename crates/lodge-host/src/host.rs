@@ -355,7 +355,7 @@ impl Inner {
         // Rules that cannot be read are no reason to go on without them.
         let rules = RuleSet::load(self.home.path(), &settings.cwd, Policy::default())
             .map_err(|error| HostError::Invalid(format!("The permission rules cannot be used: {error}")))?;
-        let mut tool_state = SessionTools::new(&dir);
+        let mut tool_state = SessionTools::new(&dir).with_exclusions(rules.exclusions().clone());
         if let Some(launcher) = &self.sandbox {
             tool_state = tool_state.with_sandbox(launcher.clone());
         }

@@ -71,9 +71,37 @@ pub(crate) enum Command {
 
 #[derive(Args, Clone)]
 pub(crate) struct ServeArgs {
+    /// Port for AHP clients on loopback; 0 picks a free one
+    #[arg(long, value_name = "PORT", default_value_t = 8764)]
+    pub(crate) port: u16,
+    /// Address and port for AHP clients, instead of --port; anything but loopback needs TLS
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "port")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Unix socket for AHP clients, instead of a port
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["port", "listen"])]
+    pub(crate) socket: Option<PathBuf>,
     /// Port for clients of the Copilot SDKs (`cliUrl`); 0 picks a free one
     #[arg(long, value_name = "PORT", default_value_t = 8765)]
     pub(crate) sdk_port: u16,
+    /// Certificate for TLS, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Origin of a web page that may connect, such as https://lodge.example
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+    /// Further name that this host is called by
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+}
+
+impl ServeArgs {
+    /// Where AHP clients are heard.
+    pub(crate) fn listen_address(&self) -> std::net::SocketAddr {
+        self.listen.unwrap_or_else(|| ([127, 0, 0, 1], self.port).into())
+    }
 }
 
 #[derive(Args)]

@@ -1,6 +1,7 @@
 //! The program: arguments, configuration, start-up, shutdown, printing. It may not know how anything works inside.
 
 mod cli;
+mod door;
 mod question;
 mod run;
 mod serve;

@@ -3,12 +3,13 @@
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
+use lodge_ahp::{AhpConfig, Listen, TlsFiles};
 use lodge_copilot::{ServerArgs, ServerOptions, Transport};
 use tokio::net::TcpListener;
 
 use crate::{
     cli::{Global, ServeArgs},
-    setup,
+    door, setup,
 };
 
 /// The arguments as an SDK gives them; nothing when this is not how an SDK starts the program.
@@ -77,30 +78,70 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
 /// Starts the host with all its faces and runs until it is told to stop.
 pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Result<ExitCode> {
     let host = setup::host(home, setup::Use::Alone, global.sync, None)?;
-    let listener = TcpListener::bind(("127.0.0.1", args.sdk_port)).await.with_context(|| {
+    let token = door::token(home)?;
+    let sdk_listener = TcpListener::bind(("127.0.0.1", args.sdk_port)).await.with_context(|| {
         format!(
             "Cannot listen on port {}; choose another with --sdk-port",
             args.sdk_port
         )
     })?;
-    let address = listener.local_addr()?;
+    let sdk = sdk_listener.local_addr()?;
+    let listen = match &args.socket {
+        Some(path) => Listen::Unix(path.clone()),
+        None => Listen::Tcp(args.listen_address()),
+    };
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => Some(TlsFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        }),
+        _ => None,
+    };
+    let secure = tls.is_some();
+    let directory = std::env::current_dir().ok();
+    let config = AhpConfig {
+        listen,
+        tls,
+        allowed_origins: args.allow_origin.clone(),
+        allowed_hosts: args.allow_host.clone(),
+        roots: directory.clone().into_iter().collect(),
+        default_directory: directory,
+        ..AhpConfig::loopback(token.as_str())
+    };
+    let ahp = lodge_ahp::serve(host.clone(), config).await?;
+    let place = match (ahp.local_addr(), ahp.socket()) {
+        (Some(address), _) => format!("{}://{address}/", if secure { "wss" } else { "ws" }),
+        (None, Some(path)) => format!("unix:{}", path.display()),
+        (None, None) => String::new(),
+    };
+    let _found = door::Discovery::publish(home, &place, &sdk.to_string(), &token)?;
     print_line(&format!(
-        "Lodge {} keeps its sessions in {}",
+        "Lodge {} · sessions in {}",
         env!("CARGO_PKG_VERSION"),
         home.display()
     ));
-    print_line(&format!("Model: {}", host.models().default_model()));
-    print_line(&format!("Copilot SDKs: set cliUrl to {address}"));
+    print_line(&format!("Model         {}", model_line(&host)));
+    print_line(&format!("AHP clients   {place}?tkn={token}"));
+    print_line(&format!("Copilot SDKs  cliUrl {sdk}, connection token {token}"));
+    print_line("Ctrl-C stops.");
     let options = ServerOptions {
-        connection_token: variable("COPILOT_CONNECTION_TOKEN"),
+        connection_token: Some(variable("COPILOT_CONNECTION_TOKEN").unwrap_or(token)),
         ..ServerOptions::default()
     };
     tokio::select! {
-        served = lodge_copilot::serve_tcp(host.clone(), listener, options) => served?,
+        served = lodge_copilot::serve_tcp(host.clone(), sdk_listener, options) => served?,
         () = stopped() => print_line("Stopping."),
     }
+    ahp.shutdown().await;
     host.shutdown().await;
     Ok(ExitCode::SUCCESS)
+}
+
+fn model_line(host: &lodge_host::Host) -> String {
+    match host.models().default_model().as_str() {
+        "rehearsal" => "rehearsal (built in, offline; bring your own: see docs/models.md)".into(),
+        name => name.to_owned(),
+    }
 }
 
 /// Until somebody wants the program to end.

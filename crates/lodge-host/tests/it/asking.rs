@@ -364,7 +364,14 @@ async fn hooks_see_every_step_and_can_deny() {
         .collect();
     assert_eq!(
         types,
-        ["userPromptSubmitted", "preToolUse", "postToolUseFailure", "agentStop"]
+        [
+            "sessionStart",
+            "userPromptSubmitted",
+            "userPromptTransformed",
+            "preToolUse",
+            "postToolUseFailure",
+            "agentStop"
+        ]
     );
     assert!(
         calls
