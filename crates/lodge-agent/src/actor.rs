@@ -100,6 +100,8 @@ pub(crate) struct Actor {
     running: Option<Running>,
     /// Whether the tools or the model changed since clients were told.
     tools_told: Option<(String, Vec<String>)>,
+    /// The tools of the last turn.
+    tools_offered: Vec<String>,
 }
 
 impl Actor {
@@ -114,6 +116,7 @@ impl Actor {
             queue,
             running: None,
             tools_told: None,
+            tools_offered: Vec::new(),
         }
     }
 
@@ -219,6 +222,7 @@ impl Actor {
 
     fn start(&mut self, start: Start) {
         self.tell_tools();
+        self.notice_lost_tools();
         let cancel = CancellationToken::new();
         let reason = Arc::new(Mutex::new(AbortReason::UserInitiated));
         let task = tokio::spawn(turn::run(self.shared.clone(), start, cancel.clone(), reason.clone()));
@@ -243,6 +247,24 @@ impl Actor {
         if self.tools_told.as_ref() != Some(&now) {
             self.tools_told = Some(now);
             self.shared.recorder.note(SessionToolsUpdated { model });
+        }
+    }
+
+    /// The model has seen tools that are gone now; the next message tells it.
+    fn notice_lost_tools(&mut self) {
+        let now = self
+            .tools_told
+            .as_ref()
+            .map(|(_, names)| names.clone())
+            .unwrap_or_default();
+        let before = std::mem::replace(&mut self.tools_offered, now.clone());
+        let lost: Vec<String> = before.into_iter().filter(|name| !now.contains(name)).collect();
+        if !lost.is_empty() {
+            *self.shared.notice.lock() = Some(format!(
+                "<tools_changed_notice>\nTools no longer available: {}\n\nImportant: Do not attempt to call tools that are no \
+                 longer available unless you've been notified that they're available again.\n</tools_changed_notice>",
+                lost.join(", ")
+            ));
         }
     }
 
@@ -319,6 +341,10 @@ impl Actor {
                 ..UiCapabilities::default()
             };
             self.shared.recorder.note(CapabilitiesChanged { ui: Some(ui) });
+        }
+        // Before the first turn nobody has been told of any tools.
+        if self.tools_told.is_some() {
+            self.tell_tools();
         }
         result
     }

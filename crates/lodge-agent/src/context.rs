@@ -9,12 +9,16 @@ use std::{
 use lodge_events::Attachment;
 
 /// The message as the model reads it. Everything added stands inside tags, so that it cannot be taken for the person's
-/// words.
-pub(crate) fn transform(text: &str, attachments: &[Attachment], cwd: &Path, added: Option<&str>) -> String {
-    let mut out = format!(
-        "<current_datetime>{}</current_datetime>\n\n",
-        lodge_events::timestamp_text(jiff::Timestamp::now())
-    );
+/// words. Order, words and blank lines are those of the Copilot CLI, so that conversations recorded with it can be
+/// replayed.
+pub(crate) fn transform(
+    text: &str,
+    attachments: &[Attachment],
+    cwd: &Path,
+    notice: Option<&str>,
+    added: Option<&str>,
+) -> String {
+    let mut selections = String::new();
     let mut files = String::new();
     let mut references = String::new();
     for attachment in attachments {
@@ -38,29 +42,37 @@ pub(crate) fn transform(text: &str, attachments: &[Attachment], cwd: &Path, adde
                 let _ = writeln!(files, "* {} ({items} items)", directory.path);
             }
             Attachment::Selection(selection) => {
-                let _ = writeln!(
-                    out,
-                    "<ide_selection>\n{} (lines {}-{}):\n{}\n</ide_selection>\n",
-                    selection.file_path,
-                    selection.selection.start.line + 1,
-                    selection.selection.end.line + 1,
-                    selection.text
+                let (first, last) = (selection.selection.start.line + 1, selection.selection.end.line + 1);
+                let lines = match first == last {
+                    true => format!("line {first}"),
+                    false => format!("lines {first}-{last}"),
+                };
+                let _ = write!(
+                    selections,
+                    "<ide_selection>\nThe user has the following text selected in their IDE. This may or may not be related \
+                     to their request.\nFile: {} ({lines})\n```\n{}\n```\n</ide_selection>\n\n",
+                    selection.file_path, selection.text
                 );
             }
             Attachment::GithubReference(reference) => {
                 let _ = writeln!(
                     references,
-                    "* {} #{}: {} ({}) {}",
-                    reference.reference_type, reference.number, reference.title, reference.state, reference.url
+                    "#{} - {} [{}] [{}] ({})",
+                    reference.number, reference.title, reference.reference_type, reference.state, reference.url
                 );
             }
             Attachment::Blob(_) | Attachment::Other(_) => {}
         }
     }
+    let now = lodge_events::timestamp_text(jiff::Timestamp::now());
+    let mut out = format!("{selections}<current_datetime>{now}</current_datetime>\n\n");
+    if let Some(notice) = notice {
+        let _ = write!(out, "{notice}\n\n");
+    }
     out.push_str(text);
     for (tag, content) in [("tagged_files", &files), ("github_references", &references)] {
         if !content.is_empty() {
-            let _ = write!(out, "\n\n<{tag}>\n{content}</{tag}>");
+            let _ = write!(out, "\n\n\n\n<{tag}>\n{content}</{tag}>");
         }
     }
     if let Some(added) = added.filter(|added| !added.is_empty()) {

@@ -92,6 +92,7 @@ impl Agent {
             tool_state: new.tool_state,
             permissions: Permissions::new(new.rules),
             steering: Default::default(),
+            notice: Default::default(),
             greeted: Default::default(),
             busy: Default::default(),
         });

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     /// Messages for the running turn.
     pub(crate) steering: Mutex<VecDeque<Prompt>>,
     /// Whether a turn runs.
+    /// What the model must be told with the next message.
+    pub(crate) notice: Mutex<Option<String>>,
     /// Whether hooks were told that the session begins.
     pub(crate) greeted: AtomicBool,
     pub(crate) busy: AtomicBool,

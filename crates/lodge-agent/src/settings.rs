@@ -156,6 +156,17 @@ pub struct Prompt {
     pub message_id: Option<String>,
 }
 
+impl Prompt {
+    /// What a hook says to the model.
+    pub(crate) fn of_hook(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            source: Some("hook".into()),
+            ..Self::default()
+        }
+    }
+}
+
 /// What happens to a message that comes while a turn runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

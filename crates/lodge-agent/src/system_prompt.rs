@@ -124,7 +124,7 @@ fn tool_instructions(cx: &PromptContext<'_>, bash: bool, ask: bool) -> String {
     }
     let mut text = format!("Tools you can call: {}.", cx.tool_names.join(", "));
     if bash {
-        text.push_str(" Give every bash call a short description of what it is for.");
+        text.push_str(" Give every bash call a short description of what it is for. For GitHub use the gh command where it is there.");
     }
     if ask {
         text.push_str(" Use ask_user when a decision is the person's to make.");

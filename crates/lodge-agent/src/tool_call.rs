@@ -21,6 +21,7 @@ use crate::{
     client::ClientTool,
     permission::Verdict,
     session::AnyTool,
+    settings::Prompt,
     turn::{Stop, Turn},
 };
 
@@ -401,8 +402,16 @@ impl Call<'_> {
             } => {
                 let input = json!({"toolName": self.name, "toolArgs": args, "error": text});
                 let output = shared.hook("postToolUseFailure", input).await?;
-                for more in context.map(str::to_owned).into_iter().chain(said(&output)) {
+                if let Some(more) = context {
                     text = format!("{text}\n\n{more}");
+                }
+                // The result stays what it was; the hook's advice is a message of its own.
+                if let Some(advice) = said(&output) {
+                    let text = format!(
+                        "Tool \"{}\" failed. Additional guidance from postToolUseFailure hook:\n{advice}",
+                        self.name
+                    );
+                    shared.steering.lock().push_back(Prompt::of_hook(text));
                 }
                 Ok(Outcome::Failed { text, code, telemetry })
             }

@@ -1,6 +1,6 @@
 //! The conversation as the model gets it: a fold over persisted events, the same whether they happen now or are read back.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
 use lodge_events::{Attachment, Event, Payload};
 use lodge_models::{AssistantMessage, Image, Message, Part, ToolCall};
@@ -11,7 +11,8 @@ pub(crate) const INTERRUPTED: &str = "The execution of this tool, or a previous 
 
 #[derive(Debug)]
 enum Entry {
-    User(Vec<Part>),
+    /// What the model reads, and what the person said.
+    User(Vec<Part>, String),
     Assistant {
         event: Uuid,
         message: AssistantMessage,
@@ -50,8 +51,10 @@ impl Transcript {
             Payload::UserMessage(message) => {
                 let text = message.transformed_content.as_deref().unwrap_or(&message.content);
                 let mut parts = vec![Part::Text(text.into())];
-                parts.extend(message.attachments.iter().flatten().filter_map(image));
-                self.push(Entry::User(parts), text.len());
+                for attachment in message.attachments.iter().flatten() {
+                    parts.extend(name(attachment).into_iter().chain(image(attachment)));
+                }
+                self.push(Entry::User(parts, message.content.clone()), text.len());
             }
             Payload::AssistantMessage(message) if message.parent_tool_call_id.is_none() => {
                 let tool_calls: Vec<ToolCall> = message
@@ -145,20 +148,22 @@ impl Transcript {
         }
     }
 
-    /// Everything before the last message of the person becomes one summary; that message stays as it is while its turn
-    /// runs, so that the model still knows what it was asked.
+    /// Everything becomes one message: what the person said, word for word so that the model still knows what it was
+    /// asked, and a summary of the rest.
     fn replace_by_summary(&mut self, summary: &str) {
-        let last_user = self.entries.iter().rposition(|entry| matches!(entry, Entry::User(_)));
-        let answered =
-            matches!(self.entries.last(), Some(Entry::Assistant { message, .. }) if message.tool_calls.is_empty());
-        let keep = match last_user {
-            Some(at) if !answered => self.entries.split_off(at).into_iter().take(1).collect(),
-            _ => Vec::new(),
-        };
-        let text = format!("<conversation_summary>\n{summary}\n</conversation_summary>");
-        self.entries = vec![Entry::User(vec![Part::Text(text.into())])];
-        self.entries.extend(keep);
-        self.bytes = summary.len();
+        let mut said = String::new();
+        for entry in &self.entries {
+            if let Entry::User(_, text) = entry {
+                let _ = writeln!(said, "<user_message>\n{text}\n</user_message>");
+            }
+        }
+        let text = format!(
+            "Some of the conversation history has been summarized to free up context.\n\nYou were originally given \
+             instructions from a user over one or more turns. Here were the user messages:\n{said}\nHere is a summary of \
+             the prior context:\n<summary>\n{summary}\n</summary>"
+        );
+        self.bytes = text.len();
+        self.entries = vec![Entry::User(vec![Part::Text(text.as_str().into())], text)];
     }
 
     /// The messages for a model call. Every tool call has a result, as the wires demand.
@@ -166,7 +171,7 @@ impl Transcript {
         let mut messages = Vec::with_capacity(self.entries.len() * 2);
         for entry in &self.entries {
             match entry {
-                Entry::User(parts) => messages.push(Message::User(parts.clone())),
+                Entry::User(parts, _) => messages.push(Message::User(parts.clone())),
                 Entry::Assistant { message, results, .. } => {
                     messages.push(Message::Assistant(message.clone()));
                     for (call, outcome) in message.tool_calls.iter().zip(results) {
@@ -219,6 +224,16 @@ impl Transcript {
     /// About how many tokens the conversation takes: four bytes each is near enough to decide when to compact.
     pub(crate) fn tokens(&self) -> u64 {
         self.bytes as u64 / 4
+    }
+}
+
+/// The name of an image goes before it.
+fn name(attachment: &Attachment) -> Option<Part> {
+    match attachment {
+        Attachment::Blob(blob) if blob.mime_type.starts_with("image/") && blob.data.is_some() => {
+            Some(Part::Text(blob.display_name.as_deref()?.into()))
+        }
+        _ => None,
     }
 }
 

@@ -211,12 +211,12 @@ impl Turn {
         if let Some(text) = submitted["modifiedPrompt"].as_str() {
             prompt.text = text.into();
         }
-        let added: Vec<&str> = [&greeting, &submitted]
-            .into_iter()
-            .filter_map(|output| output["additionalContext"].as_str())
-            .collect();
-        let added = (!added.is_empty()).then(|| added.join("\n\n"));
+        let added = submitted["additionalContext"].as_str().map(str::to_owned);
         self.prepare_system().await?;
+        if let Some(text) = greeting["additionalContext"].as_str() {
+            self.add_user_message(Prompt::of_hook(text), None, delivery.clone())
+                .await?;
+        }
         self.add_user_message(prompt, added, delivery).await?;
         shared.recorder.sync();
         Ok(())
@@ -243,16 +243,18 @@ impl Turn {
         let cwd = shared.settings.lock().cwd.clone();
         let attachments = prompt.attachments.clone();
         let text = prompt.text.clone();
-        let mut transformed =
-            tokio::task::spawn_blocking(move || context::transform(&text, &attachments, &cwd, added.as_deref()))
-                .await
-                .unwrap_or_else(|_| prompt.text.clone());
+        let notice = shared.notice.lock().take();
+        let mut transformed = tokio::task::spawn_blocking(move || {
+            context::transform(&text, &attachments, &cwd, notice.as_deref(), added.as_deref())
+        })
+        .await
+        .unwrap_or_else(|_| prompt.text.clone());
         let input = json!({"prompt": prompt.text, "transformedPrompt": transformed});
         let output = shared.hook("userPromptTransformed", input).await?;
         if let Some(text) = output["modifiedTransformedPrompt"].as_str() {
             transformed = text.to_owned();
         }
-        let first = shared.recorder.facts(|facts| facts.user_messages == 0);
+        let first = prompt.source.is_none() && shared.recorder.facts(|facts| facts.first_prompt.is_none());
         let named = shared.settings.lock().name.is_some();
         let message_id = prompt.message_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         shared.recorder.record(UserMessage {
@@ -391,12 +393,8 @@ impl Turn {
         if output["decision"] == "block"
             && let Some(why) = output["reason"].as_str()
         {
-            let prompt = Prompt {
-                text: why.into(),
-                source: Some("hook".into()),
-                ..Prompt::default()
-            };
-            self.add_user_message(prompt, None, Delivery::Steering).await?;
+            self.add_user_message(Prompt::of_hook(why), None, Delivery::Steering)
+                .await?;
             return Ok(false);
         }
         Ok(true)
