@@ -14,6 +14,7 @@ import tempfile
 
 from copilot import CopilotClient, RuntimeConnection
 from copilot.session import PermissionHandler
+from copilot.session_events import AssistantMessageData, AssistantMessageDeltaData
 from copilot.tools import define_tool
 from pydantic import BaseModel
 
@@ -36,7 +37,7 @@ async def stream_an_answer(client):
     text = []
 
     def on_event(event):
-        if event.type == "assistant.message_delta":
+        if isinstance(event.data, AssistantMessageDeltaData):
             text.append(event.data.delta_content)
 
     session.on(on_event)
@@ -90,7 +91,7 @@ async def kill_the_host_and_resume():
     def on_event(event):
         if not event.ephemeral:
             seen.append(event.id)
-        if event.type == "assistant.message_delta":
+        if isinstance(event.data, AssistantMessageDeltaData):
             mid_turn.set()
 
     session.on(on_event)
@@ -119,7 +120,7 @@ async def two_clients():
     heard = asyncio.get_running_loop().create_future()
 
     def on_event(event):
-        if event.type == "assistant.message" and not heard.done():
+        if isinstance(event.data, AssistantMessageData) and not heard.done():
             heard.set_result(event.data.content)
 
     yours.on(on_event)

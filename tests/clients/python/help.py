@@ -5,6 +5,7 @@ it fails the test here.
 """
 
 import asyncio
+import logging
 import os
 import pathlib
 import shutil
@@ -17,6 +18,7 @@ from copilot import CopilotClient, RuntimeConnection
 from copilot.session import PermissionHandler
 
 LODGE = os.environ["LODGE_BIN"]
+logging.getLogger("copilot").setLevel(logging.CRITICAL)
 approve_all = PermissionHandler.approve_all
 
 _parse = copilot.client.session_event_from_dict

@@ -12,7 +12,7 @@ class Core(Test):
     async def test_status_login_and_models_need_no_login(self):
         client = await self.start()
         self.assertEqual((await client.get_status()).protocol_version, 3)
-        self.assertIsInstance((await client.get_auth_status()).is_authenticated, bool)
+        self.assertIsInstance((await client.get_auth_status()).isAuthenticated, bool)
         self.assertIn("rehearsal", [model.id for model in await client.list_models()])
 
     async def test_a_prompt_is_answered_and_its_events_come_in_order(self):
