@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{
     ToolCx, ToolError, process,
+    rules::Exclusions,
     sandbox::{SandboxLauncher, SandboxSpec},
     scratch::Scratch,
     shells::Shell,
@@ -36,6 +37,7 @@ pub struct SessionTools {
     next: AtomicU64,
     closed: AtomicBool,
     pub(crate) scratch: Scratch,
+    exclusions: Exclusions,
     asked: Mutex<VecDeque<(Arc<str>, Vec<PathBuf>)>>,
 }
 
@@ -48,6 +50,7 @@ impl SessionTools {
             dir,
             name: uuid::Uuid::new_v4().simple().to_string(),
             launcher: None,
+            exclusions: Exclusions::default(),
             shells: Mutex::default(),
             next: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -59,6 +62,16 @@ impl SessionTools {
     pub fn with_sandbox(mut self, launcher: SandboxLauncher) -> Self {
         self.launcher = Some(launcher);
         self
+    }
+
+    /// Hides files from searches; what is asked for by name is hidden by the rules already.
+    pub fn with_exclusions(mut self, exclusions: Exclusions) -> Self {
+        self.exclusions = exclusions;
+        self
+    }
+
+    pub(crate) fn exclusions(&self) -> &Exclusions {
+        &self.exclusions
     }
 
     /// Ends every process the session started, also those that wanted to outlive it. Nothing can be started after it.
@@ -98,7 +111,8 @@ impl SessionTools {
                     "Shell {name} is running a command. Use another shellId or stop it first."
                 )));
             }
-            shells.remove(at);
+            // What the last command of that name left behind goes with it.
+            shells.remove(at).kill();
         }
         let number = self.next.fetch_add(1, Ordering::AcqRel);
         let mut id = name.unwrap_or_else(|| number.to_string());

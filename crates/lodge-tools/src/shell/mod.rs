@@ -4,9 +4,12 @@
 //! (substitutions, `sh -c`, `xargs`, `find -exec`) is looked at too. The rule behind everything: what is not surely
 //! understood is not taken for harmless.
 
+mod calls;
 mod danger;
+mod dirs;
 mod git;
 mod programs;
+mod redirects;
 mod scripts;
 mod variables;
 mod walk;

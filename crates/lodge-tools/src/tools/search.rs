@@ -1,11 +1,14 @@
 //! Walking files for `grep` and `glob`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ignore::{WalkBuilder, types::TypesBuilder};
 
-use crate::{ToolCx, ToolError, paths::Located};
+use crate::{SessionTools, ToolCx, ToolError, paths::Located};
 
 /// Files below a place.
 pub(super) struct Search {
@@ -13,6 +16,7 @@ pub(super) struct Search {
     /// How paths are shown: what the model wrote, or `.`.
     shown: PathBuf,
     walk: WalkBuilder,
+    state: Arc<SessionTools>,
     globs: Option<Globs>,
 }
 
@@ -33,6 +37,7 @@ impl Search {
             place,
             shown: PathBuf::from(shown),
             walk,
+            state: cx.state.clone(),
             globs: None,
         })
     }
@@ -69,6 +74,7 @@ impl Search {
             place,
             shown,
             walk,
+            state,
             globs,
         } = self;
         walk.build().take_while(move |_| !stop()).filter_map(move |entry| {
@@ -78,7 +84,8 @@ impl Search {
             }
             let path = entry.into_path();
             let below = path.strip_prefix(&place.path).ok()?;
-            if below.components().any(|part| part.as_os_str() == ".git") {
+            if below.components().any(|part| part.as_os_str() == ".git") || state.exclusions().matching(&path).is_some()
+            {
                 return None;
             }
             if globs

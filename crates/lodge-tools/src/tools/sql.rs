@@ -109,6 +109,7 @@ impl Drop for Interrupt {
 fn database_error(error: rusqlite::Error) -> ToolError {
     ToolError(match error {
         rusqlite::Error::SqliteFailure(_, Some(message)) => format!("Error executing SQL: {message}"),
+        rusqlite::Error::SqlInputError { msg, .. } => format!("Error executing SQL: {msg}"),
         error => format!("Error executing SQL: {error}"),
     })
 }

@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod bench;
+mod fetch;
 mod files;
+mod places;
 mod processes;
+mod requests;
 mod scratch;
 mod search;
