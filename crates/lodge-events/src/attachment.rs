@@ -6,7 +6,7 @@ use crate::{GithubReferenceType, OmittedReason};
 shapes! {
     FileAttachment "A file." {
         path: String = "Absolute path.",
-        display_name: String = "Name for people.",
+        display_name! String = "Name for people.",
         line_range? LineRange = "Lines that matter.",
         mime_type? String = "MIME type of what the model gets.",
         asset_id? String = "`session.binary_asset` with what the model gets.",
@@ -16,12 +16,12 @@ shapes! {
     }
     DirectoryAttachment "A directory." {
         path: String = "Absolute path.",
-        display_name: String = "Name for people.",
+        display_name! String = "Name for people.",
         tagged_files_entry? String = "The line it became in the prompt.",
     }
     SelectionAttachment "A selection in a file." {
         file_path: String = "Absolute path of the file.",
-        display_name: String = "Name for people.",
+        display_name! String = "Name for people.",
         text: String = "The selected text.",
         selection: SelectionRange = "Where it is.",
     }
@@ -61,5 +61,22 @@ union! {
         "selection" Selection(SelectionAttachment),
         "blob" Blob(BlobAttachment),
         "github_reference" GithubReference(GithubReferenceAttachment),
+    }
+}
+
+impl Attachment {
+    /// The same with a name for people where the sender gave none: the last part of the path.
+    pub fn named(mut self) -> Self {
+        let (name, path) = match &mut self {
+            Self::File(file) => (&mut file.display_name, &file.path),
+            Self::Directory(directory) => (&mut directory.display_name, &directory.path),
+            Self::Selection(selection) => (&mut selection.display_name, &selection.file_path),
+            Self::Blob(_) | Self::GithubReference(_) | Self::Other(_) => return self,
+        };
+        if name.is_empty() {
+            let last = path.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next();
+            *name = last.unwrap_or(path).to_owned();
+        }
+        self
     }
 }

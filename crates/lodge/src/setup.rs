@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 use lodge_host::{Home, HomeOptions, Host, HostConfig, SyncPolicy};
 use lodge_models::{Catalogue, ModelsConfig};
-use lodge_tools::sandbox::SandboxLauncher;
+use lodge_tools::sandbox::{self, SandboxLauncher};
 use serde::Deserialize;
 
 /// How long a session that nobody uses stays in memory.
@@ -107,6 +107,8 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
 }
 
 fn sandbox_launcher(config: &Config) -> Option<SandboxLauncher> {
-    let _ = config.sandbox == Sandbox::Off;
-    None
+    if config.sandbox == Sandbox::Off || !sandbox::available() {
+        return None;
+    }
+    Some(SandboxLauncher::new(std::env::current_exe().ok()?))
 }
