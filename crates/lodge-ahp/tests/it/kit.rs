@@ -15,6 +15,7 @@ use tokio_tungstenite::{
 
 pub(crate) const TOKEN: &str = "open-sesame";
 pub(crate) const ROOT: &str = "ahp-root://";
+pub(crate) const SEED_ROOT: &str = "agenthost:/root";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct House {

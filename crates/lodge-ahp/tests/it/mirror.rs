@@ -6,9 +6,14 @@ use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_
 use ahp_types::{ActionEnvelope, state::{ChatState, RootState, SessionState}};
 use serde_json::Value;
 
-use crate::kit::ROOT;
+use ahp_seed::{reducers as seed_reducers, ahp_types::state as seed};
 
+use crate::kit::{ROOT, SEED_ROOT};
+
+/// One state, as the official types hold it. The seed's are of the crate that is nearest to it.
 enum State {
+    SeedRoot(Box<seed::RootState>),
+    SeedSession(Box<seed::SessionState>),
     Root(Box<RootState>),
     Session(Box<SessionState>),
     Chat(Box<ChatState>),
@@ -28,7 +33,11 @@ impl Mirror {
     pub(crate) fn snapshot(&mut self, snapshot: &Value) {
         let uri = snapshot["resource"].as_str().unwrap().to_owned();
         let state = snapshot["state"].clone();
-        let parsed = if uri == ROOT {
+        let parsed = if uri == SEED_ROOT {
+            State::SeedRoot(serde_json::from_value(state).unwrap())
+        } else if state.get("summary").is_some() {
+            State::SeedSession(serde_json::from_value(state).unwrap())
+        } else if uri == ROOT {
             State::Root(serde_json::from_value(state).unwrap())
         } else if state.get("lifecycle").is_some() {
             State::Session(serde_json::from_value(state).unwrap())
@@ -71,6 +80,25 @@ impl Mirror {
             State::Root(state) => drop(apply_action_to_root(state, &parsed.action)),
             State::Session(state) => drop(apply_action_to_session(state, &parsed.action)),
             State::Chat(state) => drop(apply_action_to_chat(state, &parsed.action)),
+            State::SeedRoot(_) | State::SeedSession(_) => panic!("{envelope} is not in the seed's spelling"),
+        }
+    }
+
+    /// Takes an envelope in the seed's spelling.
+    pub(crate) fn seed_envelope(&mut self, envelope: &Value) {
+        let parsed: ahp_seed::ahp_types::actions::ActionEnvelope = serde_json::from_value(envelope.clone()).unwrap();
+        let alone = parsed.origin.is_some() && parsed.server_seq <= self.last_seq;
+        if parsed.rejection_reason.is_some() || alone {
+            return;
+        }
+        assert!(parsed.server_seq > self.last_seq, "{envelope} came after {}", self.last_seq);
+        self.last_seq = parsed.server_seq;
+        let uri = envelope["action"]["session"].as_str().unwrap_or(SEED_ROOT);
+        match self.states.get_mut(uri) {
+            Some(State::SeedRoot(state)) => drop(seed_reducers::apply_action_to_root(state, &parsed.action)),
+            Some(State::SeedSession(state)) => drop(seed_reducers::apply_action_to_session(state, &parsed.action)),
+            Some(_) => panic!("{envelope} is in the seed's spelling"),
+            None => {}
         }
     }
 
@@ -80,6 +108,13 @@ impl Mirror {
             State::Root(state) => serde_json::to_value(state).unwrap(),
             State::Session(state) => serde_json::to_value(state).unwrap(),
             State::Chat(state) => serde_json::to_value(state).unwrap(),
+            State::SeedRoot(state) => serde_json::to_value(state).unwrap(),
+            State::SeedSession(state) => {
+                let mut value = serde_json::to_value(state).unwrap();
+                // The seed's reducers take the time from their own clock.
+                value["summary"]["modifiedAt"] = Value::Null;
+                value
+            }
         }
     }
 }

@@ -4,8 +4,6 @@ use serde_json::{Value, json};
 
 use crate::kit::*;
 
-const SEED_ROOT: &str = "agenthost:/root";
-
 async fn turn(client: &mut Client, session: &str, turn: &str, text: &str) {
     let action = json!({ "type": "session/turnStarted", "session": session, "turnId": turn, "userMessage": { "text": text } });
     client.dispatch_seed(action).await;

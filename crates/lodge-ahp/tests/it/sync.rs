@@ -27,6 +27,7 @@ impl Dice {
 
 struct Player {
     name: String,
+    version: &'static str,
     client: Option<Client>,
     mirror: Mirror,
     wanted: Vec<String>,
@@ -38,7 +39,7 @@ impl Player {
         let mut client = house.connect().await;
         client.name.clone_from(&self.name);
         let params = json!({
-            "channel": ROOT, "protocolVersions": ["1.0.0"], "clientId": self.name, "initialSubscriptions": self.wanted,
+            "channel": ROOT, "protocolVersions": [self.version], "clientId": self.name, "initialSubscriptions": self.wanted,
         });
         let result = client.request("initialize", params).await.unwrap();
         self.mirror = Mirror::default();
@@ -54,9 +55,13 @@ impl Player {
         let Some(client) = &mut self.client else { return };
         for message in client.inbox.drain(..) {
             if message["method"] == "action" {
-                self.mirror.envelope(&message["params"]);
+                Self::take(&mut self.mirror, self.version, &message["params"]);
             }
         }
+    }
+
+    fn take(mirror: &mut Mirror, version: &str, envelope: &Value) {
+        if version == SEED { mirror.seed_envelope(envelope) } else { mirror.envelope(envelope) }
     }
 
     async fn come_back(&mut self, house: &House) {
@@ -70,7 +75,7 @@ impl Player {
         match result["type"].as_str().unwrap() {
             "replay" => {
                 for envelope in result["actions"].as_array().unwrap() {
-                    self.mirror.envelope(envelope);
+                    Self::take(&mut self.mirror, self.version, envelope);
                 }
                 for missing in result["missing"].as_array().unwrap() {
                     self.mirror.forget(missing.as_str().unwrap());
@@ -88,6 +93,8 @@ impl Player {
     }
 }
 
+const SEED: &str = "0.1.0";
+
 fn message(text: &str) -> Value {
     json!({ "text": text, "origin": { "kind": "user" } })
 }
@@ -102,6 +109,42 @@ const SCRIPTS: [&str; 7] = [
     "fail with server error",
 ];
 
+/// What a client of the seed's dialect does: the same things in its words.
+async fn act_seed(dice: &mut Dice, player: &mut Player, chats: &[(String, String)]) {
+    let (session, _) = chats[dice.roll(chats.len() as u64) as usize].clone();
+    player.turns += 1;
+    let turn = format!("{}-{}", player.name, player.turns);
+    let known = player.mirror.channels().contains(&session).then(|| player.mirror.state(&session)).unwrap_or_default();
+    let active = known["activeTurn"]["id"].clone();
+    let said = |text: &str| json!({ "text": text });
+    let Some(client) = &mut player.client else { return };
+    let action = match dice.roll(9) {
+        0 | 1 => {
+            let text = SCRIPTS[dice.roll(SCRIPTS.len() as u64) as usize];
+            json!({ "type": "session/turnStarted", "turnId": turn, "userMessage": said(text) })
+        }
+        2 => json!({ "type": "session/turnCancelled", "turnId": active }),
+        3 | 4 => {
+            let parts = known["activeTurn"]["responseParts"].as_array().cloned().unwrap_or_default();
+            let pending = parts.iter().find(|part| part["toolCall"]["status"] == "pending-confirmation");
+            let Some(part) = pending else { return };
+            let (call, yes) = (&part["toolCall"]["toolCallId"], dice.roll(3) > 0);
+            json!({ "type": "session/permissionResolved", "turnId": active, "requestId": call, "approved": yes })
+        }
+        5 => {
+            let kind = if dice.roll(2) == 0 { "queued" } else { "steering" };
+            json!({ "type": "session/pendingMessageSet", "kind": kind, "id": turn, "userMessage": said("say more") })
+        }
+        6 => json!({ "type": "session/modelChanged", "model": { "id": "rehearsal" } }),
+        7 if dice.roll(2) == 0 => json!({ "type": "session/activeClientChanged", "activeClient": null }),
+        7 => json!({ "type": "session/activeClientChanged", "activeClient": { "clientId": player.name, "tools": [] } }),
+        _ => json!({ "type": "session/isArchivedChanged", "isArchived": dice.roll(2) == 0 }),
+    };
+    let mut action = action;
+    action["session"] = session.into();
+    client.dispatch_seed(action).await;
+}
+
 async fn act(dice: &mut Dice, player: &mut Player, chats: &[(String, String)]) {
     let (session, chat) = chats[dice.roll(chats.len() as u64) as usize].clone();
     player.turns += 1;
@@ -112,7 +155,7 @@ async fn act(dice: &mut Dice, player: &mut Player, chats: &[(String, String)]) {
     let waiting = known.iter().flat_map(|state| state["activeTurn"]["responseParts"].as_array().into_iter().flatten());
     let waiting: Vec<Value> = waiting.cloned().collect();
     let Some(client) = &mut player.client else { return };
-    match dice.roll(15) {
+    match dice.roll(16) {
         0..=2 => drop(client.say(&chat, &turn, text).await),
         3 => {
             let id = active.unwrap_or_else(|| "none".into());
@@ -152,7 +195,7 @@ async fn act(dice: &mut Dice, player: &mut Player, chats: &[(String, String)]) {
         10 => drop(client.dispatch(&session, json!({ "type": "session/titleChanged", "title": turn })).await),
         11 => drop(client.dispatch(&session, json!({ "type": "session/isReadChanged", "isRead": dice.roll(2) == 0 })).await),
         12 => drop(client.dispatch(&chat, json!({ "type": "chat/draftChanged", "draft": message(&turn) })).await),
-        13 => {
+        13 | 14 => {
             let turns: Vec<Value> = known.iter().flat_map(|s| s["turns"].as_array().into_iter().flatten()).cloned().collect();
             if !turns.is_empty() {
                 let at = dice.roll(turns.len() as u64) as usize;
@@ -175,25 +218,33 @@ async fn run(seed: u64) {
     let mut chats = Vec::new();
     for number in 0..2 {
         let (session, chat) = maker.session(&uuid(number)).await;
-        maker.turn(&chat, "first", "say first").await;
+        for turn in ["one", "two", "three", "four", "five"] {
+            maker.turn(&chat, turn, "say first").await;
+        }
         chats.push((session, chat));
     }
     let wanted: Vec<String> =
         std::iter::once(ROOT.to_owned()).chain(chats.iter().flat_map(|(s, c)| [s.clone(), c.clone()])).collect();
-    let mut players: Vec<Player> = (0..3)
-        .map(|number| Player {
+    let seed_wanted: Vec<String> =
+        std::iter::once(SEED_ROOT.to_owned()).chain(chats.iter().map(|(session, _)| session.clone())).collect();
+    let mut players: Vec<Player> = ["1.0.0", "0.9.0", SEED, "1.0.0"]
+        .into_iter()
+        .enumerate()
+        .map(|(number, version)| Player {
             name: format!("p{number}"),
+            version,
             client: None,
             mirror: Mirror::default(),
-            wanted: wanted.clone(),
+            wanted: if version == SEED { seed_wanted.clone() } else { wanted.clone() },
             turns: 0,
         })
         .collect();
     for player in &mut players {
         player.join(&house).await;
     }
-    for _ in 0..60 {
-        let player = &mut players[dice.roll(3) as usize];
+    for _ in 0..70 {
+        let player = &mut players[dice.roll(4) as usize];
+        let seed = player.version == SEED;
         match dice.roll(10) {
             0 => player.client = None,
             1 if player.client.is_none() => player.join(&house).await,
@@ -201,11 +252,12 @@ async fn run(seed: u64) {
             4 => {
                 let channel = player.wanted[dice.roll(player.wanted.len() as u64) as usize].clone();
                 if let Some(client) = &mut player.client {
-                    client.notify("unsubscribe", json!({ "channel": channel })).await;
+                    client.notify("unsubscribe", json!({ "channel": channel, "resource": channel })).await;
                     player.mirror.forget(&channel);
                     let turns = dice.roll(4);
                     let view = if turns == 0 { json!({}) } else { json!({ "turns": turns }) };
-                    let params = json!({ "channel": channel, "view": view });
+                    let view = if seed { json!({}) } else { view };
+                    let params = json!({ "channel": channel, "resource": channel, "view": view });
                     // What came for it before is of the old subscription.
                     let result = client.request("subscribe", params).await.unwrap();
                     player.pump();
@@ -221,12 +273,13 @@ async fn run(seed: u64) {
                     player.pump();
                 }
             }
+            _ if seed => act_seed(&mut dice, player, &chats).await,
             _ => act(&mut dice, player, &chats).await,
         }
         if dice.roll(3) == 0 {
             tokio::time::sleep(Duration::from_millis(dice.roll(20))).await;
         }
-        let player = &mut players[dice.roll(3) as usize];
+        let player = &mut players[dice.roll(4) as usize];
         if let Some(client) = &mut player.client {
             client.request("ping", json!({})).await.unwrap();
             player.pump();
@@ -261,9 +314,10 @@ async fn run(seed: u64) {
         for channel in player.mirror.channels() {
             let theirs = player.mirror.state(&channel);
             let held = theirs["turns"].as_array().map(Vec::len);
-            let mut judge = house.client("judge").await;
+            let mut judge = house.client_of("judge", player.version).await;
             let view = held.map_or(json!({}), |turns| json!({ "turns": turns }));
-            let snapshot = judge.request("subscribe", json!({ "channel": channel, "view": view })).await.unwrap();
+            let params = json!({ "channel": channel, "resource": channel, "view": view });
+            let snapshot = judge.request("subscribe", params).await.unwrap();
             let ours = normal(&channel, &snapshot["snapshot"]["state"]);
             assert_eq!(theirs, ours, "seed {seed}: {} differs on {channel}", player.name);
         }
