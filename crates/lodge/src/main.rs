@@ -9,7 +9,7 @@ mod sessions;
 mod setup;
 mod view;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
@@ -61,7 +61,9 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),
         Some(Command::Doctor) => serve::doctor(&home?),
         Some(Command::Completions { shell }) => {
-            clap_complete::generate(shell, &mut Cli::command(), "lodge", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "lodge", &mut script);
+            let _ = std::io::stdout().write_all(&script);
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::SandboxExec { spec, command }) => serve::sandbox_exec(&spec, &command),

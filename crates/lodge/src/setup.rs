@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
-use lodge_host::{Home, HomeOptions, Host, HostConfig, SyncPolicy};
+use anyhow::{Context, Result, bail};
+use lodge_host::{Home, HomeOptions, Host, HostConfig, LogError, SyncPolicy};
 use lodge_models::{Catalogue, ModelsConfig};
 use lodge_tools::sandbox::{self, SandboxLauncher};
 use serde::Deserialize;
@@ -89,14 +89,15 @@ pub(crate) enum Use {
 pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<Duration>) -> Result<Host> {
     let config = config(home)?;
     let models = models(&config)?;
-    let home = Home::open(
-        home,
-        HomeOptions {
-            sync,
-            exclusive: how == Use::Alone,
-            ..HomeOptions::default()
-        },
-    )?;
+    let options = HomeOptions {
+        sync,
+        exclusive: how == Use::Alone,
+        ..HomeOptions::default()
+    };
+    let home = match Home::open(home, options) {
+        Err(error @ LogError::Locked { .. }) => bail!("{error}. Stop it, connect to it, or use another --home."),
+        other => other?,
+    };
     Ok(Host::new(HostConfig {
         home,
         models,
