@@ -93,7 +93,17 @@ impl Start<'_> {
                 ("GIT_PAGER", "cat"),
                 ("GIT_TERMINAL_PROMPT", "0"),
             ]);
-        for name in SECRET {
+        // A directory that looks like a bare repository could bring a configuration that runs programs.
+        if std::env::var_os("GIT_CONFIG_COUNT").is_none() {
+            let safe = [
+                ("COUNT", "1"),
+                ("KEY_0", "safe.bareRepository"),
+                ("VALUE_0", "explicit"),
+            ];
+            command.envs(safe.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
+        }
+        // Hidden from commands, or making them mean something else than what was looked at.
+        for name in SECRET.iter().chain(&["CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS"]) {
             command.env_remove(name);
         }
         for (name, _) in std::env::vars_os() {

@@ -61,6 +61,7 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
         };
     }
     let allowing = Allowing {
+        hidden: !rules.exclusions.is_empty(),
         rules: all,
         policy: rules.policy,
         base: &rules.location,
@@ -71,6 +72,11 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
         None => Decision::Ask,
     }
 }
+
+/// Commands that read whole directories.
+const SEARCHERS: &[&str] = &[
+    "grep", "egrep", "fgrep", "rg", "ag", "find", "git grep", "git diff", "git show", "git log", "diff",
+];
 
 /// What a request is about, in terms of rules.
 struct Subject<'a> {
@@ -189,6 +195,8 @@ fn both(path: &str, resolved: Option<&str>, place: &Place) -> Option<Vec<PathBuf
 
 /// Why a request may go on without a question.
 struct Allowing<'a> {
+    /// Whether some files are hidden.
+    hidden: bool,
     rules: Vec<(Source, &'a Rule)>,
     policy: Policy,
     base: &'a Path,
@@ -265,6 +273,8 @@ impl Allowing<'_> {
         let read_only = shell.commands.iter().all(|command| command.read_only);
         let writes = shell.has_write_file_redirection || !read_only;
         let commands = shell.commands.iter().all(|command| {
+            // What searches whole directories would find hidden files too.
+            let safe = safe && !(self.hidden && SEARCHERS.contains(&command.identifier.as_str()));
             // What was not understood may run more than it shows: no rule about commands can be enough for it.
             (safe && command.read_only)
                 || (shell.can_offer_session_approval && self.command_rule(shell, &command.identifier))

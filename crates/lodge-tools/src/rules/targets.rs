@@ -14,7 +14,11 @@ const MAX_NAMES: usize = 5000;
 /// `..` is followed as the system does it, after links; patterns are matched with what is there now, because what a
 /// pattern matches may be a link to somewhere else.
 pub(super) fn of_command(cwd: &Path, text: &str) -> Option<Vec<PathBuf>> {
-    if text.contains(['$', '`', '\0']) || text.is_empty() {
+    // `~name` and `~-` are directories that only the shell knows.
+    let other_home = text
+        .strip_prefix('~')
+        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    if text.contains(['$', '`', '\0']) || text.is_empty() || other_home {
         return None;
     }
     let path = paths::in_directory(cwd, text);
@@ -29,7 +33,7 @@ pub(super) fn of_command(cwd: &Path, text: &str) -> Option<Vec<PathBuf>> {
             found.iter_mut().for_each(|path| path.push(part));
             continue;
         }
-        let glob = GlobBuilder::new(&name).build().ok()?.compile_matcher();
+        let glob = GlobBuilder::new(&at_least(&name)).build().ok()?.compile_matcher();
         let mut next = Vec::new();
         for dir in &found {
             // What cannot be listed matches nothing.
@@ -56,6 +60,28 @@ pub(super) fn of_command(cwd: &Path, text: &str) -> Option<Vec<PathBuf>> {
         found = next;
     }
     found.iter().map(|path| paths::real(path).ok()).collect()
+}
+
+/// A pattern that matches at least what the shell's does: which characters `[…]` means depends on the language.
+fn at_least(pattern: &str) -> String {
+    let mut out = String::new();
+    let mut rest = pattern;
+    while let Some((before, after)) = rest.split_once('[') {
+        out.push_str(before);
+        // The bracket may hold brackets itself (`[[:alpha:]]`, `[]a]`), so everything up to the last one may be in it.
+        match after.rsplit_once(']') {
+            Some((_, after)) => {
+                out.push('*');
+                rest = after;
+            }
+            None => {
+                out.push_str("[[]");
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out.replace('{', "[{]").replace('}', "[}]")
 }
 
 /// Whether a place is in one of the roots.

@@ -121,6 +121,15 @@ fn reading_inside_needs_no_question_and_the_rest_does() {
         ask: read way-out/secret
         ask: read /proc/self/environ
         ask: read ~/.ssh/id_rsa
+        ask: cat ~root/.bashrc
+        ask: cat ~+/a.txt
+        ask: cat [[:alpha:]]ink.txt
+        ask: cat [k-m]ink.txt
+        ask: cat {a,link}.txt
+        ask: diff src way-out
+        allow: cat [x].rs
+        allow: diff src src
+        ask: diff src .
         ask: write a.txt
         ask: write new.txt
         ask: write /etc/passwd
@@ -264,6 +273,9 @@ fn the_users_rules_allow_and_deny() {
         excluded: cat src/../.env
         excluded: grep x .e*
         excluded: read src/key.PEM
+        ask: grep -r x .
+        ask: rg x
+        allow: cat a.txt
         excluded: write .env
         allow: mcp github/list
         deny: mcp github/delete_repo

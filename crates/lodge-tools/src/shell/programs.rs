@@ -104,19 +104,18 @@ const READERS: &[Reader] = &[
 #[rustfmt::skip]
 const READING_SUBCOMMANDS: &[&str] = &[
     "docker ps", "docker images", "docker inspect", "docker logs", "docker version", "docker info", "docker top",
-    "docker compose ps", "docker compose logs", "docker compose config", "podman ps", "podman images",
-    "npm ls", "npm list", "npm root", "npm prefix", "pnpm ls", "pnpm list", "yarn why",
-    "pip list", "pip show", "pip freeze", "pip3 list", "pip3 show", "pip3 freeze",
-    "systemctl status", "systemctl is-active", "systemctl is-enabled", "systemctl list-units",
-    "rustup show", "go version", "brew list",
+    "docker compose ps", "docker compose logs", "podman ps", "podman images", "npm ls", "npm list", "npm root",
+    "npm prefix", "pip list", "pip show", "pip freeze", "pip3 list", "pip3 show", "pip3 freeze", "systemctl status",
+    "systemctl is-active", "systemctl is-enabled", "systemctl list-units", "brew list",
 ];
 
-/// Tools that print their version and stop when that is all they are asked for.
+/// Tools that print their version and stop when that is all they are asked for. Those that let the project choose
+/// which version of themselves runs (cargo, go, yarn) are not among them.
 #[rustfmt::skip]
 const VERSIONED: &[&str] = &[
-    "node", "npm", "npx", "yarn", "pnpm", "bun", "deno", "python", "python3", "pip", "pip3", "cargo", "rustc",
-    "rustup", "go", "java", "javac", "gcc", "g++", "clang", "make", "cmake", "docker", "git", "gh", "ruby", "perl", "php",
-    "bash", "zsh", "tsc", "dotnet", "kubectl", "helm", "terraform", "uv", "jq", "rg", "curl", "wget", "sqlite3", "sed", "awk",
+    "node", "npm", "npx", "bun", "deno", "python", "python3", "pip", "pip3", "java", "javac", "gcc", "g++", "clang",
+    "make", "cmake", "docker", "git", "gh", "ruby", "perl", "php", "bash", "zsh", "tsc", "kubectl", "helm", "uv", "jq",
+    "rg", "curl", "wget", "sqlite3", "sed", "awk",
 ];
 
 /// Programs whose first words say what they do: how many, which of them take one more, and options before them that
@@ -289,6 +288,18 @@ fn read(name: &str, reader: &Reader, args: &[Word]) -> Call {
         }
         Args::Paths | Args::PatternThenPaths => {}
     }
+    // Old options without a dash: `ps e` shows the environment of other processes, this host's too.
+    if name == "ps"
+        && args
+            .iter()
+            .any(|word| !word.shown().starts_with('-') && word.shown().contains(['e', 'E']))
+    {
+        call.read_only = false;
+    }
+    // Of two directories it reads the files in them, which may be links.
+    if name == "diff" {
+        positional.extend(positional.clone().iter().map(|path| format!("{path}/*")));
+    }
     let write = !call.read_only;
     call.paths.extend(
         positional
@@ -339,7 +350,8 @@ pub(super) fn looks_like_path(text: &str) -> bool {
 fn date(args: &[Word]) -> Call {
     let harmless = |word: &Word| {
         let text = word.shown();
-        word.text.is_some() && (text.starts_with('+') || text.starts_with('-') && !is_bad(text, &["-s", "--set"]))
+        word.text.is_some()
+            && (text.starts_with('+') || text.starts_with('-') && !is_bad(text, &["-s", "-f", "--set", "--file"]))
     };
     // `-d tomorrow` and `-r file` take a value; a bare number would set the clock.
     let mut previous = "";
@@ -358,7 +370,17 @@ fn date(args: &[Word]) -> Call {
 /// A program that may do anything.
 fn other(name: &str, args: &[Word]) -> Call {
     let (identifier, rememberable) = identifier(name, args);
-    let read_only = READING_SUBCOMMANDS.contains(&identifier.as_str()) && args.iter().all(|word| word.text.is_some());
+    // Options before the subcommand or for another host would make it something else.
+    let plain = [name]
+        .into_iter()
+        .chain(args.iter().map(Word::shown))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let read_only = READING_SUBCOMMANDS.contains(&identifier.as_str())
+        && args
+            .iter()
+            .all(|word| word.text.is_some() && !is_bad(word.shown(), &["-H", "--host", "--machine"]))
+        && (plain == identifier || plain.starts_with(&format!("{identifier} ")));
     let positional: Vec<&Word> = args
         .iter()
         .filter(|word| !word.process && !word.shown().starts_with('-'))

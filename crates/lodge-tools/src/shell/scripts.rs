@@ -181,11 +181,8 @@ pub(super) fn awk(name: &str, args: &[Word]) -> Call {
                 let runs = ["system", "getline", "|", "@", "close", "fflush", "ENVIRON", "ARGV"]
                     .iter()
                     .any(|word| program.contains(word));
-                // `>` compares as well as redirects; only in a condition it surely compares.
-                let redirects = program
-                    .split('{')
-                    .skip(1)
-                    .any(|body| body.split('}').next().unwrap_or_default().contains('>'));
+                // `>` compares as well as redirects; only before the first action it surely compares.
+                let redirects = program.split_once('{').is_some_and(|(_, rest)| rest.contains('>'));
                 !runs && !redirects
             };
             call.read_only &= word.text.as_deref().is_some_and(harmless);

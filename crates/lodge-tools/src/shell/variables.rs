@@ -103,7 +103,7 @@ pub(super) fn evaluates_data(root: Node<'_>, source: &str) -> bool {
 }
 
 /// Calls `look` with a node and everything in it.
-fn each(node: Node<'_>, look: &mut dyn FnMut(Node<'_>)) {
+pub(super) fn each(node: Node<'_>, look: &mut dyn FnMut(Node<'_>)) {
     let mut cursor = node.walk();
     loop {
         look(cursor.node());

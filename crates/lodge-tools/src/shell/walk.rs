@@ -85,6 +85,7 @@ impl Walk {
         self.lost |= root.has_error();
         self.collect_functions(root, &source, 0);
         self.tainted |= variables::evaluates_data(root, &source);
+        self.lost |= hides_unparsed(root, &source);
         self.visit(root, &source, dirs, 0, &[]).either()
     }
 
@@ -341,6 +342,33 @@ impl Walk {
 fn hides_substitution(text: &str) -> bool {
     text.split_once('[')
         .is_some_and(|(_, rest)| rest.contains("$(") || rest.contains('`'))
+}
+
+/// Whether a substitution stands where the grammar sees only text, such as in `${x/$(cmd)/}`.
+fn hides_unparsed(root: Node<'_>, source: &str) -> bool {
+    let mut found = false;
+    variables::each(root, &mut |node| {
+        // What is quoted is text to the shell too; a here-document's text is looked at piece by piece.
+        let text = matches!(
+            node.kind(),
+            "raw_string"
+                | "ansi_c_string"
+                | "comment"
+                | "heredoc_body"
+                | "$("
+                | "`"
+                | "${"
+                | "<("
+                | ">("
+                | "$(("
+                | "$["
+        );
+        if !text && node.child_count() == 0 {
+            let text = text_of(node, source).replace("\\$", "").replace("\\`", "");
+            found |= text.contains("$(") || text.contains('`') || text.contains("${") || text.contains("$[");
+        }
+    });
+    found
 }
 
 /// The command with continued lines joined as the shell joins them; `None` when the shell may read it differently than

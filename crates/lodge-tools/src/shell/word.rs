@@ -47,7 +47,7 @@ impl Word {
     pub(super) fn may_be_option(&self) -> bool {
         match &self.text {
             None => !self.process,
-            Some(text) => self.glob && text.starts_with(['*', '?', '[']),
+            Some(text) => self.glob && text.starts_with(['*', '?', '[', '-']),
         }
     }
 
