@@ -63,6 +63,8 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let Some(id) = &config.session_id else {
         return Err(RpcError::params("sessionId is missing"));
     };
+    // A session that others have open stays as they have it; one that comes back from its log gets the SDK's defaults.
+    let fresh = ctx.host.live(id).is_none();
     let session = ctx.host.open_session(id).await?;
     let chooser = chooser(ctx, config, id);
     // Without a word about models the session keeps the one it has, also when another client brought it.
@@ -80,12 +82,16 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             .as_ref()
             .map_or(ModelChoice::Default, |chosen| ModelChoice::Given(chosen.model.clone())),
         reasoning_effort: config.reasoning_effort.clone(),
-        streaming: config.streaming,
+        streaming: config.streaming.or(fresh.then_some(false)),
         cwd: config.working_directory.clone(),
         additional_directories: config.additional_directories.clone(),
         system_message: system_message(config.system_message.as_ref()),
         tools: tools.then(|| tool_filter(config)),
-        approval: ctx.shared.options.approve_all.then_some(Approval::ApproveAll),
+        approval: if ctx.shared.options.approve_all {
+            Some(Approval::ApproveAll)
+        } else {
+            fresh.then_some(Approval::Ask)
+        },
         client_name: config.client_name.clone(),
         compaction: compaction(config.infinite_sessions.as_ref()),
         continue_pending: config.continue_pending_work.unwrap_or(false),
