@@ -14,8 +14,11 @@ use serde::{Deserialize, Serialize};
 /// What a sandboxed command may do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SandboxSpec {
-    /// Directories and files it may write; everything may be read.
+    /// Directories and files it may write, where they exist; everything may be read.
     pub write: Vec<PathBuf>,
+    /// Places it may write although they are somewhere else. Those that do not exist yet may be made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approved: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: bool,
 }
@@ -83,10 +86,11 @@ impl SandboxLauncher {
         }
     }
 
-    pub(crate) fn spec(&self, mut write: Vec<PathBuf>) -> SandboxSpec {
+    pub(crate) fn spec(&self, mut write: Vec<PathBuf>, approved: Vec<PathBuf>) -> SandboxSpec {
         write.extend(self.write.iter().cloned());
         SandboxSpec {
             write,
+            approved,
             network: self.network,
         }
     }
@@ -158,21 +162,35 @@ pub fn report() -> Report {
 
 /// Restricts this thread and everything it starts. There is no way back.
 pub fn enter(spec: &SandboxSpec) -> Result<(), SandboxError> {
-    let writable: Vec<&Path> = spec
+    // To make something its directory must be writable; but not one that holds the user's whole home.
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| "/root".into());
+    let makable = |path: &PathBuf| {
+        path.parent()
+            .filter(|parent| !home.starts_with(parent))
+            .map(Path::to_owned)
+    };
+    let approved = spec.approved.iter().filter_map(|path| {
+        if path.exists() {
+            Some(path.clone())
+        } else {
+            makable(path)
+        }
+    });
+    let writable: Vec<PathBuf> = spec
         .write
         .iter()
-        .filter_map(|path| match path.exists() {
-            true => Some(path.as_path()),
-            // To make a file its directory must be writable.
-            false => path.parent().filter(|parent| parent.exists()),
-        })
+        .cloned()
+        .chain(approved)
+        .filter(|path| path.exists())
         .collect();
     system::enter(&writable, spec.network)
 }
 
 #[cfg(target_os = "linux")]
 mod system {
-    use std::path::Path;
+    use std::path::PathBuf;
 
     use landlock::{
         ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -212,14 +230,14 @@ mod system {
         }
     }
 
-    pub(super) fn enter(write: &[&Path], network: bool) -> Result<(), SandboxError> {
+    pub(super) fn enter(write: &[PathBuf], network: bool) -> Result<(), SandboxError> {
         match restrict(write, network).map_err(|error| SandboxError::Setup(error.to_string()))? {
             RulesetStatus::NotEnforced => Err(SandboxError::Unavailable),
             RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
         }
     }
 
-    fn restrict(write: &[&Path], network: bool) -> Result<RulesetStatus, RulesetError> {
+    fn restrict(write: &[PathBuf], network: bool) -> Result<RulesetStatus, RulesetError> {
         let rights = AccessFs::from_write(NEWEST);
         let mut ruleset = Ruleset::default().handle_access(rights)?.scope(Scope::Signal)?;
         if !network {
@@ -238,7 +256,7 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use std::path::Path;
+    use std::path::PathBuf;
 
     use super::SandboxError;
 
@@ -248,7 +266,7 @@ mod system {
         0
     }
 
-    pub(super) fn enter(_: &[&Path], _: bool) -> Result<(), SandboxError> {
+    pub(super) fn enter(_: &[PathBuf], _: bool) -> Result<(), SandboxError> {
         Err(SandboxError::Unavailable)
     }
 }
@@ -303,7 +321,8 @@ mod tests {
             ("sleep 5 & kill $!", true),
         ] {
             let spec = SandboxSpec {
-                write: vec![at("in")],
+                write: vec![at("in"), at("missing")],
+                approved: vec![],
                 network: true,
             };
             let (worked, error) = sandboxed(spec, command.replace("$B", &shown));
@@ -311,7 +330,8 @@ mod tests {
         }
         assert_eq!(std::fs::read_to_string(at("out/old")).unwrap(), "old");
         let one_new_file = SandboxSpec {
-            write: vec![at("out/new")],
+            write: vec![],
+            approved: vec![at("out/new")],
             network: true,
         };
         assert!(sandboxed(one_new_file, format!("echo x > {shown}/out/new")).0);
@@ -330,6 +350,7 @@ mod tests {
             sandboxed(
                 SandboxSpec {
                     write: vec![],
+                    approved: vec![],
                     network: true
                 },
                 connect()
@@ -340,6 +361,7 @@ mod tests {
             !sandboxed(
                 SandboxSpec {
                     write: vec![],
+                    approved: vec![],
                     network: false
                 },
                 connect()
@@ -355,7 +377,7 @@ mod tests {
             network: false,
             write: vec!["/tmp".into()],
         };
-        let prefix = launcher.prefix(&launcher.spec(vec!["/work".into()]));
+        let prefix = launcher.prefix(&launcher.spec(vec!["/work".into()], vec![]));
         assert_eq!(
             prefix,
             [

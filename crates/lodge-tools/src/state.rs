@@ -163,9 +163,13 @@ impl SessionTools {
     /// What a command of this call may write: the session's roots and what was asked for and allowed.
     fn sandbox_spec(&self, cx: &ToolCx, launcher: &SandboxLauncher) -> SandboxSpec {
         let mut write: Vec<PathBuf> = cx.roots.to_vec();
-        write.push(self.dir.clone());
-        write.extend(self.asked(&cx.call_id).unwrap_or_default());
-        launcher.spec(write)
+        // Of its own directory only these: the log beside them is not for commands.
+        for dir in [self.temp(), self.dir.join("files")] {
+            if crate::spill::make_private_dir(&dir).is_ok() {
+                write.push(dir);
+            }
+        }
+        launcher.spec(write, self.asked(&cx.call_id).unwrap_or_default())
     }
 
     /// Shells, oldest first.

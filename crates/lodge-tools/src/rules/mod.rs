@@ -3,6 +3,22 @@
 //! Rules come from the user's file, from the project's file, from answers kept for a location or for ever, and from
 //! answers given in the session. Denials win over everything. A project's file travels with its contents, which may be
 //! anybody's: it may deny whatever it likes, but allow only files inside the project.
+//!
+//! ```toml
+//! mode = "ask"                      # or "auto-approve-safe", "approve-all", "deny-all"; only in the user's file
+//! exclude = [".env", "*.pem"]       # files that no tool may see
+//!
+//! [[allow]]
+//! command = "npm run"               # commands that begin with these words
+//! [[allow]]
+//! path = "docs/**"                  # as in .gitignore; access = "read" or "write", both when left out
+//! [[allow]]
+//! url = "https://docs.rs/*"         # or a host: "docs.rs", "*.example.com"
+//! [[deny]]
+//! tool = "github/delete_*"          # shell, write, read, url, memory, <server>/<tool>, a client's tool
+//! [[location."/home/me/project".allow]]
+//! command = "cargo"                 # only there
+//! ```
 
 mod decide;
 mod file;

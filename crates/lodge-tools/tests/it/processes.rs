@@ -344,3 +344,22 @@ async fn too_many_shells_are_refused() {
         "ERROR: 32 shells are running already. Stop one with stop_bash first."
     );
 }
+
+#[tokio::test]
+async fn a_sandboxed_command_starts_through_the_launcher() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut bench = Bench::new();
+    let exe = bench.dir.path().join("launcher");
+    std::fs::write(&exe, "#!/bin/sh\necho \"$1 $2 $3\"\nshift 3\nexec \"$@\"\n").unwrap();
+    std::fs::set_permissions(&exe, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let launcher = lodge_tools::sandbox::SandboxLauncher {
+        exe,
+        network: false,
+        write: vec!["/cache".into()],
+    };
+    bench.state = Arc::new(SessionTools::new(bench.dir.path().join("session")).with_sandbox(launcher));
+    let text = bench.text("bash", bash("echo 'in it' > /nowhere/file")).await;
+    let spec = r#"{"write":["$W","$B/session/temp","$B/session/files","/cache"],"approved":["/nowhere/file"],"network":false}"#;
+    assert!(text.starts_with(&format!("__sandbox-exec {spec} --\n")), "{text}");
+    assert!(text.ends_with("<exited with exit code 1>"), "{text}");
+}
