@@ -38,6 +38,8 @@ pub(crate) struct Connection {
 #[derive(Default)]
 struct ConnectionState {
     authenticated: bool,
+    /// Whether `connect` was called, as every client does that speaks version 3 only.
+    greeted: bool,
     client_name: Option<String>,
 }
 
@@ -198,7 +200,13 @@ impl Connection {
     pub(crate) fn authenticated(&self, client_name: Option<String>) {
         let mut state = self.state.lock();
         state.authenticated = true;
+        state.greeted = true;
         state.client_name = client_name;
+    }
+
+    /// Whether the client called `connect`.
+    pub(crate) fn greeted(&self) -> bool {
+        self.state.lock().greeted
     }
 
     /// The client's name, for people.

@@ -89,11 +89,17 @@ struct PingParams {
     message: Option<String>,
 }
 
-async fn ping(_: Ctx, params: PingParams) -> Result<Value, RpcError> {
+async fn ping(ctx: Ctx, params: PingParams) -> Result<Value, RpcError> {
     let message = params
         .message
         .map_or_else(|| "pong".to_owned(), |message| format!("pong: {message}"));
-    let timestamp = lodge_events::timestamp_text(jiff::Timestamp::now());
+    // Clients from before `connect` (Java 0.3) read the time as a number and fail on text.
+    let now = jiff::Timestamp::now();
+    let timestamp = if ctx.greeted() {
+        json!(lodge_events::timestamp_text(now))
+    } else {
+        json!(now.as_millisecond())
+    };
     Ok(json!({"message": message, "timestamp": timestamp, "protocolVersion": PROTOCOL_VERSION}))
 }
 
