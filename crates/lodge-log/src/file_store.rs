@@ -277,6 +277,7 @@ impl Store for FileStore {
         let mut entries = Vec::with_capacity(dirs.len());
         for dir in dirs {
             let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // Not through the file layer: opening each log only to look at it would be much slower.
             let Ok(meta) = std::fs::metadata(dir.join(LOG_FILE)) else {
                 continue;
             };

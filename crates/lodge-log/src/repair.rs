@@ -31,25 +31,26 @@ pub enum Damage {
 
 impl Damage {
     fn describe(self, count: u64, bytes: u64) -> String {
-        let s = if count == 1 { "" } else { "s" };
+        let bytes = many(bytes, "byte");
         match self {
-            Damage::TornEnd => format!("the last line is incomplete ({bytes} bytes)"),
-            Damage::Garbage => format!(
-                "{count} stretch{} of damaged bytes ({bytes} bytes)",
-                if s.is_empty() { "" } else { "es" }
+            Damage::TornEnd => format!("the last line is incomplete ({bytes})"),
+            Damage::Garbage => format!("{} that cannot be read ({bytes})", many(count, "place")),
+            Damage::Zeros => format!("zeros where events should be ({bytes})"),
+            Damage::TooLong => format!("{} too long to be an event ({bytes})", many(count, "line")),
+            Damage::Duplicate => format!("{} written twice", many(count, "event")),
+            Damage::NotUtf8 => format!(
+                "{} with unreadable characters, replaced by \u{fffd}",
+                many(count, "event")
             ),
-            Damage::Zeros => format!("{bytes} zero bytes where events should be"),
-            Damage::TooLong => format!("{count} line{s} too long to be an event ({bytes} bytes)"),
-            Damage::Duplicate => format!("{count} event{s} written twice"),
-            Damage::NotUtf8 => format!("{count} event{s} with unreadable characters, replaced by \u{fffd}"),
-            Damage::Gap => format!("events missing in {count} place{s}"),
-            Damage::Changed => format!(
-                "{count} stretch{} changed after writing",
-                if s.is_empty() { "" } else { "es" }
-            ),
+            Damage::Gap => format!("events missing in {}", many(count, "place")),
+            Damage::Changed => format!("{} changed after writing", many(count, "place")),
             Damage::NoNewline => "the last line has no line feed".to_owned(),
         }
     }
+}
+
+fn many(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// One damaged place.
@@ -145,12 +146,8 @@ pub struct Repair {
 
 impl fmt::Display for Repair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let s = if self.kept == 1 { "" } else { "s" };
-        write!(
-            f,
-            "The log of this session was damaged: {}. {} whole event{s} kept",
-            self.findings, self.kept
-        )?;
+        let (findings, kept) = (&self.findings, many(self.kept, "whole event"));
+        write!(f, "The log of this session was damaged: {findings}. {kept} kept")?;
         match self.set_aside.as_deref().and_then(|path| path.file_name()) {
             Some(name) => write!(f, "; the damaged bytes are in {}.", name.display()),
             None => f.write_str("."),

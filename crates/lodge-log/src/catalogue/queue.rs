@@ -12,8 +12,9 @@ use crate::store::Position;
 
 /// How long appends are gathered before they are written, unless somebody asks.
 const GATHER: Duration = Duration::from_millis(50);
-/// How many bytes of events may wait. Beyond that they are dropped, and read from the log instead.
-const WAITING_MAX: usize = 8 * 1024 * 1024;
+/// How many bytes of events may wait, and how many tasks. Beyond that they are dropped, and read from the logs instead.
+const WAITING_BYTES: usize = 8 * 1024 * 1024;
+const WAITING_TASKS: usize = 50_000;
 
 /// An event that was appended.
 pub(super) struct Note {
@@ -30,8 +31,6 @@ pub(super) struct Note {
 pub(super) enum Task {
     /// Take an event of a session in.
     Note(Box<str>, Note),
-    /// Read what is missing of a session's log.
-    CatchUp(Box<str>),
     /// Read a session's log from the beginning.
     Rebuild(Box<str>),
     /// Read a session's labels.
@@ -49,6 +48,8 @@ struct State {
     tasks: Vec<Task>,
     /// Bytes of the events that wait.
     bytes: usize,
+    /// Some were dropped.
+    overflown: bool,
     submitted: u64,
     done: u64,
     /// How many wait for an answer: no gathering then.
@@ -70,16 +71,17 @@ impl Queue {
         if state.closed {
             return;
         }
-        let task = match task {
-            Task::Note(id, Note { event: Some(event), .. }) if state.bytes + event.json().len() > WAITING_MAX => {
-                Task::CatchUp(id)
-            }
-            task => task,
-        };
-        if let Task::Note(_, Note { event: Some(event), .. }) = &task {
-            state.bytes += event.json().len();
-        }
         state.submitted += 1;
+        if let Task::Note(_, note) = &task {
+            state.bytes += note.event.as_ref().map_or(0, |event| event.json().len());
+            if state.bytes > WAITING_BYTES || state.tasks.len() > WAITING_TASKS {
+                // Once is enough: it is done after all that waits.
+                if !std::mem::replace(&mut state.overflown, true) {
+                    state.tasks.push(Task::CatchUpAll);
+                }
+                return;
+            }
+        }
         state.tasks.push(task);
         if state.tasks.len() == 1 {
             self.work.notify_one();
@@ -125,7 +127,7 @@ impl Queue {
             self.work
                 .wait_while_for(&mut state, |state| state.waiting == 0 && !state.closed, GATHER);
         }
-        state.bytes = 0;
+        (state.bytes, state.overflown) = (0, false);
         Some((std::mem::take(&mut state.tasks), state.submitted))
     }
 
@@ -164,5 +166,29 @@ impl Observer for Noter {
 
     fn deleted(&self, id: &str) {
         self.0.push(Task::Forget(id.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_nobody_empties_stays_small() {
+        let queue = Arc::new(Queue::default());
+        let message = lodge_events::UserMessage {
+            content: "x".repeat(1_000_000),
+            ..Default::default()
+        };
+        let event = Event::new(None, None, message);
+        for n in 0..100_000 {
+            Noter(queue.clone()).appended("s", Position(n), &event);
+        }
+        let (tasks, number) = queue.take().unwrap();
+        assert_eq!(number, 100_000);
+        assert!(tasks.len() < 10, "{} tasks of a megabyte each", tasks.len());
+        assert_eq!(tasks.iter().filter(|task| matches!(task, Task::CatchUpAll)).count(), 1);
+        Noter(queue.clone()).appended("s", Position(0), &event);
+        assert!(matches!(queue.take().unwrap().0[..], [Task::Note(..)]));
     }
 }

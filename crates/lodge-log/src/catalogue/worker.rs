@@ -92,22 +92,20 @@ fn perform(db: &Connection, store: &FileStore, tasks: &[Task], stop: &dyn Fn() -
                 let row = cached(&mut rows, db, store, id)?;
                 // Less: it was read from the log already. More: something was missed, and is read with this one.
                 if note.at > row.covered {
-                    catch_up(db, store, id, row)?;
+                    try_catch_up(db, store, id, row)?;
                 } else if note.at == row.covered {
                     row.take(db, note.time, note.event.as_ref())?;
                     row.covered = note.next;
                 }
             }
-            Task::CatchUp(id) => {
-                let row = cached(&mut rows, db, store, id)?;
-                catch_up(db, store, id, row)?;
-            }
             Task::Rebuild(id) => {
                 rows.remove(&**id);
                 db::forget(db, id)?;
                 let row = cached(&mut rows, db, store, id)?;
-                catch_up(db, store, id, row)?;
+                try_catch_up(db, store, id, row)?;
             }
+            // A session whose log is not there yet gets its labels with its first event.
+            Task::Relabel(id) if !store.exists(id)? => {}
             Task::Relabel(id) => cached(&mut rows, db, store, id)?.label(store.labels(id)?),
             Task::Forget(id) => {
                 rows.remove(&**id);
@@ -170,6 +168,18 @@ fn catch_up(db: &Connection, store: &FileStore, id: &str, row: &mut Row) -> Resu
     Ok(())
 }
 
+/// The same, but a log that cannot be read is only warned about: it must not hide the others.
+fn try_catch_up(db: &Connection, store: &FileStore, id: &str, row: &mut Row) -> Result<(), LogError> {
+    match catch_up(db, store, id, row) {
+        Err(LogError::Catalogue(error)) => Err(error.into()),
+        Err(error) => {
+            tracing::warn!(id, %error, "cannot take a log into the catalogue");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
 /// Compares the catalogue with the logs, and reads what is missing.
 pub(super) fn catch_up_all(db: &Connection, store: &FileStore, stop: &dyn Fn() -> bool) -> Result<(), LogError> {
     let mut transaction = begin(db)?;
@@ -184,13 +194,7 @@ pub(super) fn catch_up_all(db: &Connection, store: &FileStore, stop: &dyn Fn() -
             continue;
         }
         let mut row = load(db, store, &entry.id)?;
-        if let Err(error) = catch_up(db, store, &entry.id, &mut row) {
-            match error {
-                LogError::Catalogue(_) => return Err(error),
-                // One log that cannot be read must not hide the others.
-                error => tracing::warn!(id = entry.id, %error, "cannot take a log into the catalogue"),
-            }
-        }
+        try_catch_up(db, store, &entry.id, &mut row)?;
         row.store(db)?;
         bytes += entry.end.0.saturating_sub(covered.unwrap_or(0));
         sessions += 1;

@@ -499,9 +499,9 @@ fn a_home_that_is_deleted_under_the_host_is_made_again() {
 }
 
 #[test]
-fn ten_thousand_sessions_are_listed_by_an_index() {
+fn thousands_of_sessions_are_listed() {
     let t = TestHome::new();
-    for n in 0..10_000 {
+    for n in 0..2000 {
         let dir = t.session_dir(&format!("s{n}"));
         fs::create_dir(&dir).unwrap();
         fs::write(dir.join("events.jsonl"), crate::support::line(0)).unwrap();
@@ -518,6 +518,6 @@ fn ten_thousand_sessions_are_listed_by_an_index() {
         })
         .unwrap();
     assert_eq!((page.sessions.len(), page.next.is_some()), (50, true));
-    assert_eq!(listed(home.catalogue(), ListFilter::default()).len(), 10_000);
+    assert_eq!(listed(home.catalogue(), ListFilter::default()).len(), 2000);
     drop(dir);
 }

@@ -240,6 +240,7 @@ fn writers_in_a_shared_home_never_lose_or_tear_an_event() {
 #[test]
 fn what_an_interrupted_deletion_left_is_removed_at_the_next_start() {
     let t = TestHome::new();
+    t.home.catalogue().flush();
     let (path, left) = (t.home.path().to_owned(), t.session_dir(".deleted-0123"));
     std::fs::create_dir(&left).unwrap();
     std::fs::write(left.join("events.jsonl"), lines(0..2)).unwrap();

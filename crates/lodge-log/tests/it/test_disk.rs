@@ -147,14 +147,16 @@ impl DiskFile for TestFile {
         match self.disk.step() {
             Some(fault @ (Fault::Short | Fault::HalfThenFull)) => {
                 let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-                if fault == Fault::HalfThenFull {
-                    // The rest of the line meets a full disk.
-                    *self.disk.0.plan.lock() = Some(Plan {
+                // The rest of the line meets a full disk, unless it was healed meanwhile.
+                let mut plan = self.disk.0.plan.lock();
+                if let Some(plan) = plan.as_mut().filter(|_| fault == Fault::HalfThenFull) {
+                    *plan = Plan {
                         fault: Fault::Full,
                         at: 0,
                         lasting: true,
-                    });
+                    };
                 }
+                drop(plan);
                 self.file.write(&[IoSlice::new(&bytes[..bytes.len().div_ceil(2)])])
             }
             Some(Fault::Full) => Err(io::Error::from_raw_os_error(28)),
