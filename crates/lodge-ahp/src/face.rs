@@ -1,7 +1,7 @@
 //! The face as a whole: the state, the conversations behind it, and the host they belong to.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,7 +16,7 @@ use ahp_types::{
     },
     state::{
         AgentCapabilities, AgentInfo, ChatInteractivity, ChatOrigin, ChatState, ChatSummary, MultipleChatsCapability,
-        PendingMessageKind, RootState, SessionModelInfo, SessionStatus, ToolResultContent,
+        PendingMessageKind, RootState, SessionModelInfo, SessionState, SessionStatus, ToolResultContent,
     },
 };
 use lodge_events::Timestamp;
@@ -41,9 +41,47 @@ pub(crate) struct Talk {
     pub(crate) host_id: String,
     pub(crate) projector: Projector,
     pub(crate) effects: mpsc::UnboundedSender<Effect>,
+    /// Whether the host has a session behind it yet.
+    pub(crate) is_draft: bool,
+    /// What clients set and the host will tell again: it is known already, and may be outdated by then.
+    expected: VecDeque<StateAction>,
 }
 
 impl Talk {
+    pub(crate) fn new(
+        session: Uri,
+        host_id: String,
+        projector: Projector,
+        effects: mpsc::UnboundedSender<Effect>,
+        is_draft: bool,
+    ) -> Self {
+        Self {
+            session,
+            host_id,
+            projector,
+            effects,
+            is_draft,
+            expected: VecDeque::new(),
+        }
+    }
+
+    /// A client set something that the host will tell as an event.
+    pub(crate) fn expect(&mut self, action: StateAction) {
+        // A draft has nobody to tell it.
+        if !self.is_draft {
+            self.expected.push_back(action);
+        }
+    }
+
+    /// Whether an event only tells what a client set here.
+    fn is_known(&mut self, action: &StateAction) -> bool {
+        let at = self.expected.iter().position(|expected| expected == action);
+        if let Some(at) = at {
+            self.expected.remove(at);
+        }
+        at.is_some()
+    }
+
     /// Gives its agent something to do, in order.
     pub(crate) fn tell(&self, effect: Effect) {
         // The driver only ends when the conversation is closed, and then nobody waits for this.
@@ -293,6 +331,17 @@ impl Inner {
             match step {
                 // A session is named and set up by its default chat; what its other chats say of that is their own.
                 Step::Act(Scope::Session, _) if !default => {}
+                Step::Act(Scope::Session, action) => {
+                    let known = self.talks.get_mut(chat).is_some_and(|talk| talk.is_known(&action));
+                    let news = self
+                        .core
+                        .sessions
+                        .get(&session)
+                        .is_some_and(|entry| is_news(&entry.state, &action));
+                    if !known && news {
+                        self.core.publish(&session, &action, None);
+                    }
+                }
                 Step::Act(scope, mut action) => {
                     point_to_chats(chat, &mut action);
                     if let Some(channel) = self.channel(chat, &scope) {
@@ -362,6 +411,7 @@ impl Inner {
             meta: None,
         };
         talk.projector.turn_started(&id, message.clone(), now);
+        talk.is_draft = false;
         talk.tell(Effect::send(id, message));
         self.core
             .publish(chat, &StateAction::ChatPendingMessageRemoved(removed), None);
@@ -394,6 +444,19 @@ impl Inner {
         for chat in self.core.chats_of(session) {
             crate::actions::fail_calls_of(self, &chat, client);
         }
+    }
+}
+
+/// Whether an action about a session says something that its state does not.
+fn is_news(state: &SessionState, action: &StateAction) -> bool {
+    match action {
+        StateAction::SessionTitleChanged(changed) => changed.title != state.title,
+        StateAction::SessionActivityChanged(changed) => changed.activity != state.activity,
+        StateAction::SessionConfigChanged(changed) => {
+            let known = |key: &String| state.config.as_ref().and_then(|config| config.values.get(key));
+            changed.config.iter().any(|(key, value)| known(key) != Some(value))
+        }
+        _ => true,
     }
 }
 

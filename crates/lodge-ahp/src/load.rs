@@ -189,12 +189,7 @@ impl Face {
             inner
                 .core
                 .insert_chat(chat.clone(), session.clone(), ChatStore::new(head));
-            let talk = Talk {
-                session: session.clone(),
-                host_id: id.to_owned(),
-                projector: Projector::default(),
-                effects,
-            };
+            let talk = Talk::new(session.clone(), id.to_owned(), Projector::default(), effects, true);
             inner.talks.insert(chat, talk);
         }
         self.tasks.spawn(driver.with_draft(draft).run());
@@ -415,12 +410,7 @@ impl crate::face::Inner {
             mut read,
             driver,
         } = opened;
-        let talk = Talk {
-            session: session.clone(),
-            host_id: id,
-            projector: read.projector,
-            effects,
-        };
+        let talk = Talk::new(session.clone(), id, read.projector, effects, false);
         let mut summaries = Vec::new();
         for scope in &read.order {
             let Some(store) = read.chats.remove(scope) else {

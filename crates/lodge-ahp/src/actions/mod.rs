@@ -55,6 +55,8 @@ enum After {
     /// A queued message may start at once.
     StartQueued,
     ClientsChanged,
+    /// The host will tell this again, as an event of its own.
+    Expect(StateAction),
     /// The dispatching client runs no more tools: what it was running has failed.
     ClientGone,
     /// Keep what the person set.
@@ -252,6 +254,16 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                 dispatch.face.first_turn(inner, channel);
             }
             After::ClientsChanged => inner.clients_changed(channel),
+            After::Expect(action) => {
+                let chat = inner
+                    .core
+                    .sessions
+                    .get(channel)
+                    .map(|session| session.default_chat.clone());
+                if let Some(talk) = chat.and_then(|chat| inner.talks.get_mut(&chat)) {
+                    talk.expect(action);
+                }
+            }
             After::ClientGone => {
                 for chat in inner.core.chats_of(channel) {
                     fail_calls_of(inner, &chat, &dispatch.peer.client);

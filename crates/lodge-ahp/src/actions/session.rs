@@ -1,6 +1,6 @@
 //! Rules for what clients say about a session.
 
-use ahp_types::{StateAction, actions::SessionConfigChangedAction};
+use ahp_types::{StateAction, actions::SessionConfigChangedAction, state::SessionState};
 use lodge_host::{Approval, Mode};
 use serde_json::Value;
 
@@ -28,10 +28,11 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             if state.title == changed.title {
                 return Ok(Plan::nothing(NoChange::Echo));
             }
-            Ok(Plan::effect(Effect::Change(Setting::Title(changed.title.clone()))))
+            let plan = Plan::effect(Effect::Change(Setting::Title(changed.title.clone())));
+            Ok(plan.then(After::Expect(A::SessionTitleChanged(changed.clone()))))
         }
         A::SessionIsReadChanged(_) | A::SessionIsArchivedChanged(_) => Ok(Plan::default().then(After::Keep)),
-        A::SessionConfigChanged(changed) => config(dispatch, changed),
+        A::SessionConfigChanged(changed) => config(state, dispatch, changed),
         A::SessionActiveClientSet(set) => {
             let client = &mut set.active_client;
             if client.client_id != *dispatch.peer.client {
@@ -84,21 +85,34 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
     }
 }
 
-fn config(dispatch: &Dispatch<'_>, changed: &mut SessionConfigChangedAction) -> Result<Plan, Refusal> {
-    let mut plan = Plan::default().then(After::Keep);
+fn config(
+    state: &SessionState,
+    dispatch: &Dispatch<'_>,
+    changed: &mut SessionConfigChangedAction,
+) -> Result<Plan, Refusal> {
+    let mut plan = Plan::default();
     // Replacing is merging here: what has a default has a value, and there is nothing else to take away.
     changed.replace = None;
     for (key, value) in &changed.config {
-        plan.effects.push(Effect::Change(setting(dispatch, key, value)?));
+        let setting = setting(dispatch, key, value)?;
+        if state.config.as_ref().and_then(|config| config.values.get(key)) == Some(value) {
+            continue;
+        }
+        if matches!(setting, Setting::Mode(_) | Setting::Model(_)) {
+            let config = [(key.clone(), value.clone())].into_iter().collect();
+            let told = SessionConfigChangedAction { config, replace: None };
+            plan = plan.then(After::Expect(StateAction::SessionConfigChanged(told)));
+        }
+        plan.effects.push(Effect::Change(setting));
     }
     if plan.effects.is_empty() {
         return Ok(Plan::nothing(NoChange::Echo));
     }
-    Ok(plan)
+    Ok(plan.then(After::Keep))
 }
 
 /// One value of a session's configuration.
-pub(crate) fn setting(dispatch: &Dispatch<'_>, key: &str, value: &Value) -> Result<Setting, Refusal> {
+fn setting(dispatch: &Dispatch<'_>, key: &str, value: &Value) -> Result<Setting, Refusal> {
     let wrong = || format!("{value} is not a value for {key:?}");
     match key {
         "mode" => value

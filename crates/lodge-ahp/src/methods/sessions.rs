@@ -350,6 +350,9 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
     rpc::null()
 }
 
+/// What a cursor of this host begins with.
+const CURSOR: &str = "lodge-1-";
+
 #[derive(Deserialize)]
 struct List {
     #[serde(default)]
@@ -371,8 +374,12 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
     let params: List = rpc::params(request.params)?;
     let limit = params.limit.filter(|limit| *limit >= 1.0).map(|limit| limit as usize);
     let seed = request.is_seed();
+    let cursor = match params.cursor.as_deref().map(|cursor| cursor.strip_prefix(CURSOR)) {
+        Some(None) => return Err(RpcError::params("the cursor is not one of this host's")),
+        other => other.flatten().map(str::to_owned),
+    };
     let listed = tokio::task::spawn_blocking(move || {
-        let (mut items, mut after) = (Vec::new(), params.cursor);
+        let (mut items, mut after) = (Vec::new(), cursor);
         loop {
             let wanted = limit.map(|limit| limit - items.len());
             let filter = ListFilter {
@@ -381,11 +388,7 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
                 include_empty: true,
                 ..ListFilter::default()
             };
-            let page = face.host.catalogue().list(&filter).map_err(|error| {
-                // Only what the client sent can be wrong about a query that is the same every time.
-                tracing::debug!(%error, "a list was refused");
-                RpcError::params("the cursor is not one of this host's")
-            })?;
+            let page = face.host.catalogue().list(&filter).map_err(RpcError::internal)?;
             items.extend(page.sessions.iter().filter_map(|line| face.line(line)));
             after = page.next;
             if after.is_none() || limit.is_none_or(|limit| items.len() >= limit) {
@@ -403,10 +406,8 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
         Ok(line) => line,
         Err(_) => Value::Null,
     };
-    rpc::ok(Listed {
-        items: items.into_iter().map(spell).collect(),
-        next_cursor,
-    })
+    let next_cursor = next_cursor.map(|next| format!("{CURSOR}{next}"));
+    rpc::ok(Listed { items: items.into_iter().map(spell).collect(), next_cursor })
 }
 
 /// Sessions that were announced and have no log yet.

@@ -328,7 +328,11 @@ impl Core {
             .map(|subscriber| (subscriber.conn.id, subscriber.start))
             .collect();
         for (conn, end) in short {
-            match self.conns.get(&conn).and_then(|conn| Some((conn, conn.peer()?.dialect))) {
+            match self
+                .conns
+                .get(&conn)
+                .and_then(|conn| Some((conn, conn.peer()?.dialect)))
+            {
                 // There is no way to load turns into its state: it comes back and gets a snapshot.
                 Some((conn, Dialect::Seed)) => conn.close(Closing::TooSlow),
                 _ => self.send_turns(conn, chat, at, end),

@@ -32,16 +32,30 @@ pub(crate) async fn house_with(limits: Limits) -> House {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("work")).unwrap();
     let (host, server) = open(&dir, limits).await;
-    House { dir, host, server: Some(server) }
+    House {
+        dir,
+        host,
+        server: Some(server),
+    }
 }
 
 async fn open(dir: &TempDir, limits: Limits) -> (Host, Server) {
     let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
     let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
     let idle_after = Duration::from_secs(600);
-    let host = Host::new(HostConfig { home, models, sandbox: None, idle_after, version: "0.0.0-test".into() });
+    let host = Host::new(HostConfig {
+        home,
+        models,
+        sandbox: None,
+        idle_after,
+        version: "0.0.0-test".into(),
+    });
     let work = dir.path().canonicalize().unwrap().join("work");
-    let config = AhpConfig { default_directory: Some(work), limits, ..AhpConfig::loopback(TOKEN) };
+    let config = AhpConfig {
+        default_directory: Some(work),
+        limits,
+        ..AhpConfig::loopback(TOKEN)
+    };
     let server = lodge_ahp::serve(host.clone(), config).await.unwrap();
     (host, server)
 }
@@ -52,7 +66,10 @@ impl House {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("ws://{}/?tkn={TOKEN}", self.server.as_ref().unwrap().local_addr().unwrap())
+        format!(
+            "ws://{}/?tkn={TOKEN}",
+            self.server.as_ref().unwrap().local_addr().unwrap()
+        )
     }
 
     /// Ends the host and starts another on the same home.
@@ -66,7 +83,13 @@ impl House {
         let idle_after = Duration::from_secs(600);
         drop(std::mem::replace(
             &mut self.host,
-            Host::new(HostConfig { home: closed, models, sandbox: None, idle_after, version: String::new() }),
+            Host::new(HostConfig {
+                home: closed,
+                models,
+                sandbox: None,
+                idle_after,
+                version: String::new(),
+            }),
         ));
         let mut tries = 0;
         let (host, server) = loop {
@@ -98,7 +121,11 @@ impl House {
 
     pub(crate) async fn client_of(&self, name: &str, version: &str) -> Client {
         let mut client = self.connect().await;
-        let root = if version.starts_with("0.1.") { "agenthost:/root" } else { ROOT };
+        let root = if version.starts_with("0.1.") {
+            "agenthost:/root"
+        } else {
+            ROOT
+        };
         let params = json!({
             "channel": ROOT, "protocolVersions": [version], "clientId": name, "initialSubscriptions": [root],
         });
@@ -123,7 +150,14 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) async fn connect(url: &str) -> Result<Self, tokio_tungstenite::tungstenite::Error> {
         let (socket, _) = tokio_tungstenite::connect_async(url.into_client_request()?).await?;
-        Ok(Self { socket, name: String::new(), next_id: 1, next_seq: 1, inbox: VecDeque::new(), last_seq: 0 })
+        Ok(Self {
+            socket,
+            name: String::new(),
+            next_id: 1,
+            next_seq: 1,
+            inbox: VecDeque::new(),
+            last_seq: 0,
+        })
     }
 
     pub(crate) async fn send_text(&mut self, text: impl Into<String>) {
@@ -133,12 +167,18 @@ impl Client {
     /// The next message, from the wire. `None` at the end.
     pub(crate) async fn read(&mut self) -> Option<Value> {
         loop {
-            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the host is silent");
+            let message = tokio::time::timeout(PATIENCE, self.socket.next())
+                .await
+                .expect("the host is silent");
             match message {
                 Some(Ok(Message::Text(text))) => {
                     let value: Value = serde_json::from_str(&text).unwrap();
                     let (params, result) = (&value["params"], &value["result"]);
-                    for seq in [&params["serverSeq"], &result["serverSeq"], &result["snapshot"]["fromSeq"]] {
+                    for seq in [
+                        &params["serverSeq"],
+                        &result["serverSeq"],
+                        &result["snapshot"]["fromSeq"],
+                    ] {
                         self.last_seq = self.last_seq.max(seq.as_u64().unwrap_or(0));
                     }
                     return Some(value);
@@ -152,7 +192,10 @@ impl Client {
     /// Why the host closed the connection.
     pub(crate) async fn close_code(&mut self) -> Option<u16> {
         loop {
-            match tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("the host is silent") {
+            match tokio::time::timeout(PATIENCE, self.socket.next())
+                .await
+                .expect("the host is silent")
+            {
                 Some(Ok(Message::Close(Some(frame)))) => return Some(frame.code.into()),
                 Some(Ok(Message::Close(None)) | Err(_)) | None => return None,
                 Some(Ok(_)) => {}
@@ -163,7 +206,8 @@ impl Client {
     pub(crate) async fn start(&mut self, method: &str, params: Value) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        self.send_text(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()).await;
+        self.send_text(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string())
+            .await;
         id
     }
 
@@ -188,18 +232,25 @@ impl Client {
     }
 
     pub(crate) async fn code(&mut self, method: &str, params: Value) -> i64 {
-        self.request(method, params).await.expect_err("it went well")["code"].as_i64().unwrap()
+        self.request(method, params).await.expect_err("it went well")["code"]
+            .as_i64()
+            .unwrap()
     }
 
     pub(crate) async fn notify(&mut self, method: &str, params: Value) {
-        self.send_text(json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string()).await;
+        self.send_text(json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string())
+            .await;
     }
 
     /// Dispatches an action and returns its number.
     pub(crate) async fn dispatch(&mut self, channel: &str, action: Value) -> i64 {
         let seq = self.next_seq;
         self.next_seq += 1;
-        self.notify("dispatchAction", json!({ "channel": channel, "clientSeq": seq, "action": action })).await;
+        self.notify(
+            "dispatchAction",
+            json!({ "channel": channel, "clientSeq": seq, "action": action }),
+        )
+        .await;
         seq
     }
 
@@ -207,7 +258,8 @@ impl Client {
     pub(crate) async fn dispatch_seed(&mut self, action: Value) -> i64 {
         let seq = self.next_seq;
         self.next_seq += 1;
-        self.notify("dispatchAction", json!({ "clientSeq": seq, "action": action })).await;
+        self.notify("dispatchAction", json!({ "clientSeq": seq, "action": action }))
+            .await;
         seq
     }
 
@@ -226,7 +278,10 @@ impl Client {
     pub(crate) async fn refused(&mut self, channel: &str, action: Value) -> String {
         let seq = self.dispatch(channel, action.clone()).await;
         let verdict = self.verdict(seq).await;
-        verdict["rejectionReason"].as_str().unwrap_or_else(|| panic!("{action} was accepted: {verdict}")).to_owned()
+        verdict["rejectionReason"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{action} was accepted: {verdict}"))
+            .to_owned()
     }
 
     /// Dispatches, and returns the action as it was accepted.
@@ -243,7 +298,9 @@ impl Client {
             return self.inbox.remove(at).unwrap();
         }
         loop {
-            let Some(message) = self.read().await else { panic!("the connection ended; before: {:#?}", self.inbox) };
+            let Some(message) = self.read().await else {
+                panic!("the connection ended; before: {:#?}", self.inbox)
+            };
             if fits(&message) {
                 return message;
             }
@@ -274,7 +331,9 @@ impl Client {
     /// Makes a session and subscribes to it and its chat.
     pub(crate) async fn session(&mut self, id: &str) -> (String, String) {
         let session = format!("lodge:/{id}");
-        self.request("createSession", json!({ "channel": session })).await.unwrap();
+        self.request("createSession", json!({ "channel": session }))
+            .await
+            .unwrap();
         let snapshot = self.subscribe(&session).await;
         let chat = snapshot["state"]["defaultChat"].as_str().unwrap().to_owned();
         self.subscribe(&chat).await;

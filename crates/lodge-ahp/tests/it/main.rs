@@ -3,6 +3,7 @@
 
 mod kit;
 mod mirror;
+mod obligations;
 mod seed_walk;
 mod sync;
 mod turns;

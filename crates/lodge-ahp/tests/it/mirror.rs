@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session};
-use ahp_types::{ActionEnvelope, state::{ChatState, RootState, SessionState}};
+use ahp_types::{
+    ActionEnvelope,
+    state::{ChatState, RootState, SessionState},
+};
 use serde_json::Value;
 
-use ahp_seed::{reducers as seed_reducers, ahp_types::state as seed};
+use ahp_seed::{ahp_types::state as seed, reducers as seed_reducers};
 
 use crate::kit::{ROOT, SEED_ROOT};
 
@@ -68,12 +71,21 @@ impl Mirror {
         // An echo to its sender alone says that nothing changed; it has no number of its own.
         let known = self.seqs.get(&parsed.channel).copied();
         let alone = parsed.origin.is_some() && parsed.server_seq <= self.last_seq;
-        let Some(state) = self.states.get_mut(&parsed.channel) else { return };
+        let Some(state) = self.states.get_mut(&parsed.channel) else {
+            return;
+        };
         if alone {
             return;
         }
-        assert!(parsed.server_seq > known.unwrap_or(0), "{envelope} came twice, or before its snapshot ({known:?})");
-        assert!(parsed.server_seq > self.last_seq, "{envelope} came after {}", self.last_seq);
+        assert!(
+            parsed.server_seq > known.unwrap_or(0),
+            "{envelope} came twice, or before its snapshot ({known:?})"
+        );
+        assert!(
+            parsed.server_seq > self.last_seq,
+            "{envelope} came after {}",
+            self.last_seq
+        );
         self.last_seq = parsed.server_seq;
         self.seqs.insert(parsed.channel.clone(), parsed.server_seq);
         match state {
@@ -91,7 +103,11 @@ impl Mirror {
         if parsed.rejection_reason.is_some() || alone {
             return;
         }
-        assert!(parsed.server_seq > self.last_seq, "{envelope} came after {}", self.last_seq);
+        assert!(
+            parsed.server_seq > self.last_seq,
+            "{envelope} came after {}",
+            self.last_seq
+        );
         self.last_seq = parsed.server_seq;
         let uri = envelope["action"]["session"].as_str().unwrap_or(SEED_ROOT);
         match self.states.get_mut(uri) {

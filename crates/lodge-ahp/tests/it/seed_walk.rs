@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 use crate::kit::*;
 
 async fn turn(client: &mut Client, session: &str, turn: &str, text: &str) {
-    let action = json!({ "type": "session/turnStarted", "session": session, "turnId": turn, "userMessage": { "text": text } });
+    let action =
+        json!({ "type": "session/turnStarted", "session": session, "turnId": turn, "userMessage": { "text": text } });
     client.dispatch_seed(action).await;
     client
         .until(|message| {
-            message["params"]["action"]["type"] == "session/turnComplete" && message["params"]["action"]["turnId"] == turn
+            message["params"]["action"]["type"] == "session/turnComplete"
+                && message["params"]["action"]["turnId"] == turn
         })
         .await;
 }
@@ -30,19 +32,34 @@ async fn initialize() {
     assert!(result["serverSeq"].is_u64());
     assert_eq!(result["snapshots"][0]["resource"], SEED_ROOT);
     assert_eq!(result["snapshots"][0]["state"]["agents"][0]["provider"], "lodge");
-    assert!(result["snapshots"][0]["state"]["agents"][0].get("capabilities").is_none());
+    assert!(
+        result["snapshots"][0]["state"]["agents"][0]
+            .get("capabilities")
+            .is_none()
+    );
     assert!(result["defaultDirectory"].as_str().unwrap().starts_with("file:///"));
-    assert!(result["completionTriggerCharacters"].as_array().unwrap().contains(&json!("@")));
+    assert!(
+        result["completionTriggerCharacters"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("@"))
+    );
 
     let mut other = house.connect().await;
-    let error = other.request("initialize", json!({ "protocolVersions": ["0.2.0"], "clientId": "x" })).await.unwrap_err();
+    let error = other
+        .request("initialize", json!({ "protocolVersions": ["0.2.0"], "clientId": "x" }))
+        .await
+        .unwrap_err();
     assert_eq!(error["code"], -32005);
     assert_eq!(error["data"]["supportedVersions"], json!(["1.0.0", "0.9.0", "0.1.0"]));
     assert_eq!(other.close_code().await, Some(1002));
 
     // Before versions were text there was the number 1.
     let mut oldest = house.connect().await;
-    let result = oldest.request("initialize", json!({ "protocolVersion": 1, "clientId": "oldest" })).await.unwrap();
+    let result = oldest
+        .request("initialize", json!({ "protocolVersion": 1, "clientId": "oldest" }))
+        .await
+        .unwrap();
     assert_eq!(result["protocolVersion"], 1);
 }
 
@@ -51,8 +68,14 @@ async fn reconnect() {
     let house = house().await;
     let mut client = house.client_of("seed", "0.1.0").await;
     let session = format!("copilot:/{}", uuid(1));
-    client.request("createSession", json!({ "session": session })).await.unwrap();
-    client.request("subscribe", json!({ "resource": session })).await.unwrap();
+    client
+        .request("createSession", json!({ "session": session }))
+        .await
+        .unwrap();
+    client
+        .request("subscribe", json!({ "resource": session }))
+        .await
+        .unwrap();
     client.drain().await;
     let seen = client.last_seq;
     turn(&mut client, &session, "t1", "say one").await;
@@ -66,11 +89,17 @@ async fn reconnect() {
     assert_eq!(result["type"], "replay");
     assert_eq!(result["missing"], json!([gone]));
     let actions = result["actions"].as_array().unwrap();
-    let types: Vec<&str> = actions.iter().map(|envelope| envelope["action"]["type"].as_str().unwrap()).collect();
+    let types: Vec<&str> = actions
+        .iter()
+        .map(|envelope| envelope["action"]["type"].as_str().unwrap())
+        .collect();
     assert_eq!(types.first(), Some(&"session/turnStarted"));
     assert!(types.contains(&"session/turnComplete"), "{types:?}");
     assert!(actions.iter().all(|envelope| envelope.get("channel").is_none()));
-    let seqs: Vec<u64> = actions.iter().map(|envelope| envelope["serverSeq"].as_u64().unwrap()).collect();
+    let seqs: Vec<u64> = actions
+        .iter()
+        .map(|envelope| envelope["serverSeq"].as_u64().unwrap())
+        .collect();
     assert!(seqs.is_sorted() && seqs[0] > seen);
     drop(back);
 
@@ -110,14 +139,26 @@ async fn create_session_and_dispose_session() {
     assert_eq!(added["summary"]["resource"], session.as_str());
     assert_eq!(added["summary"]["workingDirectory"], directory.as_str());
     assert!(added["summary"]["createdAt"].is_i64());
-    let state = client.request("subscribe", json!({ "resource": session })).await.unwrap()["snapshot"]["state"].clone();
+    let state = client
+        .request("subscribe", json!({ "resource": session }))
+        .await
+        .unwrap()["snapshot"]["state"]
+        .clone();
     assert_eq!(state["lifecycle"], "ready");
     assert_eq!(state["activeClient"]["clientId"], "seed");
     assert_eq!(state["summary"]["model"]["id"], "rehearsal");
     assert_eq!(state["turns"], json!([]));
 
-    assert_eq!(client.code("createSession", json!({ "session": session })).await, -32003);
-    assert_eq!(client.code("createSession", json!({ "session": "x:/1", "provider": "nobody" })).await, -32002);
+    assert_eq!(
+        client.code("createSession", json!({ "session": session })).await,
+        -32003
+    );
+    assert_eq!(
+        client
+            .code("createSession", json!({ "session": "x:/1", "provider": "nobody" }))
+            .await,
+        -32002
+    );
     let wrong = json!({ "session": "x:/2", "activeClient": { "clientId": "somebody else", "tools": [] } });
     assert_eq!(client.code("createSession", wrong).await, -32602);
 
@@ -128,20 +169,34 @@ async fn create_session_and_dispose_session() {
     let params = json!({ "session": fork, "fork": { "session": session, "turnId": "t1" } });
     assert_eq!(client.request("createSession", params).await.unwrap(), Value::Null);
     let state = client.request("subscribe", json!({ "resource": fork })).await.unwrap()["snapshot"]["state"].clone();
-    let turns: Vec<_> = state["turns"].as_array().unwrap().iter().map(|turn| turn["id"].clone()).collect();
+    let turns: Vec<_> = state["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| turn["id"].clone())
+        .collect();
     assert_eq!(turns, ["t1"]);
     turn(&mut client, &fork, "t3", "say three").await;
     let bad = json!({ "session": "copilot:/bad", "fork": { "session": session, "turnId": "t9" } });
     assert_eq!(client.code("createSession", bad).await, -32602);
 
     // "The server broadcasts a notify/sessionRemoved notification to all clients."
-    assert_eq!(client.request("disposeSession", json!({ "session": session })).await.unwrap(), Value::Null);
+    assert_eq!(
+        client
+            .request("disposeSession", json!({ "session": session }))
+            .await
+            .unwrap(),
+        Value::Null
+    );
     let removed = other
         .until(|message| message["params"]["notification"]["type"] == "notify/sessionRemoved")
         .await["params"]["notification"]
         .clone();
     assert_eq!(removed["session"], session.as_str());
-    assert_eq!(client.code("disposeSession", json!({ "session": session })).await, -32001);
+    assert_eq!(
+        client.code("disposeSession", json!({ "session": session })).await,
+        -32001
+    );
     assert_eq!(client.code("subscribe", json!({ "resource": session })).await, -32001);
 }
 
@@ -150,10 +205,16 @@ async fn list_sessions() {
     let house = house().await;
     let mut client = house.client_of("seed", "0.1.0").await;
     let session = format!("copilot:/{}", uuid(1));
-    client.request("createSession", json!({ "session": session })).await.unwrap();
+    client
+        .request("createSession", json!({ "session": session }))
+        .await
+        .unwrap();
     let listed = client.request("listSessions", json!({ "filter": {} })).await.unwrap();
     assert_eq!(listed["items"][0]["resource"], session.as_str());
-    client.request("subscribe", json!({ "resource": session })).await.unwrap();
+    client
+        .request("subscribe", json!({ "resource": session }))
+        .await
+        .unwrap();
     turn(&mut client, &session, "t1", "say one").await;
     let listed = client.request("listSessions", json!({})).await.unwrap();
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
@@ -168,17 +229,38 @@ async fn resources() {
     let uri = |name: &str| lodge_ahp::uri::file(house.work().join(name));
     let ok = json!({});
     // "resourceWrite … { "uri": …, "data": "SGVsbG8=", "encoding": "base64", "contentType": "text/plain" }"
-    let write = json!({ "uri": uri("hello.txt"), "data": "SGVsbG8=", "encoding": "base64", "contentType": "text/plain" });
+    let write =
+        json!({ "uri": uri("hello.txt"), "data": "SGVsbG8=", "encoding": "base64", "contentType": "text/plain" });
     assert_eq!(client.request("resourceWrite", write.clone()).await.unwrap(), ok);
     let mut only = write;
     only["createOnly"] = true.into();
     assert_eq!(client.code("resourceWrite", only).await, -32010);
-    let read = client.request("resourceRead", json!({ "uri": uri("hello.txt") })).await.unwrap();
-    assert_eq!(read, json!({ "data": "Hello", "encoding": "utf-8", "contentType": "text/plain" }));
+    let read = client
+        .request("resourceRead", json!({ "uri": uri("hello.txt") }))
+        .await
+        .unwrap();
+    assert_eq!(
+        read,
+        json!({ "data": "Hello", "encoding": "utf-8", "contentType": "text/plain" })
+    );
     std::fs::write(house.work().join("img.png"), [0x89, b'P', 0xff]).unwrap();
-    let read = client.request("resourceRead", json!({ "uri": uri("img.png") })).await.unwrap();
-    assert_eq!(read, json!({ "data": "iVD/", "encoding": "base64", "contentType": "image/png" }));
-    assert_eq!(client.code("resourceRead", json!({ "uri": format!("copilot:/{}/content/img-1", uuid(1)) })).await, -32006);
+    let read = client
+        .request("resourceRead", json!({ "uri": uri("img.png") }))
+        .await
+        .unwrap();
+    assert_eq!(
+        read,
+        json!({ "data": "iVD/", "encoding": "base64", "contentType": "image/png" })
+    );
+    assert_eq!(
+        client
+            .code(
+                "resourceRead",
+                json!({ "uri": format!("copilot:/{}/content/img-1", uuid(1)) })
+            )
+            .await,
+        -32006
+    );
     assert_eq!(client.code("resourceRead", json!({ "uri": uri("none") })).await, -32006);
 
     let copy = json!({ "source": uri("hello.txt"), "destination": uri("copy.txt"), "failIfExists": true });
@@ -187,20 +269,57 @@ async fn resources() {
     let rename = json!({ "source": uri("copy.txt"), "destination": uri("moved.txt") });
     assert_eq!(client.request("resourceMove", rename).await.unwrap(), ok);
     let listed = client.request("resourceList", json!({ "uri": uri("") })).await.unwrap();
-    let names: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
+    let names: Vec<_> = listed["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["name"].clone())
+        .collect();
     assert_eq!(names, ["hello.txt", "img.png", "moved.txt"]);
-    assert_eq!(client.code("resourceList", json!({ "uri": uri("hello.txt") })).await, -32602);
+    assert_eq!(
+        client.code("resourceList", json!({ "uri": uri("hello.txt") })).await,
+        -32602
+    );
     std::fs::create_dir_all(house.work().join("full/er")).unwrap();
-    assert_eq!(client.code("resourceDelete", json!({ "uri": uri("full") })).await, -32011);
-    assert_eq!(client.request("resourceDelete", json!({ "uri": uri("full"), "recursive": true })).await.unwrap(), ok);
-    assert_eq!(client.request("resourceDelete", json!({ "uri": uri("moved.txt") })).await.unwrap(), ok);
+    assert_eq!(
+        client.code("resourceDelete", json!({ "uri": uri("full") })).await,
+        -32011
+    );
+    assert_eq!(
+        client
+            .request("resourceDelete", json!({ "uri": uri("full"), "recursive": true }))
+            .await
+            .unwrap(),
+        ok
+    );
+    assert_eq!(
+        client
+            .request("resourceDelete", json!({ "uri": uri("moved.txt") }))
+            .await
+            .unwrap(),
+        ok
+    );
 
-    assert_eq!(client.request("resourceRequest", json!({ "uri": uri("hello.txt"), "write": true })).await.unwrap(), ok);
-    let denied = client.request("resourceRequest", json!({ "uri": "file:///etc/passwd" })).await.unwrap_err();
+    assert_eq!(
+        client
+            .request("resourceRequest", json!({ "uri": uri("hello.txt"), "write": true }))
+            .await
+            .unwrap(),
+        ok
+    );
+    let denied = client
+        .request("resourceRequest", json!({ "uri": "file:///etc/passwd" }))
+        .await
+        .unwrap_err();
     assert_eq!(denied["code"], -32009);
     assert_eq!(denied["data"]["request"]["uri"], "file:///etc/passwd");
     assert_eq!(denied["data"]["request"]["read"], true);
-    assert_eq!(client.code("resourceRead", json!({ "uri": "file:///etc/passwd" })).await, -32009);
+    assert_eq!(
+        client
+            .code("resourceRead", json!({ "uri": "file:///etc/passwd" }))
+            .await,
+        -32009
+    );
 }
 
 #[tokio::test]
@@ -208,23 +327,50 @@ async fn fetch_turns() {
     let house = house().await;
     let mut client = house.client_of("seed", "0.1.0").await;
     let session = format!("copilot:/{}", uuid(1));
-    client.request("createSession", json!({ "session": session })).await.unwrap();
-    client.request("subscribe", json!({ "resource": session })).await.unwrap();
+    client
+        .request("createSession", json!({ "session": session }))
+        .await
+        .unwrap();
+    client
+        .request("subscribe", json!({ "resource": session }))
+        .await
+        .unwrap();
     for number in 1..=3 {
         turn(&mut client, &session, &format!("t{number}"), "say x").await;
     }
     // "Client → Server (fetch the most recent turns)"
-    let page = client.request("fetchTurns", json!({ "session": session, "limit": 2 })).await.unwrap();
-    let ids = |page: &Value| page["turns"].as_array().unwrap().iter().map(|turn| turn["id"].clone()).collect::<Vec<_>>();
+    let page = client
+        .request("fetchTurns", json!({ "session": session, "limit": 2 }))
+        .await
+        .unwrap();
+    let ids = |page: &Value| {
+        page["turns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|turn| turn["id"].clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(ids(&page), ["t2", "t3"]);
     assert_eq!(page["hasMore"], true);
     assert_eq!(page["turns"][0]["userMessage"]["text"], "say x");
     // "(fetch turns before t2)"
-    let page = client.request("fetchTurns", json!({ "session": session, "before": "t2", "limit": 20 })).await.unwrap();
+    let page = client
+        .request("fetchTurns", json!({ "session": session, "before": "t2", "limit": 20 }))
+        .await
+        .unwrap();
     assert_eq!(ids(&page), ["t1"]);
     assert_eq!(page["hasMore"], false);
-    assert_eq!(client.code("fetchTurns", json!({ "session": session, "before": "t9" })).await, -32602);
-    assert_eq!(client.code("fetchTurns", json!({ "session": "copilot:/none" })).await, -32001);
+    assert_eq!(
+        client
+            .code("fetchTurns", json!({ "session": session, "before": "t9" }))
+            .await,
+        -32602
+    );
+    assert_eq!(
+        client.code("fetchTurns", json!({ "session": "copilot:/none" })).await,
+        -32001
+    );
 }
 
 #[tokio::test]
@@ -233,7 +379,10 @@ async fn completions() {
     std::fs::write(house.work().join("readme.md"), "x").unwrap();
     let mut client = house.client_of("seed", "0.1.0").await;
     let session = format!("copilot:/{}", uuid(1));
-    client.request("createSession", json!({ "session": session })).await.unwrap();
+    client
+        .request("createSession", json!({ "session": session }))
+        .await
+        .unwrap();
     let text = "look at @read";
     let params = json!({ "kind": "userMessage", "session": session, "text": text, "offset": text.len() });
     let items = client.request("completions", params).await.unwrap()["items"].clone();
@@ -251,12 +400,19 @@ async fn client_dispatched_actions() {
     let house = house().await;
     let mut client = house.client_of("seed", "0.1.0").await;
     let session = format!("copilot:/{}", uuid(1));
-    client.request("createSession", json!({ "session": session })).await.unwrap();
-    client.request("subscribe", json!({ "resource": session })).await.unwrap();
+    client
+        .request("createSession", json!({ "session": session }))
+        .await
+        .unwrap();
+    client
+        .request("subscribe", json!({ "resource": session }))
+        .await
+        .unwrap();
 
     // session/turnStarted: begins agent processing for the new turn. The echo carries the origin.
     let text = "call bash {\"command\":\"touch permitted\"} then say done";
-    let action = json!({ "type": "session/turnStarted", "session": session, "turnId": "t1", "userMessage": { "text": text } });
+    let action =
+        json!({ "type": "session/turnStarted", "session": session, "turnId": "t1", "userMessage": { "text": text } });
     let seq = client.dispatch_seed(action).await;
     let echo = client.verdict(seq).await;
     assert_eq!(echo["action"]["userMessage"]["text"], text);
@@ -278,12 +434,17 @@ async fn client_dispatched_actions() {
     assert!(house.work().join("permitted").exists());
 
     // session/turnCancelled: aborts the in-progress turn.
-    let slow = json!({ "type": "session/turnStarted", "session": session, "turnId": "t2", "userMessage": { "text": "stream 2000 chunks slowly" } });
+    let slow = json!({ "type": "session/turnStarted", "session": session, "turnId": "t2", "userMessage": { "text": "slowly 20 ms, stream 2000 chunks" } });
     client.dispatch_seed(slow).await;
     client.action("session/delta").await;
-    let seq = client.dispatch_seed(json!({ "type": "session/turnCancelled", "session": session, "turnId": "t2" })).await;
+    let seq = client
+        .dispatch_seed(json!({ "type": "session/turnCancelled", "session": session, "turnId": "t2" }))
+        .await;
     let echo = client.verdict(seq).await;
-    assert_eq!(echo["action"], json!({ "type": "session/turnCancelled", "session": session, "turnId": "t2" }));
+    assert_eq!(
+        echo["action"],
+        json!({ "type": "session/turnCancelled", "session": session, "turnId": "t2" })
+    );
 
     // session/modelChanged: changes the model for subsequent turns.
     let changed = json!({ "type": "session/modelChanged", "session": session, "model": { "id": "rehearsal" } });
@@ -295,6 +456,8 @@ async fn client_dispatched_actions() {
     assert!(client.verdict(seq).await["rejectionReason"].is_string());
 
     // What is the server's to say is refused, and only its sender hears of it.
-    let seq = client.dispatch_seed(json!({ "type": "session/ready", "session": session })).await;
+    let seq = client
+        .dispatch_seed(json!({ "type": "session/ready", "session": session }))
+        .await;
     assert!(client.verdict(seq).await["rejectionReason"].is_string());
 }

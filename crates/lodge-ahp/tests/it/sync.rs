@@ -61,7 +61,11 @@ impl Player {
     }
 
     fn take(mirror: &mut Mirror, version: &str, envelope: &Value) {
-        if version == SEED { mirror.seed_envelope(envelope) } else { mirror.envelope(envelope) }
+        if version == SEED {
+            mirror.seed_envelope(envelope)
+        } else {
+            mirror.envelope(envelope)
+        }
     }
 
     async fn come_back(&mut self, house: &House) {
@@ -114,7 +118,12 @@ async fn act_seed(dice: &mut Dice, player: &mut Player, chats: &[(String, String
     let (session, _) = chats[dice.roll(chats.len() as u64) as usize].clone();
     player.turns += 1;
     let turn = format!("{}-{}", player.name, player.turns);
-    let known = player.mirror.channels().contains(&session).then(|| player.mirror.state(&session)).unwrap_or_default();
+    let known = player
+        .mirror
+        .channels()
+        .contains(&session)
+        .then(|| player.mirror.state(&session))
+        .unwrap_or_default();
     let active = known["activeTurn"]["id"].clone();
     let said = |text: &str| json!({ "text": text });
     let Some(client) = &mut player.client else { return };
@@ -125,8 +134,13 @@ async fn act_seed(dice: &mut Dice, player: &mut Player, chats: &[(String, String
         }
         2 => json!({ "type": "session/turnCancelled", "turnId": active }),
         3 | 4 => {
-            let parts = known["activeTurn"]["responseParts"].as_array().cloned().unwrap_or_default();
-            let pending = parts.iter().find(|part| part["toolCall"]["status"] == "pending-confirmation");
+            let parts = known["activeTurn"]["responseParts"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let pending = parts
+                .iter()
+                .find(|part| part["toolCall"]["status"] == "pending-confirmation");
             let Some(part) = pending else { return };
             let (call, yes) = (&part["toolCall"]["toolCallId"], dice.roll(3) > 0);
             json!({ "type": "session/permissionResolved", "turnId": active, "requestId": call, "approved": yes })
@@ -150,16 +164,29 @@ async fn act(dice: &mut Dice, player: &mut Player, chats: &[(String, String)]) {
     player.turns += 1;
     let turn = format!("{}-{}", player.name, player.turns);
     let text = SCRIPTS[dice.roll(SCRIPTS.len() as u64) as usize];
-    let known = player.mirror.channels().contains(&chat).then(|| player.mirror.state(&chat));
-    let active = known.as_ref().and_then(|state| state["activeTurn"]["id"].as_str().map(str::to_owned));
-    let waiting = known.iter().flat_map(|state| state["activeTurn"]["responseParts"].as_array().into_iter().flatten());
+    let known = player
+        .mirror
+        .channels()
+        .contains(&chat)
+        .then(|| player.mirror.state(&chat));
+    let active = known
+        .as_ref()
+        .and_then(|state| state["activeTurn"]["id"].as_str().map(str::to_owned));
+    let waiting = known
+        .iter()
+        .flat_map(|state| state["activeTurn"]["responseParts"].as_array().into_iter().flatten());
     let waiting: Vec<Value> = waiting.cloned().collect();
     let Some(client) = &mut player.client else { return };
     match dice.roll(16) {
         0..=2 => drop(client.say(&chat, &turn, text).await),
         3 => {
             let id = active.unwrap_or_else(|| "none".into());
-            client.dispatch(&chat, json!({ "type": "chat/turnCancelled", "turnId": id, "duration": 1 })).await;
+            client
+                .dispatch(
+                    &chat,
+                    json!({ "type": "chat/turnCancelled", "turnId": id, "duration": 1 }),
+                )
+                .await;
         }
         4..=7 => {
             for part in waiting {
@@ -172,7 +199,8 @@ async fn act(dice: &mut Dice, player: &mut Player, chats: &[(String, String)]) {
                     client.dispatch(&chat, action).await;
                 }
                 if part["kind"] == "inputRequest" && part.get("response").is_none() {
-                    let answer = json!({ "answer": { "state": "submitted", "value": { "kind": "selected", "value": "red" } } });
+                    let answer =
+                        json!({ "answer": { "state": "submitted", "value": { "kind": "selected", "value": "red" } } });
                     let action = json!({
                         "type": "chat/inputCompleted", "requestId": part["request"]["id"], "response": "accept", "answers": answer,
                     });
@@ -182,29 +210,60 @@ async fn act(dice: &mut Dice, player: &mut Player, chats: &[(String, String)]) {
         }
         8 => {
             let kind = if dice.roll(2) == 0 { "queued" } else { "steering" };
-            let action = json!({ "type": "chat/pendingMessageSet", "kind": kind, "id": turn, "message": message("say more") });
+            let action =
+                json!({ "type": "chat/pendingMessageSet", "kind": kind, "id": turn, "message": message("say more") });
             client.dispatch(&chat, action).await;
         }
         9 => {
-            let queue: Vec<Value> = known.iter().flat_map(|s| s["queuedMessages"].as_array().into_iter().flatten()).cloned().collect();
+            let queue: Vec<Value> = known
+                .iter()
+                .flat_map(|s| s["queuedMessages"].as_array().into_iter().flatten())
+                .cloned()
+                .collect();
             if let Some(last) = queue.last() {
                 let action = json!({ "type": "chat/queuedMessagesReordered", "order": [last["id"]] });
                 client.dispatch(&chat, action).await;
             }
         }
-        10 => drop(client.dispatch(&session, json!({ "type": "session/titleChanged", "title": turn })).await),
-        11 => drop(client.dispatch(&session, json!({ "type": "session/isReadChanged", "isRead": dice.roll(2) == 0 })).await),
-        12 => drop(client.dispatch(&chat, json!({ "type": "chat/draftChanged", "draft": message(&turn) })).await),
+        10 => drop(
+            client
+                .dispatch(&session, json!({ "type": "session/titleChanged", "title": turn }))
+                .await,
+        ),
+        11 => drop(
+            client
+                .dispatch(
+                    &session,
+                    json!({ "type": "session/isReadChanged", "isRead": dice.roll(2) == 0 }),
+                )
+                .await,
+        ),
+        12 => drop(
+            client
+                .dispatch(&chat, json!({ "type": "chat/draftChanged", "draft": message(&turn) }))
+                .await,
+        ),
         13 | 14 => {
-            let turns: Vec<Value> = known.iter().flat_map(|s| s["turns"].as_array().into_iter().flatten()).cloned().collect();
+            let turns: Vec<Value> = known
+                .iter()
+                .flat_map(|s| s["turns"].as_array().into_iter().flatten())
+                .cloned()
+                .collect();
             if !turns.is_empty() {
                 let at = dice.roll(turns.len() as u64) as usize;
-                client.dispatch(&chat, json!({ "type": "chat/truncated", "turnId": turns[at]["id"] })).await;
+                client
+                    .dispatch(&chat, json!({ "type": "chat/truncated", "turnId": turns[at]["id"] }))
+                    .await;
             }
         }
         _ => {
             let mode = ["interactive", "plan", "autopilot"][dice.roll(3) as usize];
-            client.dispatch(&session, json!({ "type": "session/configChanged", "config": { "mode": mode } })).await;
+            client
+                .dispatch(
+                    &session,
+                    json!({ "type": "session/configChanged", "config": { "mode": mode } }),
+                )
+                .await;
         }
     }
 }
@@ -212,7 +271,11 @@ async fn act(dice: &mut Dice, player: &mut Player, chats: &[(String, String)]) {
 async fn run(seed: u64) {
     let mut dice = Dice(seed | 1);
     // A small replay buffer, so that some come back to snapshots and some to replays.
-    let limits = Limits { replay_bytes: 20_000, window_bytes: 6_000, ..Limits::default() };
+    let limits = Limits {
+        replay_bytes: 20_000,
+        window_bytes: 6_000,
+        ..Limits::default()
+    };
     let house = house_with(limits).await;
     let mut maker = house.client("maker").await;
     let mut chats = Vec::new();
@@ -223,10 +286,12 @@ async fn run(seed: u64) {
         }
         chats.push((session, chat));
     }
-    let wanted: Vec<String> =
-        std::iter::once(ROOT.to_owned()).chain(chats.iter().flat_map(|(s, c)| [s.clone(), c.clone()])).collect();
-    let seed_wanted: Vec<String> =
-        std::iter::once(SEED_ROOT.to_owned()).chain(chats.iter().map(|(session, _)| session.clone())).collect();
+    let wanted: Vec<String> = std::iter::once(ROOT.to_owned())
+        .chain(chats.iter().flat_map(|(s, c)| [s.clone(), c.clone()]))
+        .collect();
+    let seed_wanted: Vec<String> = std::iter::once(SEED_ROOT.to_owned())
+        .chain(chats.iter().map(|(session, _)| session.clone()))
+        .collect();
     let mut players: Vec<Player> = ["1.0.0", "0.9.0", SEED, "1.0.0"]
         .into_iter()
         .enumerate()
@@ -235,7 +300,11 @@ async fn run(seed: u64) {
             version,
             client: None,
             mirror: Mirror::default(),
-            wanted: if version == SEED { seed_wanted.clone() } else { wanted.clone() },
+            wanted: if version == SEED {
+                seed_wanted.clone()
+            } else {
+                wanted.clone()
+            },
             turns: 0,
         })
         .collect();
@@ -252,10 +321,16 @@ async fn run(seed: u64) {
             4 => {
                 let channel = player.wanted[dice.roll(player.wanted.len() as u64) as usize].clone();
                 if let Some(client) = &mut player.client {
-                    client.notify("unsubscribe", json!({ "channel": channel, "resource": channel })).await;
+                    client
+                        .notify("unsubscribe", json!({ "channel": channel, "resource": channel }))
+                        .await;
                     player.mirror.forget(&channel);
                     let turns = dice.roll(4);
-                    let view = if turns == 0 { json!({}) } else { json!({ "turns": turns }) };
+                    let view = if turns == 0 {
+                        json!({})
+                    } else {
+                        json!({ "turns": turns })
+                    };
                     let view = if seed { json!({}) } else { view };
                     let params = json!({ "channel": channel, "resource": channel, "view": view });
                     // What came for it before is of the old subscription.
@@ -266,10 +341,16 @@ async fn run(seed: u64) {
             }
             5 => {
                 let (_, chat) = &chats[dice.roll(2) as usize];
-                let cursor = player.mirror.channels().contains(chat).then(|| player.mirror.state(chat)["turnsNextCursor"].clone());
+                let cursor = player
+                    .mirror
+                    .channels()
+                    .contains(chat)
+                    .then(|| player.mirror.state(chat)["turnsNextCursor"].clone());
                 if let (Some(client), Some(Value::String(cursor))) = (&mut player.client, cursor) {
                     // Somebody may have cut the chat meanwhile, and the cursor with it.
-                    let _ = client.request("fetchTurns", json!({ "channel": chat, "cursor": cursor })).await;
+                    let _ = client
+                        .request("fetchTurns", json!({ "channel": chat, "cursor": cursor }))
+                        .await;
                     player.pump();
                 }
             }
@@ -295,10 +376,20 @@ async fn run(seed: u64) {
                 break;
             }
             if let Some(turn) = waits {
-                maker.dispatch(chat, json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 1 })).await;
+                maker
+                    .dispatch(
+                        chat,
+                        json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 1 }),
+                    )
+                    .await;
             }
             if let Some(id) = queued {
-                maker.dispatch(chat, json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": id })).await;
+                maker
+                    .dispatch(
+                        chat,
+                        json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": id }),
+                    )
+                    .await;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -327,7 +418,10 @@ async fn run(seed: u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_mirror_equals_the_host_whatever_happens() {
     let given = std::env::var("LODGE_SYNC_SEED").ok().and_then(|seed| seed.parse().ok());
-    let runs = std::env::var("LODGE_SYNC_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(6u64);
+    let runs = std::env::var("LODGE_SYNC_RUNS")
+        .ok()
+        .and_then(|runs| runs.parse().ok())
+        .unwrap_or(6u64);
     let seeds: Vec<u64> = match given {
         Some(seed) => vec![seed],
         None => (1..=runs).map(|run| run.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect(),

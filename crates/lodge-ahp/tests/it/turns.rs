@@ -14,7 +14,12 @@ async fn a_turn_streams_and_ends_and_is_in_the_next_snapshot() {
     assert_eq!(turn["id"], "t1");
     assert_eq!(turn["state"], "complete");
     assert_eq!(turn["message"]["text"], "think about doors then say They open.");
-    let kinds: Vec<_> = turn["responseParts"].as_array().unwrap().iter().map(|part| part["kind"].clone()).collect();
+    let kinds: Vec<_> = turn["responseParts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["kind"].clone())
+        .collect();
     assert!(kinds.contains(&json!("markdown")), "{turn:#}");
     assert!(kinds.contains(&json!("reasoning")), "{turn:#}");
     assert_eq!(state["status"], 1);
@@ -31,7 +36,13 @@ async fn a_tool_call_is_approved_by_a_second_client() {
     let (session, chat) = first.session(&uuid(1)).await;
     second.subscribe(&session).await;
     second.subscribe(&chat).await;
-    first.say(&chat, "t1", "call bash {\"command\":\"touch made-by-tool\"} then say done").await;
+    first
+        .say(
+            &chat,
+            "t1",
+            "call bash {\"command\":\"touch made-by-tool\"} then say done",
+        )
+        .await;
     let ready = second.action("chat/toolCallReady").await["action"].clone();
     assert!(ready.get("confirmed").is_none(), "{ready}");
     assert_eq!(ready["toolInput"], "touch made-by-tool");
@@ -39,7 +50,10 @@ async fn a_tool_call_is_approved_by_a_second_client() {
     assert_eq!(needed["action"]["request"]["kind"], "toolConfirmation");
     let call = ready["toolCallId"].as_str().unwrap();
     second
-        .accepted(&chat, json!({ "type": "chat/toolCallConfirmed", "turnId": "t1", "toolCallId": call, "approved": true }))
+        .accepted(
+            &chat,
+            json!({ "type": "chat/toolCallConfirmed", "turnId": "t1", "toolCallId": call, "approved": true }),
+        )
         .await;
     let seen = first.action("chat/toolCallConfirmed").await;
     assert_eq!(seen["origin"]["clientId"], "b");
@@ -55,12 +69,20 @@ async fn a_turn_can_be_cancelled_and_the_next_one_is_clean() {
     let house = house().await;
     let mut client = house.client("a").await;
     let (_, chat) = client.session(&uuid(1)).await;
-    client.say(&chat, "t1", "stream 2000 chunks slowly").await;
+    client.say(&chat, "t1", "slowly 20 ms, stream 2000 chunks").await;
     client.action("chat/delta").await;
-    client.accepted(&chat, json!({ "type": "chat/turnCancelled", "turnId": "t1", "duration": 12.5 })).await;
+    client
+        .accepted(
+            &chat,
+            json!({ "type": "chat/turnCancelled", "turnId": "t1", "duration": 12.5 }),
+        )
+        .await;
     let state = client.turn(&chat, "t2", "say hello").await;
     assert_eq!(state["turns"][0]["state"], "cancelled");
-    assert_eq!(state["turns"][1]["responseParts"], json!([{ "kind": "markdown", "id": state["turns"][1]["responseParts"][0]["id"], "content": "hello" }]));
+    assert_eq!(
+        state["turns"][1]["responseParts"],
+        json!([{ "kind": "markdown", "id": state["turns"][1]["responseParts"][0]["id"], "content": "hello" }])
+    );
     let gone = json!({ "type": "chat/turnCancelled", "turnId": "t2", "duration": 1 });
     client.refused(&chat, gone).await;
 }
