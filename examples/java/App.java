@@ -7,6 +7,7 @@ import com.github.copilot.sdk.CopilotClient;
 import com.github.copilot.sdk.CopilotSession;
 import com.github.copilot.sdk.generated.AssistantMessageDeltaEvent;
 import com.github.copilot.sdk.generated.AssistantMessageEvent;
+import com.github.copilot.sdk.generated.PermissionRequestedEvent;
 import com.github.copilot.sdk.json.CopilotClientOptions;
 import com.github.copilot.sdk.json.PermissionHandler;
 import com.github.copilot.sdk.json.PermissionRequestResult;
@@ -57,13 +58,14 @@ public final class App {
     }
 
     private static void askForPermission(CopilotClient client) throws Exception {
-        PermissionHandler decide = (request, invocation) -> {
-            var command = request.getExtensionData().get("fullCommandText");
-            System.out.println("permission: may it run `" + command + "`? yes");
-            return CompletableFuture.completedFuture(
-                    new PermissionRequestResult().setKind(PermissionRequestResultKind.APPROVED));
-        };
+        PermissionHandler decide = (request, invocation) -> CompletableFuture.completedFuture(
+                new PermissionRequestResult().setKind(PermissionRequestResultKind.APPROVED));
         var session = client.createSession(new SessionConfig().setOnPermissionRequest(decide)).get();
+        // What the handler is given does not hold the command; the event does.
+        session.on(PermissionRequestedEvent.class, event -> {
+            var request = (Map<?, ?>) event.getData().permissionRequest();
+            System.out.println("permission: may it run `" + request.get("fullCommandText") + "`? yes");
+        });
         System.out.println("permission: " + send(session, "call bash {\"command\":\"touch made && echo allowed\"}"));
     }
 

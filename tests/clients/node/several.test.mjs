@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createConnection } from "node:net";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 import { defineTool } from "@github/copilot-sdk";
@@ -10,9 +11,9 @@ import { defineTool } from "@github/copilot-sdk";
 import { RuntimeConnection, ask, checkChain, environment, event, lodge, ofType, persisted, resume, session, test, until } from "./help.mjs";
 
 /** A host on a port of its own choice. */
-async function host(t, home, { token, work } = {}) {
+async function host(t, home, { token } = {}) {
   const child = spawn(lodge, ["--headless", "--no-auto-update", "--port", "0"], {
-    cwd: work,
+    cwd: join(home, "..", "work"),
     env: environment({ COPILOT_HOME: home, ...(token ? { COPILOT_CONNECTION_TOKEN: token } : {}) }),
     stdio: ["ignore", "pipe", "inherit"],
   });

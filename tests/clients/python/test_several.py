@@ -13,6 +13,7 @@ class Several(Test):
         """A host on a port of its own choice: the process and its address."""
         child = subprocess.Popen(
             [LODGE, "--headless", "--no-auto-update", "--port", "0"],
+            cwd=self.work,
             env=environment(COPILOT_HOME=str(self.home), **variables),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,0 +1,137 @@
+// Capability 5: the state of a session: mode, plan, name, model, files, metadata, log, options, usage, context.
+
+import assert from "node:assert/strict";
+
+import { ask, event, ofType, persisted, resume, session, test } from "./help.mjs";
+
+test("mode can be read and set, and the change is an event", async ({ start }) => {
+  const { session: chat, events } = await session(start());
+  assert.equal(await chat.rpc.mode.get(), "interactive");
+  await chat.rpc.mode.set({ mode: "plan" });
+  assert.equal(await chat.rpc.mode.get(), "plan");
+  const change = await event(events, "session.mode_changed");
+  assert.equal(change.data.newMode, "plan");
+});
+
+test("the plan is a file that can be read, written and deleted", async ({ start }) => {
+  const { session: chat } = await session(start());
+  assert.equal((await chat.rpc.plan.read()).exists, false);
+  await chat.rpc.plan.update({ content: "# First\nThen the rest." });
+  const plan = await chat.rpc.plan.read();
+  assert.equal(plan.exists, true);
+  assert.equal(plan.content, "# First\nThen the rest.");
+  await chat.rpc.plan.delete();
+  assert.equal((await chat.rpc.plan.read()).exists, false);
+});
+
+test("a name given to a session stays over a restart", async ({ start }) => {
+  const first = start();
+  const { session: chat } = await session(first);
+  await chat.rpc.name.set({ name: "My favourite" });
+  assert.equal((await chat.rpc.name.get()).name, "My favourite");
+  await ask(chat, "say hello");
+  await first.stop();
+  const { session: again } = await resume(start(), chat.sessionId);
+  assert.equal((await again.rpc.name.get()).name, "My favourite");
+});
+
+test("the current model is told, and models can be listed for a session", async ({ start }) => {
+  const { session: chat } = await session(start(), { model: "rehearsal", reasoningEffort: "low" });
+  const current = await chat.rpc.model.getCurrent();
+  assert.equal(current.modelId, "rehearsal");
+  assert.equal(current.reasoningEffort, "low");
+  const { list } = await chat.rpc.model.list();
+  assert.ok(list.some(({ id }) => id === "rehearsal"));
+});
+
+test("workspace files are made, listed and read, and stay below the workspace", async ({ start }) => {
+  const { session: chat } = await session(start());
+  await chat.rpc.workspaces.createFile({ path: "notes/one.txt", content: "kept" });
+  assert.deepEqual((await chat.rpc.workspaces.listFiles()).files, ["notes/one.txt"]);
+  assert.equal((await chat.rpc.workspaces.readFile({ path: "notes/one.txt" })).content, "kept");
+  await assert.rejects(chat.rpc.workspaces.createFile({ path: "../../escaped.txt", content: "x" }));
+  await assert.rejects(chat.rpc.workspaces.readFile({ path: "../../../../etc/passwd" }));
+});
+
+test("a snapshot of metadata describes the session", async ({ start, work }) => {
+  const { session: chat } = await session(start(), { clientName: "the tests" });
+  const snapshot = await chat.rpc.metadata.snapshot();
+  assert.equal(snapshot.sessionId, chat.sessionId);
+  assert.equal(snapshot.workingDirectory, work);
+  assert.equal(snapshot.currentMode, "interactive");
+  assert.equal(snapshot.isRemote, false);
+  assert.equal((await chat.rpc.metadata.isProcessing()).processing, false);
+});
+
+test("whether a session works can be asked", async ({ start }) => {
+  const { session: chat, events } = await session(start(), { streaming: true });
+  await chat.send({ prompt: "slowly 10 ms, stream 500 chunks" });
+  await event(events, "assistant.message_delta");
+  assert.equal((await chat.rpc.metadata.isProcessing()).processing, true);
+  assert.equal((await chat.rpc.metadata.activity()).abortable, true);
+  await chat.abort();
+  await event(events, "session.idle");
+  assert.equal((await chat.rpc.metadata.isProcessing()).processing, false);
+});
+
+test("a client can write into the log, for good or for the moment", async ({ start }) => {
+  const { session: chat, events } = await session(start());
+  await chat.log("for the record");
+  await chat.log("be careful", { level: "warning" });
+  await chat.log("only now", { ephemeral: true });
+  const info = await event(events, "session.info", ({ data }) => data.message === "for the record");
+  assert.ok(!info.ephemeral);
+  await event(events, "session.warning", ({ data }) => data.message === "be careful");
+  const passing = await event(events, "session.info", ({ data }) => data.message === "only now");
+  assert.equal(passing.ephemeral, true);
+  const kept = (await chat.getEvents()).map(({ data }) => data.message);
+  assert.ok(kept.includes("for the record") && !kept.includes("only now"));
+});
+
+test("options can be changed in a running session", async ({ start }) => {
+  const { session: chat } = await session(start());
+  assert.match(await ask(chat, "describe the request"), /\bbash\b/);
+  await chat.rpc.options.update({ excludedTools: ["bash"] });
+  assert.doesNotMatch(await ask(chat, "describe the request"), /\bbash\b/);
+});
+
+test("usage adds up over turns", async ({ start }) => {
+  const { session: chat } = await session(start());
+  await ask(chat, "report usage 1000 in 50 out");
+  await ask(chat, "report usage 500 in 25 out");
+  const metrics = await chat.rpc.usage.getMetrics();
+  assert.equal(metrics.totalUserRequests, 2);
+  assert.equal(metrics.lastCallInputTokens, 500);
+  const model = metrics.modelMetrics.rehearsal;
+  assert.equal(model.usage.inputTokens, 1500);
+  assert.equal(model.usage.outputTokens, 75);
+});
+
+test("how full the context is can be asked, and is told in each turn", async ({ start }) => {
+  const { session: chat, events } = await session(start());
+  await ask(chat, "say hello");
+  const told = ofType(events, "session.usage_info")[0];
+  assert.ok(told.data.tokenLimit > 0 && told.data.currentTokens > 0);
+  assert.equal(told.ephemeral, true);
+  const { contextInfo } = await chat.rpc.metadata.contextInfo({ promptTokenLimit: 100_000, outputTokenLimit: 10_000 });
+  assert.ok(contextInfo);
+});
+
+test("the tools of a session can be listed", async ({ start }) => {
+  const { session: chat, events } = await session(start());
+  await ask(chat, "say hello");
+  const { tools } = await chat.rpc.tools.getCurrentMetadata();
+  assert.ok(tools.some(({ name }) => name === "bash"));
+  assert.equal(persisted(events).some(({ type }) => type === "session.tools_updated"), false);
+});
+
+test("permission can be given for everything, and taken back", async ({ start }) => {
+  let asked = 0;
+  const { session: chat } = await session(start(), { onPermissionRequest: () => ((asked += 1), { kind: "approve-once" }) });
+  await chat.rpc.permissions.setApproveAll({ enabled: true });
+  await ask(chat, 'call bash {"command":"touch a"}');
+  assert.equal(asked, 0);
+  await chat.rpc.permissions.setApproveAll({ enabled: false });
+  await ask(chat, 'call bash {"command":"touch b"}');
+  assert.equal(asked, 1);
+});
