@@ -2,7 +2,6 @@
 //! heard; what blocks runs beside it.
 
 use std::{
-    collections::VecDeque,
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
 };
@@ -96,7 +95,6 @@ struct Running {
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     inbox: mpsc::UnboundedReceiver<Command>,
-    queue: Arc<Mutex<VecDeque<Prompt>>>,
     running: Option<Running>,
     /// Whether the tools or the model changed since clients were told.
     tools_told: Option<(String, Vec<String>)>,
@@ -105,15 +103,10 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        inbox: mpsc::UnboundedReceiver<Command>,
-        queue: Arc<Mutex<VecDeque<Prompt>>>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, inbox: mpsc::UnboundedReceiver<Command>) -> Self {
         Self {
             shared,
             inbox,
-            queue,
             running: None,
             tools_told: None,
             tools_offered: Vec::new(),
@@ -155,10 +148,13 @@ impl Actor {
             Command::Abort(reason, reply) => drop(reply.send(self.abort(reason).await)),
             Command::Continue(reply) => {
                 let open = self.shared.recorder.facts(|facts| facts.open_turn.is_some());
+                let waits = self.shared.queue.look(|lists| !lists.waiting.is_empty());
                 if open && self.running.is_none() {
                     self.start(Start::Continue);
+                } else if waits && self.running.is_none() {
+                    self.start_next(lodge_events::Delivery::Queued);
                 }
-                let _ = reply.send(open);
+                let _ = reply.send(open || waits);
             }
             Command::Settle(reply) => drop(reply.send(self.settle_interrupted())),
             Command::Answer(id, answer, reply) => drop(reply.send(self.shared.pending.answer(&id, answer))),
@@ -196,11 +192,14 @@ impl Actor {
             .clone();
         self.settle_interrupted()?;
         self.shared.recorder.record(PendingMessagesModified::default())?;
-        match &self.running {
-            None => self.start(Start::Prompt(Box::new(prompt), lodge_events::Delivery::Idle)),
-            Some(_) if prompt.delivery == Delivery::Immediate => self.shared.steering.lock().push_back(prompt),
-            Some(_) if prompt.prepend => self.queue.lock().push_front(prompt),
-            Some(_) => self.queue.lock().push_back(prompt),
+        let running = self.running.is_some();
+        self.shared.queue.change(|lists| match prompt.delivery {
+            Delivery::Immediate if running => lists.steering.push_back(prompt),
+            _ if prompt.prepend => lists.waiting.push_front(prompt),
+            _ => lists.waiting.push_back(prompt),
+        });
+        if !running {
+            self.start_next(lodge_events::Delivery::Idle);
         }
         Ok(id)
     }
@@ -218,6 +217,15 @@ impl Actor {
             ..SessionInfo::default()
         })?;
         Ok(true)
+    }
+
+    /// Starts the turn of the message that waits longest. False when none does.
+    fn start_next(&mut self, delivery: lodge_events::Delivery) -> bool {
+        let Some(prompt) = self.shared.queue.change(|lists| lists.take_next()) else {
+            return false;
+        };
+        self.start(Start::Prompt(Box::new(prompt), delivery));
+        true
     }
 
     fn start(&mut self, start: Start) {
@@ -282,27 +290,18 @@ impl Actor {
 
     /// What comes after a turn: what was said too late to steer it, then what waits, then idle.
     fn turn_ended(&mut self, ended: Ended) {
-        let late = std::mem::take(&mut *self.shared.steering.lock());
-        let next = {
-            let mut queue = self.queue.lock();
-            for prompt in late.into_iter().rev() {
-                queue.push_front(prompt);
+        self.shared.queue.recorded();
+        self.shared.queue.change(|lists| {
+            for prompt in std::mem::take(&mut lists.steering).into_iter().rev() {
+                lists.waiting.push_front(prompt);
             }
-            if ended == Ended::Finished {
-                queue.pop_front()
-            } else {
-                None
-            }
-        };
-        match next {
-            Some(prompt) => {
-                self.shared.recorder.note(PendingMessagesModified::default());
-                self.start(Start::Prompt(Box::new(prompt), lodge_events::Delivery::Queued));
-            }
-            None => {
-                self.shared.busy.store(false, Ordering::Release);
-                self.tell_idle(ended);
-            }
+        });
+        if ended == Ended::Finished && self.shared.queue.look(|lists| !lists.waiting.is_empty()) {
+            self.shared.recorder.note(PendingMessagesModified::default());
+            self.start_next(lodge_events::Delivery::Queued);
+        } else {
+            self.shared.busy.store(false, Ordering::Release);
+            self.tell_idle(ended);
         }
     }
 
@@ -321,8 +320,10 @@ impl Actor {
         let ended = (&mut running.task).await;
         self.running = None;
         // What was queued for after this turn was meant for after this turn: an abort takes it back too.
-        self.queue.lock().clear();
-        self.shared.steering.lock().clear();
+        self.shared.queue.change(|lists| {
+            lists.waiting.clear();
+            lists.steering.clear();
+        });
         self.turn_ended(ended.unwrap_or(Ended::Aborted));
         true
     }
@@ -466,8 +467,8 @@ impl Actor {
     }
 
     fn change_queue(&self, change: &QueueChange) -> Result<usize, AgentError> {
-        let removed = {
-            let mut queue = self.queue.lock();
+        let removed = self.shared.queue.change(|lists| {
+            let queue = &mut lists.waiting;
             let before = queue.len();
             match change {
                 QueueChange::Clear => queue.clear(),
@@ -482,7 +483,7 @@ impl Actor {
                 }
             }
             before - queue.len()
-        };
+        });
         self.shared.recorder.record(PendingMessagesModified::default())?;
         Ok(removed)
     }

@@ -25,6 +25,8 @@ pub struct Facts {
     pub cwd: Option<String>,
     /// The first thing a person said.
     pub first_prompt: Option<String>,
+    /// The id of the last message.
+    pub last_message_id: Option<String>,
     /// How many messages of persons there are.
     pub user_messages: u64,
     /// The system prompt that was last recorded.
@@ -154,6 +156,7 @@ impl Facts {
             Payload::SystemMessage(message) => self.system_prompt = Some(message.content.clone()),
             Payload::UserMessage(message) => {
                 self.user_messages += 1;
+                self.last_message_id = message.message_id.clone();
                 if self.first_prompt.is_none() && message.source.is_none() {
                     self.first_prompt = Some(message.content.chars().take(400).collect());
                 }

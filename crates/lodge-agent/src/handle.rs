@@ -1,7 +1,6 @@
 //! The handle on a session: the only way to talk to its actor.
 
 use std::{
-    collections::VecDeque,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -21,6 +20,7 @@ use crate::{
     compaction::Compacted,
     facts::Facts,
     permission::Permissions,
+    queue::Queue,
     recorder::{Publish, Recorder, Reopen},
     session::{ContextSize, Shared},
     settings::{Change, Prompt, Settings},
@@ -55,7 +55,6 @@ pub struct NewAgent {
 pub struct Agent {
     inbox: mpsc::UnboundedSender<Command>,
     shared: Arc<Shared>,
-    queue: Arc<Mutex<VecDeque<Prompt>>>,
 }
 
 impl Facts {
@@ -81,6 +80,7 @@ impl Agent {
     /// Starts the actor on the current runtime.
     pub fn spawn(new: NewAgent) -> Self {
         let (inbox, commands) = mpsc::unbounded_channel();
+        let queue = Queue::open(&new.dir, &new.facts);
         let shared = Arc::new(Shared {
             id: new.id.into(),
             dir: new.dir,
@@ -91,14 +91,13 @@ impl Agent {
             builtins: new.builtins,
             tool_state: new.tool_state,
             permissions: Permissions::new(new.rules),
-            steering: Default::default(),
+            queue,
             notice: Default::default(),
             greeted: Default::default(),
             busy: Default::default(),
         });
-        let queue = Arc::default();
-        tokio::spawn(Actor::new(shared.clone(), commands, Arc::clone(&queue)).run());
-        Self { inbox, shared, queue }
+        tokio::spawn(Actor::new(shared.clone(), commands).run());
+        Self { inbox, shared }
     }
 
     /// The session's id.
@@ -281,10 +280,10 @@ impl Agent {
 
     /// Messages that wait, next one first; and those meant for the running turn.
     pub fn queue(&self) -> (Vec<Prompt>, Vec<Prompt>) {
-        (
-            self.queue.lock().iter().cloned().collect(),
-            self.shared.steering.lock().iter().cloned().collect(),
-        )
+        let list = |prompts: &std::collections::VecDeque<Prompt>| prompts.iter().cloned().collect();
+        self.shared
+            .queue
+            .look(|lists| (list(&lists.waiting), list(&lists.steering)))
     }
 
     /// Runs something between two events: nothing is recorded or published meanwhile. For handing over from the log to

@@ -14,6 +14,7 @@ mod facts;
 mod handle;
 mod own_tools;
 mod permission;
+mod queue;
 mod recorder;
 mod session;
 mod settings;

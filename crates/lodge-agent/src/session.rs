@@ -1,7 +1,6 @@
 //! What the actor and the turn it runs share: the session itself.
 
 use std::{
-    collections::VecDeque,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
@@ -19,8 +18,9 @@ use crate::{
     answer::Pending,
     client::{ClientTool, Clients},
     permission::Permissions,
+    queue::Queue,
     recorder::Recorder,
-    settings::{Mode, Prompt, Settings},
+    settings::{Mode, Settings},
 };
 
 /// The session. Only the actor and its turn hold it.
@@ -34,8 +34,8 @@ pub(crate) struct Shared {
     pub(crate) builtins: Arc<[Arc<dyn Tool>]>,
     pub(crate) tool_state: Arc<SessionTools>,
     pub(crate) permissions: Permissions,
-    /// Messages for the running turn.
-    pub(crate) steering: Mutex<VecDeque<Prompt>>,
+    /// Messages that wait.
+    pub(crate) queue: Queue,
     /// Whether a turn runs.
     /// What the model must be told with the next message.
     pub(crate) notice: Mutex<Option<String>>,

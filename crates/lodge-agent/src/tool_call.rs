@@ -411,7 +411,9 @@ impl Call<'_> {
                         "Tool \"{}\" failed. Additional guidance from postToolUseFailure hook:\n{advice}",
                         self.name
                     );
-                    shared.steering.lock().push_back(Prompt::of_hook(text));
+                    shared
+                        .queue
+                        .change(|lists| lists.steering.push_back(Prompt::of_hook(text)));
                 }
                 Ok(Outcome::Failed { text, code, telemetry })
             }

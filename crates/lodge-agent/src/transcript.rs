@@ -13,6 +13,8 @@ pub(crate) const INTERRUPTED: &str = "The execution of this tool, or a previous 
 enum Entry {
     /// What the model reads, and what the person said.
     User(Vec<Part>, String),
+    /// What stands for everything before it, and what the person said in that.
+    Summary(Vec<Part>, String),
     Assistant {
         event: Uuid,
         message: AssistantMessage,
@@ -151,10 +153,18 @@ impl Transcript {
     /// Everything becomes one message: what the person said, word for word so that the model still knows what it was
     /// asked, and a summary of the rest.
     fn replace_by_summary(&mut self, summary: &str) {
+        let answered = match self.entries.last() {
+            Some(Entry::Assistant { message, .. }) => message.tool_calls.is_empty(),
+            _ => false,
+        };
+        let asked = self.entries.iter().rposition(|entry| matches!(entry, Entry::User(..)));
+        let open = asked.filter(|_| !answered).map(|at| self.entries.remove(at));
         let mut said = String::new();
         for entry in &self.entries {
-            if let Entry::User(_, text) = entry {
-                let _ = writeln!(said, "<user_message>\n{text}\n</user_message>");
+            match entry {
+                Entry::User(_, text) => drop(writeln!(said, "<user_message>\n{text}\n</user_message>")),
+                Entry::Summary(_, before) => said.push_str(before),
+                Entry::Assistant { .. } => {}
             }
         }
         let text = format!(
@@ -163,7 +173,11 @@ impl Transcript {
              the prior context:\n<summary>\n{summary}\n</summary>"
         );
         self.bytes = text.len();
-        self.entries = vec![Entry::User(vec![Part::Text(text.as_str().into())], text)];
+        self.entries = vec![Entry::Summary(vec![Part::Text(text.into())], said)];
+        if let Some(Entry::User(parts, text)) = open {
+            self.bytes += text.len();
+            self.entries.push(Entry::User(parts, text));
+        }
     }
 
     /// The messages for a model call. Every tool call has a result, as the wires demand.
@@ -171,7 +185,7 @@ impl Transcript {
         let mut messages = Vec::with_capacity(self.entries.len() * 2);
         for entry in &self.entries {
             match entry {
-                Entry::User(parts, _) => messages.push(Message::User(parts.clone())),
+                Entry::User(parts, _) | Entry::Summary(parts, _) => messages.push(Message::User(parts.clone())),
                 Entry::Assistant { message, results, .. } => {
                     messages.push(Message::Assistant(message.clone()));
                     let mut viewed = Vec::new();

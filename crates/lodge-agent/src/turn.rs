@@ -218,6 +218,7 @@ impl Turn {
                 .await?;
         }
         self.add_user_message(prompt, added, delivery).await?;
+        shared.queue.recorded();
         shared.recorder.sync();
         Ok(())
     }
@@ -380,7 +381,10 @@ impl Turn {
             if rejected {
                 return Err(Stop::Rejected);
             }
-            if calls.is_empty() && self.shared.steering.lock().is_empty() && self.agent_may_stop().await? {
+            if calls.is_empty()
+                && self.shared.queue.look(|lists| lists.steering.is_empty())
+                && self.agent_may_stop().await?
+            {
                 return Ok(());
             }
         }
@@ -402,10 +406,11 @@ impl Turn {
 
     async fn take_steering(&mut self) -> Result<(), Stop> {
         loop {
-            let Some(prompt) = self.shared.steering.lock().pop_front() else {
+            let Some(prompt) = self.shared.queue.look(|lists| lists.steering.front().cloned()) else {
                 return Ok(());
             };
             self.add_user_message(prompt, None, Delivery::Steering).await?;
+            self.shared.queue.change(|lists| lists.steering.pop_front());
             self.shared.recorder.note(PendingMessagesModified::default());
         }
     }

@@ -78,6 +78,8 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
 /// Starts the host with all its faces and runs until it is told to stop.
 pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Result<ExitCode> {
     let host = setup::host(home, setup::Use::Alone, global.sync, None)?;
+    // What tools of a killed host left running. Looking through all processes takes a while: beside the start.
+    tokio::task::spawn_blocking(lodge_tools::sweep_orphans);
     let token = door::token(home)?;
     let sdk_listener = TcpListener::bind(("127.0.0.1", args.sdk_port)).await.with_context(|| {
         format!(
