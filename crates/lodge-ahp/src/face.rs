@@ -1,7 +1,7 @@
 //! The face as a whole: the state, the conversations behind it, and the host they belong to.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,7 +20,7 @@ use ahp_types::{
     },
 };
 use lodge_events::Timestamp;
-use lodge_host::Host;
+use lodge_host::{Host, HostError};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -108,6 +108,8 @@ pub(crate) struct Face {
     gates: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Where the windows of clients began that are away.
     pub(crate) windows: Mutex<HashMap<Arc<str>, HashMap<Uri, usize>>>,
+    /// Sessions that this face is removing, so that it need not hear of it.
+    pub(crate) removing: Mutex<HashSet<String>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     next_conn: AtomicU64,
@@ -142,6 +144,7 @@ impl Face {
             inner: Mutex::new(inner),
             gates: Mutex::default(),
             windows: Mutex::default(),
+            removing: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             next_conn: AtomicU64::new(1),
@@ -251,6 +254,20 @@ impl Face {
     /// The URI under which clients know a session of the host's.
     pub(crate) fn uri_of(&self, id: &str) -> String {
         self.store.session(id).uri.unwrap_or_else(|| uri::session(id))
+    }
+
+    /// Removes a session of the host's for good.
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), HostError> {
+        self.removing.lock().insert(id.to_owned());
+        let deleted = self.host.delete(id).await;
+        self.store.forget(id);
+        match deleted {
+            Err(HostError::NotFound(_)) => {
+                self.removing.lock().remove(id);
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Tells clients when the models changed since they were told.

@@ -205,8 +205,8 @@ async fn watch(face: Arc<Face>) {
                 Ok(Lifecycle::Deleted(id)) => {
                     changed.remove(&id);
                     told.remove(&id);
-                    let session = face.uri_of(&id);
-                    if face.store.session(&id).chat_of.is_none() {
+                    if !face.removing.lock().remove(&id) && face.store.session(&id).chat_of.is_none() {
+                        let session = face.uri_of(&id);
                         face.forget(&id, &session);
                     }
                 }

@@ -316,7 +316,10 @@ impl Driver {
             return Ok(());
         }
         let change = match setting {
-            Setting::Title(title) => Change::Name(Some(title)),
+            Setting::Title(title) => {
+                self.session().await?.session.rename(Some(title)).await?;
+                return Ok(());
+            }
             Setting::Mode(mode) => Change::Mode(mode),
             Setting::Approval(approval) => Change::Approval(approval),
             Setting::Model(_) => return Ok(()),

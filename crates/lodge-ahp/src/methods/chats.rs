@@ -219,8 +219,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
     }
     face.store
         .update(&main_id, |record| record.chats.retain(|chat| chat.id != id));
-    face.store.forget(&id);
-    face.host.delete(&id).await.map_err(host_error)?;
+    face.delete(&id).await.map_err(host_error)?;
     rpc::null()
 }
 

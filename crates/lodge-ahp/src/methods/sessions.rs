@@ -337,15 +337,9 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
     }
     face.inner.lock().remove_session(&session);
     for chat in &face.store.session(&id).chats {
-        if let Err(error) = face.host.delete(&chat.id).await {
-            tracing::debug!(%error, "a chat of a removed session was not there");
-        }
-        face.store.forget(&chat.id);
+        face.delete(&chat.id).await.map_err(host_error)?;
     }
-    match face.host.delete(&id).await {
-        Ok(()) | Err(HostError::NotFound(_)) => {}
-        Err(error) => return Err(host_error(error)),
-    }
+    face.delete(&id).await.map_err(host_error)?;
     face.forget(&id, &session);
     rpc::null()
 }

@@ -4,6 +4,8 @@
 mod kit;
 mod mirror;
 mod obligations;
+mod official;
+mod restart;
 mod seed_walk;
 mod sync;
 mod turns;

@@ -1,0 +1,141 @@
+//! What survives the end of the host, orderly or not, and what other faces do to the same sessions.
+
+use lodge_host::{NewSession, Prompt};
+use serde_json::{Value, json};
+
+use crate::kit::*;
+
+#[tokio::test]
+async fn a_client_that_comes_back_after_a_restart_is_known_and_gets_snapshots() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let session = "copilot:/my-own-uri";
+    a.request("createSession", json!({ "channel": session })).await.unwrap();
+    let chat = a.subscribe(session).await["state"]["defaultChat"].as_str().unwrap().to_owned();
+    a.subscribe(&chat).await;
+    a.turn(&chat, "t1", "call bash {\"command\":\"echo hi\"} then say one").await;
+    a.accepted(session, json!({ "type": "session/titleChanged", "title": "Kept" })).await;
+    a.accepted(session, json!({ "type": "session/isArchivedChanged", "isArchived": true })).await;
+    let draft = json!({ "text": "half a thought", "origin": { "kind": "user" } });
+    a.accepted(&chat, json!({ "type": "chat/draftChanged", "draft": draft })).await;
+    let fork = json!({ "channel": session, "chat": "ahp-chat:/fork", "source": { "kind": "fork", "chat": chat, "turnId": "t1" } });
+    a.request("createChat", fork).await.unwrap();
+    a.drain().await;
+    let before = a.subscribe(&chat).await["state"].clone();
+    let seen = a.last_seq;
+    house.restart().await;
+
+    let mut back = house.connect().await;
+    let subscriptions = json!([ROOT, session, chat, "ahp-chat:/fork", "x:/gone"]);
+    let params = json!({ "clientId": "a", "lastSeenServerSeq": seen, "subscriptions": subscriptions });
+    let result = back.request("reconnect", params).await.unwrap();
+    assert_eq!(result["type"], "snapshot");
+    let snapshot = |uri: &str| {
+        let all = result["snapshots"].as_array().unwrap();
+        all.iter().find(|snapshot| snapshot["resource"] == uri).cloned().unwrap_or_else(|| panic!("no {uri}"))
+    };
+    assert_eq!(result["snapshots"].as_array().unwrap().len(), 4);
+    let state = snapshot(session)["state"].clone();
+    assert!(snapshot(session)["fromSeq"].as_u64().unwrap() > seen);
+    assert_eq!((&state["title"], &state["lifecycle"]), (&json!("Kept"), &json!("ready")));
+    assert_eq!(state["status"].as_u64().unwrap() & 64, 64);
+    assert_eq!(state["chats"].as_array().unwrap().len(), 2);
+    let after = snapshot(&chat)["state"].clone();
+    assert_eq!(after["draft"], draft);
+    // The turn is what it was, to the last part; times of the client's clock are not in the log.
+    let strip = |turn: &Value| {
+        let mut turn = turn.clone();
+        for key in ["startedAt", "duration", "usage"] {
+            turn.as_object_mut().unwrap().remove(key);
+        }
+        turn
+    };
+    assert_eq!(strip(&after["turns"][0]), strip(&before["turns"][0]));
+    assert_eq!(snapshot("ahp-chat:/fork")["state"]["turns"].as_array().unwrap().len(), 1);
+    let listed = back.request("listSessions", json!({})).await.unwrap();
+    assert_eq!(listed["items"][0]["resource"], session);
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    let state = back.turn(&chat, "t2", "say two").await;
+    assert_eq!(state["turns"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_session_of_another_face_is_listed_watched_and_steered() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let id = uuid(7);
+    let new = NewSession { id: Some(id.clone()), cwd: Some(house.work()), ..NewSession::default() };
+    let other = house.host.create(new).await.unwrap();
+    other.send(Prompt { text: "say from elsewhere".into(), ..Prompt::default() }).await.unwrap();
+    let added = a.notification("root/sessionAdded").await;
+    let session = format!("lodge:/{id}");
+    assert_eq!(added["summary"]["resource"], session.as_str());
+    let state = a.subscribe(&session).await["state"].clone();
+    let chat = state["defaultChat"].as_str().unwrap().to_owned();
+    while a.subscribe(&chat).await["state"].get("activeTurn").is_some() {}
+    let state = a.subscribe(&chat).await["state"].clone();
+    assert_eq!(state["turns"][0]["message"]["text"], "say from elsewhere");
+    assert_eq!(state["turns"][0]["responseParts"][0]["content"], "from elsewhere");
+    // Somebody else asks; this one approves.
+    other.send(Prompt { text: "call bash {\"command\":\"touch both\"} then say done".into(), ..Prompt::default() }).await.unwrap();
+    let ready = a.action("chat/toolCallReady").await["action"].clone();
+    let confirm = json!({
+        "type": "chat/toolCallConfirmed", "turnId": ready["turnId"], "toolCallId": ready["toolCallId"], "approved": true,
+    });
+    a.accepted(&chat, confirm).await;
+    a.ends(&chat, ready["turnId"].as_str().unwrap()).await;
+    assert!(house.work().join("both").exists());
+    // And the other way round: what is said here is heard there.
+    let mut events = other.subscribe(1 << 20);
+    a.turn(&chat, "t9", "say hello over there").await;
+    let mut heard = false;
+    while !heard {
+        let Some(lodge_host::Notice::Event(event)) = events.next().await else { panic!("the session ended") };
+        heard = event.kind() == "assistant.message" && event.as_str().contains("hello over there");
+    }
+    // Removed elsewhere, removed here.
+    house.host.delete(&id).await.unwrap();
+    assert_eq!(a.notification("root/sessionRemoved").await["session"], session.as_str());
+    assert_eq!(a.code("subscribe", json!({ "channel": chat })).await, -32001);
+}
+
+#[tokio::test]
+async fn a_turn_that_the_end_of_the_host_cut_short_is_over_when_it_comes_back() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (_, chat) = a.session(&uuid(1)).await;
+    a.say(&chat, "t1", "slowly 50 ms, stream 1000 chunks").await;
+    a.action("chat/delta").await;
+    house.restart().await;
+    let mut b = house.client("b").await;
+    let state = b.subscribe(&chat).await["state"].clone();
+    assert_eq!(state["turns"][0]["id"], "t1");
+    assert_eq!(state["turns"][0]["state"], "cancelled");
+    assert!(state.get("activeTurn").is_none());
+}
+
+#[tokio::test]
+async fn the_door_is_closed_to_whoever_has_no_key() {
+    let house = house().await;
+    let address = house.server.as_ref().unwrap().local_addr().unwrap();
+    let status = async |url: String| match Client::connect(&url).await {
+        Ok(_) => 101,
+        Err(tokio_tungstenite::tungstenite::Error::Http(response)) => {
+            assert!(response.body().as_ref().is_none_or(|body| body.is_empty()));
+            response.status().as_u16()
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(status(format!("ws://{address}/")).await, 403);
+    assert_eq!(status(format!("ws://{address}/?tkn=wrong")).await, 403);
+    assert_eq!(status(house.url()).await, 101);
+    let ticket = house.server.as_ref().unwrap().ticket();
+    assert_eq!(status(format!("ws://{address}/?ticket={ticket}")).await, 101);
+    assert_eq!(status(format!("ws://{address}/?ticket={ticket}")).await, 403);
+    let public = lodge_ahp::AhpConfig {
+        listen: lodge_ahp::Listen::Tcp("0.0.0.0:0".parse().unwrap()),
+        ..lodge_ahp::AhpConfig::loopback("x")
+    };
+    let refused = lodge_ahp::serve(house.host.clone(), public).await.err().unwrap();
+    assert!(refused.to_string().contains("TLS"), "{refused}");
+}
