@@ -1,0 +1,355 @@
+//! What the session waits for: one question at a time, answered by a line, by whoever is first.
+
+use std::collections::{HashMap, HashSet};
+
+use ahp::ahp_types::{
+    StateAction, Uri,
+    actions::{ChatInputCompletedAction, ChatToolCallConfirmedAction, ChatToolCallResultConfirmedAction},
+    state::{
+        ChatInputAnswer, ChatInputRequest, ChatInputResponseKind, ConfirmationOption, ConfirmationOptionKind,
+        SessionInputRequest, ToolCallCancellationReason, ToolCallConfirmationReason, ToolCallConfirmationState,
+        ToolInput,
+    },
+};
+
+use super::form::{self, Filled};
+
+/// The longest input of a tool that is shown whole.
+const INPUT_LINES: usize = 40;
+
+/// A question that is on the screen.
+struct Asked {
+    id: String,
+    chat: Uri,
+    about: About,
+}
+
+enum About {
+    /// May this tool run?
+    Call {
+        turn: String,
+        call: String,
+        options: Vec<ConfirmationOption>,
+    },
+    /// May its result be used?
+    Result { turn: String, call: String },
+    /// A form, filled question by question.
+    Form {
+        request: Box<ChatInputRequest>,
+        answers: HashMap<String, ChatInputAnswer>,
+        next: usize,
+    },
+}
+
+/// The questions.
+#[derive(Default)]
+pub(super) struct Asker {
+    asked: Option<Asked>,
+    /// Answered here; the host has not said so yet.
+    answered: HashSet<String>,
+    /// The question on the screen was answered elsewhere, and a line that is being typed may be meant for it.
+    pub(super) overtaken: bool,
+}
+
+/// What a line did to the question.
+pub(super) enum Reply {
+    /// It answers it: this is to be dispatched to the chat.
+    Answer(Uri, Box<StateAction>),
+    /// There is more to be asked.
+    More(String),
+    /// It could not be understood, and why.
+    Again(String),
+    /// It is no answer to a question of this kind.
+    None,
+}
+
+/// A word that says yes or no to a tool call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Yes,
+    Always,
+    No(Option<String>),
+    /// The option of this number.
+    Option(usize),
+}
+
+impl Verdict {
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let line = line.trim();
+        let (word, rest) = line.split_once([' ', ',']).unwrap_or((line, ""));
+        let rest = rest.trim_start_matches([' ', ',']).trim();
+        match word.to_lowercase().as_str() {
+            "y" | "yes" if rest.is_empty() => Some(Self::Yes),
+            "a" | "always" if rest.is_empty() => Some(Self::Always),
+            "n" | "no" => Some(Self::No((!rest.is_empty()).then(|| rest.to_owned()))),
+            word if rest.is_empty() => word.parse().ok().map(Self::Option),
+            _ => None,
+        }
+    }
+}
+
+impl Asker {
+    /// Whether a question is on the screen.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The id of the form that is being filled, if it is one.
+    pub(super) fn form(&self) -> Option<&str> {
+        match &self.asked.as_ref()?.about {
+            About::Form { request, .. } => Some(&request.id),
+            _ => None,
+        }
+    }
+
+    /// Forgets everything: another session is shown.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// An answer was refused, so the question may still be open.
+    pub(super) fn refused(&mut self) {
+        self.answered.clear();
+    }
+
+    /// Follows what the session waits for. Returns the next question when there is a new one to ask.
+    pub(super) fn follow(&mut self, needed: &[SessionInputRequest]) -> Option<String> {
+        self.answered.retain(|id| needed.iter().any(|request| key(request).is_some_and(|(key, _)| key == id)));
+        if let Some(asked) = &self.asked {
+            if needed.iter().any(|request| key(request).is_some_and(|(key, _)| key == asked.id)) {
+                return None;
+            }
+            self.asked = None;
+            self.overtaken = true;
+        }
+        let next = needed.iter().find(|request| key(request).is_some_and(|(key, _)| !self.answered.contains(key)))?;
+        let (asked, text) = ask(next)?;
+        self.asked = Some(asked);
+        Some(text)
+    }
+
+    /// Reads a typed line as an answer.
+    pub(super) fn read(&mut self, line: &str) -> Reply {
+        let Some(asked) = &mut self.asked else { return Reply::None };
+        if let About::Form { request, answers, next } = &mut asked.about {
+            let Some(question) = request.questions.iter().flatten().nth(*next) else {
+                // Nothing but a page to look at.
+                return match Verdict::read(line) {
+                    Some(Verdict::Yes) => self.complete(ChatInputResponseKind::Accept),
+                    Some(Verdict::No(_)) => self.complete(ChatInputResponseKind::Decline),
+                    _ => Reply::Again("Please answer y or n.".to_owned()),
+                };
+            };
+            match form::read(question, line) {
+                Filled::With(answer) => answers.extend(form::id(question).map(|id| (id.to_owned(), answer))),
+                Filled::Skip => {}
+                Filled::Wrong(why) => return Reply::Again(why),
+            }
+            *next += 1;
+            return match request.questions.iter().flatten().nth(*next) {
+                Some(question) => Reply::More(form::text(question)),
+                None => self.complete(ChatInputResponseKind::Accept),
+            };
+        }
+        match Verdict::read(line) {
+            Some(verdict) => self.decide(verdict),
+            None => Reply::None,
+        }
+    }
+
+    /// Says yes or no.
+    pub(super) fn decide(&mut self, verdict: Verdict) -> Reply {
+        let Some(asked) = &self.asked else { return Reply::None };
+        let (turn_id, tool_call_id, options) = match &asked.about {
+            About::Form { .. } => {
+                return match verdict {
+                    Verdict::No(_) => self.complete(ChatInputResponseKind::Decline),
+                    _ => Reply::Again("Please answer the question above; /deny declines.".to_owned()),
+                };
+            }
+            About::Result { turn, call } => {
+                let approved = match verdict {
+                    Verdict::Yes | Verdict::Always => true,
+                    Verdict::No(_) => false,
+                    Verdict::Option(_) => return Reply::Again("Please answer y or n.".to_owned()),
+                };
+                let action = ChatToolCallResultConfirmedAction {
+                    turn_id: turn.clone(),
+                    tool_call_id: call.clone(),
+                    meta: None,
+                    approved,
+                };
+                return self.answered(StateAction::ChatToolCallResultConfirmed(action));
+            }
+            About::Call { turn, call, options } => (turn.clone(), call.clone(), options),
+        };
+        let (approved, option, why) = match verdict {
+            Verdict::Yes => (true, None, None),
+            Verdict::Always => match always(options) {
+                Some(option) => (true, Some(option.id.clone()), None),
+                None => return Reply::Again("That cannot be allowed once for all here; please answer y or n.".to_owned()),
+            },
+            Verdict::No(why) => (false, None, why),
+            Verdict::Option(number) => match number.checked_sub(1).and_then(|at| options.get(at)) {
+                Some(option) => (option.kind == ConfirmationOptionKind::Approve, Some(option.id.clone()), None),
+                None => return Reply::Again("There is no such choice.".to_owned()),
+            },
+        };
+        let action = ChatToolCallConfirmedAction {
+            turn_id,
+            tool_call_id,
+            meta: None,
+            approved,
+            confirmed: approved.then_some(ToolCallConfirmationReason::UserAction),
+            reason: (!approved).then_some(ToolCallCancellationReason::Denied),
+            edited_tool_input: None,
+            user_suggestion: None,
+            reason_message: why.map(Into::into),
+            selected_option_id: option,
+        };
+        self.answered(StateAction::ChatToolCallConfirmed(Box::new(action)))
+    }
+
+    fn complete(&mut self, response: ChatInputResponseKind) -> Reply {
+        let Some(Asked { about: About::Form { request, answers, .. }, .. }) = &mut self.asked else {
+            return Reply::None;
+        };
+        let answers = std::mem::take(answers);
+        let action = ChatInputCompletedAction {
+            request_id: request.id.clone(),
+            response,
+            answers: (!answers.is_empty()).then_some(answers),
+        };
+        self.answered(StateAction::ChatInputCompleted(action))
+    }
+
+    fn answered(&mut self, action: StateAction) -> Reply {
+        match self.asked.take() {
+            Some(asked) => {
+                self.answered.insert(asked.id);
+                Reply::Answer(asked.chat, Box::new(action))
+            }
+            None => Reply::None,
+        }
+    }
+}
+
+/// The id and the chat of what a person can answer.
+fn key(request: &SessionInputRequest) -> Option<(&str, &Uri)> {
+    match request {
+        SessionInputRequest::ChatInput(request) => Some((&request.id, &request.chat)),
+        SessionInputRequest::ToolConfirmation(request) => Some((&request.id, &request.chat)),
+        SessionInputRequest::ToolClientExecution(_)
+        | SessionInputRequest::ToolAuthentication(_)
+        | SessionInputRequest::Unknown(_) => None,
+    }
+}
+
+fn always(options: &[ConfirmationOption]) -> Option<&ConfirmationOption> {
+    let mut approving = options.iter().filter(|option| option.kind == ConfirmationOptionKind::Approve);
+    approving.nth(1)
+}
+
+/// A question, and how it reads.
+fn ask(request: &SessionInputRequest) -> Option<(Asked, String)> {
+    let (id, chat) = key(request).map(|(id, chat)| (id.to_owned(), chat.clone()))?;
+    let (about, text) = match request {
+        SessionInputRequest::ToolConfirmation(needed) => confirmation(&needed.turn_id, &needed.tool_call)?,
+        SessionInputRequest::ChatInput(needed) => {
+            let mut request = needed.request.clone();
+            let answers = request.answers.take().unwrap_or_default();
+            let questions = request.questions.as_deref().unwrap_or_default();
+            let mut text = format!("? {}", request.message.as_deref().unwrap_or("A question"));
+            if let Some(url) = &request.url {
+                text.push_str(&format!("\n  {url}"));
+            }
+            match questions.first() {
+                None => text.push_str("\n  y yes · n no"),
+                // The question of a form of one is often the form's own message.
+                Some(first) => {
+                    let first = form::text(first);
+                    let same = first.lines().next() == request.message.as_deref();
+                    for line in first.lines().skip(usize::from(same && questions.len() == 1)) {
+                        text.push_str(&format!("\n  {line}"));
+                    }
+                }
+            }
+            let about = About::Form {
+                request: Box::new(request),
+                answers,
+                next: 0,
+            };
+            (about, text)
+        }
+        _ => return None,
+    };
+    Some((Asked { id, chat, about }, text))
+}
+
+fn confirmation(turn: &str, call: &ToolCallConfirmationState) -> Option<(About, String)> {
+    match call {
+        ToolCallConfirmationState::PendingConfirmation(call) => {
+            let title = call.confirmation_title.as_ref().unwrap_or(&call.invocation_message);
+            let mut text = format!("? {}", title.as_text());
+            if let Some(intention) = call.intention.as_ref().filter(|intention| !intention.is_empty()) {
+                text.push_str(&format!("  ({intention})"));
+            }
+            match &call.tool_input {
+                Some(ToolInput::Inline(input)) => text.push_str(&indented(input)),
+                Some(ToolInput::ContentRef(input)) => text.push_str(&format!("\n    {}", input.uri)),
+                None => {}
+            }
+            let options = call.options.clone().unwrap_or_default();
+            text.push_str("\n  y yes · n no");
+            if let Some(option) = always(&options) {
+                text.push_str(&format!(" · a {}", option.label.to_lowercase()));
+            }
+            let about = About::Call {
+                turn: turn.to_owned(),
+                call: call.tool_call_id.clone(),
+                options,
+            };
+            Some((about, text))
+        }
+        ToolCallConfirmationState::PendingResultConfirmation(call) => {
+            let text = format!("? {}. Use the result?\n  y yes · n no", call.past_tense_message.as_text());
+            let about = About::Result {
+                turn: turn.to_owned(),
+                call: call.tool_call_id.clone(),
+            };
+            Some((about, text))
+        }
+        ToolCallConfirmationState::Unknown(_) => None,
+    }
+}
+
+fn indented(input: &str) -> String {
+    let lines: Vec<&str> = input.lines().collect();
+    let mut text: String = lines.iter().take(INPUT_LINES).map(|line| format!("\n    {line}")).collect();
+    if lines.len() > INPUT_LINES {
+        text.push_str(&format!("\n    … {} more lines", lines.len() - INPUT_LINES));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_yes_or_no_or_something_else() {
+        for (line, expected) in [
+            ("y", Some(Verdict::Yes)),
+            (" YES ", Some(Verdict::Yes)),
+            ("a", Some(Verdict::Always)),
+            ("n", Some(Verdict::No(None))),
+            ("no, use the other file", Some(Verdict::No(Some("use the other file".into())))),
+            ("2", Some(Verdict::Option(2))),
+            ("yes but only once", None),
+            ("north", None),
+            ("", None),
+        ] {
+            assert_eq!(Verdict::read(line), expected, "{line:?}");
+        }
+    }
+}

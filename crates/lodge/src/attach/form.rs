@@ -1,0 +1,185 @@
+//! The questions of a form: how they read, and what a line answers.
+
+use ahp::ahp_types::state::{
+    ChatInputAnswer, ChatInputAnswerValue, ChatInputAnswered, ChatInputBooleanAnswerValue, ChatInputNumberAnswerValue,
+    ChatInputOption, ChatInputQuestion, ChatInputSelectedAnswerValue, ChatInputSelectedManyAnswerValue,
+    ChatInputTextAnswerValue,
+};
+
+/// What a line made of a question.
+#[derive(Debug, PartialEq)]
+pub(super) enum Filled {
+    With(ChatInputAnswer),
+    Skip,
+    Wrong(String),
+}
+
+/// The name of a question.
+pub(super) fn id(question: &ChatInputQuestion) -> Option<&str> {
+    match question {
+        ChatInputQuestion::Text(q) => Some(&q.id),
+        ChatInputQuestion::Number(q) | ChatInputQuestion::Integer(q) => Some(&q.id),
+        ChatInputQuestion::Boolean(q) => Some(&q.id),
+        ChatInputQuestion::SingleSelect(q) => Some(&q.id),
+        ChatInputQuestion::MultiSelect(q) => Some(&q.id),
+        ChatInputQuestion::Unknown(_) => None,
+    }
+}
+
+/// How a question reads, with what can be chosen.
+pub(super) fn text(question: &ChatInputQuestion) -> String {
+    let (message, options, hint) = match question {
+        ChatInputQuestion::Text(q) => (&q.message, &[][..], default(q.default_value.as_ref())),
+        ChatInputQuestion::Number(q) | ChatInputQuestion::Integer(q) => {
+            (&q.message, &[][..], default(q.default_value.as_ref()))
+        }
+        ChatInputQuestion::Boolean(q) => {
+            let word = q.default_value.map(|value| if value { "y" } else { "n" });
+            (&q.message, &[][..], format!("y yes · n no{}", default(word.as_ref())))
+        }
+        ChatInputQuestion::SingleSelect(q) => {
+            let typed = q.allow_freeform_input == Some(true) && !q.options.is_empty();
+            let hint = if typed { "a number, or words of your own" } else { "" };
+            (&q.message, &q.options[..], hint.to_owned())
+        }
+        ChatInputQuestion::MultiSelect(q) => (&q.message, &q.options[..], "numbers, with commas".to_owned()),
+        ChatInputQuestion::Unknown(_) => return "A question that cannot be shown here; an empty line skips it.".to_owned(),
+    };
+    let mut text = message.clone();
+    for (number, option) in options.iter().enumerate() {
+        let mark = if option.recommended == Some(true) { " (recommended)" } else { "" };
+        text.push_str(&format!("\n{}. {}{mark}", number + 1, option.label));
+        if let Some(more) = &option.description {
+            text.push_str(&format!(": {more}"));
+        }
+    }
+    if !hint.is_empty() {
+        text.push_str(&format!("\n({})", hint.trim()));
+    }
+    text
+}
+
+fn default(value: Option<impl ToString>) -> String {
+    value.map(|value| format!(" [{}]", value.to_string())).unwrap_or_default()
+}
+
+/// What a line answers. An empty one takes the default, or skips what need not be answered.
+pub(super) fn read(question: &ChatInputQuestion, line: &str) -> Filled {
+    let line = line.trim();
+    match question {
+        ChatInputQuestion::Text(q) => {
+            let given = if line.is_empty() { q.default_value.as_deref() } else { Some(line) };
+            let value = given.map(|value| ChatInputAnswerValue::Text(ChatInputTextAnswerValue { value: value.to_owned() }));
+            or_skip(value, q.required, "Please write something.")
+        }
+        ChatInputQuestion::Number(q) => number(line, q.default_value, q.required, false),
+        ChatInputQuestion::Integer(q) => number(line, q.default_value, q.required, true),
+        ChatInputQuestion::Boolean(q) => {
+            let given = match line.to_lowercase().as_str() {
+                "y" | "yes" | "true" => Some(true),
+                "n" | "no" | "false" => Some(false),
+                "" => q.default_value,
+                _ => return Filled::Wrong("Please answer y or n.".to_owned()),
+            };
+            let value = given.map(|value| ChatInputAnswerValue::Boolean(ChatInputBooleanAnswerValue { value }));
+            or_skip(value, q.required, "Please answer y or n.")
+        }
+        ChatInputQuestion::SingleSelect(q) => {
+            let selected = |value: String, freeform_values| {
+                Some(ChatInputAnswerValue::Selected(ChatInputSelectedAnswerValue { value, freeform_values }))
+            };
+            let value = match chosen(&q.options, line) {
+                Some(option) => selected(option.id.clone(), None),
+                None if line.is_empty() => None,
+                None if q.allow_freeform_input == Some(true) => selected(String::new(), Some(vec![line.to_owned()])),
+                None => return Filled::Wrong("Please choose one of the numbers.".to_owned()),
+            };
+            or_skip(value, q.required, "Please choose one.")
+        }
+        ChatInputQuestion::MultiSelect(q) => {
+            let mut many = Vec::new();
+            for word in line.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+                match chosen(&q.options, word) {
+                    Some(option) => many.push(option.id.clone()),
+                    None => return Filled::Wrong(format!("{word:?} is not one of the choices.")),
+                }
+            }
+            let value = (!many.is_empty()).then_some(ChatInputAnswerValue::SelectedMany(ChatInputSelectedManyAnswerValue {
+                value: many,
+                freeform_values: None,
+            }));
+            or_skip(value, q.required, "Please choose at least one.")
+        }
+        ChatInputQuestion::Unknown(_) => Filled::Skip,
+    }
+}
+
+fn or_skip(value: Option<ChatInputAnswerValue>, required: Option<bool>, complaint: &str) -> Filled {
+    match value {
+        Some(value) => Filled::With(ChatInputAnswer::Submitted(ChatInputAnswered { value })),
+        None if required == Some(true) => Filled::Wrong(complaint.to_owned()),
+        None => Filled::Skip,
+    }
+}
+
+fn number(line: &str, default: Option<f64>, required: Option<bool>, whole: bool) -> Filled {
+    let given = match line.parse::<f64>() {
+        Ok(value) if value.is_finite() && (!whole || value.fract() == 0.0) => Some(value),
+        Err(_) if line.is_empty() => default,
+        _ => return Filled::Wrong(if whole { "Please give a whole number." } else { "Please give a number." }.to_owned()),
+    };
+    let value = given.map(|value| ChatInputAnswerValue::Number(ChatInputNumberAnswerValue { value }));
+    or_skip(value, required, "Please give a number.")
+}
+
+/// The option of this number or with these words.
+fn chosen<'a>(options: &'a [ChatInputOption], line: &str) -> Option<&'a ChatInputOption> {
+    let numbered = line.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
+    numbered.or_else(|| {
+        let named = |option: &&ChatInputOption| option.label.eq_ignore_ascii_case(line) || option.id == line;
+        options.iter().find(named)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn check(question: Value, line: &str, expected: Option<Value>) {
+        let question: ChatInputQuestion = serde_json::from_value(question).unwrap();
+        let answer = match read(&question, line) {
+            Filled::With(answer) => Some(serde_json::to_value(answer).unwrap()["value"].clone()),
+            Filled::Skip => Some(Value::Null),
+            Filled::Wrong(_) => None,
+        };
+        assert_eq!(answer, expected, "{line:?} to {question:?}");
+    }
+
+    #[test]
+    fn a_line_answers_a_question_in_kind() {
+        let text = json!({ "kind": "text", "id": "q", "message": "?", "required": true });
+        check(text.clone(), "hi", Some(json!({ "kind": "text", "value": "hi" })));
+        check(text, "", None);
+        let text = json!({ "kind": "text", "id": "q", "message": "?", "defaultValue": "x" });
+        check(text, "", Some(json!({ "kind": "text", "value": "x" })));
+        let integer = json!({ "kind": "integer", "id": "q", "message": "?" });
+        check(integer.clone(), "7", Some(json!({ "kind": "number", "value": 7.0 })));
+        check(integer.clone(), "7.5", None);
+        check(integer, "", Some(Value::Null));
+        let boolean = json!({ "kind": "boolean", "id": "q", "message": "?", "required": true });
+        check(boolean.clone(), "no", Some(json!({ "kind": "boolean", "value": false })));
+        check(boolean, "perhaps", None);
+        let options = json!([{ "id": "r", "label": "Red" }, { "id": "b", "label": "Blue" }]);
+        let one = json!({ "kind": "single-select", "id": "q", "message": "?", "required": true, "options": options });
+        check(one.clone(), "2", Some(json!({ "kind": "selected", "value": "b" })));
+        check(one.clone(), "red", Some(json!({ "kind": "selected", "value": "r" })));
+        check(one, "green", None);
+        let free = json!({ "kind": "single-select", "id": "q", "message": "?", "options": options, "allowFreeformInput": true });
+        check(free, "green", Some(json!({ "kind": "selected", "value": "", "freeformValues": ["green"] })));
+        let many = json!({ "kind": "multi-select", "id": "q", "message": "?", "options": options });
+        check(many.clone(), "1, Blue", Some(json!({ "kind": "selected-many", "value": ["r", "b"] })));
+        check(many, "1, 3", None);
+    }
+}

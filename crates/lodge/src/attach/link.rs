@@ -1,0 +1,349 @@
+//! The connection to the host, and finding it again when it is lost.
+
+use std::time::{Duration, Instant};
+
+use ahp::{
+    Client, ClientConfig, ClientError, Transport, TransportError, TransportMessage,
+    ahp_types::{
+        ActionEnvelope, JsonRpcMessage, ROOT_RESOURCE_URI, SUPPORTED_PROTOCOL_VERSIONS, Uri,
+        commands::{Implementation, InitializeParams, InitializeResult, ReconnectResult},
+        errors::ahp_error_codes,
+        notifications::SessionRemovedParams,
+        state::Snapshot,
+    },
+};
+use ahp_ws::{WebSocketTransport, WebSocketTransportError};
+use anyhow::{Context, Result, bail};
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinHandle},
+    time::{sleep, timeout},
+};
+use tokio_tungstenite::tungstenite;
+
+use super::place::{Address, Place};
+
+/// How long one try to reach the host may take.
+const TRY: Duration = Duration::from_secs(10);
+/// The first and the longest pause between tries.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
+/// A connection on which nothing comes back for so long is taken for dead.
+const PING: Duration = Duration::from_secs(20);
+/// A host that says no so often means it.
+const REFUSALS: u32 = 5;
+
+/// What the host says without having been asked.
+pub(super) enum Inbound {
+    Action(Box<ActionEnvelope>),
+    SessionRemoved(Uri),
+}
+
+/// Hands what the host says to us before the client sees it. The client's own streams drop messages when a reader is
+/// slow, and a mirror that misses one is wrong for ever.
+struct Tap<T> {
+    inner: T,
+    out: mpsc::UnboundedSender<Inbound>,
+}
+
+impl<T: Transport> Transport for Tap<T> {
+    async fn send(&mut self, message: TransportMessage) -> Result<(), TransportError> {
+        self.inner.send(message).await
+    }
+
+    async fn recv(&mut self) -> Result<Option<TransportMessage>, TransportError> {
+        while let Some(message) = self.inner.recv().await? {
+            let parsed = match message.into_parsed() {
+                Ok(parsed) => parsed,
+                Err(error) => {
+                    tracing::warn!(%error, "the host sent something that is no message");
+                    continue;
+                }
+            };
+            let JsonRpcMessage::Notification(note) = parsed else {
+                return Ok(Some(TransportMessage::Parsed(parsed)));
+            };
+            let params = note.params.unwrap_or_default();
+            let inbound = match note.method.as_str() {
+                "action" => serde_json::from_value(params).map(|action| Inbound::Action(Box::new(action))),
+                "root/sessionRemoved" => serde_json::from_value(params)
+                    .map(|removed: SessionRemovedParams| Inbound::SessionRemoved(removed.session)),
+                _ => continue,
+            };
+            match inbound {
+                // Nobody listens any more when the program is about to end.
+                Ok(inbound) => drop(self.out.send(inbound)),
+                Err(error) => tracing::warn!(%error, method = note.method, "the host sent something unexpected"),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn close(&mut self) -> Result<(), TransportError> {
+        self.inner.close().await
+    }
+}
+
+/// A WebSocket over a socket of this machine.
+#[cfg(unix)]
+struct UnixTransport(tokio_tungstenite::WebSocketStream<tokio::net::UnixStream>);
+
+#[cfg(unix)]
+impl Transport for UnixTransport {
+    async fn send(&mut self, message: TransportMessage) -> Result<(), TransportError> {
+        use futures_util::SinkExt;
+        let frame = match message {
+            TransportMessage::Parsed(message) => {
+                let text = serde_json::to_string(&message).map_err(|error| TransportError::Protocol(error.to_string()))?;
+                tungstenite::Message::text(text)
+            }
+            TransportMessage::Text(text) => tungstenite::Message::text(text),
+            TransportMessage::Binary(bytes) => tungstenite::Message::binary(bytes),
+        };
+        self.0.send(frame).await.map_err(|error| TransportError::Io(error.to_string()))
+    }
+
+    async fn recv(&mut self) -> Result<Option<TransportMessage>, TransportError> {
+        use futures_util::StreamExt;
+        loop {
+            match self.0.next().await {
+                Some(Ok(tungstenite::Message::Text(text))) => {
+                    return Ok(Some(TransportMessage::Text(text.to_string())));
+                }
+                Some(Ok(tungstenite::Message::Binary(bytes))) => {
+                    return Ok(Some(TransportMessage::Binary(bytes.into())));
+                }
+                Some(Ok(tungstenite::Message::Close(_))) | None => return Ok(None),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(TransportError::Io(error.to_string())),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), TransportError> {
+        self.0.close(None).await.map_err(|error| TransportError::Io(error.to_string()))
+    }
+}
+
+/// A connection.
+pub(super) struct Link {
+    pub(super) client: Client,
+    inbound: mpsc::UnboundedReceiver<Inbound>,
+    pinger: AbortHandle,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.pinger.abort();
+    }
+}
+
+/// The host is there and does not let us in.
+#[derive(Debug, thiserror::Error)]
+#[error("The host refused the token")]
+struct Refused;
+
+impl Link {
+    /// Reaches the host. Nothing is said yet.
+    async fn open(place: &Place) -> Result<Self> {
+        let (out, inbound) = mpsc::unbounded_channel();
+        let client = match place.find()? {
+            Address::Url(url) => {
+                let inner = WebSocketTransport::connect(&url).await.map_err(|error| {
+                    let host = url.split('?').next().unwrap_or_default();
+                    match error {
+                        WebSocketTransportError::WebSocket(error) => explain(error, host),
+                        WebSocketTransportError::InvalidUrl(error) => {
+                            anyhow::Error::new(error).context(format!("{host:?} is not a URL"))
+                        }
+                    }
+                })?;
+                Client::connect(Tap { inner, out }, ClientConfig::default()).await?
+            }
+            #[cfg(unix)]
+            Address::Unix(path, request) => {
+                let shown = path.display().to_string();
+                let stream = tokio::net::UnixStream::connect(&path)
+                    .await
+                    .with_context(|| format!("No host answers at {shown}. Start one with `lodge`"))?;
+                let (socket, _) = tokio_tungstenite::client_async(format!("ws://localhost{request}"), stream)
+                    .await
+                    .map_err(|error| explain(error, &shown))?;
+                let inner = UnixTransport(socket);
+                Client::connect(Tap { inner, out }, ClientConfig::default()).await?
+            }
+            #[cfg(not(unix))]
+            Address::Unix(..) => bail!("Unix sockets cannot be used here"),
+        };
+        let pinged = client.clone();
+        let pinger = tokio::spawn(async move {
+            loop {
+                sleep(PING).await;
+                if pinged.ping().await.is_err() {
+                    pinged.shutdown().await;
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            client,
+            inbound,
+            pinger: pinger.abort_handle(),
+        })
+    }
+
+    /// Reaches the host and says hello.
+    pub(super) async fn connect(place: &Place, me: &str) -> Result<(Self, InitializeResult)> {
+        let link = timeout(TRY, Self::open(place)).await.context("The host does not answer")??;
+        let hello = link.initialize(me, vec![ROOT_RESOURCE_URI.to_owned()]).await?;
+        Ok((link, hello))
+    }
+
+    async fn initialize(&self, me: &str, subscriptions: Vec<Uri>) -> Result<InitializeResult> {
+        let params = InitializeParams {
+            channel: ROOT_RESOURCE_URI.to_owned(),
+            meta: None,
+            protocol_versions: SUPPORTED_PROTOCOL_VERSIONS.iter().map(ToString::to_string).collect(),
+            client_id: me.to_owned(),
+            client_info: Some(Implementation {
+                name: "lodge-attach".to_owned(),
+                version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+                title: Some("lodge attach".to_owned()),
+            }),
+            initial_subscriptions: Some(subscriptions),
+            locale: None,
+            capabilities: None,
+        };
+        let hello = self.client.request("initialize", params).await;
+        hello.map_err(|error| anyhow::anyhow!("The host does not take us: {}", reason(&error)))
+    }
+
+    /// What the host says next; `None` when the connection is lost.
+    async fn next(&mut self) -> Option<Inbound> {
+        self.inbound.recv().await
+    }
+
+    /// What it said already.
+    pub(super) fn ready(&mut self) -> Option<Inbound> {
+        self.inbound.try_recv().ok()
+    }
+}
+
+fn explain(error: tungstenite::Error, host: &str) -> anyhow::Error {
+    match error {
+        tungstenite::Error::Http(response) if response.status() == 403 => {
+            anyhow::Error::new(Refused).context(format!("{host} does not let us in"))
+        }
+        tungstenite::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            anyhow::anyhow!("No host answers at {host}. Start one with `lodge`.")
+        }
+        error => anyhow::Error::new(error).context(format!("Cannot connect to {host}")),
+    }
+}
+
+/// What went wrong with a request, in words.
+pub(super) fn reason(error: &ClientError) -> String {
+    match error {
+        ClientError::Rpc(error) => error.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What we had when the connection was lost.
+#[derive(Clone)]
+pub(super) struct Leftover {
+    pub(super) me: String,
+    pub(super) seen: u64,
+    pub(super) subscriptions: Vec<Uri>,
+}
+
+/// What the host gives a client that comes back.
+pub(super) enum Missed {
+    /// What was said meanwhile, and which channels are no more.
+    Actions(Vec<ActionEnvelope>, Vec<Uri>),
+    /// Everything that is still there, anew.
+    Snapshots(Vec<Snapshot>),
+}
+
+/// A connection that is there, or is looked for.
+pub(super) enum Wire {
+    Up(Link),
+    Away(JoinHandle<Result<(Link, Missed)>>),
+}
+
+/// What comes over the wire.
+pub(super) enum News {
+    Said(Inbound),
+    Lost,
+    Back(Link, Missed),
+}
+
+impl Wire {
+    /// Looks for the host until it is back; gives up after a while if told so.
+    pub(super) fn look(place: &Place, left: Leftover, patience: Option<Duration>) -> Self {
+        Self::Away(tokio::spawn(look(place.clone(), left, patience)))
+    }
+
+    /// What comes next. An error means that there is no point in going on.
+    pub(super) async fn next(&mut self) -> Result<News> {
+        match self {
+            Self::Up(link) => Ok(link.next().await.map_or(News::Lost, News::Said)),
+            Self::Away(looking) => {
+                let (link, missed) = looking.await.context("The search for the host broke off")??;
+                Ok(News::Back(link, missed))
+            }
+        }
+    }
+
+    pub(super) fn link(&mut self) -> Option<&mut Link> {
+        match self {
+            Self::Up(link) => Some(link),
+            Self::Away(_) => None,
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if let Self::Away(looking) = self {
+            looking.abort();
+        }
+    }
+}
+
+async fn look(place: Place, left: Leftover, patience: Option<Duration>) -> Result<(Link, Missed)> {
+    let began = Instant::now();
+    let mut pause = PAUSE.0;
+    let mut refusals = 0;
+    loop {
+        // The note is read anew each time: a host that was restarted may listen elsewhere.
+        let error = match timeout(TRY, come_back(&place, &left)).await {
+            Ok(Ok(back)) => return Ok(back),
+            Ok(Err(error)) => error,
+            Err(_) => anyhow::anyhow!("The host does not answer"),
+        };
+        tracing::debug!(%error, "the host is not back yet");
+        refusals += u32::from(error.is::<Refused>());
+        if refusals >= REFUSALS || patience.is_some_and(|patience| began.elapsed() > patience) {
+            return Err(error);
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+async fn come_back(place: &Place, left: &Leftover) -> Result<(Link, Missed)> {
+    let link = Link::open(place).await?;
+    let seen = i64::try_from(left.seen).unwrap_or(i64::MAX);
+    let subscriptions = left.subscriptions.clone();
+    let missed = match link.client.reconnect(left.me.clone(), seen, subscriptions).await {
+        Ok(ReconnectResult::Replay(replay)) => Missed::Actions(replay.actions, replay.missing),
+        Ok(ReconnectResult::Snapshot(fresh)) => Missed::Snapshots(fresh.snapshots),
+        // It has forgotten us, or is another host on the same home.
+        Err(ClientError::Rpc(error)) if error.code == ahp_error_codes::NOT_FOUND => {
+            let hello = link.initialize(&left.me, left.subscriptions.clone()).await?;
+            Missed::Snapshots(hello.snapshots)
+        }
+        Err(error) => bail!("{}", reason(&error)),
+    };
+    Ok((link, missed))
+}

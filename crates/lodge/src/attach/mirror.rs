@@ -1,0 +1,152 @@
+//! Our copy of the host's state: the root, one session and its default chat, kept by the protocol's own reducers.
+
+use ahp::{
+    ahp_types::{
+        ActionEnvelope, ROOT_RESOURCE_URI, Uri,
+        state::{
+            ChatState, RootState, SessionInputRequest, SessionLifecycle, SessionState, Snapshot, SnapshotState, Turn,
+        },
+    },
+    reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session},
+};
+
+/// What is known of one channel.
+pub(super) struct Channel<S> {
+    pub(super) uri: Uri,
+    pub(super) state: S,
+    /// Everything up to here is in the state.
+    from: u64,
+}
+
+impl<S> Channel<S> {
+    pub(super) fn new(uri: Uri, state: S, from: i64) -> Self {
+        Self {
+            uri,
+            state,
+            from: u64::try_from(from).unwrap_or(0),
+        }
+    }
+}
+
+/// The copy.
+pub(super) struct Mirror {
+    pub(super) root: RootState,
+    pub(super) session: Channel<SessionState>,
+    pub(super) chat: Channel<ChatState>,
+    /// The highest number that came.
+    pub(super) seen: u64,
+}
+
+/// Where an action went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Went {
+    Root,
+    Session,
+    Chat,
+    /// To nothing that is mirrored, or it was in the state already.
+    Nowhere,
+}
+
+impl Mirror {
+    pub(super) fn new(root: RootState, session: Channel<SessionState>, chat: Channel<ChatState>) -> Self {
+        let seen = session.from.max(chat.from);
+        Self {
+            root,
+            session,
+            chat,
+            seen,
+        }
+    }
+
+    pub(super) fn apply(&mut self, envelope: &ActionEnvelope) -> Went {
+        self.seen = self.seen.max(envelope.server_seq);
+        // What was refused to us changed nothing.
+        if envelope.rejection_reason.is_some() {
+            return Went::Nowhere;
+        }
+        if envelope.channel == ROOT_RESOURCE_URI {
+            apply_action_to_root(&mut self.root, &envelope.action);
+            Went::Root
+        } else if envelope.channel == self.session.uri && envelope.server_seq > self.session.from {
+            apply_action_to_session(&mut self.session.state, &envelope.action);
+            Went::Session
+        } else if envelope.channel == self.chat.uri && envelope.server_seq > self.chat.from {
+            apply_action_to_chat(&mut self.chat.state, &envelope.action);
+            Went::Chat
+        } else {
+            Went::Nowhere
+        }
+    }
+
+    /// Takes fresh states for what is mirrored. Returns what has none, because it is no more.
+    pub(super) fn refresh(&mut self, snapshots: Vec<Snapshot>) -> Vec<Uri> {
+        let mut missing = self.channels();
+        // Numbers may also go back, if this is another host.
+        self.seen = snapshots
+            .iter()
+            .filter_map(|snapshot| u64::try_from(snapshot.from_seq).ok())
+            .max()
+            .unwrap_or(self.seen);
+        for snapshot in snapshots {
+            let from = u64::try_from(snapshot.from_seq).unwrap_or(0);
+            match snapshot.state {
+                SnapshotState::Root(state) => self.root = *state,
+                SnapshotState::Session(state) if snapshot.resource == self.session.uri => {
+                    (self.session.state, self.session.from) = (*state, from);
+                }
+                SnapshotState::Chat(state) if snapshot.resource == self.chat.uri => {
+                    (self.chat.state, self.chat.from) = (*state, from);
+                }
+                _ => continue,
+            }
+            missing.retain(|uri| *uri != snapshot.resource);
+        }
+        missing
+    }
+
+    /// What we subscribe to.
+    pub(super) fn channels(&self) -> Vec<Uri> {
+        vec![
+            ROOT_RESOURCE_URI.to_owned(),
+            self.session.uri.clone(),
+            self.chat.uri.clone(),
+        ]
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.session.state.lifecycle == SessionLifecycle::Ready
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.chat.state.active_turn.is_some()
+    }
+
+    /// A session in which nothing was said yet: the host does not keep it.
+    pub(super) fn is_draft(&self) -> bool {
+        self.chat.state.turns.is_empty() && !self.is_busy()
+    }
+
+    pub(super) fn turn(&self, id: &str) -> Option<&Turn> {
+        self.chat.state.turns.iter().rev().find(|turn| turn.id == id)
+    }
+
+    /// Whether a message of this id has arrived at the host, as a turn or in the queue.
+    pub(super) fn knows(&self, id: &str) -> bool {
+        let chat = &self.chat.state;
+        let mut pending = chat.queued_messages.iter().flatten().chain(&chat.steering_message);
+        chat.active_turn.as_ref().is_some_and(|turn| turn.id == id)
+            || pending.any(|pending| pending.id == id)
+            || self.turn(id).is_some()
+    }
+
+    /// What the session waits for.
+    pub(super) fn needed(&self) -> &[SessionInputRequest] {
+        self.session.state.input_needed.as_deref().unwrap_or_default()
+    }
+
+    /// The model that answers, as far as the host tells.
+    pub(super) fn model(&self) -> Option<&str> {
+        let model = self.session.state.config.as_ref()?.values.get("model")?;
+        model.get("id").unwrap_or(model).as_str()
+    }
+}

@@ -1,0 +1,148 @@
+//! Where the host is: told by the person, or by the note that a running host leaves in its home.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::{cli::AttachArgs, door};
+
+/// How to find the host, also again after it was restarted somewhere else.
+#[derive(Clone)]
+pub(super) struct Place {
+    home: PathBuf,
+    url: Option<String>,
+    token: Option<String>,
+}
+
+/// Where it is now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    /// A WebSocket URL, with the token in it.
+    Url(String),
+    /// A socket on this machine, and the path and query of the request.
+    Unix(PathBuf, String),
+}
+
+/// The note, as far as it matters here.
+#[derive(Deserialize)]
+struct Note {
+    ahp: String,
+    token: Option<String>,
+}
+
+impl Place {
+    pub(super) fn new(home: &Path, args: &AttachArgs) -> Self {
+        Self {
+            home: home.to_owned(),
+            url: args.url.clone(),
+            token: args.token.clone(),
+        }
+    }
+
+    /// Whether the host is on this machine for sure, so that our paths are its paths.
+    pub(super) fn is_here(&self) -> bool {
+        self.url.is_none()
+    }
+
+    /// Looks for it. What the person says goes before what the note says; a home's token is never sent elsewhere.
+    pub(super) fn find(&self) -> Result<Address> {
+        if let Some(url) = &self.url {
+            return address(url, self.token.as_deref());
+        }
+        let path = door::discovery(&self.home);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+                "No host is running on {}. Start one with `lodge`, or name one with --url.",
+                self.home.display()
+            ),
+            other => other.with_context(|| format!("Cannot read {}", path.display()))?,
+        };
+        let note: Note =
+            serde_json::from_str(&text).with_context(|| format!("{} cannot be understood", path.display()))?;
+        address(&note.ahp, self.token.as_deref().or(note.token.as_deref()))
+    }
+}
+
+fn address(url: &str, token: Option<&str>) -> Result<Address> {
+    let query = token.map(|token| format!("tkn={}", escape(token, ""))).unwrap_or_default();
+    if let Some(path) = url.strip_prefix("unix:") {
+        return Ok(Address::Unix(path.into(), format!("/?{query}")));
+    }
+    if !["ws://", "wss://"].iter().any(|scheme| url.starts_with(scheme)) {
+        bail!("{url:?} is not the URL of a host; it begins with ws://, wss:// or unix:.");
+    }
+    let (base, old) = url.split_once('?').unwrap_or((url, ""));
+    let parts: Vec<&str> = [old, &query].into_iter().filter(|part| !part.is_empty()).collect();
+    Ok(Address::Url(match parts.as_slice() {
+        [] => base.to_owned(),
+        parts => format!("{base}?{}", parts.join("&")),
+    }))
+}
+
+/// Text as a part of a URL.
+fn escape(text: &str, also: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let c = char::from(byte);
+        if c.is_ascii_alphanumeric() || "-._~".contains(c) || (c.is_ascii() && also.contains(c)) {
+            out.push(c);
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// A directory as a URI.
+pub(super) fn file_uri(path: &Path) -> String {
+    format!("file://{}", escape(&path.to_string_lossy(), "/"))
+}
+
+/// The path in a URI, for people to read.
+pub(super) fn shown_path(uri: &str) -> String {
+    let path = uri.strip_prefix("file://").unwrap_or(uri);
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let code = tail.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) if first == b'%' => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_added_to_where_the_host_is() {
+        let url = |text: &str| Address::Url(text.to_owned());
+        for (place, token, expected) in [
+            ("ws://127.0.0.1:1/", None, url("ws://127.0.0.1:1/")),
+            ("ws://127.0.0.1:1/", Some("a_b-c"), url("ws://127.0.0.1:1/?tkn=a_b-c")),
+            ("wss://h/x?a=b", Some("a&b"), url("wss://h/x?a=b&tkn=a%26b")),
+            ("ws://h/?tkn=t", None, url("ws://h/?tkn=t")),
+            ("unix:/run/l", Some("t"), Address::Unix("/run/l".into(), "/?tkn=t".into())),
+        ] {
+            assert_eq!(address(place, token).unwrap(), expected, "{place}");
+        }
+        assert!(address("http://127.0.0.1/", None).is_err());
+    }
+
+    #[test]
+    fn paths_survive_being_uris() {
+        for path in ["/home/a b/ü%", "/"] {
+            assert_eq!(shown_path(&file_uri(Path::new(path))), path);
+        }
+    }
+}

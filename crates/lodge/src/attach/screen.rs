@@ -1,0 +1,214 @@
+//! What a person sees: lines on standard output, and text as it streams. Nothing that is shown can steer the terminal.
+
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use crate::view::{plain, shorten};
+
+/// A line that is shown by itself is not longer than this.
+const LINE: usize = 300;
+
+/// What the cursor stands in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// An empty line.
+    Start,
+    Answer,
+    Thought,
+    /// A note that is not over yet.
+    Note,
+    /// The prompt; it goes when something is shown.
+    Prompt,
+}
+
+/// The screen, or whatever standard output is.
+pub(super) struct Screen<W: Write = BufWriter<Stdout>> {
+    out: W,
+    /// A person types at this screen: their words are on it already, and they are shown where to type.
+    pub(super) typed_at: bool,
+    colour: bool,
+    /// The prompt can be wiped.
+    wipes: bool,
+    at: At,
+}
+
+impl Screen {
+    pub(super) fn new() -> Self {
+        let terminal = io::stdout().is_terminal();
+        let able = terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let colour = able && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            out: BufWriter::new(io::stdout()),
+            typed_at: terminal && io::stdin().is_terminal(),
+            colour,
+            wipes: able,
+            at: At::Start,
+        }
+    }
+}
+
+impl<W: Write> Screen<W> {
+    /// A screen without anything but text.
+    #[cfg(test)]
+    pub(super) fn over(out: W) -> Self {
+        Self {
+            out,
+            typed_at: false,
+            colour: false,
+            wipes: false,
+            at: At::Start,
+        }
+    }
+
+    /// What was written.
+    #[cfg(test)]
+    pub(super) fn into_inner(self) -> W {
+        self.out
+    }
+
+    fn style(&mut self, code: &str) -> io::Result<()> {
+        if self.colour {
+            write!(self.out, "\x1b[{code}m")?;
+        }
+        Ok(())
+    }
+
+    /// Goes to the start of a line.
+    pub(super) fn end_line(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.at, At::Start) {
+            At::Start => Ok(()),
+            At::Prompt if self.wipes => self.out.write_all(b"\r\x1b[K"),
+            At::Thought => {
+                self.style("0")?;
+                self.out.write_all(b"\n")
+            }
+            At::Answer | At::Note | At::Prompt => self.out.write_all(b"\n"),
+        }
+    }
+
+    /// A piece of an answer.
+    pub(super) fn answer(&mut self, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.at != At::Answer {
+            self.end_line()?;
+        }
+        self.at = if text.ends_with('\n') { At::Start } else { At::Answer };
+        self.out.write_all(plain(text).as_bytes())
+    }
+
+    /// A piece of reasoning: every line of it is marked.
+    pub(super) fn thought(&mut self, text: &str) -> io::Result<()> {
+        for piece in plain(text).split_inclusive('\n') {
+            if self.at != At::Thought {
+                self.end_line()?;
+                self.style("2")?;
+                self.out.write_all("┊ ".as_bytes())?;
+                self.at = At::Thought;
+            }
+            self.out.write_all(piece.trim_end_matches('\n').as_bytes())?;
+            if piece.ends_with('\n') {
+                self.end_line()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a person said.
+    pub(super) fn said(&mut self, text: &str) -> io::Result<()> {
+        self.end_line()?;
+        self.style("1")?;
+        for (number, line) in plain(text).lines().enumerate() {
+            let mark = if number == 0 { "> " } else { "  " };
+            writeln!(self.out, "{mark}{line}")?;
+        }
+        self.style("0")
+    }
+
+    /// Lines beside the conversation, the first with a mark; each is cut where it gets too long.
+    pub(super) fn note(&mut self, mark: &str, text: &str) -> io::Result<()> {
+        self.end_line()?;
+        self.style("2")?;
+        for (number, line) in plain(text).lines().enumerate() {
+            let mark = if number == 0 { mark } else { " " };
+            writeln!(self.out, "{mark} {}", shorten(line, LINE))?;
+        }
+        self.style("0")
+    }
+
+    /// Lines that a person has to read: never cut.
+    pub(super) fn lines(&mut self, text: &str) -> io::Result<()> {
+        self.end_line()?;
+        for line in plain(text).lines() {
+            writeln!(self.out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// The beginning of a note that `go_on` ends.
+    pub(super) fn begin(&mut self, text: &str) -> io::Result<()> {
+        self.end_line()?;
+        write!(self.out, "· {}", plain(text))?;
+        self.at = At::Note;
+        Ok(())
+    }
+
+    /// The end of a note, on its line if nothing came between.
+    pub(super) fn go_on(&mut self, text: &str) -> io::Result<()> {
+        if self.at == At::Note {
+            self.at = At::Start;
+            return writeln!(self.out, " {}", plain(text));
+        }
+        self.note("·", text)
+    }
+
+    /// Shows where to type, once.
+    pub(super) fn prompt(&mut self, text: &str) -> io::Result<()> {
+        if self.typed_at && self.at != At::Prompt {
+            self.end_line()?;
+            self.out.write_all(text.as_bytes())?;
+            self.at = At::Prompt;
+        }
+        Ok(())
+    }
+
+    /// A line was typed: the terminal is at the start of the next one.
+    pub(super) fn entered(&mut self) {
+        if self.typed_at {
+            self.at = At::Start;
+        }
+    }
+
+    /// Makes everything visible that was shown.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_and_lines_do_not_run_into_each_other() {
+        let mut screen = Screen::over(Vec::new());
+        screen.said("do it\nnow").unwrap();
+        screen.thought("first\nsec").unwrap();
+        screen.thought("ond").unwrap();
+        screen.answer("An ans").unwrap();
+        screen.answer("wer").unwrap();
+        screen.note("→", "Running `ls`").unwrap();
+        screen.answer("Done.\n").unwrap();
+        screen.begin("Lost;").unwrap();
+        screen.go_on("back.").unwrap();
+        screen.begin("Lost;").unwrap();
+        screen.note("·", "Kept.").unwrap();
+        screen.go_on("back.").unwrap();
+        screen.answer("\x1b[2Jx").unwrap();
+        screen.end_line().unwrap();
+        let text = String::from_utf8(screen.into_inner()).unwrap();
+        let expected = "> do it\n  now\n┊ first\n┊ second\nAn answer\n→ Running `ls`\nDone.\n· Lost; back.\n· Lost;\n\
+                        · Kept.\n· back.\n\u{fffd}[2Jx\n";
+        assert_eq!(text, expected);
+    }
+}

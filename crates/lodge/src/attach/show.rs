@@ -1,0 +1,403 @@
+//! Turns on the screen. What is shown is always the difference between a turn as it is now and what was shown of it, so
+//! it does not matter whether the news came as deltas, as a replay, or as a fresh snapshot after a restart: nothing is
+//! shown twice and nothing is left out.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io::{self, Write},
+};
+
+use ahp::ahp_types::state::{
+    ActiveTurn, ChatInputAnswer, ChatInputAnswerValue, ChatInputRequest, ChatInputResponseKind, ChatState, Message,
+    MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallState, ToolResultContent, Turn, TurnState,
+};
+
+use super::screen::Screen;
+use crate::view::shorten;
+
+/// How much of each old turn is shown when a session is opened.
+const OLD_MESSAGE: usize = 400;
+const OLD_ANSWER_LINES: usize = 12;
+/// Lines of a command's output.
+const OUTPUT_LINES: usize = 5;
+
+/// What was shown of a tool call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Call {
+    Begun,
+    Ended,
+}
+
+/// What was shown of a turn.
+#[derive(Default)]
+struct Shown {
+    /// Bytes of each text.
+    texts: HashMap<String, usize>,
+    calls: HashMap<String, Call>,
+    /// Notices and answers, by their words.
+    notices: HashSet<String>,
+    over: bool,
+}
+
+/// A turn, running or over.
+struct View<'a> {
+    id: &'a str,
+    message: &'a Message,
+    parts: &'a [ResponsePart],
+    end: Option<TurnState>,
+}
+
+impl<'a> From<&'a Turn> for View<'a> {
+    fn from(turn: &'a Turn) -> Self {
+        Self {
+            id: &turn.id,
+            message: &turn.message,
+            parts: &turn.response_parts,
+            end: Some(turn.state),
+        }
+    }
+}
+
+impl<'a> From<&'a ActiveTurn> for View<'a> {
+    fn from(turn: &'a ActiveTurn) -> Self {
+        Self {
+            id: &turn.id,
+            message: &turn.message,
+            parts: &turn.response_parts,
+            end: None,
+        }
+    }
+}
+
+/// What was shown of a chat.
+#[derive(Default)]
+pub(super) struct Show {
+    turns: HashMap<String, Shown>,
+    /// Messages and answers that stand on this screen because they were typed here.
+    typed: HashSet<String>,
+    /// How the last turn ended.
+    pub(super) last: Option<TurnState>,
+}
+
+impl Show {
+    /// This message, or the answer to this question, was typed at this screen.
+    pub(super) fn typed(&mut self, id: &str) {
+        self.typed.insert(id.to_owned());
+    }
+
+    /// It comes later than it was typed, so it is shown again.
+    pub(super) fn not_typed(&mut self, id: &str) {
+        self.typed.remove(id);
+    }
+
+    /// A chat that was just opened: its last turns in short, and all of the running one.
+    pub(super) fn open<W: Write>(&mut self, screen: &mut Screen<W>, chat: &ChatState, last: usize) -> io::Result<()> {
+        let skipped = chat.turns.len().saturating_sub(last);
+        if last > 0 && (skipped > 0 || chat.turns_next_cursor.is_some()) {
+            screen.note("·", "(earlier turns are not shown)")?;
+        }
+        for turn in &chat.turns {
+            self.pass(&turn.id);
+        }
+        for turn in &chat.turns[skipped..] {
+            in_short(screen, turn)?;
+        }
+        self.running(screen, chat)
+    }
+
+    fn pass(&mut self, id: &str) {
+        self.turns.entry(id.to_owned()).or_default().over = true;
+    }
+
+    /// Turns that were loaded from before what we have: they are not shown.
+    pub(super) fn loaded(&mut self, chat: &ChatState, turns: &[Turn]) {
+        for turn in chat.turns.iter().filter(|turn| turns.iter().any(|new| new.id == turn.id)) {
+            self.pass(&turn.id);
+        }
+    }
+
+    /// What is new in the running turn.
+    pub(super) fn running<W: Write>(&mut self, screen: &mut Screen<W>, chat: &ChatState) -> io::Result<()> {
+        match &chat.active_turn {
+            Some(turn) => self.turn(screen, &turn.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// What is new anywhere: the turns after the last that was shown to its end, and the running one.
+    pub(super) fn all<W: Write>(&mut self, screen: &mut Screen<W>, chat: &ChatState) -> io::Result<()> {
+        let first = self.first_new(chat);
+        for turn in &chat.turns[first..] {
+            self.turn(screen, &turn.into())?;
+        }
+        self.running(screen, chat)
+    }
+
+    fn first_new(&self, chat: &ChatState) -> usize {
+        let over = |turn: &Turn| self.turns.get(&turn.id).is_some_and(|shown| shown.over);
+        if let Some(at) = chat.turns.iter().rposition(over) {
+            return at + 1;
+        }
+        match chat.turns.iter().position(|turn| self.turns.contains_key(&turn.id)) {
+            Some(at) => at,
+            None if self.turns.is_empty() => 0,
+            // Somebody cut the conversation back to before anything that was shown.
+            None => chat.turns.len(),
+        }
+    }
+
+    /// A fresh state takes the place of an old one. Reasoning may have another id in it than while it streamed.
+    pub(super) fn renamed(&mut self, old: &ChatState, new: &ChatState) {
+        let Some(was) = &old.active_turn else { return };
+        let Some(shown) = self.turns.get_mut(&was.id) else {
+            return;
+        };
+        let now = new.turns.iter().map(View::from).chain(new.active_turn.iter().map(View::from));
+        let Some(now) = now.into_iter().find(|turn| turn.id == was.id) else {
+            return;
+        };
+        let thought = |part: &ResponsePart| match part {
+            ResponsePart::Reasoning(part) => Some((part.id.clone(), part.content.clone())),
+            _ => None,
+        };
+        let mut before: Vec<_> = was.response_parts.iter().filter_map(thought).collect();
+        for (id, content) in now.parts.iter().filter_map(thought) {
+            if shown.texts.contains_key(&id) {
+                continue;
+            }
+            if let Some(at) = before.iter().position(|(_, old)| content.starts_with(old.as_str())) {
+                let (_, old) = before.remove(at);
+                shown.texts.insert(id, old.len());
+            }
+        }
+    }
+
+    fn turn<W: Write>(&mut self, screen: &mut Screen<W>, turn: &View<'_>) -> io::Result<()> {
+        if !self.turns.contains_key(turn.id) {
+            self.turns.insert(turn.id.to_owned(), Shown::default());
+            if !self.typed.contains(turn.id) {
+                message(screen, turn.message)?;
+            }
+        }
+        let Some(shown) = self.turns.get_mut(turn.id).filter(|shown| !shown.over) else {
+            return Ok(());
+        };
+        for part in turn.parts {
+            shown.part(screen, part, &self.typed)?;
+        }
+        let Some(end) = turn.end else { return Ok(()) };
+        // Nothing comes any more, and what was shown need not be remembered.
+        *shown = Shown {
+            over: true,
+            ..Shown::default()
+        };
+        self.last = Some(end);
+        screen.end_line()?;
+        match end {
+            TurnState::Cancelled => screen.note("·", "Cancelled."),
+            TurnState::Complete | TurnState::Error => Ok(()),
+        }
+    }
+}
+
+impl Shown {
+    fn part<W: Write>(
+        &mut self,
+        screen: &mut Screen<W>,
+        part: &ResponsePart,
+        typed: &HashSet<String>,
+    ) -> io::Result<()> {
+        match part {
+            ResponsePart::Markdown(part) => match self.rest(&part.id, &part.content) {
+                Some((true, rest)) => {
+                    screen.end_line()?;
+                    screen.answer(rest)
+                }
+                Some((false, rest)) => screen.answer(rest),
+                None => Ok(()),
+            },
+            ResponsePart::Reasoning(part) => match self.rest(&part.id, &part.content) {
+                Some((true, rest)) => {
+                    screen.end_line()?;
+                    screen.thought(rest)
+                }
+                Some((false, rest)) => screen.thought(rest),
+                None => Ok(()),
+            },
+            ResponsePart::ToolCall(part) => self.call(screen, &part.tool_call),
+            ResponsePart::InputRequest(part) => match &part.response {
+                Some(response) if !typed.contains(&part.request.id) => {
+                    let words = answer_words(&part.request, response);
+                    self.once(screen, "↳", &part.request.id, &words)
+                }
+                _ => Ok(()),
+            },
+            ResponsePart::SystemNotification(part) => {
+                let text = part.content.as_text();
+                self.once(screen, "·", text, text)
+            }
+            ResponsePart::Error(part) => {
+                let text = format!("{} ({})", part.error.message, part.error.error_type);
+                self.once(screen, "✗", &text, &text)
+            }
+            ResponsePart::ContentRef(part) => self.once(screen, "·", &part.uri, &part.uri),
+            ResponsePart::Unknown(_) => Ok(()),
+        }
+    }
+
+    /// What of a text was not shown yet, and whether that is its beginning.
+    fn rest<'a>(&mut self, id: &str, content: &'a str) -> Option<(bool, &'a str)> {
+        let shown = self.texts.get(id).copied();
+        let rest = content.get(shown.unwrap_or(0)..).filter(|rest| !rest.is_empty())?;
+        self.texts.insert(id.to_owned(), content.len());
+        Some((shown.is_none(), rest))
+    }
+
+    fn once<W: Write>(&mut self, screen: &mut Screen<W>, mark: &str, key: &str, text: &str) -> io::Result<()> {
+        if self.notices.insert(format!("{mark}{key}")) {
+            screen.note(mark, text)?;
+        }
+        Ok(())
+    }
+
+    fn call<W: Write>(&mut self, screen: &mut Screen<W>, call: &ToolCallState) -> io::Result<()> {
+        let (id, what, ended) = match call {
+            ToolCallState::Running(call) => (&call.tool_call_id, &call.invocation_message, false),
+            ToolCallState::AuthRequired(call) => (&call.tool_call_id, &call.invocation_message, false),
+            ToolCallState::PendingResultConfirmation(call) => (&call.tool_call_id, &call.invocation_message, false),
+            ToolCallState::Completed(call) => (&call.tool_call_id, &call.invocation_message, true),
+            ToolCallState::Cancelled(call) => (&call.tool_call_id, &call.invocation_message, true),
+            // A question is asked by whoever keeps the questions.
+            ToolCallState::Streaming(_) | ToolCallState::PendingConfirmation(_) | ToolCallState::Unknown(_) => {
+                return Ok(());
+            }
+        };
+        let before = self.calls.get(id).copied();
+        if before == Some(Call::Ended) || (before == Some(Call::Begun) && !ended) {
+            return Ok(());
+        }
+        self.calls.insert(id.clone(), if ended { Call::Ended } else { Call::Begun });
+        let denied = matches!(call, ToolCallState::Cancelled(call) if call.reason == ToolCallCancellationReason::Denied);
+        if before.is_none() && !denied {
+            screen.note("→", what.as_text())?;
+        }
+        match call {
+            ToolCallState::Completed(call) if !call.success => {
+                let text = call.error.as_ref().and_then(|error| error.get("message")?.as_str());
+                let text = text.unwrap_or_else(|| call.past_tense_message.as_text());
+                screen.note("✗", shorten(text, 600).as_str())
+            }
+            ToolCallState::Completed(call) if is_command(call.meta.as_ref()) => {
+                output(screen, call.content.as_deref().unwrap_or_default())
+            }
+            ToolCallState::Cancelled(call) => {
+                let why = call.reason_message.as_ref().map(|reason| format!(": {}", reason.as_text()));
+                let word = match call.reason {
+                    ToolCallCancellationReason::Denied => format!("Denied: {}", call.invocation_message.as_text()),
+                    ToolCallCancellationReason::Skipped => "Stopped".to_owned(),
+                    ToolCallCancellationReason::ResultDenied => "The result was not used".to_owned(),
+                };
+                screen.note("✗", &format!("{word}{}", why.unwrap_or_default()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_command(meta: Option<&serde_json::Map<String, serde_json::Value>>) -> bool {
+    meta.and_then(|meta| meta.get("toolKind")).is_some_and(|kind| kind == "terminal")
+}
+
+/// The last lines of what a command printed.
+fn output<W: Write>(screen: &mut Screen<W>, content: &[ToolResultContent]) -> io::Result<()> {
+    for part in content {
+        let ToolResultContent::Text(part) = part else { continue };
+        let lines: Vec<&str> = part.text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let skipped = lines.len().saturating_sub(OUTPUT_LINES);
+        if skipped > 0 {
+            screen.note(" ", &format!("… {skipped} more lines"))?;
+        }
+        for line in &lines[skipped..] {
+            screen.note(" ", &shorten(line, 160))?;
+        }
+    }
+    Ok(())
+}
+
+fn message<W: Write>(screen: &mut Screen<W>, message: &Message) -> io::Result<()> {
+    match message.origin.kind {
+        MessageKind::User => screen.said(&message.text),
+        _ if message.text.is_empty() => Ok(()),
+        _ => screen.note("·", &message.text),
+    }
+}
+
+/// A turn that was over when we came.
+fn in_short<W: Write>(screen: &mut Screen<W>, turn: &Turn) -> io::Result<()> {
+    let short = Message {
+        text: shorten(&turn.message.text, OLD_MESSAGE),
+        ..turn.message.clone()
+    };
+    message(screen, &short)?;
+    let calls = turn.response_parts.iter().filter(|part| matches!(part, ResponsePart::ToolCall(_)));
+    match calls.count() {
+        0 => {}
+        1 => screen.note("→", "1 tool call")?,
+        many => screen.note("→", &format!("{many} tool calls"))?,
+    }
+    let answer = turn.response_parts.iter().rev().find_map(|part| match part {
+        ResponsePart::Markdown(part) if !part.content.trim().is_empty() => Some(part.content.trim_end()),
+        _ => None,
+    });
+    let lines: Vec<&str> = answer.unwrap_or_default().lines().collect();
+    for line in lines.iter().take(OLD_ANSWER_LINES) {
+        screen.answer(&format!("{line}\n"))?;
+    }
+    if let Some(more) = lines.len().checked_sub(OLD_ANSWER_LINES).filter(|more| *more > 0) {
+        screen.note(" ", &format!("… {more} more lines"))?;
+    }
+    for part in &turn.response_parts {
+        if let ResponsePart::Error(part) = part {
+            screen.note("✗", &part.error.message)?;
+        }
+    }
+    if turn.state == TurnState::Cancelled {
+        screen.note("·", "Cancelled.")?;
+    }
+    Ok(())
+}
+
+/// What was answered, for those who did not type it.
+fn answer_words(request: &ChatInputRequest, response: &ChatInputResponseKind) -> String {
+    match response {
+        ChatInputResponseKind::Decline => return "declined".to_owned(),
+        ChatInputResponseKind::Cancel => return "not answered".to_owned(),
+        ChatInputResponseKind::Accept => {}
+    }
+    let mut answers: Vec<(&String, String)> = request.answers.iter().flatten().map(|(id, answer)| (id, value(answer))).collect();
+    answers.sort();
+    match answers.as_slice() {
+        [] => "answered".to_owned(),
+        [(_, only)] => only.clone(),
+        many => many.iter().map(|(id, value)| format!("{id}: {value}")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn value(answer: &ChatInputAnswer) -> String {
+    let answered = match answer {
+        ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered) => answered,
+        ChatInputAnswer::Skipped(_) => return "(skipped)".to_owned(),
+    };
+    let with = |value: &str, typed: &Option<Vec<String>>| {
+        let all: Vec<&str> = std::iter::once(value).chain(typed.iter().flatten().map(String::as_str)).collect();
+        all.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    };
+    match &answered.value {
+        ChatInputAnswerValue::Text(text) => text.value.clone(),
+        ChatInputAnswerValue::Number(number) => number.value.to_string(),
+        ChatInputAnswerValue::Boolean(boolean) => if boolean.value { "yes" } else { "no" }.to_owned(),
+        ChatInputAnswerValue::Selected(chosen) => with(&chosen.value, &chosen.freeform_values),
+        ChatInputAnswerValue::SelectedMany(many) => with(&many.value.join(", "), &many.freeform_values),
+        ChatInputAnswerValue::Unknown(_) => String::new(),
+    }
+}
