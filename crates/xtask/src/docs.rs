@@ -8,7 +8,10 @@ use crate::sh;
 
 /// Every generated page and its text.
 fn pages() -> Result<Vec<(&'static str, String)>> {
-    Ok(vec![("docs/events.md", lodge_events::docs::render())])
+    Ok(vec![
+        ("docs/events.md", lodge_events::docs::render()),
+        ("docs/sdk.md", lodge_copilot::docs::render()),
+    ])
 }
 
 /// Writes the pages.

@@ -13,7 +13,8 @@ mod test;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust node python go java
+cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust node python go
+                                      java rust-sdk
 cargo xtask bench [--peer copilot]    measures against the budgets, beside the peers when asked; --only, --quick
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times

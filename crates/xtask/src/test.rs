@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     ("python", python),
     ("go", go),
     ("java", java),
+    ("rust-sdk", || one(rust_sdk())),
 ];
 
 /// Runs the steps, or those of `--only a,b`.
@@ -226,6 +227,25 @@ fn java() -> Result<Count> {
         }
     })?;
     Ok(runner(count, succeeded))
+}
+
+/// The example on the Rust SDK. It is a package of its own, so that the SDK's dependencies are not ours.
+fn rust_sdk() -> Result<()> {
+    build()?;
+    let work = tempfile::tempdir()?;
+    let mut cargo = sh::cargo();
+    cargo
+        .current_dir(work.path())
+        .args(["run", "--locked", "--quiet", "--manifest-path"])
+        .arg(sh::root().join("examples/rust/Cargo.toml"))
+        .env("CARGO_TARGET_DIR", clients::dir("rust"))
+        .env("LODGE_BIN", sh::lodge("debug"));
+    let printed = sh::read(&mut cargo)?;
+    print!("{printed}");
+    if printed != std::fs::read_to_string(sh::root().join("examples/expected.txt"))? {
+        bail!("the example did not print what examples/expected.txt says");
+    }
+    Ok(())
 }
 
 fn files(dir: &std::path::Path, end: &str) -> Result<Vec<std::path::PathBuf>> {
