@@ -1,5 +1,7 @@
 //! The face from outside: raw frames against a host in this process, with the rehearsal model.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
 mod client;
 mod docs;
 mod frames;
