@@ -232,15 +232,23 @@ fn java() -> Result<Count> {
 /// The example on the Rust SDK. It is a package of its own, so that the SDK's dependencies are not ours.
 fn rust_sdk() -> Result<()> {
     build()?;
+    let target = clients::dir("rust");
+    let dir = sh::root().join("examples/rust");
+    sh::run(
+        sh::cargo()
+            .current_dir(dir)
+            .args(["build", "--locked", "--quiet"])
+            .env("CARGO_TARGET_DIR", &target),
+    )?;
     let work = tempfile::tempdir()?;
-    let mut cargo = sh::cargo();
-    cargo
-        .current_dir(work.path())
-        .args(["run", "--locked", "--quiet", "--manifest-path"])
-        .arg(sh::root().join("examples/rust/Cargo.toml"))
-        .env("CARGO_TARGET_DIR", clients::dir("rust"))
-        .env("LODGE_BIN", sh::lodge("debug"));
-    let printed = sh::read(&mut cargo)?;
+    let app = target
+        .join("debug")
+        .join(format!("lodge-example{}", std::env::consts::EXE_SUFFIX));
+    let printed = sh::read(
+        sh::command(app)
+            .current_dir(work.path())
+            .env("LODGE_BIN", sh::lodge("debug")),
+    )?;
     print!("{printed}");
     if printed != std::fs::read_to_string(sh::root().join("examples/expected.txt"))? {
         bail!("the example did not print what examples/expected.txt says");
