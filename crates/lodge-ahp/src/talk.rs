@@ -31,7 +31,7 @@ pub(crate) enum Effect {
     /// Stop the running turn.
     Abort,
     /// Answer what it asked.
-    Answer { request_id: String, answer: Answer },
+    Answer { request_id: String, answer: Box<Answer> },
     /// Change a setting.
     Change(Setting),
     /// Take the conversation back to before an event.
@@ -43,6 +43,14 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
+    /// An answer to an open question.
+    pub(crate) fn answer(request_id: &str, answer: Answer) -> Self {
+        Self::Answer {
+            request_id: request_id.to_owned(),
+            answer: Box::new(answer),
+        }
+    }
+
     /// A message for the next turn.
     pub(crate) fn send(id: String, message: Message) -> Self {
         Self::Send {
@@ -227,7 +235,7 @@ impl Driver {
             // What was never made alive has nothing to stop, answer or cut.
             _ if self.draft.is_some() => Ok(()),
             Effect::Abort => self.abort().await,
-            Effect::Answer { request_id, answer } => self.answer(&request_id, answer).await,
+            Effect::Answer { request_id, answer } => self.answer(&request_id, *answer).await,
             Effect::Truncate { before } => self.truncate(before).await,
             Effect::Unqueue { id } => self.unqueue(id).await,
         };

@@ -31,11 +31,13 @@ fn open<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, id: &str) -> Result<&'a C
         .active_turn
         .iter()
         .flat_map(|turn| &turn.response_parts);
-    let found = parts.filter_map(|part| match part {
+    let mut found = parts.filter_map(|part| match part {
         ResponsePart::InputRequest(input) if input.response.is_none() && input.request.id == id => Some(&input.request),
         _ => None,
     });
-    found.last().ok_or_else(|| "there is no such open question".to_owned())
+    found
+        .next_back()
+        .ok_or_else(|| "there is no such open question".to_owned())
 }
 
 fn parts_of(question: &ChatInputQuestion) -> Option<(&str, bool)> {
@@ -172,8 +174,5 @@ pub(super) fn completed(
             return Err("this is not a question to a person".to_owned());
         }
     };
-    Ok(Plan::effect(Effect::Answer {
-        request_id: request_id.to_owned(),
-        answer,
-    }))
+    Ok(Plan::effect(Effect::answer(request_id, answer)))
 }

@@ -56,7 +56,7 @@ enum After {
     StartQueued,
     ClientsChanged,
     /// The host will tell this again, as an event of its own.
-    Expect(StateAction),
+    Expect(Box<StateAction>),
     /// The dispatching client runs no more tools: what it was running has failed.
     ClientGone,
     /// Keep what the person set.
@@ -261,7 +261,7 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                     .get(channel)
                     .map(|session| session.default_chat.clone());
                 if let Some(talk) = chat.and_then(|chat| inner.talks.get_mut(&chat)) {
-                    talk.expect(action);
+                    talk.expect(*action);
                 }
             }
             After::ClientGone => {

@@ -29,7 +29,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
                 return Ok(Plan::nothing(NoChange::Echo));
             }
             let plan = Plan::effect(Effect::Change(Setting::Title(changed.title.clone())));
-            Ok(plan.then(After::Expect(A::SessionTitleChanged(changed.clone()))))
+            Ok(plan.then(After::Expect(Box::new(A::SessionTitleChanged(changed.clone())))))
         }
         A::SessionIsReadChanged(_) | A::SessionIsArchivedChanged(_) => Ok(Plan::default().then(After::Keep)),
         A::SessionConfigChanged(changed) => config(state, dispatch, changed),
@@ -101,7 +101,7 @@ fn config(
         if matches!(setting, Setting::Mode(_) | Setting::Model(_)) {
             let config = [(key.clone(), value.clone())].into_iter().collect();
             let told = SessionConfigChangedAction { config, replace: None };
-            plan = plan.then(After::Expect(StateAction::SessionConfigChanged(told)));
+            plan = plan.then(After::Expect(Box::new(StateAction::SessionConfigChanged(told))));
         }
         plan.effects.push(Effect::Change(setting));
     }

@@ -79,10 +79,7 @@ pub(super) fn confirmed(
         PermissionDecision::ApproveOnce
     };
     let answer = Answer::Permission(decision);
-    Ok(Plan::effect(Effect::Answer {
-        request_id: request_id.to_owned(),
-        answer,
-    }))
+    Ok(Plan::effect(Effect::answer(request_id, answer)))
 }
 
 /// The client that runs a call.
@@ -121,10 +118,7 @@ pub(super) fn complete(
     }
     let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
     let answer = Answer::Tool(ToolAnswer::Result(external(&action.result)));
-    Ok(Plan::effect(Effect::Answer {
-        request_id: request_id.to_owned(),
-        answer,
-    }))
+    Ok(Plan::effect(Effect::answer(request_id, answer)))
 }
 
 pub(super) fn result_confirmed(
@@ -154,10 +148,7 @@ pub(super) fn result_confirmed(
     };
     let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
     let answer = Answer::Tool(ToolAnswer::Result(result));
-    Ok(Plan::effect(Effect::Answer {
-        request_id: request_id.to_owned(),
-        answer,
-    }))
+    Ok(Plan::effect(Effect::answer(request_id, answer)))
 }
 
 pub(super) fn content_changed(
@@ -242,10 +233,7 @@ pub(crate) fn fail_calls_of(inner: &mut Inner, chat: &str, client: &str) {
             && let Some((request_id, _)) = talk.projector.question(&call)
         {
             let answer = Answer::Tool(ToolAnswer::Result(external(&result)));
-            talk.tell(Effect::Answer {
-                request_id: request_id.to_owned(),
-                answer,
-            });
+            talk.tell(Effect::answer(request_id, answer));
         }
         let action = ChatToolCallCompleteAction {
             turn_id: turn_id.clone(),

@@ -401,7 +401,10 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
         Err(_) => Value::Null,
     };
     let next_cursor = next_cursor.map(|next| format!("{CURSOR}{next}"));
-    rpc::ok(Listed { items: items.into_iter().map(spell).collect(), next_cursor })
+    rpc::ok(Listed {
+        items: items.into_iter().map(spell).collect(),
+        next_cursor,
+    })
 }
 
 /// Sessions that were announced and have no log yet.

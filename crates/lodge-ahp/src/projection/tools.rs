@@ -40,6 +40,8 @@ pub(super) struct Call {
     arguments: Value,
     output: String,
     output_shown: Option<Timestamp>,
+    /// Whether clients know that it runs.
+    runs: bool,
     /// Other content, such as the sub-agent's chat, that stays while output comes and goes.
     pinned: Vec<ToolResultContent>,
 }
@@ -181,6 +183,7 @@ impl Projector {
             arguments,
             output: String::new(),
             output_shown: None,
+            runs: false,
             pinned: Vec::new(),
         };
         self.calls.insert(id.to_owned(), call);
@@ -243,9 +246,11 @@ impl Projector {
         let Some(Question::Permission { tool_call_id }) = self.questions.remove(request_id) else {
             return;
         };
-        let Some(scope) = self.calls.get(&tool_call_id).map(|call| call.scope.clone()) else {
+        let Some(call) = self.calls.get_mut(&tool_call_id) else {
             return;
         };
+        call.runs |= approved;
+        let scope = call.scope.clone();
         let Some(turn_id) = self.running_turn(&scope) else {
             return;
         };
@@ -282,11 +287,13 @@ impl Projector {
         self.ready(&start.tool_call_id);
     }
 
-    /// The call runs. Where a person was asked it runs already, and the state ignores this.
+    /// The call runs. Where a person was asked it runs already.
     fn ready(&mut self, id: &str) {
-        let Some(call) = self.calls.get(id).cloned() else {
+        let Some(call) = self.calls.get_mut(id).filter(|call| !call.runs) else {
             return;
         };
+        call.runs = true;
+        let call = call.clone();
         let Some(turn_id) = self.running_turn(&call.scope) else {
             return;
         };
@@ -378,10 +385,10 @@ impl Projector {
             }
             structured = result.structured_content.clone();
         }
-        let error = done
-            .error
-            .as_ref()
-            .map(|error| json!({ "message": error.message, "code": error.code }));
+        let error = done.error.as_ref().map(|error| match &error.code {
+            Some(code) => json!({ "message": error.message, "code": code }),
+            None => json!({ "message": error.message }),
+        });
         self.complete(id, done.success, content, structured, error);
     }
 

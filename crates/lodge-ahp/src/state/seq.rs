@@ -36,16 +36,6 @@ impl Seq {
         Ok(seq)
     }
 
-    /// For tests of state alone.
-    #[cfg(test)]
-    pub(crate) fn in_memory() -> Self {
-        Self {
-            last: 0,
-            reserved: u64::MAX,
-            file: None,
-        }
-    }
-
     /// The last number handed out.
     pub(crate) fn last(&self) -> u64 {
         self.last

@@ -1,10 +1,12 @@
 //! Tests of the face over its socket.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod docs;
 mod kit;
 mod mirror;
 mod obligations;
 mod official;
+mod projection;
 mod restart;
 mod seed_walk;
 mod sync;

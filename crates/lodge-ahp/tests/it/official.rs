@@ -16,8 +16,14 @@ use crate::kit::{House, ROOT, house, uuid};
 async fn connect(house: &House, name: &str) -> Client {
     let transport = ahp_ws::WebSocketTransport::connect(&house.url()).await.unwrap();
     let client = Client::connect(transport, ClientConfig::default()).await.unwrap();
-    let versions = ahp_types::SUPPORTED_PROTOCOL_VERSIONS.iter().map(|version| (*version).to_owned()).collect();
-    let result = client.initialize(name.to_owned(), versions, vec![ROOT.to_owned()]).await.unwrap();
+    let versions = ahp_types::SUPPORTED_PROTOCOL_VERSIONS
+        .iter()
+        .map(|version| (*version).to_owned())
+        .collect();
+    let result = client
+        .initialize(name.to_owned(), versions, vec![ROOT.to_owned()])
+        .await
+        .unwrap();
     assert_eq!(result.protocol_version, "1.0.0");
     assert!(matches!(result.snapshots[0].state, SnapshotState::Root(_)));
     client
@@ -29,7 +35,9 @@ fn started(turn: &str, text: &str) -> StateAction {
         started_at: "2026-11-15T10:00:00.000Z".to_owned(),
         message: Message {
             text: text.to_owned(),
-            origin: MessageOrigin { kind: MessageKind::User },
+            origin: MessageOrigin {
+                kind: MessageKind::User,
+            },
             attachments: None,
             model: None,
             agent: None,
@@ -42,7 +50,10 @@ fn started(turn: &str, text: &str) -> StateAction {
 
 async fn next(subscription: &mut ahp::SessionSubscription) -> ahp_types::ActionEnvelope {
     loop {
-        let event = tokio::time::timeout(Duration::from_secs(20), subscription.recv()).await.unwrap().unwrap();
+        let event = tokio::time::timeout(Duration::from_secs(20), subscription.recv())
+            .await
+            .unwrap()
+            .unwrap();
         if let SubscriptionEvent::Action(envelope) = event {
             return envelope;
         }
@@ -66,10 +77,14 @@ async fn the_official_client_creates_converses_approves_and_comes_back() {
     };
     client.request::<_, Value>("createSession", params).await.unwrap();
     let (result, _events) = client.subscribe(session.clone()).await.unwrap();
-    let SnapshotState::Session(state) = result.snapshot.unwrap().state else { panic!("not a session") };
+    let SnapshotState::Session(state) = result.snapshot.unwrap().state else {
+        panic!("not a session")
+    };
     let chat = state.default_chat.unwrap();
     let (result, mut events) = client.subscribe(chat.clone()).await.unwrap();
-    let SnapshotState::Chat(state) = result.snapshot.unwrap().state else { panic!("not a chat") };
+    let SnapshotState::Chat(state) = result.snapshot.unwrap().state else {
+        panic!("not a chat")
+    };
     let mut state: ChatState = *state;
 
     let script = "call bash {\"command\":\"touch official\"} then say done";
@@ -82,14 +97,14 @@ async fn the_official_client_creates_converses_approves_and_comes_back() {
         assert!(!matches!(envelope.action, StateAction::Unknown(_)), "{envelope:?}");
         apply_action_to_chat(&mut state, &envelope.action);
         let parts = state.active_turn.iter().flat_map(|turn| &turn.response_parts);
-        let pending = parts.filter_map(|part| match part {
+        let mut pending = parts.filter_map(|part| match part {
             ResponsePart::ToolCall(call) => match &call.tool_call {
                 ToolCallState::PendingConfirmation(pending) => Some(pending.tool_call_id.clone()),
                 _ => None,
             },
             _ => None,
         });
-        if let (StateAction::ChatToolCallReady(_), Some(call)) = (&envelope.action, pending.last()) {
+        if let (StateAction::ChatToolCallReady(_), Some(call)) = (&envelope.action, pending.next_back()) {
             let action = ChatToolCallConfirmedAction {
                 turn_id: "t1".to_owned(),
                 tool_call_id: call,
@@ -102,7 +117,10 @@ async fn the_official_client_creates_converses_approves_and_comes_back() {
                 reason_message: None,
                 selected_option_id: Some("allow-once".to_owned()),
             };
-            client.dispatch(chat.clone(), StateAction::ChatToolCallConfirmed(action)).await.unwrap();
+            client
+                .dispatch(chat.clone(), StateAction::ChatToolCallConfirmed(action))
+                .await
+                .unwrap();
         }
         if state.active_turn.is_none() {
             break;
@@ -115,13 +133,20 @@ async fn the_official_client_creates_converses_approves_and_comes_back() {
     // A new connection takes up where the old one was.
     let transport = ahp_ws::WebSocketTransport::connect(&house.url()).await.unwrap();
     let back = Client::connect(transport, ClientConfig::default()).await.unwrap();
-    let result = back.reconnect("official".to_owned(), last as i64, vec![chat.clone()]).await.unwrap();
-    let ReconnectResult::Replay(replay) = result else { panic!("the gap is small: {result:?}") };
+    let result = back
+        .reconnect("official".to_owned(), last as i64, vec![chat.clone()])
+        .await
+        .unwrap();
+    let ReconnectResult::Replay(replay) = result else {
+        panic!("the gap is small: {result:?}")
+    };
     for envelope in &replay.actions {
         apply_action_to_chat(&mut state, &envelope.action);
     }
     let (result, _) = back.subscribe(chat).await.unwrap();
-    let SnapshotState::Chat(now) = result.snapshot.unwrap().state else { panic!("not a chat") };
+    let SnapshotState::Chat(now) = result.snapshot.unwrap().state else {
+        panic!("not a chat")
+    };
     assert_eq!(*now, state);
 }
 
@@ -131,19 +156,29 @@ async fn the_oldest_official_client_converses() {
     use ahp_seed::ahp_types::state::SnapshotState as SeedState;
     let house = house().await;
     let transport = seed_transport(&house.url()).await;
-    let client = ahp_seed::Client::connect(transport, ahp_seed::ClientConfig::default()).await.unwrap();
+    let client = ahp_seed::Client::connect(transport, ahp_seed::ClientConfig::default())
+        .await
+        .unwrap();
     let params = serde_json::json!({ "protocolVersions": ["0.1.0"], "clientId": "oldest", "initialSubscriptions": ["agenthost:/root"] });
     let result: Value = client.request("initialize", params).await.unwrap();
     assert_eq!(result["protocolVersion"], "0.1.0");
     let session = format!("copilot:/{}", uuid(1));
-    let _: Value = client.request("createSession", serde_json::json!({ "session": session })).await.unwrap();
+    let _: Value = client
+        .request("createSession", serde_json::json!({ "session": session }))
+        .await
+        .unwrap();
     let (result, mut events) = client.subscribe(session.clone()).await.unwrap();
-    let SeedState::Session(state) = result.snapshot.state else { panic!("not a session") };
+    let SeedState::Session(state) = result.snapshot.state else {
+        panic!("not a session")
+    };
     let mut state = *state;
     let action = serde_json::json!({ "type": "session/turnStarted", "session": session, "turnId": "t1", "userMessage": { "text": "say hello" } });
     client.dispatch(serde_json::from_value(action).unwrap()).await.unwrap();
     while state.turns.is_empty() {
-        let event = tokio::time::timeout(Duration::from_secs(20), events.recv()).await.unwrap().unwrap();
+        let event = tokio::time::timeout(Duration::from_secs(20), events.recv())
+            .await
+            .unwrap()
+            .unwrap();
         if let ahp_seed::SubscriptionEvent::Action(envelope) = event {
             ahp_seed::reducers::apply_action_to_session(&mut state, &envelope.action);
         }
@@ -158,15 +193,18 @@ async fn seed_transport(url: &str) -> SeedTransport {
     SeedTransport(socket)
 }
 
-struct SeedTransport(
-    tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>,
-);
+struct SeedTransport(tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>);
 
 impl ahp_seed::Transport for SeedTransport {
     async fn send(&mut self, message: ahp_seed::TransportMessage) -> Result<(), ahp_seed::TransportError> {
         use futures_util::SinkExt;
-        let ahp_seed::TransportMessage::Text(text) = message else { panic!("the client sends text") };
-        self.0.send(tokio_tungstenite::tungstenite::Message::Text(text.into())).await.unwrap();
+        let ahp_seed::TransportMessage::Text(text) = message else {
+            panic!("the client sends text")
+        };
+        self.0
+            .send(tokio_tungstenite::tungstenite::Message::Text(text.into()))
+            .await
+            .unwrap();
         Ok(())
     }
 

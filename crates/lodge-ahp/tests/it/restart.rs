@@ -11,13 +11,23 @@ async fn a_client_that_comes_back_after_a_restart_is_known_and_gets_snapshots() 
     let mut a = house.client("a").await;
     let session = "copilot:/my-own-uri";
     a.request("createSession", json!({ "channel": session })).await.unwrap();
-    let chat = a.subscribe(session).await["state"]["defaultChat"].as_str().unwrap().to_owned();
+    let chat = a.subscribe(session).await["state"]["defaultChat"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     a.subscribe(&chat).await;
-    a.turn(&chat, "t1", "call bash {\"command\":\"echo hi\"} then say one").await;
-    a.accepted(session, json!({ "type": "session/titleChanged", "title": "Kept" })).await;
-    a.accepted(session, json!({ "type": "session/isArchivedChanged", "isArchived": true })).await;
+    a.turn(&chat, "t1", "call bash {\"command\":\"echo hi\"} then say one")
+        .await;
+    a.accepted(session, json!({ "type": "session/titleChanged", "title": "Kept" }))
+        .await;
+    a.accepted(
+        session,
+        json!({ "type": "session/isArchivedChanged", "isArchived": true }),
+    )
+    .await;
     let draft = json!({ "text": "half a thought", "origin": { "kind": "user" } });
-    a.accepted(&chat, json!({ "type": "chat/draftChanged", "draft": draft })).await;
+    a.accepted(&chat, json!({ "type": "chat/draftChanged", "draft": draft }))
+        .await;
     let fork = json!({ "channel": session, "chat": "ahp-chat:/fork", "source": { "kind": "fork", "chat": chat, "turnId": "t1" } });
     a.request("createChat", fork).await.unwrap();
     a.drain().await;
@@ -32,12 +42,18 @@ async fn a_client_that_comes_back_after_a_restart_is_known_and_gets_snapshots() 
     assert_eq!(result["type"], "snapshot");
     let snapshot = |uri: &str| {
         let all = result["snapshots"].as_array().unwrap();
-        all.iter().find(|snapshot| snapshot["resource"] == uri).cloned().unwrap_or_else(|| panic!("no {uri}"))
+        all.iter()
+            .find(|snapshot| snapshot["resource"] == uri)
+            .cloned()
+            .unwrap_or_else(|| panic!("no {uri}"))
     };
     assert_eq!(result["snapshots"].as_array().unwrap().len(), 4);
     let state = snapshot(session)["state"].clone();
     assert!(snapshot(session)["fromSeq"].as_u64().unwrap() > seen);
-    assert_eq!((&state["title"], &state["lifecycle"]), (&json!("Kept"), &json!("ready")));
+    assert_eq!(
+        (&state["title"], &state["lifecycle"]),
+        (&json!("Kept"), &json!("ready"))
+    );
     assert_eq!(state["status"].as_u64().unwrap() & 64, 64);
     assert_eq!(state["chats"].as_array().unwrap().len(), 2);
     let after = snapshot(&chat)["state"].clone();
@@ -51,7 +67,10 @@ async fn a_client_that_comes_back_after_a_restart_is_known_and_gets_snapshots() 
         turn
     };
     assert_eq!(strip(&after["turns"][0]), strip(&before["turns"][0]));
-    assert_eq!(snapshot("ahp-chat:/fork")["state"]["turns"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        snapshot("ahp-chat:/fork")["state"]["turns"].as_array().unwrap().len(),
+        1
+    );
     let listed = back.request("listSessions", json!({})).await.unwrap();
     assert_eq!(listed["items"][0]["resource"], session);
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
@@ -64,9 +83,19 @@ async fn a_session_of_another_face_is_listed_watched_and_steered() {
     let house = house().await;
     let mut a = house.client("a").await;
     let id = uuid(7);
-    let new = NewSession { id: Some(id.clone()), cwd: Some(house.work()), ..NewSession::default() };
+    let new = NewSession {
+        id: Some(id.clone()),
+        cwd: Some(house.work()),
+        ..NewSession::default()
+    };
     let other = house.host.create(new).await.unwrap();
-    other.send(Prompt { text: "say from elsewhere".into(), ..Prompt::default() }).await.unwrap();
+    other
+        .send(Prompt {
+            text: "say from elsewhere".into(),
+            ..Prompt::default()
+        })
+        .await
+        .unwrap();
     let added = a.notification("root/sessionAdded").await;
     let session = format!("lodge:/{id}");
     assert_eq!(added["summary"]["resource"], session.as_str());
@@ -77,7 +106,13 @@ async fn a_session_of_another_face_is_listed_watched_and_steered() {
     assert_eq!(state["turns"][0]["message"]["text"], "say from elsewhere");
     assert_eq!(state["turns"][0]["responseParts"][0]["content"], "from elsewhere");
     // Somebody else asks; this one approves.
-    other.send(Prompt { text: "call bash {\"command\":\"touch both\"} then say done".into(), ..Prompt::default() }).await.unwrap();
+    other
+        .send(Prompt {
+            text: "call bash {\"command\":\"touch both\"} then say done".into(),
+            ..Prompt::default()
+        })
+        .await
+        .unwrap();
     let ready = a.action("chat/toolCallReady").await["action"].clone();
     let confirm = json!({
         "type": "chat/toolCallConfirmed", "turnId": ready["turnId"], "toolCallId": ready["toolCallId"], "approved": true,
@@ -90,7 +125,9 @@ async fn a_session_of_another_face_is_listed_watched_and_steered() {
     a.turn(&chat, "t9", "say hello over there").await;
     let mut heard = false;
     while !heard {
-        let Some(lodge_host::Notice::Event(event)) = events.next().await else { panic!("the session ended") };
+        let Some(lodge_host::Notice::Event(event)) = events.next().await else {
+            panic!("the session ended")
+        };
         heard = event.kind() == "assistant.message" && event.as_str().contains("hello over there");
     }
     // Removed elsewhere, removed here.

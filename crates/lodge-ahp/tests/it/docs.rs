@@ -1,0 +1,59 @@
+//! `docs/ahp.md` says what is: the methods, and a test for every obligation.
+
+use lodge_ahp::methods::{METHODS, Order, Served};
+
+const DOCS: &str = include_str!("../../../../docs/ahp.md");
+
+#[test]
+fn the_methods_are_those_of_the_table() {
+    let expected: Vec<String> = METHODS
+        .iter()
+        .map(|method| {
+            let served = match method.served {
+                Served::Everywhere => "1.0, 0.9, 0.1",
+                Served::Modern => "1.0, 0.9",
+            };
+            let order = match method.order {
+                Order::InTurn => "in turn",
+                Order::Beside => "beside",
+            };
+            format!("| `{}` | {served} | {order} |", method.name)
+        })
+        .collect();
+    let begin = DOCS.find("| method |").unwrap();
+    let written: Vec<&str> = DOCS[begin..]
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    assert_eq!(written, expected);
+}
+
+#[test]
+fn every_obligation_names_tests_that_exist() {
+    let sources = [
+        include_str!("obligations.rs"),
+        include_str!("restart.rs"),
+        include_str!("sync.rs"),
+        include_str!("projection.rs"),
+        include_str!("seed_walk.rs"),
+        include_str!("../../src/files.rs"),
+    ];
+    let begin = DOCS.find("| number |").unwrap();
+    let mut next = 1u32;
+    for line in DOCS[begin..].lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let (first, last) = cells[1].split_once('–').unwrap_or((cells[1], cells[1]));
+        assert_eq!(first.parse::<u32>().unwrap(), next, "{line}");
+        next = last.parse::<u32>().unwrap() + 1;
+        for test in cells[3].split(", ") {
+            let name = test.trim_matches('`');
+            let declared = format!("fn {name}(");
+            assert!(
+                sources.iter().any(|source| source.contains(&declared)),
+                "{name} is no test"
+            );
+        }
+    }
+    assert_eq!(next, 100);
+}

@@ -1,0 +1,269 @@
+//! Recorded event streams and the actions they become. The events are as the Copilot CLI and this host write them.
+
+use lodge_ahp::projection::{Projector, Scope, Step};
+use lodge_events::Event;
+use serde_json::{Value, json};
+
+/// Events in short: type and data, two seconds apart. `~` in front of the type: only sent, not recorded.
+fn events(stream: &[(&str, Value)]) -> Vec<Event> {
+    stream
+        .iter()
+        .enumerate()
+        .map(|(at, (kind, data))| event(at, kind, data))
+        .collect()
+}
+
+fn event(at: usize, kind: &str, data: &Value) -> Event {
+    let (kind, ephemeral) = kind.strip_prefix('~').map_or((kind, false), |kind| (kind, true));
+    let (kind, agent) = kind
+        .split_once('@')
+        .map_or((kind, None), |(kind, agent)| (kind, Some(agent)));
+    let mut event = json!({
+        "type": kind, "data": data, "id": format!("00000000-0000-4000-8000-{at:012}"),
+        "timestamp": format!("2026-11-15T10:00:{:02}.000Z", at * 2), "parentId": null,
+    });
+    if ephemeral {
+        event["ephemeral"] = true.into();
+    }
+    if let Some(agent) = agent {
+        event["agentId"] = agent.into();
+    }
+    Event::parse(event.to_string().into()).unwrap()
+}
+
+/// The steps, one a line.
+fn shown(steps: Vec<Step>) -> Vec<String> {
+    let line = |step| match step {
+        Step::Act(scope, action) => {
+            let mut action = serde_json::to_value(&*action).unwrap();
+            let kind = action.as_object_mut().unwrap().shift_remove("type").unwrap();
+            let scope = match scope {
+                Scope::Session => String::new(),
+                Scope::Main => String::new(),
+                Scope::Sub(call) => format!("[{call}] "),
+            };
+            format!("{scope}{} {action}", kind.as_str().unwrap())
+        }
+        Step::OpenSub {
+            tool_call_id, title, ..
+        } => format!("(chat of {tool_call_id}: {title})"),
+        Step::Rested => "(at rest)".to_owned(),
+    };
+    steps.into_iter().map(line).collect()
+}
+
+fn project(stream: &[(&str, Value)]) -> String {
+    let mut projector = Projector::default();
+    let lines: Vec<String> = events(stream)
+        .iter()
+        .flat_map(|event| shown(projector.event(event)))
+        .collect();
+    lines.join("\n")
+}
+
+/// The same from the log alone: what was only sent is not there.
+fn from_log(stream: &[(&str, Value)]) -> String {
+    let mut projector = Projector::default();
+    let recorded = events(stream).into_iter().filter(|event| !event.is_ephemeral());
+    let mut lines: Vec<String> = recorded.flat_map(|event| shown(projector.event(&event))).collect();
+    lines.extend(shown(projector.caught_up(false)));
+    lines.join("\n")
+}
+
+fn agentic_turn() -> Vec<(&'static str, Value)> {
+    let command = json!({ "command": "rm x" });
+    vec![
+        ("user.message", json!({ "content": "tidy up", "messageId": "m1" })),
+        ("assistant.turn_start", json!({ "turnId": "0" })),
+        ("~assistant.intent", json!({ "intent": "Tidying" })),
+        (
+            "~assistant.reasoning_delta",
+            json!({ "reasoningId": "r1", "deltaContent": "Hm" }),
+        ),
+        (
+            "~assistant.reasoning_delta",
+            json!({ "reasoningId": "r1", "deltaContent": "m." }),
+        ),
+        ("assistant.reasoning", json!({ "reasoningId": "r1", "content": "Hmm." })),
+        (
+            "~assistant.message_delta",
+            json!({ "messageId": "a1", "deltaContent": "I will " }),
+        ),
+        (
+            "~assistant.message_delta",
+            json!({ "messageId": "a1", "deltaContent": "remove " }),
+        ),
+        (
+            "assistant.message",
+            json!({ "messageId": "a1", "content": "I will remove x.", "toolRequests": [{ "toolCallId": "c1", "name": "bash", "arguments": command }] }),
+        ),
+        (
+            "~assistant.usage",
+            json!({ "model": "m", "inputTokens": 10, "outputTokens": 5 }),
+        ),
+        (
+            "~permission.requested",
+            json!({ "requestId": "p1", "permissionRequest": { "kind": "shell", "toolCallId": "c1", "fullCommandText": "rm x",
+                "intention": "Remove x", "commands": [], "possiblePaths": [], "possibleUrls": [],
+                "hasWriteFileRedirection": false, "canOfferSessionApproval": true } }),
+        ),
+        (
+            "~permission.completed",
+            json!({ "requestId": "p1", "result": { "kind": "approved" } }),
+        ),
+        (
+            "tool.execution_start",
+            json!({ "toolCallId": "c1", "toolName": "bash", "arguments": command }),
+        ),
+        (
+            "~tool.execution_partial_result",
+            json!({ "toolCallId": "c1", "partialOutput": "removed\n" }),
+        ),
+        (
+            "tool.execution_complete",
+            json!({ "toolCallId": "c1", "success": true, "result": { "content": "removed" } }),
+        ),
+        ("assistant.turn_end", json!({ "turnId": "0" })),
+        ("assistant.turn_start", json!({ "turnId": "1" })),
+        ("assistant.message", json!({ "messageId": "a2", "content": "Done." })),
+        (
+            "~assistant.usage",
+            json!({ "model": "m", "inputTokens": 20, "outputTokens": 2 }),
+        ),
+        ("assistant.turn_end", json!({ "turnId": "1" })),
+        ("~session.idle", json!({})),
+    ]
+}
+
+#[test]
+fn an_agentic_turn_as_it_happens() {
+    insta::assert_snapshot!(project(&agentic_turn()));
+}
+
+#[test]
+fn the_same_turn_from_the_log() {
+    insta::assert_snapshot!(from_log(&agentic_turn()));
+}
+
+#[test]
+fn a_sub_agent_has_a_chat_of_its_own() {
+    let stream = [
+        ("user.message", json!({ "content": "delegate", "messageId": "m1" })),
+        (
+            "assistant.message",
+            json!({ "messageId": "a1", "content": "", "toolRequests": [{ "toolCallId": "task1", "name": "task", "arguments": { "prompt": "look around" } }] }),
+        ),
+        (
+            "tool.execution_start",
+            json!({ "toolCallId": "task1", "toolName": "task", "arguments": { "prompt": "look around" } }),
+        ),
+        (
+            "subagent.started@agent1",
+            json!({ "toolCallId": "task1", "agentName": "explore", "agentDisplayName": "Explorer", "agentDescription": "Explores" }),
+        ),
+        (
+            "~assistant.message_delta@agent1",
+            json!({ "messageId": "s1", "deltaContent": "Looking" }),
+        ),
+        (
+            "assistant.message@agent1",
+            json!({ "messageId": "s1", "content": "Looking" }),
+        ),
+        (
+            "tool.execution_start",
+            json!({ "toolCallId": "c2", "toolName": "view", "arguments": { "path": "/a" }, "parentToolCallId": "task1" }),
+        ),
+        (
+            "tool.execution_complete",
+            json!({ "toolCallId": "c2", "success": false, "error": { "message": "no such file" }, "parentToolCallId": "task1" }),
+        ),
+        (
+            "assistant.message@stranger",
+            json!({ "messageId": "x", "content": "of an agent nobody knows" }),
+        ),
+        (
+            "subagent.completed",
+            json!({ "toolCallId": "task1", "agentName": "explore", "agentDisplayName": "Explorer" }),
+        ),
+        (
+            "tool.execution_complete",
+            json!({ "toolCallId": "task1", "success": true, "result": { "content": "found it" } }),
+        ),
+        ("~session.idle", json!({})),
+    ];
+    insta::assert_snapshot!(project(&stream));
+}
+
+#[test]
+fn questions_errors_and_messages_of_others() {
+    let stream = [
+        ("user.message", json!({ "content": "ask me", "messageId": "m1" })),
+        (
+            "~user_input.requested",
+            json!({ "requestId": "q1", "question": "Colour?", "choices": ["red", "blue"], "allowFreeform": false }),
+        ),
+        (
+            "~user_input.completed",
+            json!({ "requestId": "q1", "answer": "red", "wasFreeform": false }),
+        ),
+        (
+            "~elicitation.requested",
+            json!({ "requestId": "e1", "message": "Fill in", "requestedSchema": { "type": "object",
+                "properties": { "name": { "type": "string", "title": "Name" }, "age": { "type": "integer", "minimum": 1 },
+                    "size": { "type": "string", "enum": ["s", "m"], "enumNames": ["Small", "Medium"] } }, "required": ["name"] } }),
+        ),
+        (
+            "~elicitation.completed",
+            json!({ "requestId": "e1", "action": "decline" }),
+        ),
+        (
+            "user.message",
+            json!({ "content": "steered by somebody else", "messageId": "m2" }),
+        ),
+        (
+            "user.message",
+            json!({ "content": "a hook speaks", "messageId": "m3", "source": "hook" }),
+        ),
+        (
+            "session.error",
+            json!({ "errorType": "rate_limit", "message": "Too fast", "statusCode": 429, "stack": "secret" }),
+        ),
+        ("~session.idle", json!({})),
+        ("assistant.turn_start", json!({ "turnId": "0" })),
+        (
+            "assistant.message",
+            json!({ "messageId": "a9", "content": "On my own." }),
+        ),
+        ("abort", json!({ "reason": "user_initiated" })),
+        ("~session.title_changed", json!({ "title": "Named" })),
+        (
+            "session.mode_changed",
+            json!({ "previousMode": "interactive", "newMode": "plan" }),
+        ),
+        ("session.from_the_future", json!({ "anything": true })),
+    ];
+    insta::assert_snapshot!(project(&stream));
+}
+
+/// Whoever listens from the middle of an answer on sees it when it is whole, not the second half of it.
+#[test]
+fn an_answer_whose_beginning_was_missed_comes_whole() {
+    let mut projector = Projector::default();
+    let stream = events(&[
+        ("user.message", json!({ "content": "go", "messageId": "m1" })),
+        (
+            "~assistant.message_delta",
+            json!({ "messageId": "a1", "deltaContent": "second half" }),
+        ),
+        (
+            "assistant.message",
+            json!({ "messageId": "a1", "content": "first half, second half" }),
+        ),
+    ]);
+    projector.event(&stream[0]);
+    assert_eq!(projector.caught_up(true), []);
+    assert_eq!(projector.event(&stream[1]), []);
+    let lines = shown(projector.event(&stream[2]));
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].contains("first half, second half"), "{lines:?}");
+}
