@@ -38,7 +38,7 @@ pub enum Command {
     /// Stop the running turn. Answers whether there was one.
     Abort(AbortReason, oneshot::Sender<bool>),
     /// Take up tool calls that were open when the host went down. Answers whether there were any.
-    Continue(oneshot::Sender<bool>),
+    Continue(oneshot::Sender<Result<bool, AgentError>>),
     /// Close what was open when the host went down: it counts as interrupted. Answers whether there was anything.
     Settle(oneshot::Sender<Result<bool, AgentError>>),
     /// An answer to an open question. Answers whether it was the first.
@@ -100,6 +100,8 @@ pub(crate) struct Actor {
     tools_told: Option<(String, Vec<String>)>,
     /// The tools of the last turn.
     tools_offered: Vec<String>,
+    /// The session's directory, open; locked while a turn runs.
+    lease: Option<std::fs::File>,
 }
 
 impl Actor {
@@ -108,6 +110,7 @@ impl Actor {
             shared,
             inbox,
             running: None,
+            lease: None,
             tools_told: None,
             tools_offered: Vec::new(),
         }
@@ -124,8 +127,8 @@ impl Actor {
             };
             tokio::select! {
                 ended = ended => {
-                    self.running = None;
-                    self.turn_ended(ended.unwrap_or_else(|panic| self.turn_panicked(&panic)));
+                    let compaction = self.running.take().is_some_and(|running| running.compaction);
+                    self.turn_ended(ended.unwrap_or_else(|panic| self.turn_panicked(&panic)), compaction);
                 }
                 command = self.inbox.recv() => match command {
                     Some(Command::Close(done)) => {
@@ -146,17 +149,8 @@ impl Actor {
         match command {
             Command::Send(prompt, reply) => drop(reply.send(self.send(*prompt))),
             Command::Abort(reason, reply) => drop(reply.send(self.abort(reason).await)),
-            Command::Continue(reply) => {
-                let open = self.shared.recorder.facts(|facts| facts.open_turn.is_some());
-                let waits = self.shared.queue.look(|lists| !lists.waiting.is_empty());
-                if open && self.running.is_none() {
-                    self.start(Start::Continue);
-                } else if waits && self.running.is_none() {
-                    self.start_next(lodge_events::Delivery::Queued);
-                }
-                let _ = reply.send(open || waits);
-            }
-            Command::Settle(reply) => drop(reply.send(self.settle_interrupted())),
+            Command::Continue(reply) => drop(reply.send(self.take_up())),
+            Command::Settle(reply) => drop(reply.send(self.settle_alone())),
             Command::Answer(id, answer, reply) => drop(reply.send(self.shared.pending.answer(&id, answer))),
             Command::Attach(spec, reply) => {
                 let id = self.with_clients(|clients| clients.attach(spec));
@@ -190,6 +184,9 @@ impl Actor {
             .message_id
             .get_or_insert_with(|| Uuid::new_v4().to_string())
             .clone();
+        if self.running.is_none() {
+            self.lease()?;
+        }
         self.settle_interrupted()?;
         self.shared.recorder.record(PendingMessagesModified::default())?;
         let running = self.running.is_some();
@@ -204,7 +201,51 @@ impl Actor {
         Ok(id)
     }
 
+    /// Makes sure that no other process runs a turn in this session, for as long as one runs here. The lock is on the
+    /// session's directory; where that cannot be locked there are no other processes to fear.
+    fn lease(&mut self) -> Result<(), AgentError> {
+        if self.lease.is_none() {
+            self.lease = std::fs::File::open(&self.shared.dir).ok();
+        }
+        match self.lease.as_ref().map(std::fs::File::try_lock) {
+            Some(Err(std::fs::TryLockError::WouldBlock)) => Err(AgentError::InUse),
+            _ => Ok(()),
+        }
+    }
+
+    fn end_lease(&self) {
+        if let Some(lease) = &self.lease {
+            let _ = lease.unlock();
+        }
+    }
+
     /// A turn that the host did not live to finish is closed before anything new begins.
+    /// Goes on with what was open, or waited, when the host went down.
+    fn take_up(&mut self) -> Result<bool, AgentError> {
+        let open = self.shared.recorder.facts(|facts| facts.open_turn.is_some());
+        let waits = self.shared.queue.look(|lists| !lists.waiting.is_empty());
+        if self.running.is_none() && (open || waits) {
+            self.lease()?;
+            if open {
+                self.start(Start::Continue);
+            } else {
+                self.start_next(lodge_events::Delivery::Queued);
+            }
+        }
+        Ok(open || waits)
+    }
+
+    /// Like [`Actor::settle_interrupted`], when nothing follows it.
+    fn settle_alone(&mut self) -> Result<bool, AgentError> {
+        if self.running.is_some() {
+            return Ok(false);
+        }
+        self.lease()?;
+        let settled = self.settle_interrupted();
+        self.end_lease();
+        settled
+    }
+
     fn settle_interrupted(&mut self) -> Result<bool, AgentError> {
         let recorder = &self.shared.recorder;
         if self.running.is_some() || recorder.facts(|facts| facts.open_turn.is_none()) {
@@ -288,8 +329,9 @@ impl Actor {
         Ended::Failed
     }
 
-    /// What comes after a turn: what was said too late to steer it, then what waits, then idle.
-    fn turn_ended(&mut self, ended: Ended) {
+    /// What comes after a turn: what was said too late to steer it, then what waits, then idle. A compaction that was asked
+    /// for has an answer of its own, and an idle after that would be taken for the end of what is said next.
+    fn turn_ended(&mut self, ended: Ended, compaction: bool) {
         self.shared.queue.recorded();
         self.shared.queue.change(|lists| {
             for prompt in std::mem::take(&mut lists.steering).into_iter().rev() {
@@ -300,8 +342,11 @@ impl Actor {
             self.shared.recorder.note(PendingMessagesModified::default());
             self.start_next(lodge_events::Delivery::Queued);
         } else {
+            self.end_lease();
             self.shared.busy.store(false, Ordering::Release);
-            self.tell_idle(ended);
+            if !compaction {
+                self.tell_idle(ended);
+            }
         }
     }
 
@@ -324,7 +369,7 @@ impl Actor {
             lists.waiting.clear();
             lists.steering.clear();
         });
-        self.turn_ended(ended.unwrap_or(Ended::Aborted));
+        self.turn_ended(ended.unwrap_or(Ended::Aborted), false);
         true
     }
 

@@ -128,7 +128,7 @@ impl Agent {
 
     /// Takes up what was open when the host went down. False when nothing was.
     pub async fn continue_pending(&self) -> Result<bool, AgentError> {
-        self.ask(Command::Continue).await
+        self.ask(Command::Continue).await?
     }
 
     /// Closes what was open when the host went down as interrupted. False when nothing was.

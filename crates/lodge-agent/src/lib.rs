@@ -49,6 +49,9 @@ pub enum AgentError {
     /// A turn runs.
     #[error("The session is busy with a turn; wait for session.idle or abort it.")]
     Busy,
+    /// A turn runs in another process that has the session open, too.
+    #[error("The session is in use: another process runs a turn in it. Wait for that to end, or abort it there.")]
+    InUse,
     /// The session has ended.
     #[error("The session has ended; resume it.")]
     Gone,

@@ -124,7 +124,7 @@ fn tools_work_in_the_directory_that_was_named() {
     fs::create_dir(&there).expect("a directory");
     let cwd = there.to_str().expect("plain text");
     let prompt = r#"call bash {"command":"pwd > here.txt"}"#;
-    home.run(["run", "--yolo", "--cwd", cwd, prompt]).ok();
+    let _ = home.run(["run", "--yolo", "--cwd", cwd, prompt]).ok();
     assert_eq!(
         fs::read_to_string(there.join("here.txt")).expect("it ran there").trim(),
         cwd
@@ -191,7 +191,7 @@ fn sessions_are_listed_shown_searched_exported_and_deleted() {
     );
     let exported = home.run(["sessions", "export", apples]).ok().events();
     assert_eq!(answer(&exported), "apples and pears");
-    home.run(["sessions", "delete", apples]).ok();
+    let _ = home.run(["sessions", "delete", apples]).ok();
     let list = home.run(["sessions", "list"]).ok();
     assert_eq!(list.lines.len(), 1, "{list:#?}");
     assert_eq!(home.logs().len(), 1);
@@ -202,7 +202,7 @@ fn sessions_are_listed_shown_searched_exported_and_deleted() {
 #[test]
 fn a_damaged_log_is_reported_then_repaired_and_nothing_whole_is_lost() {
     let home = Home::new();
-    home.run(["run", "say before"]).ok();
+    let _ = home.run(["run", "say before"]).ok();
     let log = home.logs().remove(0);
     let whole = events::read_log(&log);
     let mut bytes = fs::read(&log).expect("it is there");
@@ -213,7 +213,7 @@ fn a_damaged_log_is_reported_then_repaired_and_nothing_whole_is_lost() {
         !report.status.success(),
         "damage is told by the exit code too: {report:#?}"
     );
-    home.run(["check", "--fix"]).ok();
+    let _ = home.run(["check", "--fix"]).ok();
     let mended = events::read_log(&log);
     assert_eq!(mended[..whole.len()], whole[..]);
     let _ = home.run(["check"]).ok();
