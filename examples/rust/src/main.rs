@@ -122,7 +122,7 @@ async fn start_host(home: &std::path::Path) -> Outcome<(Child, u16)> {
 
 async fn connect(port: u16) -> Outcome<Client> {
     let transport = Transport::External { host: "127.0.0.1".into(), port, connection_token: None };
-    Ok(Client::start(ClientOptions::default().with_transport(transport)).await?)
+    Ok(Client::start(ClientOptions::default().with_program(lodge()).with_transport(transport)).await?)
 }
 
 fn resuming(session: &Session) -> ResumeSessionConfig {
