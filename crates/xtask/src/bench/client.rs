@@ -1,6 +1,7 @@
 //! A small client of the SDK's wire, the same for every server that is measured.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, VecDeque},
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -43,20 +44,15 @@ pub(super) struct Arrived {
     pub(super) session: String,
     pub(super) kind: String,
     pub(super) ephemeral: bool,
-    pub(super) event: Box<RawValue>,
+    pub(super) id: String,
+    data: Box<RawValue>,
 }
 
 impl Arrived {
     /// A text within `data`.
     pub(super) fn data(&self, field: &str) -> String {
-        let event: Value = serde_json::from_str(self.event.get()).unwrap_or_default();
-        event["data"][field].as_str().unwrap_or_default().to_owned()
-    }
-
-    /// The event's id.
-    pub(super) fn id(&self) -> String {
-        let event: Value = serde_json::from_str(self.event.get()).unwrap_or_default();
-        event["id"].as_str().unwrap_or_default().to_owned()
+        let data: Value = serde_json::from_str(self.data.get()).unwrap_or_default();
+        data[field].as_str().unwrap_or_default().to_owned()
     }
 }
 
@@ -72,12 +68,13 @@ pub(super) struct Client {
     pub(super) received: Arc<(AtomicU64, AtomicU64)>,
 }
 
+/// Everything in one pass, because the client shares the machine with what it measures.
 #[derive(Deserialize)]
 struct Message<'a> {
     id: Option<u64>,
     method: Option<&'a str>,
     #[serde(borrow)]
-    params: Option<&'a RawValue>,
+    params: Option<EventParams<'a>>,
     result: Option<Value>,
     error: Option<Value>,
 }
@@ -85,16 +82,19 @@ struct Message<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EventParams<'a> {
-    session_id: String,
     #[serde(borrow)]
-    event: &'a RawValue,
+    session_id: Option<Cow<'a, str>>,
+    event: Option<Event<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Head {
-    r#type: String,
+struct Event<'a> {
+    r#type: &'a str,
+    id: &'a str,
     #[serde(default)]
     ephemeral: bool,
+    #[serde(borrow)]
+    data: &'a RawValue,
 }
 
 /// Starts a server on standard input and output, or on a port of its choice.
@@ -205,7 +205,7 @@ impl Client {
             self.answer(&event)?;
             let idle = event.kind == "session.idle";
             if event.kind == "session.error" {
-                bail!("the turn failed: {}", event.event);
+                bail!("the turn failed: {}", event.data("message"));
             }
             events.push(event);
             if idle {
@@ -275,17 +275,21 @@ fn read_all(
         received.1.fetch_add(1, Ordering::Relaxed);
         let message: Message<'_> = serde_json::from_slice(&body)?;
         match (message.method, message.params, message.id) {
-            (Some("session.event"), Some(params), _) => {
-                let at = model::now();
-                let params: EventParams<'_> = serde_json::from_str(params.get())?;
-                let head: Head = serde_json::from_str(params.event.get())?;
-                let event = params.event.to_owned();
+            (
+                Some("session.event"),
+                Some(EventParams {
+                    session_id: Some(session),
+                    event: Some(event),
+                }),
+                _,
+            ) => {
                 let arrived = Arrived {
-                    at,
-                    session: params.session_id,
-                    kind: head.r#type,
-                    ephemeral: head.ephemeral,
-                    event,
+                    at: model::now(),
+                    session: session.into_owned(),
+                    kind: event.r#type.to_owned(),
+                    ephemeral: event.ephemeral,
+                    id: event.id.to_owned(),
+                    data: event.data.to_owned(),
                 };
                 if events.send(arrived).is_err() {
                     return Ok(());

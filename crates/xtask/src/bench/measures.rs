@@ -373,7 +373,7 @@ fn kill(given: &Given<'_>) -> Result<Numbers> {
             loop {
                 let event = client.event()?;
                 if !event.ephemeral {
-                    seen.insert(event.id());
+                    seen.insert(event.id.clone());
                 }
                 if event.kind == moment {
                     break;

@@ -53,6 +53,23 @@ type Results = BTreeMap<String, BTreeMap<&'static str, f64>>;
 
 /// Runs it: `[--peer copilot] [--only NAME,NAME] [--quick] [--binary PATH]`, the last to measure another build.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
+    if cfg!(debug_assertions) {
+        // The client shares the machine with what it measures, so it has to be a release build as well.
+        return sh::run(
+            sh::cargo()
+                .args([
+                    "run",
+                    "--release",
+                    "--locked",
+                    "--quiet",
+                    "--package",
+                    "xtask",
+                    "--",
+                    "bench",
+                ])
+                .args(args),
+        );
+    }
     let (mut peers, mut only, mut quick, mut binary) = (false, None, false, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
