@@ -22,9 +22,11 @@ mod server;
 mod state;
 mod store;
 mod talk;
+mod tls;
 pub mod uri;
 pub mod version;
 pub mod wire;
 
 pub use config::{AhpConfig, Limits, Listen, TlsFiles};
 pub use server::{ServeError, Server, serve};
+pub use tls::TlsError;

@@ -17,6 +17,7 @@ use crate::{
     config::{AhpConfig, Listen},
     connection,
     face::Face,
+    tls::TlsListener,
 };
 
 /// Why the face does not listen.
@@ -28,9 +29,9 @@ pub enum ServeError {
          or give a certificate and a key."
     )]
     Exposed(SocketAddr),
-    /// TLS is set up but not there yet.
-    #[error("TLS cannot be served: {0}")]
-    Tls(String),
+    /// The certificate or its key.
+    #[error(transparent)]
+    Tls(#[from] crate::tls::TlsError),
     /// The socket or the face's files.
     #[error("{what}: {error}")]
     Io {
@@ -60,14 +61,11 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         let what = what.to_owned();
         move |error| ServeError::Io { what, error }
     };
-    if config.tls.is_some() {
-        return Err(ServeError::Tls(
-            "this build has no TLS; put a proxy with TLS in front".to_owned(),
-        ));
-    }
     let listen = config.listen.clone();
+    let acceptor = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
     if let Listen::Tcp(address) = &listen
         && !address.ip().is_loopback()
+        && (config.tls.is_none() || config.token.is_none())
     {
         return Err(ServeError::Exposed(*address));
     }
@@ -99,10 +97,18 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
                 .local_addr()
                 .map_err(io("the address listened on is not known"))?;
             let task = tokio::spawn(async move {
-                let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
-                    let _ = stream.set_nodelay(true);
-                });
-                let _ = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
+                let _ = match acceptor {
+                    Some(acceptor) => {
+                        let listener = TlsListener::new(listener, acceptor, bound);
+                        axum::serve(listener, router).with_graceful_shutdown(stopped).await
+                    }
+                    None => {
+                        let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+                            let _ = stream.set_nodelay(true);
+                        });
+                        axum::serve(listener, router).with_graceful_shutdown(stopped).await
+                    }
+                };
             });
             (Some(bound), None, task)
         }

@@ -60,6 +60,9 @@ pub(crate) struct SessionRecord {
 pub(crate) struct ClientRecord {
     /// The version it spoke, which `reconnect` does not tell.
     pub(crate) version: String,
+    /// What its program calls itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -220,19 +223,18 @@ impl Store {
         self.sessions.lock().set(id, None);
     }
 
-    /// The version that a client spoke when it was last here.
-    pub(crate) fn client_version(&self, client: &str) -> Option<String> {
-        self.clients.lock().map.get(client).map(|record| record.version.clone())
+    /// What is known about a client that was here.
+    pub(crate) fn client(&self, client: &str) -> Option<ClientRecord> {
+        self.clients.lock().map.get(client).cloned()
     }
 
     /// Remembers a client.
-    pub(crate) fn met(&self, client: &str, version: &str) {
-        self.clients.lock().set(
-            client,
-            Some(ClientRecord {
-                version: version.to_owned(),
-            }),
-        );
+    pub(crate) fn met(&self, client: &str, version: &str, name: &str) {
+        let record = ClientRecord {
+            version: version.to_owned(),
+            name: name.to_owned(),
+        };
+        self.clients.lock().set(client, Some(record));
     }
 }
 
@@ -249,7 +251,7 @@ mod tests {
             store.update("a", |record| record.read = true);
             store.update("b", |record| record.archived = true);
             store.forget("b");
-            store.met("phone", "0.1.0");
+            store.met("phone", "0.1.0", "");
         }
         let file = dir.path().join("sessions.jsonl");
         let mut text = fs::read_to_string(&file).unwrap();
@@ -259,7 +261,7 @@ mod tests {
         assert_eq!(store.id_of("copilot:/1").as_deref(), Some("a"));
         assert!(store.session("a").read);
         assert_eq!(store.session("b"), SessionRecord::default());
-        assert_eq!(store.client_version("phone").as_deref(), Some("0.1.0"));
-        assert_eq!(store.client_version("tablet"), None);
+        assert_eq!(store.client("phone").unwrap().version, "0.1.0");
+        assert_eq!(store.client("tablet"), None);
     }
 }

@@ -80,7 +80,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
         version: chosen.clone(),
         name: params.client_info.map(|info| info.name).unwrap_or_default(),
     };
-    face.store.met(&peer.client, &chosen);
+    face.store.met(&peer.client, &chosen, &peer.name);
     face.refresh_agents();
     let wanted = params.initial_subscriptions.unwrap_or_default();
     for uri in wanted.iter().take(face.config.limits.subscriptions) {
@@ -135,15 +135,14 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
         Ok(params) => params,
         Err(error) => return error.into(),
     };
-    let Some(version) = face.store.client_version(&params.client_id) else {
+    let Some(known) = face.store.client(&params.client_id) else {
         return RpcError::new(code::NOT_FOUND, "this host does not know the client; say initialize").into();
     };
-    let dialect = version::dialect(&version);
     let peer = Peer {
         client: params.client_id.as_str().into(),
-        version,
-        dialect,
-        name: String::new(),
+        dialect: version::dialect(&known.version),
+        version: known.version,
+        name: known.name,
     };
     let seen = params.last_seen_server_seq.as_f64().unwrap_or_default().max(0.0) as u64;
     for uri in params.subscriptions.iter().take(face.config.limits.subscriptions) {

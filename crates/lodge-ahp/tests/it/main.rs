@@ -10,4 +10,5 @@ mod projection;
 mod restart;
 mod seed_walk;
 mod sync;
+mod tls;
 mod turns;
