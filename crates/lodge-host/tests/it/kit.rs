@@ -9,9 +9,10 @@ use lodge_host::{
 };
 use tempfile::TempDir;
 
+/// The host comes first: it must be gone before its directory is.
 pub(crate) struct House {
-    pub(crate) dir: TempDir,
     pub(crate) host: Host,
+    pub(crate) dir: TempDir,
 }
 
 pub(crate) fn host_at(path: &Path, idle_after: Duration) -> Host {
