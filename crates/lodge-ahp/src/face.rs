@@ -326,11 +326,12 @@ impl Inner {
 
     /// Where an action of a conversation goes.
     fn channel(&self, chat: &Uri, scope: &Scope) -> Option<Uri> {
-        match scope {
-            Scope::Main => Some(chat.clone()),
-            Scope::Session => self.talks.get(chat).map(|talk| talk.session.clone()),
-            Scope::Sub(call) => Some(uri::sub_chat(chat, call).into()),
-        }
+        let session = &self.talks.get(chat)?.session;
+        Some(match scope {
+            Scope::Main => chat.clone(),
+            Scope::Session => session.clone(),
+            Scope::Sub(call) => uri::sub_chat(session, call).into(),
+        })
     }
 
     /// Does what the projection says, and lets what is derived follow.
@@ -360,7 +361,7 @@ impl Inner {
                     }
                 }
                 Step::Act(scope, mut action) => {
-                    point_to_chats(chat, &mut action);
+                    point_to_chats(&session, &mut action);
                     if let Some(channel) = self.channel(chat, &scope) {
                         self.core.publish(&channel, &action, None);
                     }
@@ -383,7 +384,7 @@ impl Inner {
         let Some(parent) = self.channel(chat, parent) else {
             return;
         };
-        let sub: Uri = uri::sub_chat(chat, tool_call_id).into();
+        let sub: Uri = uri::sub_chat(session, tool_call_id).into();
         if self.core.chats.contains_key(&sub) {
             return;
         }
@@ -532,7 +533,7 @@ pub(crate) fn summary_of(state: &ChatState) -> ChatSummary {
 }
 
 /// The projection names a sub-agent's chat by its tool call; clients want its address.
-pub(crate) fn point_to_chats(chat: &str, action: &mut StateAction) {
+pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
     let (call, content) = match action {
         StateAction::ChatToolCallContentChanged(changed) => (&changed.tool_call_id, Some(&mut changed.content)),
         StateAction::ChatToolCallComplete(done) => (&done.tool_call_id, done.result.content.as_mut()),
@@ -542,7 +543,7 @@ pub(crate) fn point_to_chats(chat: &str, action: &mut StateAction) {
         if let ToolResultContent::Subagent(sub) = part
             && sub.resource == *call
         {
-            sub.resource = uri::sub_chat(chat, call);
+            sub.resource = uri::sub_chat(session, call);
         }
     }
 }

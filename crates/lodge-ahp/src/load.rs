@@ -81,8 +81,8 @@ impl Face {
         if let Some(session) = uri::session_of_default_chat(uri) {
             return self.locate(&session);
         }
-        if let Some(parent) = uri::parent_of_sub_chat(uri) {
-            return self.locate(&parent);
+        if let Some(session) = uri::session_of_sub_chat(uri) {
+            return self.locate(&session);
         }
         if let Some(id) = self.store.id_of(uri) {
             return Some((self.uri_of(&id), id));
@@ -118,9 +118,9 @@ impl Face {
             .ok()
             .flatten()
             .map_or_else(Timestamp::now, |summary| summary.created);
-        let mut opened = vec![self.open_talk(id, default_head(&chat, &record)).await?];
+        let mut opened = vec![self.open_talk(session_uri, id, default_head(&chat, &record)).await?];
         for extra in &record.chats {
-            match self.open_talk(&extra.id, self.extra_head(extra)).await {
+            match self.open_talk(session_uri, &extra.id, self.extra_head(extra)).await {
                 Ok(talk) => opened.push(talk),
                 Err(error) => tracing::warn!(chat = extra.uri, %error, "a chat cannot be opened"),
             }
@@ -147,11 +147,11 @@ impl Face {
     }
 
     /// Reads one conversation of the host's and gets ready to drive it.
-    async fn open_talk(self: &Arc<Self>, id: &str, head: ChatState) -> Result<Opened, HostError> {
+    async fn open_talk(self: &Arc<Self>, session_uri: &Uri, id: &str, head: ChatState) -> Result<Opened, HostError> {
         let session = self.host.open_session(id).await?;
         let chat: Uri = head.resource.as_str().into();
         let state = self.session_state(&session, &self.store.session(id), &chat);
-        let (read, events) = read(session.clone(), chat.clone(), state, head).await?;
+        let (read, events) = read(session.clone(), session_uri.clone(), chat.clone(), state, head).await?;
         let (driver, effects) = self.driver(&chat, id);
         let driver = driver.with_session(session, events).await?;
         Ok(Opened {
@@ -197,7 +197,7 @@ impl Face {
 
     /// Puts a further chat into an open session.
     pub(crate) async fn insert_extra(self: &Arc<Self>, session: &Uri, record: &ChatRecord) -> Result<(), HostError> {
-        let opened = self.open_talk(&record.id, self.extra_head(record)).await?;
+        let opened = self.open_talk(session, &record.id, self.extra_head(record)).await?;
         let driver = self.inner.lock().show(session, opened);
         self.tasks.spawn(driver.run());
         Ok(())
@@ -324,14 +324,22 @@ fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
 /// Reads a log through the projection, and the events that come after it.
 async fn read(
     session: Session,
+    session_uri: Uri,
     chat: Uri,
     state: SessionState,
     head: ChatState,
 ) -> Result<(Read, Subscription), HostError> {
-    let busy = session.is_busy();
-    let (history, events) = session.history_and_subscribe(QUEUE)?;
+    // Whether a turn runs must be known for the moment that the log is read up to.
+    let (busy, history, events) = loop {
+        let before = session.is_busy();
+        let (history, events) = session.history_and_subscribe(QUEUE)?;
+        if session.is_busy() == before {
+            break (before, history, events);
+        }
+    };
     let pending = session.pending();
-    let read = tokio::task::spawn_blocking(move || Read::project(&chat, state, head, history, busy, &pending))
+    let project = move || Read::project(&session_uri, &chat, state, head, history, busy, &pending);
+    let read = tokio::task::spawn_blocking(project)
         .await
         .map_err(|_| HostError::Invalid("the session could not be read".to_owned()))??;
     Ok((read, events))
@@ -339,6 +347,7 @@ async fn read(
 
 impl Read {
     fn project(
+        session: &Uri,
         chat: &Uri,
         state: SessionState,
         head: ChatState,
@@ -354,26 +363,26 @@ impl Read {
         };
         for event in history.events() {
             let steps = read.projector.event(&event?);
-            read.apply(chat, steps);
+            read.apply(session, chat, steps);
         }
         let steps = read.projector.caught_up(busy);
-        read.apply(chat, steps);
+        read.apply(session, chat, steps);
         // Questions are not recorded; those that are open now are asked again here.
         for question in pending {
             let steps = read.projector.event(&question.event);
-            read.apply(chat, steps);
+            read.apply(session, chat, steps);
         }
         Ok(read)
     }
 
-    fn apply(&mut self, chat: &Uri, steps: Vec<Step>) {
+    fn apply(&mut self, session: &Uri, chat: &Uri, steps: Vec<Step>) {
         for step in steps {
             match step {
                 Step::Act(Scope::Session, action) => {
                     apply_action_to_session(&mut self.state, &action);
                 }
                 Step::Act(scope, mut action) => {
-                    point_to_chats(chat, &mut action);
+                    point_to_chats(session, &mut action);
                     if let Some(store) = self.chats.get_mut(&scope) {
                         store.apply(&action);
                     }
@@ -384,10 +393,10 @@ impl Read {
                     title,
                 } => {
                     let parent: Uri = match parent {
-                        Scope::Sub(call) => uri::sub_chat(chat, &call).into(),
+                        Scope::Sub(call) => uri::sub_chat(session, &call).into(),
                         Scope::Main | Scope::Session => chat.clone(),
                     };
-                    let sub: Uri = uri::sub_chat(chat, &tool_call_id).into();
+                    let sub: Uri = uri::sub_chat(session, &tool_call_id).into();
                     let state = sub_state(&sub, title, &parent, &tool_call_id);
                     let scope = Scope::Sub(tool_call_id);
                     if self.chats.insert(scope.clone(), ChatStore::new(state)).is_none() {
@@ -417,7 +426,7 @@ impl crate::face::Inner {
                 continue;
             };
             let uri: Uri = match scope {
-                Scope::Sub(call) => uri::sub_chat(&chat, call).into(),
+                Scope::Sub(call) => uri::sub_chat(session, call).into(),
                 Scope::Main | Scope::Session => chat.clone(),
             };
             summaries.push(summary_of(store.head()));

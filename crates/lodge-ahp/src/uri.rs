@@ -79,13 +79,18 @@ pub(crate) fn default_chat(session: &str) -> String {
     format!("ahp-chat://default/{}", URL_SAFE_NO_PAD.encode(session))
 }
 
-/// The chat of the sub-agent that a tool call started.
-pub(crate) fn sub_chat(chat: &str, tool_call_id: &str) -> String {
-    format!(
-        "ahp-chat://subagent/{}/{}",
-        URL_SAFE_NO_PAD.encode(chat),
-        URL_SAFE_NO_PAD.encode(tool_call_id)
-    )
+/// The chat of the sub-agent that a tool call started, spelt as editors spell it.
+pub(crate) fn sub_chat(session: &str, tool_call_id: &str) -> String {
+    let mut uri = format!("ahp-chat://subagent/{}/", URL_SAFE_NO_PAD.encode(session));
+    for byte in tool_call_id.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'!' | b'~' | b'*' | b'\'' | b'(' | b')' => {
+                uri.push(char::from(byte));
+            }
+            other => uri.push_str(&format!("%{other:02X}")),
+        }
+    }
+    uri
 }
 
 /// The session that a default chat's URI names.
@@ -94,8 +99,8 @@ pub(crate) fn session_of_default_chat(chat: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
 }
 
-/// The chat whose sub-agent a URI names.
-pub(crate) fn parent_of_sub_chat(chat: &str) -> Option<String> {
+/// The session that a sub-agent's chat is in.
+pub(crate) fn session_of_sub_chat(chat: &str) -> Option<String> {
     let (encoded, _) = chat.strip_prefix("ahp-chat://subagent/")?.split_once('/')?;
     String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
 }
@@ -131,8 +136,12 @@ mod tests {
         assert_eq!(chat, "ahp-chat://default/bG9kZ2U6L2FiYw");
         assert_eq!(session_of_default_chat(&chat).as_deref(), Some("lodge:/abc"));
         assert_eq!(
-            parent_of_sub_chat(&sub_chat(&chat, "call/1")).as_deref(),
-            Some(chat.as_str())
+            sub_chat("lodge:/abc", "call/1"),
+            "ahp-chat://subagent/bG9kZ2U6L2FiYw/call%2F1"
+        );
+        assert_eq!(
+            session_of_sub_chat(&sub_chat("lodge:/abc", "call/1")).as_deref(),
+            Some("lodge:/abc")
         );
         assert_eq!(
             id_in("copilot:/6f1c2a58-1111-4222-8333-abcdefabcdef"),

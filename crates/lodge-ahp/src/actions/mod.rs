@@ -156,6 +156,11 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
                 .reject(conn, &channel, &params.action, &origin, &reason);
         }
     };
+    let channel = if channel.starts_with("ahp-root:") {
+        ahp_types::ROOT_RESOURCE_URI.to_owned()
+    } else {
+        channel
+    };
     if channel != ahp_types::ROOT_RESOURCE_URI && face.open(&channel).await.is_err() {
         tracing::debug!(channel, "an action for a channel that is not there");
         return;

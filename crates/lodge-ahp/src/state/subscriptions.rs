@@ -50,7 +50,8 @@ impl Core {
                 .sessions
                 .get_key_value(uri)
                 .map(|(uri, _)| Target::Session(uri.clone())),
-            Dialect::Modern if uri == &*self.root_uri => Some(Target::Root),
+            // Editors spell it in several ways.
+            Dialect::Modern if uri.starts_with("ahp-root:") => Some(Target::Root),
             Dialect::Modern => match self.chats.get_key_value(uri) {
                 Some((uri, _)) => Some(Target::Chat(uri.clone())),
                 None => self
