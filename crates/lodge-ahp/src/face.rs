@@ -572,7 +572,7 @@ fn agents(host: &Host) -> Vec<AgentInfo> {
         capabilities: Some(AgentCapabilities {
             multiple_chats: Some(MultipleChatsCapability {
                 fork: Some(true),
-                side_chat: None,
+                side_chat: Some(true),
             }),
             multiple_working_directories: None,
         }),

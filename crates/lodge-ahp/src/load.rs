@@ -118,9 +118,9 @@ impl Face {
             .ok()
             .flatten()
             .map_or_else(Timestamp::now, |summary| summary.created);
-        let mut opened = vec![self.open_talk(session_uri, id, default_head(&chat, &record)).await?];
+        let mut opened = vec![self.open_talk(session_uri, id, default_head(&chat, &record), 0).await?];
         for extra in &record.chats {
-            match self.open_talk(session_uri, &extra.id, self.extra_head(extra)).await {
+            match self.open_extra(session_uri, extra).await {
                 Ok(talk) => opened.push(talk),
                 Err(error) => tracing::warn!(chat = extra.uri, %error, "a chat cannot be opened"),
             }
@@ -147,11 +147,18 @@ impl Face {
     }
 
     /// Reads one conversation of the host's and gets ready to drive it.
-    async fn open_talk(self: &Arc<Self>, session_uri: &Uri, id: &str, head: ChatState) -> Result<Opened, HostError> {
+    async fn open_talk(
+        self: &Arc<Self>,
+        session_uri: &Uri,
+        id: &str,
+        head: ChatState,
+        hidden: usize,
+    ) -> Result<Opened, HostError> {
         let session = self.host.open_session(id).await?;
         let chat: Uri = head.resource.as_str().into();
         let state = self.session_state(&session, &self.store.session(id), &chat);
-        let (read, events) = read(session.clone(), session_uri.clone(), chat.clone(), state, head).await?;
+        let (mut read, events) = read(session.clone(), session_uri.clone(), chat.clone(), state, head).await?;
+        read.hide(hidden);
         let (driver, effects) = self.driver(&chat, id);
         let driver = driver.with_session(session, events).await?;
         Ok(Opened {
@@ -161,6 +168,20 @@ impl Face {
             read,
             driver,
         })
+    }
+
+    async fn open_extra(self: &Arc<Self>, session_uri: &Uri, record: &ChatRecord) -> Result<Opened, HostError> {
+        let head = self.extra_head(record);
+        let mut opened = self
+            .open_talk(session_uri, &record.id, head, record.hidden_turns)
+            .await?;
+        let fresh = opened
+            .read
+            .chats
+            .get(&Scope::Main)
+            .is_some_and(|chat| chat.turns().is_empty());
+        opened.driver.preface = record.selection.clone().filter(|_| fresh);
+        Ok(opened)
     }
 
     fn extra_head(&self, record: &ChatRecord) -> ChatState {
@@ -195,9 +216,16 @@ impl Face {
         self.tasks.spawn(driver.with_draft(draft).run());
     }
 
+    /// How many turns a session of the host's has.
+    pub(crate) async fn count_turns(self: &Arc<Self>, id: &str) -> Result<usize, HostError> {
+        let head = chat_state("", String::new(), ChatOrigin::User);
+        let opened = self.open_talk(&"".into(), id, head, 0).await?;
+        Ok(opened.read.chats.get(&Scope::Main).map_or(0, |chat| chat.turns().len()))
+    }
+
     /// Puts a further chat into an open session.
     pub(crate) async fn insert_extra(self: &Arc<Self>, session: &Uri, record: &ChatRecord) -> Result<(), HostError> {
-        let opened = self.open_talk(session, &record.id, self.extra_head(record)).await?;
+        let opened = self.open_extra(session, record).await?;
         let driver = self.inner.lock().show(session, opened);
         self.tasks.spawn(driver.run());
         Ok(())
@@ -346,6 +374,13 @@ async fn read(
 }
 
 impl Read {
+    fn hide(&mut self, turns: usize) {
+        if let Some(chat) = self.chats.get_mut(&Scope::Main) {
+            chat.hide(turns);
+        }
+        self.projector.hide(turns);
+    }
+
     fn project(
         session: &Uri,
         chat: &Uri,

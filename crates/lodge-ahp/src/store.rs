@@ -28,6 +28,9 @@ pub(crate) struct ChatRecord {
     /// How many of its first turns are not shown, because they only are what a side chat knows.
     #[serde(default)]
     pub(crate) hidden_turns: usize,
+    /// What a side chat was opened about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) selection: Option<String>,
 }
 
 /// What is kept about one session of the host.

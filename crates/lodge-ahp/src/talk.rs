@@ -101,6 +101,8 @@ pub(crate) struct Driver {
     draft: Option<Draft>,
     model: Option<String>,
     clients: Vec<SessionActiveClient>,
+    /// Said to the agent, not to people, with the first message: what a side chat is about.
+    pub(crate) preface: Option<String>,
 }
 
 impl Driver {
@@ -114,6 +116,7 @@ impl Driver {
             draft: None,
             model: None,
             clients: Vec::new(),
+            preface: None,
         }
     }
 
@@ -255,6 +258,7 @@ impl Driver {
             draft.model = Some(model.clone());
         }
         let resolve = model.as_ref().map(|name| self.face.host.models().resolve(Some(name)));
+        let preface = self.preface.take().map(|text| format!("This is about:\n\n{text}"));
         let session = &self.session().await?.session;
         if let Some(model) = resolve {
             let model = model.map_err(|error| HostError::Invalid(error.to_string()))?;
@@ -269,6 +273,7 @@ impl Driver {
         }
         let text = said
             .into_iter()
+            .chain(preface)
             .fold(message.text.clone(), |text, more| format!("{text}\n\n{more}"));
         let display_text = (text != message.text).then(|| message.text.clone());
         let prompt = Prompt {

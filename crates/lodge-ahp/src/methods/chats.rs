@@ -3,7 +3,7 @@
 use ahp_types::{
     StateAction,
     actions::{SessionChatAddedAction, SessionChatRemovedAction},
-    state::{ChatOrigin, Message},
+    state::{ChatOrigin, Message, SideChatSelection},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,6 +44,8 @@ struct Source {
     chat: String,
     #[serde(default)]
     turn_id: String,
+    #[serde(default)]
+    selection: Option<SideChatSelection>,
 }
 
 /// A further chat is a session of the host's that is shown inside another.
@@ -93,7 +95,15 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         ));
     }
     let id = uuid::Uuid::new_v4().to_string();
-    let (origin, title) = match &params.source {
+    let mut record = ChatRecord {
+        uri: params.chat.clone(),
+        id: id.clone(),
+        title: "Chat".to_owned(),
+        origin: ChatOrigin::User,
+        hidden_turns: 0,
+        selection: None,
+    };
+    match &params.source {
         None => {
             let settings = face.host.open_session(&main_id).await.map_err(host_error)?.settings();
             let new = lodge_host::NewSession {
@@ -104,43 +114,9 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
                 ..lodge_host::NewSession::default()
             };
             face.host.create(new).await.map_err(host_error)?;
-            (ChatOrigin::User, "Chat".to_owned())
         }
-        Some(source) if source.kind == "fork" => {
-            let belongs = face
-                .inner
-                .lock()
-                .core
-                .session_of(&source.chat)
-                .is_some_and(|of| of == session);
-            if !belongs || source.chat == params.chat {
-                return Err(RpcError::params("the source is not a chat of this session"));
-            }
-            let (source_id, up_to) = fork_point(request, &source.chat, &source.turn_id)?;
-            face.host
-                .fork(&source_id, up_to, Some(id.clone()))
-                .await
-                .map_err(host_error)?;
-            let origin = ChatOrigin::Fork {
-                chat: source.chat.clone(),
-                turn_id: source.turn_id.clone(),
-            };
-            (origin, "Fork".to_owned())
-        }
-        Some(source) => {
-            return Err(RpcError::params(format!(
-                "a chat cannot be made from a {:?}",
-                source.kind
-            )));
-        }
-    };
-    let record = ChatRecord {
-        uri: params.chat.clone(),
-        id: id.clone(),
-        title,
-        origin,
-        hidden_turns: 0,
-    };
+        Some(source) => from_source(request, &session, source, &mut record).await?,
+    }
     face.store.update(&id, |own| own.chat_of = Some(main_id.clone()));
     face.insert_extra(&session, &record).await.map_err(host_error)?;
     face.store.update(&main_id, |own| own.chats.push(record));
@@ -158,6 +134,53 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     }
     inner.core.settle(&session);
     rpc::null()
+}
+
+/// A chat made from another: a fork shows what was said up to a turn, a side chat only knows it.
+async fn from_source(
+    request: &Request<'_>,
+    session: &Uri,
+    source: &Source,
+    record: &mut ChatRecord,
+) -> Result<(), RpcError> {
+    let face = request.face;
+    let of = face.inner.lock().core.session_of(&source.chat);
+    if of.as_ref() != Some(session) || source.chat == record.uri {
+        return Err(RpcError::params("the source is not a chat of this session"));
+    }
+    let (chat, turn_id) = (source.chat.clone(), source.turn_id.clone());
+    match source.kind.as_str() {
+        "fork" => {
+            record.title = "Fork".to_owned();
+            record.origin = ChatOrigin::Fork { chat, turn_id };
+        }
+        "sideChat" => {
+            if source
+                .selection
+                .as_ref()
+                .is_some_and(|selection| selection.text.trim().is_empty())
+            {
+                return Err(RpcError::params("the selection is empty"));
+            }
+            record.title = "Side chat".to_owned();
+            record.selection = source.selection.as_ref().map(|selection| selection.text.clone());
+            record.origin = ChatOrigin::SideChat {
+                chat,
+                turn_id,
+                selection: source.selection.clone(),
+            };
+        }
+        other => return Err(RpcError::params(format!("a chat cannot be made from a {other:?}"))),
+    }
+    let (source_id, up_to) = fork_point(request, &source.chat, &source.turn_id)?;
+    face.host
+        .fork(&source_id, up_to, Some(record.id.clone()))
+        .await
+        .map_err(host_error)?;
+    if source.kind == "sideChat" {
+        record.hidden_turns = face.count_turns(&record.id).await.map_err(host_error)?;
+    }
+    Ok(())
 }
 
 fn no_session(uri: &str) -> RpcError {

@@ -176,6 +176,14 @@ impl Projector {
         std::mem::take(&mut self.out)
     }
 
+    /// The first turns are not shown.
+    pub(crate) fn hide(&mut self, turns: usize) {
+        self.marks.drain(..turns.min(self.marks.len()));
+        if self.marks.is_empty() {
+            self.main.last_turn = None;
+        }
+    }
+
     /// The last recorded event of a turn.
     pub(crate) fn last_event_of(&self, turn: &str) -> Option<Uuid> {
         self.marks.iter().find(|mark| mark.turn == turn).map(|mark| mark.last)

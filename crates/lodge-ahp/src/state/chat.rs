@@ -62,6 +62,11 @@ impl ChatStore {
         &self.turns
     }
 
+    /// Forgets the first turns: they are what a side chat knows, not what was said in it.
+    pub(crate) fn hide(&mut self, turns: usize) {
+        self.turns.drain(..turns.min(self.turns.len()));
+    }
+
     /// The place of a finished turn.
     pub(crate) fn position(&self, turn: &str) -> Option<usize> {
         self.turns.iter().rposition(|stored| &*stored.id == turn)

@@ -434,12 +434,49 @@ async fn sessions_and_chats() {
         fork,
         json!({ "channel": session, "chat": "ahp-chat:/x", "source": { "kind": "fork", "chat": chat, "turnId": "t9" } }),
         json!({ "channel": session, "chat": "ahp-chat:/x", "source": { "kind": "fork", "chat": "ahp-chat:/foreign", "turnId": "t1" } }),
-        json!({ "channel": session, "chat": "ahp-chat:/x", "source": { "kind": "sideChat", "chat": chat, "turnId": "t1" } }),
+        json!({ "channel": session, "chat": "ahp-chat:/x", "source": { "kind": "dream", "chat": chat, "turnId": "t1" } }),
+        json!({ "channel": session, "chat": "ahp-chat:/x", "source": { "kind": "sideChat", "chat": chat, "turnId": "t1", "selection": { "text": "" } } }),
         json!({ "channel": session, "chat": "ahp-chat:/x", "workingDirectories": ["file:///elsewhere"] }),
         json!({ "channel": "lodge:/none", "chat": "ahp-chat:/x" }),
     ] {
         a.request("createChat", bad).await.unwrap_err();
     }
+    // A side chat knows what was said, and shows nothing of it.
+    let aside = json!({
+        "channel": session, "chat": "ahp-chat:/aside",
+        "source": { "kind": "sideChat", "chat": chat, "turnId": "t1" },
+    });
+    a.request("createChat", aside).await.unwrap();
+    assert_eq!(a.subscribe("ahp-chat:/aside").await["state"]["turns"], json!([]));
+    let said = a.turn("ahp-chat:/aside", "t4", "what did I say").await;
+    assert_eq!(said["turns"].as_array().unwrap().len(), 1);
+    assert!(
+        said["turns"][0]["responseParts"][0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("say one"),
+        "{said:#}"
+    );
+    a.accepted("ahp-chat:/aside", json!({ "type": "chat/truncated" })).await;
+    assert_eq!(
+        a.turn("ahp-chat:/aside", "t5", "say x").await["turns"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    let about = json!({
+        "channel": session, "chat": "ahp-chat:/about", "initialMessage": message("hello"),
+        "source": { "kind": "sideChat", "chat": chat, "turnId": "t1", "selection": { "text": "that word" } },
+    });
+    a.request("createChat", about).await.unwrap();
+    while a.subscribe("ahp-chat:/about").await["state"]["turns"] == json!([]) {}
+    let about = a.subscribe("ahp-chat:/about").await["state"]["turns"][0].clone();
+    assert_eq!(about["message"]["text"], "hello");
+    assert!(
+        about["responseParts"].to_string().contains("This is about"),
+        "{about:#}"
+    );
     // A chat is not a session of its own in the list.
     let listed = b.request("listSessions", json!({ "channel": ROOT })).await.unwrap();
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
@@ -1065,7 +1102,10 @@ async fn what_is_not_there_is_not_advertised() {
     let root = a.subscribe(ROOT).await["state"].clone();
     assert!(root.get("terminals").is_none());
     let capabilities = &root["agents"][0]["capabilities"];
-    assert_eq!(capabilities, &json!({ "multipleChats": { "fork": true } }));
+    assert_eq!(
+        capabilities,
+        &json!({ "multipleChats": { "fork": true, "sideChat": true } })
+    );
     assert_eq!(
         a.code(
             "authenticate",

@@ -1,7 +1,7 @@
 //! The invariant: for any client, at any time, snapshot + later actions = the host's state, under any interleaving of
 //! dispatches, drops and reconnects.
 //!
-//! A failing run prints its seed; `LODGE_SYNC_SEED=<seed>` plays it again. `LODGE_SYNC_RUNS` makes it longer.
+//! A failing run prints its seed; `LODGE_SEED=<seed>` plays it again. `LODGE_SYNC_RUNS` makes it longer.
 
 use std::time::Duration;
 
@@ -417,7 +417,7 @@ async fn run(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_mirror_equals_the_host_whatever_happens() {
-    let given = std::env::var("LODGE_SYNC_SEED").ok().and_then(|seed| seed.parse().ok());
+    let given = std::env::var("LODGE_SEED").ok().and_then(|seed| seed.parse().ok());
     let runs = std::env::var("LODGE_SYNC_RUNS")
         .ok()
         .and_then(|runs| runs.parse().ok())
