@@ -5,12 +5,20 @@ use anyhow::{Context, Result, bail};
 use crate::sh;
 
 /// One soak: its name, the test binary it runs, and the variable that says how long.
-const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[(
-    "crash",
-    ["--package", "lodge", "--test", "it", "crash::"],
-    "LODGE_CRASH_ROUNDS",
-    3000,
-)];
+const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
+    (
+        "crash",
+        ["--package", "lodge", "--test", "it", "crash::"],
+        "LODGE_CRASH_ROUNDS",
+        3000,
+    ),
+    (
+        "sync",
+        ["--package", "lodge-ahp", "--test", "it", "every_mirror"],
+        "LODGE_SYNC_RUNS",
+        500,
+    ),
+];
 
 /// Runs a soak, for so many rounds where given.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
