@@ -18,6 +18,7 @@ cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients 
 cargo xtask bench [--peer copilot]    measures against the budgets, beside the peers when asked; --only, --quick
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
+cargo xtask soak sync [ROUNDS]        random clients of one host, thousands of histories
 cargo xtask clients                   installs the clients that the tests use, below target/clients
 ";
 

@@ -14,9 +14,9 @@ const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
     ),
     (
         "sync",
-        ["--package", "lodge-ahp", "--test", "it", "every_mirror"],
+        ["--package", "lodge-ahp", "--test", "it", "sync::"],
         "LODGE_SYNC_RUNS",
-        500,
+        5000,
     ),
 ];
 
