@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use uuid::Uuid;
 
+use crate::schedule::Schedules;
+
 /// The boards of all sessions that clients have open.
 #[derive(Default)]
 pub(crate) struct Boards(Mutex<HashMap<String, Weak<Board>>>);
@@ -41,6 +43,7 @@ pub(crate) struct Board {
     /// Commands that wait for a client to deal with them.
     queued: Mutex<Vec<String>>,
     recent: Mutex<Option<Arc<Recent>>>,
+    schedules: Arc<Schedules>,
 }
 
 impl Board {
@@ -93,6 +96,11 @@ impl Board {
         let before = queued.len();
         queued.retain(|id| id != request_id);
         queued.len() < before
+    }
+
+    /// Prompts at set times.
+    pub(crate) fn schedules(&self) -> &Arc<Schedules> {
+        &self.schedules
     }
 
     /// The recent events; kept from the first time that somebody asks.

@@ -7,12 +7,14 @@ use futures_util::{
     future::{BoxFuture, poll_immediate},
 };
 use lodge_host::Host;
+use lodge_models::Catalogue;
 use parking_lot::Mutex;
 use serde_json::{Value, value::RawValue};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     frame::{FrameReader, Inbound, MAX_BODY},
+    inference::{Exchanges, SdkTransport},
     methods,
     peer::Peer,
     rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
@@ -29,6 +31,8 @@ pub(crate) struct Connection {
     pub(crate) host: Host,
     /// What all connections share.
     pub(crate) shared: Arc<Shared>,
+    /// Model traffic that the client carries.
+    pub(crate) exchanges: Arc<Exchanges>,
     /// Sessions that the client created or resumed, by id.
     sessions: Mutex<HashMap<String, Arc<Attached>>>,
     /// What `connect` told about the client.
@@ -41,6 +45,7 @@ struct ConnectionState {
     /// Whether `connect` was called, as every client does that speaks version 3 only.
     greeted: bool,
     client_name: Option<String>,
+    carries_model_traffic: bool,
 }
 
 /// What a method answers. Events that it caused are in the outbox by then, so the answer cannot overtake them.
@@ -69,6 +74,7 @@ impl Connection {
             peer: Peer::new(shared.options.queue_bytes),
             host,
             shared,
+            exchanges: Arc::default(),
             sessions: Mutex::default(),
             state: Mutex::new(state),
         }
@@ -207,6 +213,25 @@ impl Connection {
     /// Whether the client called `connect`.
     pub(crate) fn greeted(&self) -> bool {
         self.state.lock().greeted
+    }
+
+    /// The client offers to carry requests to models.
+    pub(crate) fn carry_model_traffic(&self) {
+        self.state.lock().carries_model_traffic = true;
+    }
+
+    /// The models there are with a GitHub token, for a session of this client or, without one, for a list.
+    pub(crate) fn catalogue(&self, token: Option<&str>, session_id: Option<&str>) -> Catalogue {
+        let token = token.or(self.shared.options.github_token.as_deref());
+        let catalogue = self.shared.tokens.catalogue(&self.host, token);
+        if !self.state.lock().carries_model_traffic {
+            return catalogue;
+        }
+        catalogue.with_transport(Arc::new(SdkTransport {
+            peer: self.peer.clone(),
+            exchanges: self.exchanges.clone(),
+            session_id: session_id.map(str::to_owned),
+        }))
     }
 
     /// The client's name, for people.

@@ -39,5 +39,6 @@ const TAIL: &str = "
 | `userInput.request` | request | when the agent calls `ask_user`, when opened with `requestUserInput` |
 | `exitPlanMode.request` | request | when the agent wants to leave plan mode, when opened with `requestExitPlanMode` |
 | `systemMessage.transform` | request | for every section of the system prompt whose action is `transform` |
+| `llmInference.httpRequestStart`, `llmInference.httpRequestChunk` | request | for every model request, when the client carries them |
 | `providerToken.getToken` | request | before every model call of a provider with a bearer-token callback |
 ";

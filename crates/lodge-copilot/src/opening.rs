@@ -103,14 +103,10 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
 }
 
 fn chooser(ctx: &Ctx, config: &SessionConfig, session_id: &str) -> Chooser {
-    let token = config
-        .git_hub_token
-        .as_deref()
-        .or(ctx.shared.options.github_token.as_deref());
     Chooser {
         peer: ctx.peer.clone(),
         session_id: session_id.to_owned(),
-        catalogue: ctx.shared.tokens.catalogue(&ctx.host, token),
+        catalogue: ctx.catalogue(config.git_hub_token.as_deref(), Some(session_id)),
         registry: Registry::of(config),
     }
 }

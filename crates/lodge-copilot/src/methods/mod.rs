@@ -4,10 +4,12 @@ mod commands;
 pub(crate) mod core;
 mod event_log;
 mod history;
+mod inference;
 mod metadata;
 mod model;
 mod permissions;
 mod queue;
+mod schedule;
 mod sessions;
 mod state;
 mod tools;
@@ -54,6 +56,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &permissions::PERMISSIONS,
     &tools::TOOLS,
     &model::MODEL,
+    &inference::INFERENCE,
     &state::STATE,
     &workspace::WORKSPACE,
     &metadata::METADATA,
@@ -62,6 +65,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &queue::QUEUE,
     &history::HISTORY,
     &event_log::EVENT_LOG,
+    &schedule::SCHEDULE,
     &sessions::SESSIONS,
 ];
 

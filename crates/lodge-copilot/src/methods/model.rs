@@ -31,8 +31,7 @@ struct ModelsParams {
 }
 
 async fn models_list(ctx: Ctx, params: ModelsParams) -> Result<Value, RpcError> {
-    let token = params.git_hub_token.or_else(|| ctx.shared.options.github_token.clone());
-    let models = providers::available(&ctx.shared.tokens.catalogue(&ctx.host, token.as_deref())).await;
+    let models = providers::available(&ctx.catalogue(params.git_hub_token.as_deref(), None)).await;
     Ok(json!({"models": models.iter().map(model_json).collect::<Vec<_>>()}))
 }
 

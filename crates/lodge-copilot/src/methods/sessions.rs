@@ -1,6 +1,6 @@
 //! All sessions of the host: listing, finding, forking, deleting, pruning.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use lodge_host::{HostError, ListFilter, SessionSummary};
 use serde::Deserialize;
@@ -8,7 +8,13 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{Capability, Nothing, method};
-use crate::{connection::Ctx, rpc::RpcError, session::SessionId};
+use crate::{
+    config::SessionConfig,
+    connection::{Ctx, MethodResult, Outcome},
+    opening,
+    rpc::{Params, Reply, RpcError},
+    session::SessionId,
+};
 
 pub(crate) static SESSIONS: Capability = Capability {
     title: "All sessions",
@@ -65,6 +71,7 @@ pub(crate) static SESSIONS: Capability = Capability {
             "which of these sessions are in memory",
             check_in_use
         ),
+        method!(raw "sessions.open", 1, "makes, resumes or joins a session", open),
         method!("sessions.fork", 4, "copies a session up to an event", fork),
         method!(
             "sessions.save",
@@ -443,6 +450,59 @@ async fn enrich(ctx: Ctx, params: EnrichParams) -> Result<Value, RpcError> {
         }
     }
     Ok(json!({"sessions": sessions}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OpenParams {
+    kind: String,
+    #[serde(default)]
+    session_id: Option<String>,
+    #[serde(default)]
+    context: Option<ContextFilter>,
+    #[serde(default)]
+    options: SessionConfig,
+}
+
+/// `session.create` and `session.resume` in one, for clients that also want the session used last.
+async fn open(ctx: Ctx, params: Params) -> MethodResult {
+    let OpenParams {
+        kind,
+        session_id,
+        context,
+        mut options,
+    } = params.parse()?;
+    let attached = match kind.as_str() {
+        "create" => opening::create(&ctx, &options).await?,
+        "resume" | "resumeLast" | "attach" => {
+            options.session_id = match session_id {
+                Some(id) => Some(id),
+                None => ask(&ctx, move |catalogue| {
+                    catalogue.last(context.unwrap_or_default().into())
+                })
+                .await?
+                .map(|last| last.id),
+            };
+            options.disable_resume = Some(kind == "attach");
+            match options.session_id {
+                Some(_) => opening::resume(&ctx, &options).await?,
+                None => return Ok(Outcome::of(Reply::of(&json!({"status": "not_found"}))?)),
+            }
+        }
+        other => {
+            return Err(RpcError::failed(format!(
+                "Sessions of the kind '{other}' are not available"
+            )));
+        }
+    };
+    let status = if kind == "create" { "created" } else { "resumed" };
+    let attached = Arc::new(attached);
+    ctx.attach(attached.clone());
+    let reply = Reply::of(&json!({"status": status, "sessionId": attached.id(), "startupPrompts": []}))?;
+    Ok(Outcome {
+        reply,
+        start: Some(attached),
+    })
 }
 
 /// A session as lists show it.
