@@ -1,15 +1,13 @@
 //! The session actor: one task that owns one live session. It hears everything through its inbox, so an abort is always
 //! heard; what blocks runs beside it.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, atomic::Ordering},
-};
+mod configure;
+
+use std::sync::{Arc, atomic::Ordering};
 
 use lodge_events::{
-    AbortReason, CapabilitiesChanged, Event, FileOperation, PendingMessagesModified, SessionContextChanged,
-    SessionIdle, SessionInfo, SessionModeChanged, SessionModelChange, SessionPlanChanged, SessionShutdown,
-    SessionTitleChanged, SessionToolsUpdated, ShutdownType, UiCapabilities,
+    AbortReason, CapabilitiesChanged, Event, PendingMessagesModified, SessionIdle, SessionInfo, SessionShutdown,
+    SessionToolsUpdated, ShutdownType, UiCapabilities,
 };
 use lodge_log::LogError;
 use parking_lot::Mutex;
@@ -26,7 +24,7 @@ use crate::{
     client::{ClientId, ClientSpec},
     compaction::{self, Compacted},
     facts::INTERRUPTED_INFO,
-    session::{GitContext, Shared},
+    session::Shared,
     settings::{Change, Delivery, Prompt},
     turn::{self, Ended, Start},
 };
@@ -395,144 +393,6 @@ impl Actor {
         result
     }
 
-    fn configure(&mut self, change: Change) -> Result<(), AgentError> {
-        let recorder = &self.shared.recorder;
-        match change {
-            Change::Model {
-                model,
-                reasoning_effort,
-            } => {
-                let (previous, previous_effort, effort) = {
-                    let mut settings = self.shared.settings.lock();
-                    let previous = std::mem::replace(&mut settings.model, model.clone());
-                    let previous_effort = settings.reasoning_effort.clone();
-                    if reasoning_effort.is_some() {
-                        settings.reasoning_effort = reasoning_effort;
-                    }
-                    (previous, previous_effort, settings.reasoning_effort.clone())
-                };
-                recorder.record(SessionModelChange {
-                    previous_model: Some(previous.info().id.clone()),
-                    new_model: model.info().id.clone(),
-                    previous_reasoning_effort: previous_effort,
-                    reasoning_effort: effort,
-                    ..SessionModelChange::default()
-                })?;
-            }
-            Change::ReasoningEffort(effort) => {
-                let (model, previous) = {
-                    let mut settings = self.shared.settings.lock();
-                    let previous = std::mem::replace(&mut settings.reasoning_effort, effort.clone());
-                    (settings.model.info().id.clone(), previous)
-                };
-                recorder.record(SessionModelChange {
-                    previous_model: Some(model.clone()),
-                    new_model: model,
-                    previous_reasoning_effort: previous,
-                    reasoning_effort: effort,
-                    ..SessionModelChange::default()
-                })?;
-            }
-            Change::Mode(mode) => {
-                let previous = std::mem::replace(&mut self.shared.settings.lock().mode, mode);
-                if previous != mode {
-                    recorder.record(SessionModeChanged {
-                        previous_mode: previous.as_str().into(),
-                        new_mode: mode.as_str().into(),
-                    })?;
-                }
-            }
-            Change::Name(name) => {
-                let title = {
-                    let mut settings = self.shared.settings.lock();
-                    settings.name = name;
-                    settings.name.clone()
-                };
-                if let Some(title) = title.or_else(|| recorder.facts(crate::facts::Facts::title)) {
-                    recorder.record(SessionTitleChanged { title })?;
-                }
-            }
-            Change::Cwd(cwd) => self.change_cwd(cwd)?,
-            Change::Tools(tools) => self.shared.settings.lock().tools = tools,
-            Change::SystemMessage(message) => self.shared.settings.lock().system_message = message,
-            Change::Approval(approval) => self.shared.settings.lock().approval = approval,
-            Change::AdditionalDirectories(dirs) => self.shared.settings.lock().additional_directories = dirs,
-            Change::Streaming(streaming) => self.shared.settings.lock().streaming = streaming,
-            Change::ClientName(name) => self.shared.settings.lock().client_name = name,
-            Change::Compaction(compaction) => self.shared.settings.lock().compaction = compaction,
-            Change::ForgetApprovals => self.shared.permissions.forget_answers(),
-            Change::ProjectInstructions(read) => self.shared.settings.lock().project_instructions = read,
-        }
-        Ok(())
-    }
-
-    fn change_cwd(&self, cwd: PathBuf) -> Result<(), AgentError> {
-        if !cwd.is_dir() {
-            return Err(AgentError::Refused(format!(
-                "{} is not a directory that exists.",
-                cwd.display()
-            )));
-        }
-        self.shared.settings.lock().cwd.clone_from(&cwd);
-        let git = GitContext::of(&cwd);
-        self.shared.recorder.record(SessionContextChanged {
-            cwd: cwd.to_string_lossy().into_owned(),
-            git_root: git.root,
-            repository: git.repository,
-            branch: git.branch,
-            ..SessionContextChanged::default()
-        })?;
-        Ok(())
-    }
-
-    fn plan(&self, plan: Option<String>) -> Result<(), AgentError> {
-        let path = self.shared.plan_path();
-        let failed =
-            |error: std::io::Error| AgentError::Refused(format!("{} cannot be written: {error}", path.display()));
-        let operation = match plan {
-            Some(plan) => {
-                let operation = if path.exists() {
-                    FileOperation::Update
-                } else {
-                    FileOperation::Create
-                };
-                std::fs::create_dir_all(&self.shared.dir)
-                    .and_then(|()| std::fs::write(&path, plan))
-                    .map_err(failed)?;
-                operation
-            }
-            None if !path.exists() => return Ok(()),
-            None => {
-                std::fs::remove_file(&path).map_err(failed)?;
-                FileOperation::Delete
-            }
-        };
-        self.shared.recorder.record(SessionPlanChanged { operation })?;
-        Ok(())
-    }
-
-    fn change_queue(&self, change: &QueueChange) -> Result<usize, AgentError> {
-        let removed = self.shared.queue.change(|lists| {
-            let queue = &mut lists.waiting;
-            let before = queue.len();
-            match change {
-                QueueChange::Clear => queue.clear(),
-                QueueChange::RemoveLast => drop(queue.pop_back()),
-                QueueChange::Remove(id) => queue.retain(|prompt| prompt.message_id.as_deref() != Some(id)),
-                QueueChange::Reorder(order) => {
-                    // Stable: what is not named stays behind, in the order it had.
-                    let place = |prompt: &Prompt| order.iter().position(|id| prompt.message_id.as_deref() == Some(id));
-                    queue
-                        .make_contiguous()
-                        .sort_by_key(|prompt| place(prompt).unwrap_or(usize::MAX));
-                }
-            }
-            before - queue.len()
-        });
-        self.shared.recorder.record(PendingMessagesModified::default())?;
-        Ok(removed)
-    }
-
     /// Summarising takes a model call, so it runs beside the actor like a turn, and an abort ends it like one.
     fn compact(&mut self, instructions: Option<String>, reply: oneshot::Sender<Result<Compacted, AgentError>>) {
         if self.running.is_some() {
@@ -566,31 +426,6 @@ impl Actor {
             reason: Arc::new(Mutex::new(AbortReason::UserInitiated)),
             compaction: true,
         });
-    }
-
-    fn truncate(&self, event: Uuid) -> Result<u64, AgentError> {
-        if self.running.is_some() {
-            return Err(AgentError::Busy);
-        }
-        let removed = self.shared.recorder.truncate(event)?;
-        self.shared.recorder.note(lodge_events::SessionSnapshotRewind {
-            up_to_event_id: event.to_string(),
-            events_removed: removed,
-        });
-        Ok(removed)
-    }
-
-    fn clear_context(&self) -> Result<u64, AgentError> {
-        if self.running.is_some() {
-            return Err(AgentError::Busy);
-        }
-        let (messages, _) = self.shared.recorder.size()?;
-        let cleared = lodge_events::SessionContextCleared {
-            messages_cleared: messages as u64,
-            ..Default::default()
-        };
-        self.shared.recorder.record(cleared)?;
-        Ok(messages as u64)
     }
 
     async fn close(&mut self) {

@@ -1,0 +1,181 @@
+//! What can be changed about a session while nothing, or a turn, runs.
+
+use std::path::PathBuf;
+
+use lodge_events::{
+    FileOperation, PendingMessagesModified, SessionContextChanged, SessionModeChanged, SessionModelChange,
+    SessionPlanChanged, SessionTitleChanged,
+};
+use uuid::Uuid;
+
+use super::{Actor, QueueChange};
+use crate::{
+    AgentError,
+    session::GitContext,
+    settings::{Change, Prompt},
+};
+
+impl Actor {
+    pub(super) fn configure(&mut self, change: Change) -> Result<(), AgentError> {
+        let recorder = &self.shared.recorder;
+        match change {
+            Change::Model {
+                model,
+                reasoning_effort,
+            } => {
+                let (previous, previous_effort, effort) = {
+                    let mut settings = self.shared.settings.lock();
+                    let previous = std::mem::replace(&mut settings.model, model.clone());
+                    let previous_effort = settings.reasoning_effort.clone();
+                    if reasoning_effort.is_some() {
+                        settings.reasoning_effort = reasoning_effort;
+                    }
+                    (previous, previous_effort, settings.reasoning_effort.clone())
+                };
+                recorder.record(SessionModelChange {
+                    previous_model: Some(previous.info().id.clone()),
+                    new_model: model.info().id.clone(),
+                    previous_reasoning_effort: previous_effort,
+                    reasoning_effort: effort,
+                    ..SessionModelChange::default()
+                })?;
+            }
+            Change::ReasoningEffort(effort) => {
+                let (model, previous) = {
+                    let mut settings = self.shared.settings.lock();
+                    let previous = std::mem::replace(&mut settings.reasoning_effort, effort.clone());
+                    (settings.model.info().id.clone(), previous)
+                };
+                recorder.record(SessionModelChange {
+                    previous_model: Some(model.clone()),
+                    new_model: model,
+                    previous_reasoning_effort: previous,
+                    reasoning_effort: effort,
+                    ..SessionModelChange::default()
+                })?;
+            }
+            Change::Mode(mode) => {
+                let previous = std::mem::replace(&mut self.shared.settings.lock().mode, mode);
+                if previous != mode {
+                    recorder.record(SessionModeChanged {
+                        previous_mode: previous.as_str().into(),
+                        new_mode: mode.as_str().into(),
+                    })?;
+                }
+            }
+            Change::Name(name) => {
+                let title = {
+                    let mut settings = self.shared.settings.lock();
+                    settings.name = name;
+                    settings.name.clone()
+                };
+                if let Some(title) = title.or_else(|| recorder.facts(crate::facts::Facts::title)) {
+                    recorder.record(SessionTitleChanged { title })?;
+                }
+            }
+            Change::Cwd(cwd) => self.change_cwd(cwd)?,
+            Change::Tools(tools) => self.shared.settings.lock().tools = tools,
+            Change::SystemMessage(message) => self.shared.settings.lock().system_message = message,
+            Change::Approval(approval) => self.shared.settings.lock().approval = approval,
+            Change::AdditionalDirectories(dirs) => self.shared.settings.lock().additional_directories = dirs,
+            Change::Streaming(streaming) => self.shared.settings.lock().streaming = streaming,
+            Change::ClientName(name) => self.shared.settings.lock().client_name = name,
+            Change::Compaction(compaction) => self.shared.settings.lock().compaction = compaction,
+            Change::ForgetApprovals => self.shared.permissions.forget_answers(),
+            Change::ProjectInstructions(read) => self.shared.settings.lock().project_instructions = read,
+        }
+        Ok(())
+    }
+
+    fn change_cwd(&self, cwd: PathBuf) -> Result<(), AgentError> {
+        if !cwd.is_dir() {
+            return Err(AgentError::Refused(format!(
+                "{} is not a directory that exists.",
+                cwd.display()
+            )));
+        }
+        self.shared.settings.lock().cwd.clone_from(&cwd);
+        let git = GitContext::of(&cwd);
+        self.shared.recorder.record(SessionContextChanged {
+            cwd: cwd.to_string_lossy().into_owned(),
+            git_root: git.root,
+            repository: git.repository,
+            branch: git.branch,
+            ..SessionContextChanged::default()
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn plan(&self, plan: Option<String>) -> Result<(), AgentError> {
+        let path = self.shared.plan_path();
+        let failed =
+            |error: std::io::Error| AgentError::Refused(format!("{} cannot be written: {error}", path.display()));
+        let operation = match plan {
+            Some(plan) => {
+                let operation = if path.exists() {
+                    FileOperation::Update
+                } else {
+                    FileOperation::Create
+                };
+                std::fs::create_dir_all(&self.shared.dir)
+                    .and_then(|()| std::fs::write(&path, plan))
+                    .map_err(failed)?;
+                operation
+            }
+            None if !path.exists() => return Ok(()),
+            None => {
+                std::fs::remove_file(&path).map_err(failed)?;
+                FileOperation::Delete
+            }
+        };
+        self.shared.recorder.record(SessionPlanChanged { operation })?;
+        Ok(())
+    }
+
+    pub(super) fn change_queue(&self, change: &QueueChange) -> Result<usize, AgentError> {
+        let removed = self.shared.queue.change(|lists| {
+            let queue = &mut lists.waiting;
+            let before = queue.len();
+            match change {
+                QueueChange::Clear => queue.clear(),
+                QueueChange::RemoveLast => drop(queue.pop_back()),
+                QueueChange::Remove(id) => queue.retain(|prompt| prompt.message_id.as_deref() != Some(id)),
+                QueueChange::Reorder(order) => {
+                    // Stable: what is not named stays behind, in the order it had.
+                    let place = |prompt: &Prompt| order.iter().position(|id| prompt.message_id.as_deref() == Some(id));
+                    queue
+                        .make_contiguous()
+                        .sort_by_key(|prompt| place(prompt).unwrap_or(usize::MAX));
+                }
+            }
+            before - queue.len()
+        });
+        self.shared.recorder.record(PendingMessagesModified::default())?;
+        Ok(removed)
+    }
+
+    pub(super) fn truncate(&self, event: Uuid) -> Result<u64, AgentError> {
+        if self.running.is_some() {
+            return Err(AgentError::Busy);
+        }
+        let removed = self.shared.recorder.truncate(event)?;
+        self.shared.recorder.note(lodge_events::SessionSnapshotRewind {
+            up_to_event_id: event.to_string(),
+            events_removed: removed,
+        });
+        Ok(removed)
+    }
+
+    pub(super) fn clear_context(&self) -> Result<u64, AgentError> {
+        if self.running.is_some() {
+            return Err(AgentError::Busy);
+        }
+        let (messages, _) = self.shared.recorder.size()?;
+        let cleared = lodge_events::SessionContextCleared {
+            messages_cleared: messages as u64,
+            ..Default::default()
+        };
+        self.shared.recorder.record(cleared)?;
+        Ok(messages as u64)
+    }
+}
