@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::{
     config::{InfiniteSessions, SessionConfig, SystemMessageConfig},
     connection::Ctx,
+    github,
     methods::core::auth_json,
     providers::{Chooser, Registry},
     rpc::RpcError,
@@ -20,6 +21,7 @@ const CLIENT_NAME: &str = "sdk";
 /// Makes a session and attaches the client to it. The client gets its events from the first one on.
 pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached, RpcError> {
     let id = config.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+    let auth = auth(ctx, config).await?;
     let chooser = chooser(ctx, config, &id);
     let chosen = chooser.choose(config.model.as_deref()).await?;
     let large = config.large_output.as_ref();
@@ -52,7 +54,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             ..defaults
         })
         .await?;
-    let attached = Attached::listen(session, chooser, ctx.shared.boards.of(&id), auth(ctx, config), true)?;
+    let attached = Attached::listen(session, chooser, ctx.shared.boards.of(&id), auth, true)?;
     attached.attach(client_name(ctx, config), config).await?;
     attached.warn(chosen.warning).await?;
     Ok(attached)
@@ -66,13 +68,14 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     // A session that others have open stays as they have it; one that comes back from its log gets the SDK's defaults.
     let fresh = ctx.host.live(id).is_none();
     let session = ctx.host.open_session(id).await?;
+    let auth = auth(ctx, config).await?;
     let chooser = chooser(ctx, config, id);
     // Without a word about models the session keeps the one it has, also when another client brought it.
     let chosen = match (&config.model, &config.provider) {
         (None, None) => None,
         (model, _) => Some(chooser.choose(model.as_deref()).await?),
     };
-    let attached = Attached::listen(session, chooser, ctx.shared.boards.of(id), auth(ctx, config), false)?;
+    let attached = Attached::listen(session, chooser, ctx.shared.boards.of(id), auth, false)?;
     // The client's older attachment goes first, or its tools and hooks would count twice.
     drop(ctx.detach(id));
     attached.attach(client_name(ctx, config), config).await?;
@@ -111,9 +114,19 @@ fn chooser(ctx: &Ctx, config: &SessionConfig, session_id: &str) -> Chooser {
     }
 }
 
-fn auth(ctx: &Ctx, config: &SessionConfig) -> serde_json::Value {
-    let token = config.git_hub_token.is_some() || ctx.shared.options.github_token.is_some();
-    auth_json(token, &ctx.shared.options.github_host)
+/// What is known of the session's GitHub token. A token that the session itself brings must be a valid one, where that can
+/// be asked.
+async fn auth(ctx: &Ctx, config: &SessionConfig) -> Result<serde_json::Value, RpcError> {
+    let options = &ctx.shared.options;
+    let user = match (&options.github_api, &config.git_hub_token) {
+        (Some(api), Some(token)) => {
+            let user = github::user(api, token).await;
+            Some(user.map_err(|error| RpcError::failed(format!("Failed to fetch Copilot user info: {error}")))?)
+        }
+        _ => None,
+    };
+    let token = config.git_hub_token.is_some() || options.github_token.is_some();
+    Ok(auth_json(token, &options.github_host, user.as_ref()))
 }
 
 fn client_name(ctx: &Ctx, config: &SessionConfig) -> String {

@@ -22,6 +22,8 @@ pub struct ServerOptions {
     pub github_token: Option<String>,
     /// The GitHub host that the token is for, e.g. `https://github.com`.
     pub github_host: String,
+    /// Address of the GitHub API at which a token's owner can be asked for; nobody is asked without it.
+    pub github_api: Option<String>,
     /// Whether sessions run everything without asking.
     pub approve_all: bool,
     /// How many bytes may wait for a client before it is disconnected.
@@ -35,6 +37,7 @@ impl Default for ServerOptions {
             connection_token: None,
             github_token: None,
             github_host: "https://github.com".to_owned(),
+            github_api: None,
             approve_all: false,
             queue_bytes: 64 * 1024 * 1024,
         }

@@ -22,6 +22,13 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// The GitHub host that tokens are for.
+fn github_host() -> String {
+    let host = variable("COPILOT_GH_HOST").or_else(|| variable("GH_HOST"));
+    let host = host.unwrap_or_else(|| "github.com".to_owned());
+    if host.contains("://") { host } else { format!("https://{host}") }
+}
+
 /// Serves the SDK that started this program, and nobody else.
 pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
     crate::log_to_stderr(match args.log_level.as_deref() {
@@ -49,6 +56,8 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
     let options = ServerOptions {
         connection_token: variable("COPILOT_CONNECTION_TOKEN"),
         github_token,
+        github_host: github_host(),
+        github_api: variable("COPILOT_DEBUG_GITHUB_API_URL"),
         approve_all: args.approve_all,
         ..ServerOptions::default()
     };

@@ -13,7 +13,7 @@ use super::{Capability, Nothing, method};
 use crate::{
     config::SessionConfig,
     connection::{Ctx, MethodResult, Outcome},
-    opening,
+    github, opening,
     rpc::{AUTHENTICATION_FAILED, Params, Reply, RpcError},
     session::{Attached, SessionId},
 };
@@ -108,19 +108,32 @@ async fn status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
 }
 
 async fn auth_status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    let options = &ctx.shared.options;
+    let user = match (&options.github_api, &options.github_token) {
+        (Some(api), Some(token)) => github::user(api, token).await.ok(),
+        _ => None,
+    };
     Ok(auth_json(
-        ctx.shared.options.github_token.is_some(),
-        &ctx.shared.options.github_host,
+        options.github_token.is_some(),
+        &options.github_host,
+        user.as_ref(),
     ))
 }
 
-/// What is known of the login: that there is a token, and for which host. Nobody is asked whose it is.
-pub(crate) fn auth_json(token: bool, host: &str) -> Value {
-    if token {
-        json!({"isAuthenticated": true, "authType": "token", "host": host, "statusMessage": format!("{host} (via token)")})
-    } else {
-        json!({"isAuthenticated": false, "statusMessage": "Not authenticated"})
+/// What is known of the login: that there is a token, for which host, and whose it is where that could be asked.
+pub(crate) fn auth_json(token: bool, host: &str, user: Option<&Value>) -> Value {
+    if !token {
+        return json!({"isAuthenticated": false, "statusMessage": "Not authenticated"});
     }
+    let mut status = json!({
+        "isAuthenticated": true, "authType": "token", "host": host, "statusMessage": format!("{host} (via token)"),
+    });
+    for (key, name) in [("login", "login"), ("copilotPlan", "copilot_plan")] {
+        if let Some(value) = user.and_then(|user| user.get(name)).filter(|value| value.is_string()) {
+            status[key] = value.clone();
+        }
+    }
+    status
 }
 
 async fn create(ctx: Ctx, params: Params) -> MethodResult {

@@ -374,19 +374,30 @@ async fn forms_are_shown_by_a_client_that_can() {
 #[tokio::test]
 async fn prompts_are_sent_at_set_times_until_they_are_cancelled() {
     let (_house, mut table) = Table::new(json!({})).await;
-    table.check("session.schedule.list", json!({}), json!({"entries": []})).await;
+    table
+        .check("session.schedule.list", json!({}), json!({"entries": []}))
+        .await;
     table.check("session.schedule.stop", json!({"id": 9}), json!({})).await;
-    let refused = table.call("session.schedule.add", json!({"interval": "soon", "prompt": "x"})).await;
+    let refused = table
+        .call("session.schedule.add", json!({"interval": "soon", "prompt": "x"}))
+        .await;
     assert!(refused["error"].as_str().unwrap().contains("Not an interval"));
-    let later = table.call("session.schedule.add", json!({"interval": "1h", "prompt": "say later"})).await;
-    assert_eq!((&later["entry"]["id"], &later["entry"]["intervalMs"]), (&json!(1), &json!(3_600_000)));
+    let later = table
+        .call("session.schedule.add", json!({"interval": "1h", "prompt": "say later"}))
+        .await;
+    assert_eq!(
+        (&later["entry"]["id"], &later["entry"]["intervalMs"]),
+        (&json!(1), &json!(3_600_000))
+    );
     let at = json!({"at": 1, "prompt": "say overdue"});
     assert_eq!(table.call("session.schedule.addAt", at).await["entry"]["id"], 2);
     let events = table.client.events_until("session.idle").await;
     assert!(events.iter().any(|event| event["data"]["content"] == "overdue"));
     let stopped = table.call("session.schedule.stop", json!({"id": 1})).await;
     assert_eq!(stopped["entry"]["prompt"], "say later");
-    table.check("session.schedule.list", json!({}), json!({"entries": []})).await;
+    table
+        .check("session.schedule.list", json!({}), json!({"entries": []}))
+        .await;
 }
 
 #[tokio::test]
@@ -394,13 +405,39 @@ async fn sessions_are_opened_by_what_is_known_of_them() {
     let house = House::new();
     let mut client = house.client();
     let open = "sessions.open";
-    assert_eq!(client.call(open, json!({"kind": "resumeLast"})).await, json!({"status": "not_found"}));
-    let made = client.call(open, json!({"kind": "create", "options": {"sessionId": "mine"}})).await;
-    assert_eq!((&made["status"], &made["sessionId"]), (&json!("created"), &json!("mine")));
+    assert_eq!(
+        client.call(open, json!({"kind": "resumeLast"})).await,
+        json!({"status": "not_found"})
+    );
+    let made = client
+        .call(open, json!({"kind": "create", "options": {"sessionId": "mine"}}))
+        .await;
+    assert_eq!(
+        (&made["status"], &made["sessionId"]),
+        (&json!("created"), &json!("mine"))
+    );
     client.say("mine", "say hi").await;
     let mut other = house.client();
-    assert_eq!(other.call(open, json!({"kind": "resumeLast"})).await["sessionId"], "mine");
-    assert_eq!(other.call(open, json!({"kind": "attach", "sessionId": "mine"})).await["status"], "resumed");
-    assert!(other.fail(open, json!({"kind": "resume", "sessionId": "no"})).await.1.contains("Session not found"));
-    assert!(other.fail(open, json!({"kind": "cloud"})).await.1.contains("not available"));
+    assert_eq!(
+        other.call(open, json!({"kind": "resumeLast"})).await["sessionId"],
+        "mine"
+    );
+    assert_eq!(
+        other.call(open, json!({"kind": "attach", "sessionId": "mine"})).await["status"],
+        "resumed"
+    );
+    assert!(
+        other
+            .fail(open, json!({"kind": "resume", "sessionId": "no"}))
+            .await
+            .1
+            .contains("Session not found")
+    );
+    assert!(
+        other
+            .fail(open, json!({"kind": "cloud"}))
+            .await
+            .1
+            .contains("not available")
+    );
 }
