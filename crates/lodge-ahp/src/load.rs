@@ -199,10 +199,11 @@ impl Face {
     }
 
     /// Puts a session into the state that has nothing behind it yet.
-    pub(crate) fn insert_draft(self: &Arc<Self>, session: &Uri, id: &str, state: SessionState, draft: Draft) {
+    pub(crate) fn insert_draft(self: &Arc<Self>, session: &Uri, id: &str, mut state: SessionState, draft: Draft) {
         let chat: Uri = uri::default_chat(session).into();
         let (driver, effects) = self.driver(&chat, id);
         let head = chat_state(&chat, "Chat".to_owned(), ChatOrigin::User);
+        state.chats = vec![summary_of(&head)];
         let entry = SessionEntry::new(state, Some(config_schema()), head.modified_at.clone(), chat.clone());
         {
             let mut inner = self.inner.lock();
