@@ -44,6 +44,8 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Send one message and stream the answer to the terminal
     Run(RunArgs),
+    /// Talk to a running host: watch a session, type, approve, cancel
+    Attach(AttachArgs),
     /// Look at sessions: list, show, search, export, delete
     #[command(subcommand)]
     Sessions(SessionsCommand),
@@ -143,6 +145,30 @@ pub(crate) enum ApprovalArg {
     All,
     /// Run only what needs no permission
     None,
+}
+
+#[derive(Args)]
+pub(crate) struct AttachArgs {
+    /// The session: a number of the list, its id or the beginning of it, or `last` [default: asks]
+    pub(crate) session: Option<String>,
+    /// Begin a new session
+    #[arg(long, conflicts_with = "session")]
+    pub(crate) new: bool,
+    /// Where the host is: ws://, wss:// or unix: [default: what the host of --home tells]
+    #[arg(long, env = "LODGE_URL", value_name = "URL", hide_env_values = true)]
+    pub(crate) url: Option<String>,
+    /// The host's token [default: what the host of --home tells]
+    #[arg(long, env = "LODGE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// The model for the first message
+    #[arg(long, short)]
+    pub(crate) model: Option<String>,
+    /// Directory that new sessions work in [default: the current one, if the host is on this machine]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// How many of the last turns to show
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) history: usize,
 }
 
 #[derive(Subcommand)]

@@ -50,12 +50,17 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(temporary, path)
 }
 
+/// Where the note is that tells where the host of a home is.
+pub(crate) fn discovery(home: &Path) -> PathBuf {
+    home.join(DISCOVERY)
+}
+
 /// The note that tells where the host is, for as long as it runs.
 pub(crate) struct Discovery(PathBuf);
 
 impl Discovery {
     pub(crate) fn publish(home: &Path, ahp: &str, sdk: &str, token: &str) -> Result<Self> {
-        let path = home.join(DISCOVERY);
+        let path = discovery(home);
         let note = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),

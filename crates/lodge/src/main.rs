@@ -1,5 +1,6 @@
 //! The program: arguments, configuration, start-up, shutdown, printing. It may not know how anything works inside.
 
+mod attach;
 mod cli;
 mod door;
 mod question;
@@ -56,6 +57,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             runtime.shutdown_background();
             code
         }
+        Some(Command::Attach(args)) => runtime()?.block_on(attach::attach(&home?, args)),
         Some(Command::Sessions(command)) => sessions::sessions(&home?, command),
         Some(Command::Check(args)) => sessions::check(&home?, &args),
         Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),

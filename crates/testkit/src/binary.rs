@@ -2,9 +2,9 @@
 
 use std::{
     ffi::OsStr,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread::JoinHandle,
     time::Duration,
@@ -126,11 +126,20 @@ impl Home {
     pub fn start<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Running {
         Running::start(&mut self.command(args))
     }
+
+    /// Starts the binary with an input that [`Running::say`] writes to.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn talk<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Running {
+        Running::start(self.command(args).stdin(Stdio::piped()))
+    }
 }
 
 /// A program that runs, its output read by threads so that it never waits for us.
 pub struct Running {
     child: Child,
+    stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     seen: Vec<String>,
     stderr: Option<JoinHandle<String>>,
@@ -177,6 +186,7 @@ impl Running {
             String::from_utf8_lossy(&bytes).into_owned()
         });
         Self {
+            stdin: child.stdin.take(),
             child,
             lines,
             seen: Vec::new(),
@@ -197,6 +207,35 @@ impl Running {
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("nothing was printed for {PATIENCE:?}; so far: {:#?}", self.seen),
         }
+    }
+
+    /// Reads lines until one contains a text; that one is returned.
+    ///
+    /// # Panics
+    /// When the output ends before.
+    pub fn line_with(&mut self, text: &str) -> String {
+        while let Some(line) = self.line() {
+            if line.contains(text) {
+                return line;
+            }
+        }
+        panic!("the output ended without {text:?}: {:#?}", self.seen);
+    }
+
+    /// Types a line into a program that was started with [`Home::talk`].
+    ///
+    /// # Panics
+    /// When it does not read.
+    pub fn say(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("the program was started to be talked to");
+        stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap_or_else(|error| panic!("{error}; so far: {:#?}", self.seen));
+    }
+
+    /// Ends its input.
+    pub fn hush(&mut self) {
+        self.stdin = None;
     }
 
     /// Reads events until one is of a type; it is the last of what is returned.
@@ -232,6 +271,7 @@ impl Running {
     /// # Panics
     /// When it cannot be waited for, or hangs.
     pub fn finish(mut self) -> Finished {
+        self.hush();
         while self.line().is_some() {}
         let status = self.child.wait().expect("a child can be waited for");
         let stderr = self

@@ -114,15 +114,24 @@ impl Asker {
 
     /// Follows what the session waits for. Returns the next question when there is a new one to ask.
     pub(super) fn follow(&mut self, needed: &[SessionInputRequest]) -> Option<String> {
-        self.answered.retain(|id| needed.iter().any(|request| key(request).is_some_and(|(key, _)| key == id)));
+        self.answered.retain(|id| {
+            needed
+                .iter()
+                .any(|request| key(request).is_some_and(|(key, _)| key == id))
+        });
         if let Some(asked) = &self.asked {
-            if needed.iter().any(|request| key(request).is_some_and(|(key, _)| key == asked.id)) {
+            if needed
+                .iter()
+                .any(|request| key(request).is_some_and(|(key, _)| key == asked.id))
+            {
                 return None;
             }
             self.asked = None;
             self.overtaken = true;
         }
-        let next = needed.iter().find(|request| key(request).is_some_and(|(key, _)| !self.answered.contains(key)))?;
+        let next = needed
+            .iter()
+            .find(|request| key(request).is_some_and(|(key, _)| !self.answered.contains(key)))?;
         let (asked, text) = ask(next)?;
         self.asked = Some(asked);
         Some(text)
@@ -130,7 +139,9 @@ impl Asker {
 
     /// Reads a typed line as an answer.
     pub(super) fn read(&mut self, line: &str) -> Reply {
-        let Some(asked) = &mut self.asked else { return Reply::None };
+        let Some(asked) = &mut self.asked else {
+            return Reply::None;
+        };
         if let About::Form { request, answers, next } = &mut asked.about {
             let Some(question) = request.questions.iter().flatten().nth(*next) else {
                 // Nothing but a page to look at.
@@ -187,11 +198,17 @@ impl Asker {
             Verdict::Yes => (true, None, None),
             Verdict::Always => match always(options) {
                 Some(option) => (true, Some(option.id.clone()), None),
-                None => return Reply::Again("That cannot be allowed once for all here; please answer y or n.".to_owned()),
+                None => {
+                    return Reply::Again("That cannot be allowed once for all here; please answer y or n.".to_owned());
+                }
             },
             Verdict::No(why) => (false, None, why),
             Verdict::Option(number) => match number.checked_sub(1).and_then(|at| options.get(at)) {
-                Some(option) => (option.kind == ConfirmationOptionKind::Approve, Some(option.id.clone()), None),
+                Some(option) => (
+                    option.kind == ConfirmationOptionKind::Approve,
+                    Some(option.id.clone()),
+                    None,
+                ),
                 None => return Reply::Again("There is no such choice.".to_owned()),
             },
         };
@@ -207,11 +224,15 @@ impl Asker {
             reason_message: why.map(Into::into),
             selected_option_id: option,
         };
-        self.answered(StateAction::ChatToolCallConfirmed(Box::new(action)))
+        self.answered(StateAction::ChatToolCallConfirmed(action))
     }
 
     fn complete(&mut self, response: ChatInputResponseKind) -> Reply {
-        let Some(Asked { about: About::Form { request, answers, .. }, .. }) = &mut self.asked else {
+        let Some(Asked {
+            about: About::Form { request, answers, .. },
+            ..
+        }) = &mut self.asked
+        else {
             return Reply::None;
         };
         let answers = std::mem::take(answers);
@@ -246,7 +267,9 @@ fn key(request: &SessionInputRequest) -> Option<(&str, &Uri)> {
 }
 
 fn always(options: &[ConfirmationOption]) -> Option<&ConfirmationOption> {
-    let mut approving = options.iter().filter(|option| option.kind == ConfirmationOptionKind::Approve);
+    let mut approving = options
+        .iter()
+        .filter(|option| option.kind == ConfirmationOptionKind::Approve);
     approving.nth(1)
 }
 
@@ -312,7 +335,10 @@ fn confirmation(turn: &str, call: &ToolCallConfirmationState) -> Option<(About, 
             Some((about, text))
         }
         ToolCallConfirmationState::PendingResultConfirmation(call) => {
-            let text = format!("? {}. Use the result?\n  y yes · n no", call.past_tense_message.as_text());
+            let text = format!(
+                "? {}. Use the result?\n  y yes · n no",
+                call.past_tense_message.as_text()
+            );
             let about = About::Result {
                 turn: turn.to_owned(),
                 call: call.tool_call_id.clone(),
@@ -325,7 +351,11 @@ fn confirmation(turn: &str, call: &ToolCallConfirmationState) -> Option<(About, 
 
 fn indented(input: &str) -> String {
     let lines: Vec<&str> = input.lines().collect();
-    let mut text: String = lines.iter().take(INPUT_LINES).map(|line| format!("\n    {line}")).collect();
+    let mut text: String = lines
+        .iter()
+        .take(INPUT_LINES)
+        .map(|line| format!("\n    {line}"))
+        .collect();
     if lines.len() > INPUT_LINES {
         text.push_str(&format!("\n    … {} more lines", lines.len() - INPUT_LINES));
     }
@@ -343,7 +373,10 @@ mod tests {
             (" YES ", Some(Verdict::Yes)),
             ("a", Some(Verdict::Always)),
             ("n", Some(Verdict::No(None))),
-            ("no, use the other file", Some(Verdict::No(Some("use the other file".into())))),
+            (
+                "no, use the other file",
+                Some(Verdict::No(Some("use the other file".into()))),
+            ),
             ("2", Some(Verdict::Option(2))),
             ("yes but only once", None),
             ("north", None),

@@ -43,11 +43,17 @@ pub(super) fn text(question: &ChatInputQuestion) -> String {
             (&q.message, &q.options[..], hint.to_owned())
         }
         ChatInputQuestion::MultiSelect(q) => (&q.message, &q.options[..], "numbers, with commas".to_owned()),
-        ChatInputQuestion::Unknown(_) => return "A question that cannot be shown here; an empty line skips it.".to_owned(),
+        ChatInputQuestion::Unknown(_) => {
+            return "A question that cannot be shown here; an empty line skips it.".to_owned();
+        }
     };
     let mut text = message.clone();
     for (number, option) in options.iter().enumerate() {
-        let mark = if option.recommended == Some(true) { " (recommended)" } else { "" };
+        let mark = if option.recommended == Some(true) {
+            " (recommended)"
+        } else {
+            ""
+        };
         text.push_str(&format!("\n{}. {}{mark}", number + 1, option.label));
         if let Some(more) = &option.description {
             text.push_str(&format!(": {more}"));
@@ -60,7 +66,9 @@ pub(super) fn text(question: &ChatInputQuestion) -> String {
 }
 
 fn default(value: Option<impl ToString>) -> String {
-    value.map(|value| format!(" [{}]", value.to_string())).unwrap_or_default()
+    value
+        .map(|value| format!(" [{}]", value.to_string()))
+        .unwrap_or_default()
 }
 
 /// What a line answers. An empty one takes the default, or skips what need not be answered.
@@ -68,8 +76,16 @@ pub(super) fn read(question: &ChatInputQuestion, line: &str) -> Filled {
     let line = line.trim();
     match question {
         ChatInputQuestion::Text(q) => {
-            let given = if line.is_empty() { q.default_value.as_deref() } else { Some(line) };
-            let value = given.map(|value| ChatInputAnswerValue::Text(ChatInputTextAnswerValue { value: value.to_owned() }));
+            let given = if line.is_empty() {
+                q.default_value.as_deref()
+            } else {
+                Some(line)
+            };
+            let value = given.map(|value| {
+                ChatInputAnswerValue::Text(ChatInputTextAnswerValue {
+                    value: value.to_owned(),
+                })
+            });
             or_skip(value, q.required, "Please write something.")
         }
         ChatInputQuestion::Number(q) => number(line, q.default_value, q.required, false),
@@ -86,7 +102,10 @@ pub(super) fn read(question: &ChatInputQuestion, line: &str) -> Filled {
         }
         ChatInputQuestion::SingleSelect(q) => {
             let selected = |value: String, freeform_values| {
-                Some(ChatInputAnswerValue::Selected(ChatInputSelectedAnswerValue { value, freeform_values }))
+                Some(ChatInputAnswerValue::Selected(ChatInputSelectedAnswerValue {
+                    value,
+                    freeform_values,
+                }))
             };
             let value = match chosen(&q.options, line) {
                 Some(option) => selected(option.id.clone(), None),
@@ -104,10 +123,11 @@ pub(super) fn read(question: &ChatInputQuestion, line: &str) -> Filled {
                     None => return Filled::Wrong(format!("{word:?} is not one of the choices.")),
                 }
             }
-            let value = (!many.is_empty()).then_some(ChatInputAnswerValue::SelectedMany(ChatInputSelectedManyAnswerValue {
-                value: many,
-                freeform_values: None,
-            }));
+            let value =
+                (!many.is_empty()).then_some(ChatInputAnswerValue::SelectedMany(ChatInputSelectedManyAnswerValue {
+                    value: many,
+                    freeform_values: None,
+                }));
             or_skip(value, q.required, "Please choose at least one.")
         }
         ChatInputQuestion::Unknown(_) => Filled::Skip,
@@ -126,7 +146,16 @@ fn number(line: &str, default: Option<f64>, required: Option<bool>, whole: bool)
     let given = match line.parse::<f64>() {
         Ok(value) if value.is_finite() && (!whole || value.fract() == 0.0) => Some(value),
         Err(_) if line.is_empty() => default,
-        _ => return Filled::Wrong(if whole { "Please give a whole number." } else { "Please give a number." }.to_owned()),
+        _ => {
+            return Filled::Wrong(
+                if whole {
+                    "Please give a whole number."
+                } else {
+                    "Please give a number."
+                }
+                .to_owned(),
+            );
+        }
     };
     let value = given.map(|value| ChatInputAnswerValue::Number(ChatInputNumberAnswerValue { value }));
     or_skip(value, required, "Please give a number.")
@@ -134,7 +163,10 @@ fn number(line: &str, default: Option<f64>, required: Option<bool>, whole: bool)
 
 /// The option of this number or with these words.
 fn chosen<'a>(options: &'a [ChatInputOption], line: &str) -> Option<&'a ChatInputOption> {
-    let numbered = line.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
+    let numbered = line
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| options.get(number.checked_sub(1)?));
     numbered.or_else(|| {
         let named = |option: &&ChatInputOption| option.label.eq_ignore_ascii_case(line) || option.id == line;
         options.iter().find(named)
@@ -169,7 +201,11 @@ mod tests {
         check(integer.clone(), "7.5", None);
         check(integer, "", Some(Value::Null));
         let boolean = json!({ "kind": "boolean", "id": "q", "message": "?", "required": true });
-        check(boolean.clone(), "no", Some(json!({ "kind": "boolean", "value": false })));
+        check(
+            boolean.clone(),
+            "no",
+            Some(json!({ "kind": "boolean", "value": false })),
+        );
         check(boolean, "perhaps", None);
         let options = json!([{ "id": "r", "label": "Red" }, { "id": "b", "label": "Blue" }]);
         let one = json!({ "kind": "single-select", "id": "q", "message": "?", "required": true, "options": options });
@@ -177,9 +213,17 @@ mod tests {
         check(one.clone(), "red", Some(json!({ "kind": "selected", "value": "r" })));
         check(one, "green", None);
         let free = json!({ "kind": "single-select", "id": "q", "message": "?", "options": options, "allowFreeformInput": true });
-        check(free, "green", Some(json!({ "kind": "selected", "value": "", "freeformValues": ["green"] })));
+        check(
+            free,
+            "green",
+            Some(json!({ "kind": "selected", "value": "", "freeformValues": ["green"] })),
+        );
         let many = json!({ "kind": "multi-select", "id": "q", "message": "?", "options": options });
-        check(many.clone(), "1, Blue", Some(json!({ "kind": "selected-many", "value": ["r", "b"] })));
+        check(
+            many.clone(),
+            "1, Blue",
+            Some(json!({ "kind": "selected-many", "value": ["r", "b"] })),
+        );
         check(many, "1, 3", None);
     }
 }

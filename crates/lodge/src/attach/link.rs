@@ -46,12 +46,24 @@ struct Tap<T> {
 }
 
 impl<T: Transport> Transport for Tap<T> {
+    /// A connection that is lost is not an error to complain about: what is received ends, and that is what is told.
     async fn send(&mut self, message: TransportMessage) -> Result<(), TransportError> {
-        self.inner.send(message).await
+        if let Err(error) = self.inner.send(message).await {
+            tracing::debug!(%error, "the connection is lost");
+        }
+        Ok(())
     }
 
     async fn recv(&mut self) -> Result<Option<TransportMessage>, TransportError> {
-        while let Some(message) = self.inner.recv().await? {
+        loop {
+            let message = match self.inner.recv().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    tracing::debug!(%error, "the connection is lost");
+                    return Ok(None);
+                }
+            };
             let parsed = match message.into_parsed() {
                 Ok(parsed) => parsed,
                 Err(error) => {
@@ -75,7 +87,6 @@ impl<T: Transport> Transport for Tap<T> {
                 Err(error) => tracing::warn!(%error, method = note.method, "the host sent something unexpected"),
             }
         }
-        Ok(None)
     }
 
     async fn close(&mut self) -> Result<(), TransportError> {
@@ -93,13 +104,17 @@ impl Transport for UnixTransport {
         use futures_util::SinkExt;
         let frame = match message {
             TransportMessage::Parsed(message) => {
-                let text = serde_json::to_string(&message).map_err(|error| TransportError::Protocol(error.to_string()))?;
+                let text =
+                    serde_json::to_string(&message).map_err(|error| TransportError::Protocol(error.to_string()))?;
                 tungstenite::Message::text(text)
             }
             TransportMessage::Text(text) => tungstenite::Message::text(text),
             TransportMessage::Binary(bytes) => tungstenite::Message::binary(bytes),
         };
-        self.0.send(frame).await.map_err(|error| TransportError::Io(error.to_string()))
+        self.0
+            .send(frame)
+            .await
+            .map_err(|error| TransportError::Io(error.to_string()))
     }
 
     async fn recv(&mut self) -> Result<Option<TransportMessage>, TransportError> {
@@ -120,7 +135,10 @@ impl Transport for UnixTransport {
     }
 
     async fn close(&mut self) -> Result<(), TransportError> {
-        self.0.close(None).await.map_err(|error| TransportError::Io(error.to_string()))
+        self.0
+            .close(None)
+            .await
+            .map_err(|error| TransportError::Io(error.to_string()))
     }
 }
 
@@ -193,7 +211,9 @@ impl Link {
 
     /// Reaches the host and says hello.
     pub(super) async fn connect(place: &Place, me: &str) -> Result<(Self, InitializeResult)> {
-        let link = timeout(TRY, Self::open(place)).await.context("The host does not answer")??;
+        let link = timeout(TRY, Self::open(place))
+            .await
+            .context("The host does not answer")??;
         let hello = link.initialize(me, vec![ROOT_RESOURCE_URI.to_owned()]).await?;
         Ok((link, hello))
     }

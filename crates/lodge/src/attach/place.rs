@@ -65,7 +65,9 @@ impl Place {
 }
 
 fn address(url: &str, token: Option<&str>) -> Result<Address> {
-    let query = token.map(|token| format!("tkn={}", escape(token, ""))).unwrap_or_default();
+    let query = token
+        .map(|token| format!("tkn={}", escape(token, "")))
+        .unwrap_or_default();
     if let Some(path) = url.strip_prefix("unix:") {
         return Ok(Address::Unix(path.into(), format!("/?{query}")));
     }
@@ -132,7 +134,11 @@ mod tests {
             ("ws://127.0.0.1:1/", Some("a_b-c"), url("ws://127.0.0.1:1/?tkn=a_b-c")),
             ("wss://h/x?a=b", Some("a&b"), url("wss://h/x?a=b&tkn=a%26b")),
             ("ws://h/?tkn=t", None, url("ws://h/?tkn=t")),
-            ("unix:/run/l", Some("t"), Address::Unix("/run/l".into(), "/?tkn=t".into())),
+            (
+                "unix:/run/l",
+                Some("t"),
+                Address::Unix("/run/l".into(), "/?tkn=t".into()),
+            ),
         ] {
             assert_eq!(address(place, token).unwrap(), expected, "{place}");
         }

@@ -36,6 +36,8 @@ struct Shown {
     calls: HashMap<String, Call>,
     /// Notices and answers, by their words.
     notices: HashSet<String>,
+    /// The end of the answer was lost.
+    cut: bool,
     over: bool,
 }
 
@@ -85,9 +87,10 @@ impl Show {
         self.typed.insert(id.to_owned());
     }
 
-    /// It comes later than it was typed, so it is shown again.
-    pub(super) fn not_typed(&mut self, id: &str) {
+    /// This message has to wait: it is shown when its turn comes, wherever it was typed.
+    pub(super) fn waits(&mut self, id: &str) {
         self.typed.remove(id);
+        self.turns.remove(id);
     }
 
     /// A chat that was just opened: its last turns in short, and all of the running one.
@@ -111,7 +114,11 @@ impl Show {
 
     /// Turns that were loaded from before what we have: they are not shown.
     pub(super) fn loaded(&mut self, chat: &ChatState, turns: &[Turn]) {
-        for turn in chat.turns.iter().filter(|turn| turns.iter().any(|new| new.id == turn.id)) {
+        for turn in chat
+            .turns
+            .iter()
+            .filter(|turn| turns.iter().any(|new| new.id == turn.id))
+        {
             self.pass(&turn.id);
         }
     }
@@ -146,30 +153,32 @@ impl Show {
         }
     }
 
-    /// A fresh state takes the place of an old one. Reasoning may have another id in it than while it streamed.
-    pub(super) fn renamed(&mut self, old: &ChatState, new: &ChatState) {
+    /// A fresh state takes the place of an old one, after a restart. Of the turn that ran then, reasoning may have
+    /// another id than while it streamed, and an answer that was not complete is lost.
+    pub(super) fn replaced(&mut self, old: &ChatState, new: &ChatState) {
         let Some(was) = &old.active_turn else { return };
         let Some(shown) = self.turns.get_mut(&was.id) else {
             return;
         };
-        let now = new.turns.iter().map(View::from).chain(new.active_turn.iter().map(View::from));
-        let Some(now) = now.into_iter().find(|turn| turn.id == was.id) else {
+        let over = new.turns.iter().map(View::from);
+        let running = new.active_turn.iter().map(View::from);
+        let Some(now) = over.chain(running).find(|turn| turn.id == was.id) else {
             return;
-        };
-        let thought = |part: &ResponsePart| match part {
-            ResponsePart::Reasoning(part) => Some((part.id.clone(), part.content.clone())),
-            _ => None,
         };
         let mut before: Vec<_> = was.response_parts.iter().filter_map(thought).collect();
         for (id, content) in now.parts.iter().filter_map(thought) {
-            if shown.texts.contains_key(&id) {
+            if shown.texts.contains_key(id) {
                 continue;
             }
-            if let Some(at) = before.iter().position(|(_, old)| content.starts_with(old.as_str())) {
+            if let Some(at) = before.iter().position(|(_, old)| content.starts_with(old)) {
                 let (_, old) = before.remove(at);
-                shown.texts.insert(id, old.len());
+                shown.texts.insert(id.to_owned(), old.len());
             }
         }
+        let answered = |id: &str| now.parts.iter().filter_map(answer).any(|(new, _)| new == id);
+        let kept = was.response_parts.iter().filter_map(answer).all(|(id, _)| answered(id));
+        shown.cut =
+            now.end == Some(TurnState::Complete) && !(kept && now.parts.iter().any(|part| answer(part).is_some()));
     }
 
     fn turn<W: Write>(&mut self, screen: &mut Screen<W>, turn: &View<'_>) -> io::Result<()> {
@@ -186,6 +195,7 @@ impl Show {
             shown.part(screen, part, &self.typed)?;
         }
         let Some(end) = turn.end else { return Ok(()) };
+        let cut = shown.cut;
         // Nothing comes any more, and what was shown need not be remembered.
         *shown = Shown {
             over: true,
@@ -195,8 +205,23 @@ impl Show {
         screen.end_line()?;
         match end {
             TurnState::Cancelled => screen.note("·", "Cancelled."),
+            TurnState::Complete if cut => screen.note("·", "The host was stopped before the answer was complete."),
             TurnState::Complete | TurnState::Error => Ok(()),
         }
+    }
+}
+
+fn thought(part: &ResponsePart) -> Option<(&str, &str)> {
+    match part {
+        ResponsePart::Reasoning(part) => Some((&part.id, &part.content)),
+        _ => None,
+    }
+}
+
+fn answer(part: &ResponsePart) -> Option<(&str, &str)> {
+    match part {
+        ResponsePart::Markdown(part) => Some((&part.id, &part.content)),
+        _ => None,
     }
 }
 
@@ -276,8 +301,10 @@ impl Shown {
         if before == Some(Call::Ended) || (before == Some(Call::Begun) && !ended) {
             return Ok(());
         }
-        self.calls.insert(id.clone(), if ended { Call::Ended } else { Call::Begun });
-        let denied = matches!(call, ToolCallState::Cancelled(call) if call.reason == ToolCallCancellationReason::Denied);
+        self.calls
+            .insert(id.clone(), if ended { Call::Ended } else { Call::Begun });
+        let denied =
+            matches!(call, ToolCallState::Cancelled(call) if call.reason == ToolCallCancellationReason::Denied);
         if before.is_none() && !denied {
             screen.note("→", what.as_text())?;
         }
@@ -291,7 +318,10 @@ impl Shown {
                 output(screen, call.content.as_deref().unwrap_or_default())
             }
             ToolCallState::Cancelled(call) => {
-                let why = call.reason_message.as_ref().map(|reason| format!(": {}", reason.as_text()));
+                let why = call
+                    .reason_message
+                    .as_ref()
+                    .map(|reason| format!(": {}", reason.as_text()));
                 let word = match call.reason {
                     ToolCallCancellationReason::Denied => format!("Denied: {}", call.invocation_message.as_text()),
                     ToolCallCancellationReason::Skipped => "Stopped".to_owned(),
@@ -305,7 +335,8 @@ impl Shown {
 }
 
 fn is_command(meta: Option<&serde_json::Map<String, serde_json::Value>>) -> bool {
-    meta.and_then(|meta| meta.get("toolKind")).is_some_and(|kind| kind == "terminal")
+    meta.and_then(|meta| meta.get("toolKind"))
+        .is_some_and(|kind| kind == "terminal")
 }
 
 /// The last lines of what a command printed.
@@ -339,7 +370,10 @@ fn in_short<W: Write>(screen: &mut Screen<W>, turn: &Turn) -> io::Result<()> {
         ..turn.message.clone()
     };
     message(screen, &short)?;
-    let calls = turn.response_parts.iter().filter(|part| matches!(part, ResponsePart::ToolCall(_)));
+    let calls = turn
+        .response_parts
+        .iter()
+        .filter(|part| matches!(part, ResponsePart::ToolCall(_)));
     match calls.count() {
         0 => {}
         1 => screen.note("→", "1 tool call")?,
@@ -374,12 +408,21 @@ fn answer_words(request: &ChatInputRequest, response: &ChatInputResponseKind) ->
         ChatInputResponseKind::Cancel => return "not answered".to_owned(),
         ChatInputResponseKind::Accept => {}
     }
-    let mut answers: Vec<(&String, String)> = request.answers.iter().flatten().map(|(id, answer)| (id, value(answer))).collect();
+    let mut answers: Vec<(&String, String)> = request
+        .answers
+        .iter()
+        .flatten()
+        .map(|(id, answer)| (id, value(answer)))
+        .collect();
     answers.sort();
     match answers.as_slice() {
         [] => "answered".to_owned(),
         [(_, only)] => only.clone(),
-        many => many.iter().map(|(id, value)| format!("{id}: {value}")).collect::<Vec<_>>().join(", "),
+        many => many
+            .iter()
+            .map(|(id, value)| format!("{id}: {value}"))
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 
@@ -389,8 +432,13 @@ fn value(answer: &ChatInputAnswer) -> String {
         ChatInputAnswer::Skipped(_) => return "(skipped)".to_owned(),
     };
     let with = |value: &str, typed: &Option<Vec<String>>| {
-        let all: Vec<&str> = std::iter::once(value).chain(typed.iter().flatten().map(String::as_str)).collect();
-        all.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+        let all: Vec<&str> = std::iter::once(value)
+            .chain(typed.iter().flatten().map(String::as_str))
+            .collect();
+        all.into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     match &answered.value {
         ChatInputAnswerValue::Text(text) => text.value.clone(),

@@ -8,7 +8,9 @@ pub(super) enum Typed {
     Nothing,
     Say(String),
     Steer(String),
-    Approve { always: bool },
+    Approve {
+        always: bool,
+    },
     Deny(Option<String>),
     Cancel,
     Sessions(Option<String>),
@@ -64,12 +66,9 @@ impl Typed {
         }
     }
 
-    /// Whether a script's line waits for its turn: what is said does, what steers does not.
+    /// Whether a script's line waits until what was said before it is answered.
     pub(super) fn waits(&self) -> bool {
-        matches!(
-            self,
-            Self::Say(_) | Self::New | Self::Sessions(Some(_)) | Self::Approve { .. } | Self::Deny(_)
-        )
+        !matches!(self, Self::Nothing | Self::Steer(_) | Self::Cancel)
     }
 }
 

@@ -1,5 +1,8 @@
 //! The binary from outside: what a person at a terminal and a crash see.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod attach;
 mod cli;
 mod crash;
 mod terminal;

@@ -1,0 +1,228 @@
+//! The sessions of the host: listing them, finding one, making one, opening one.
+
+use ahp::ahp_types::{
+    ROOT_RESOURCE_URI, Uri,
+    commands::{CreateSessionParams, ListSessionsParams, ListSessionsResult, SubscribeView},
+    state::{RootState, SessionStatus, SessionSummary, SnapshotState},
+};
+use anyhow::{Context, Result, anyhow, bail};
+use uuid::Uuid;
+
+use super::{
+    link::{Link, reason},
+    mirror::{Channel, Mirror},
+    place::shown_path,
+};
+use crate::view::{plain, shorten};
+
+/// How many sessions a list shows, and how many are asked for at once when one is looked for.
+const SHOWN: i64 = 20;
+const PAGE: i64 = 200;
+
+/// The newest sessions.
+pub(super) async fn newest(link: &Link) -> Result<Vec<SessionSummary>> {
+    Ok(page(link, SHOWN, None).await?.items)
+}
+
+async fn page(link: &Link, limit: i64, cursor: Option<String>) -> Result<ListSessionsResult> {
+    let params = ListSessionsParams {
+        channel: ROOT_RESOURCE_URI.to_owned(),
+        meta: None,
+        limit: Some(limit),
+        cursor,
+    };
+    let listed = link.client.request("listSessions", params).await;
+    listed.map_err(|error| anyhow!("The sessions cannot be listed: {}", reason(&error)))
+}
+
+/// The list, as a person reads it.
+pub(super) fn table(sessions: &[SessionSummary], current: Option<&str>) -> String {
+    let now = jiff::Timestamp::now();
+    let mut text = String::new();
+    for (number, session) in sessions.iter().enumerate() {
+        let mark = if current == Some(session.resource.as_str()) {
+            "*"
+        } else {
+            " "
+        };
+        let place = session
+            .working_directories
+            .iter()
+            .flatten()
+            .next()
+            .map(|uri| shown_path(uri));
+        text.push_str(&format!(
+            "{mark}{:>3}  {:<8}  {:>8}  {}{}{}\n",
+            number + 1,
+            short(&session.resource),
+            age(&session.modified_at, now),
+            shorten(&plain(&session.title).replace('\n', " "), 60),
+            state(session.status),
+            place.map(|place| format!("  ({place})")).unwrap_or_default(),
+        ));
+    }
+    text
+}
+
+fn state(status: u32) -> &'static str {
+    let is = |state: SessionStatus| status & state.bits() == state.bits();
+    if is(SessionStatus::InputNeeded) {
+        "  [waits for an answer]"
+    } else if is(SessionStatus::InProgress) {
+        "  [works]"
+    } else {
+        ""
+    }
+}
+
+fn age(time: &str, now: jiff::Timestamp) -> String {
+    let Ok(then) = time.parse::<jiff::Timestamp>() else {
+        return String::new();
+    };
+    match now.as_second() - then.as_second() {
+        ..60 => "now".to_owned(),
+        seconds @ 60..3600 => format!("{} min", seconds / 60),
+        seconds @ 3600..86_400 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// The name of a session: what its URI ends with.
+pub(super) fn name(uri: &str) -> &str {
+    uri.rsplit(['/', ':']).find(|part| !part.is_empty()).unwrap_or(uri)
+}
+
+/// The beginning of a session's name, which is enough to find it.
+pub(super) fn short(uri: &str) -> String {
+    plain(name(uri)).chars().take(8).collect()
+}
+
+/// The session that a person means: a number of the list, `last`, an id or its beginning, or a URI.
+pub(super) async fn find(link: &Link, wanted: &str, listed: &[SessionSummary]) -> Result<Uri> {
+    if let Some(session) = wanted
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| listed.get(number.checked_sub(1)?))
+    {
+        return Ok(session.resource.clone());
+    }
+    if wanted == "last" {
+        return listed
+            .first()
+            .map(|session| session.resource.clone())
+            .context("There is no session yet");
+    }
+    let mut found = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = page(link, PAGE, cursor).await?;
+        for session in page.items {
+            if session.resource == wanted || name(&session.resource) == wanted {
+                return Ok(session.resource);
+            }
+            if name(&session.resource).starts_with(wanted) {
+                found.push(session.resource);
+            }
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    match found.as_slice() {
+        [only] => Ok(only.clone()),
+        // It may be there without being listed, when nothing was said in it yet.
+        [] if wanted.contains(":/") => Ok(wanted.to_owned()),
+        [] => bail!("There is no session {wanted:?}."),
+        many => bail!("{} sessions begin with {wanted:?}; say more of the id.", many.len()),
+    }
+}
+
+/// Whether somebody who types this at the list means a session and not a message.
+pub(super) fn is_choice(line: &str, listed: &[SessionSummary]) -> bool {
+    let numbered = line.parse::<usize>().is_ok();
+    let begins = |session: &SessionSummary| name(&session.resource).starts_with(line) || session.resource == line;
+    numbered || (line.len() >= 4 && listed.iter().any(begins))
+}
+
+/// Makes a session. The host keeps it from its first message on.
+pub(super) async fn create(link: &Link, root: &RootState, cwd: Option<Uri>) -> Result<Uri> {
+    let provider = root.agents.first().map(|agent| agent.provider.clone());
+    let uri = format!("{}:/{}", provider.as_deref().unwrap_or("ahp-session"), Uuid::new_v4());
+    create_as(link, &uri, cwd).await?;
+    Ok(uri)
+}
+
+/// Makes a session of this name.
+pub(super) async fn create_as(link: &Link, uri: &str, cwd: Option<Uri>) -> Result<()> {
+    let params = CreateSessionParams {
+        channel: uri.to_owned(),
+        meta: None,
+        provider: None,
+        working_directories: cwd.map(|cwd| vec![cwd]),
+        config: None,
+        active_client: None,
+        progress_token: None,
+    };
+    let made = link
+        .client
+        .request::<_, serde_json::Value>("createSession", params)
+        .await;
+    made.map(drop)
+        .map_err(|error| anyhow!("The session cannot be made: {}", reason(&error)))
+}
+
+/// Subscribes to a session and its default chat, of which the last turns are enough.
+pub(super) async fn open(link: &Link, root: RootState, uri: &str, turns: usize) -> Result<Mirror> {
+    let gone = |error| anyhow!("The session cannot be opened: {}", reason(&error));
+    let (subscribed, _) = link.client.subscribe(uri.to_owned()).await.map_err(gone)?;
+    let session = match subscribed.snapshot {
+        Some(snapshot) => match snapshot.state {
+            SnapshotState::Session(state) => Channel::new(uri.to_owned(), *state, snapshot.from_seq),
+            _ => bail!("{uri} is not a session."),
+        },
+        None => bail!("The host does not show {uri}."),
+    };
+    let first = session.state.chats.first().map(|chat| chat.resource.clone());
+    let chat = session
+        .state
+        .default_chat
+        .clone()
+        .or(first)
+        .context("The session has no chat")?;
+    let view = SubscribeView {
+        turns: i64::try_from(turns.max(1)).ok(),
+    };
+    let subscribed = link.client.subscribe_with_options(chat.clone(), None, Some(view)).await;
+    let (subscribed, _) = subscribed.map_err(gone)?;
+    let chat = match subscribed.snapshot {
+        Some(snapshot) => match snapshot.state {
+            SnapshotState::Chat(state) => Channel::new(chat, *state, snapshot.from_seq),
+            _ => bail!("{chat} is not a chat."),
+        },
+        None => bail!("The host does not show {chat}."),
+    };
+    Ok(Mirror::new(root, session, chat))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_and_names_are_short() {
+        let now: jiff::Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
+        for (time, expected) in [
+            ("2026-11-15T11:59:30Z", "now"),
+            ("2026-11-15T11:20:00.000Z", "40 min"),
+            ("2026-11-15T02:00:00Z", "10 h"),
+            ("2026-11-01T12:00:00Z", "14 d"),
+            ("yesterday", ""),
+        ] {
+            assert_eq!(age(time, now), expected, "{time}");
+        }
+        for (uri, expected) in [("lodge:/abc", "abc"), ("ahp-session:/x/y", "y"), ("abc", "abc")] {
+            assert_eq!(name(uri), expected);
+        }
+    }
+}

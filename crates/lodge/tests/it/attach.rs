@@ -1,0 +1,340 @@
+//! `lodge attach`: people at several terminals, a host that is killed and comes back.
+
+use testkit::{Home, Random, Running};
+
+/// A host on a home, and where it listens.
+struct Host {
+    running: Running,
+    port: String,
+}
+
+impl Host {
+    fn start(home: &Home) -> Self {
+        Self::start_on(home, "0")
+    }
+
+    fn start_on(home: &Home, port: &str) -> Self {
+        let mut running = home.start(["--port", port, "--sdk-port", "0"]);
+        let line = running.line_with("AHP clients");
+        let (_, after) = line.split_once("127.0.0.1:").expect("the host listens on loopback");
+        let port = after.split('/').next().expect("a port").to_owned();
+        running.line_with("Ctrl-C stops");
+        Self { running, port }
+    }
+
+    /// SIGKILL, and another host on the same home and port.
+    fn killed_and_restarted(mut self, home: &Home) -> Self {
+        self.running.kill();
+        self.running.finish();
+        Self::start_on(home, &self.port)
+    }
+}
+
+fn attach(home: &Home, args: &[&str]) -> Running {
+    home.talk([&["attach"], args].concat())
+}
+
+/// Ends the input; the terminal leaves when nothing is going on any more.
+fn leave(terminal: Running) -> Vec<String> {
+    terminal.finish().ok().lines
+}
+
+/// How often a line was printed.
+fn count(lines: &[String], line: &str) -> usize {
+    lines.iter().filter(|printed| printed.as_str() == line).count()
+}
+
+#[test]
+fn lines_are_sent_and_answers_printed_and_the_end_waits_for_the_last_one() {
+    let home = Home::new();
+    let _host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("think about doors then say They open.");
+    one.say("say two");
+    one.say("/title Doors");
+    let done = one.finish().ok();
+    assert_eq!(
+        done.lines[1..],
+        [
+            "> think about doors then say They open.",
+            "┊ Let me think about doors. There is much to say about doors.",
+            "They open.",
+            "> say two",
+            "two",
+            "· Title: Doors",
+        ],
+        "{:#?}",
+        done.lines
+    );
+    // Picked from the list by its number, with the last turns in short.
+    let mut again = attach(&home, &[]);
+    again.line_with("Doors");
+    again.line_with("Pick a number");
+    again.say("1");
+    again.line_with("> think about doors");
+    again.line_with("They open.");
+    again.line_with("> say two");
+    again.say("what did I say?");
+    again.line_with("> what did I say?");
+    let lines = leave(again);
+    assert_eq!(count(&lines, "two"), 1, "{lines:#?}");
+    // By the beginning of its id, and only the last turn.
+    let list = home.run(["sessions", "list", "--json"]).ok().events();
+    let id = list[0]["id"].as_str().or(list[0]["sessionId"].as_str()).expect("an id");
+    let short = attach(&home, &[&id[..8], "--history", "1"]).finish().ok();
+    assert!(short.stdout().contains("what did I say?"), "{short:#?}");
+    assert!(!short.stdout().contains("> say two"), "{short:#?}");
+    let wrong = attach(&home, &["ffffffff-none"]).finish();
+    assert!(
+        !wrong.status.success() && wrong.stderr.contains("There is no session"),
+        "{wrong:#?}"
+    );
+}
+
+#[test]
+fn words_at_the_list_begin_a_new_session() {
+    let home = Home::new();
+    let _host = Host::start(&home);
+    let mut first = attach(&home, &[]);
+    first.say("say one");
+    leave(first);
+    let mut second = attach(&home, &[]);
+    second.line_with("Pick a number");
+    second.say("say another");
+    second.say("/sessions");
+    second.say("/sessions 2");
+    second.say("/new");
+    second.say("say third");
+    let lines = leave(second);
+    assert_eq!(count(&lines, "another"), 1, "{lines:#?}");
+    assert_eq!(count(&lines, "> say one"), 1, "{lines:#?}");
+    assert_eq!(count(&lines, "third"), 1, "{lines:#?}");
+    assert_eq!(home.logs().len(), 3);
+}
+
+#[test]
+fn two_terminals_stay_in_step() {
+    let home = Home::new();
+    let _host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("say from the first");
+    one.line_with("from the first");
+    one.line_with("from the first");
+    let mut two = attach(&home, &["last"]);
+    two.line_with("> say from the first");
+    two.say("say from the second");
+    for terminal in [&mut one, &mut two] {
+        terminal.line_with("> say from the second");
+        assert_eq!(terminal.line().as_deref(), Some("from the second"));
+    }
+    one.say("/title Shared");
+    two.line_with("· Title: Shared");
+    one.say("fail with quota");
+    two.line_with("> fail with quota");
+    two.line_with("✗ ");
+    two.say("say over");
+    one.line_with("over");
+    leave(one);
+    leave(two);
+}
+
+#[test]
+fn a_tool_is_approved_from_the_second_terminal() {
+    let home = Home::new();
+    let _host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("call bash {\"command\":\"echo hi > made\"} then say done with it");
+    one.line_with("? Run this command?");
+    let mut two = attach(&home, &["last"]);
+    two.line_with("? Run this command?");
+    two.line_with("echo hi > made");
+    two.say("y");
+    for terminal in [&mut one, &mut two] {
+        terminal.line_with("→ Running `echo hi > made`");
+        terminal.line_with("done with it");
+    }
+    assert!(home.work().join("made").exists());
+    // Denied with a reason, from the first.
+    one.say("call bash {\"command\":\"echo hi > other\"} then say understood");
+    two.line_with("? Run this command?");
+    one.line_with("? Run this command?");
+    one.say("no, not there");
+    for terminal in [&mut one, &mut two] {
+        terminal.line_with("✗ Denied: Running `echo hi > other`");
+        terminal.line_with("understood");
+    }
+    assert!(!home.work().join("other").exists());
+    leave(one);
+    leave(two);
+}
+
+#[test]
+fn questions_are_answered_by_number_or_in_words() {
+    let home = Home::new();
+    let _host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("ask \"Which colour?\" choices red, blue then ask \"Why?\" then say thank you");
+    one.line_with("? Which colour?");
+    one.line_with("1. red");
+    one.line_with("2. blue");
+    one.say("2");
+    one.line_with("↳ blue");
+    one.line_with("? Why?");
+    one.say("because");
+    one.line_with("↳ because");
+    one.line_with("thank you");
+    leave(one);
+}
+
+#[test]
+fn a_turn_is_cancelled_and_the_next_one_runs() {
+    let home = Home::new();
+    let _host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("slowly 20 ms, stream 100000 chunks");
+    one.line_with("> slowly 20 ms");
+    one.say("/cancel");
+    one.line_with("· Cancelled.");
+    one.say("say still here");
+    one.line_with("> say still here");
+    one.line_with("still here");
+    leave(one);
+}
+
+#[test]
+fn a_message_waits_in_the_queue_of_the_host_while_a_turn_runs() {
+    let home = Home::new();
+    let _host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("call bash {\"command\":\"echo hi > made\"} then say first");
+    one.line_with("? Run this command?");
+    // No answer to what is asked, so it is a message.
+    one.say("say second");
+    one.line_with("· Queued: say second");
+    one.say("y");
+    one.line_with("first");
+    one.line_with("> say second");
+    assert_eq!(one.line().as_deref(), Some("second"));
+    leave(one);
+}
+
+#[test]
+fn a_killed_host_comes_back_and_nothing_is_lost_or_told_twice() {
+    let home = Home::new();
+    let host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("think about doors then say before");
+    one.line_with("before");
+    one.line_with("before");
+    let mut two = attach(&home, &["last"]);
+    two.line_with("> think about doors");
+    one.say("slowly 20 ms, stream 100000 chunks");
+    two.line_with("> slowly 20 ms");
+    let host = host.killed_and_restarted(&home);
+    for terminal in [&mut one, &mut two] {
+        terminal.line_with("· The host is away; reconnecting… back.");
+    }
+    two.say("say after");
+    for terminal in [&mut one, &mut two] {
+        terminal.line_with("> say after");
+        assert_eq!(terminal.line().as_deref(), Some("after"));
+    }
+    // On another port: the note in the home tells which.
+    drop(host);
+    let _host = Host::start(&home);
+    one.say("say moved");
+    for terminal in [&mut one, &mut two] {
+        terminal.line_with("back.");
+        terminal.line_with("> say moved");
+        assert_eq!(terminal.line().as_deref(), Some("moved"));
+    }
+    for terminal in [one, two] {
+        let lines = leave(terminal);
+        for once in [
+            "> think about doors then say before",
+            "before",
+            "> say after",
+            "after",
+            "> say moved",
+        ] {
+            assert_eq!(count(&lines, once), 1, "{once:?} in {lines:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_session_without_a_word_survives_a_restart_too() {
+    let home = Home::new();
+    let host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.line_with("· Session");
+    let _host = host.killed_and_restarted(&home);
+    one.line_with("back.");
+    one.say("say hello");
+    one.line_with("> say hello");
+    one.line_with("hello");
+    leave(one);
+}
+
+/// Whatever the moment of the kill, a message is in the conversation once, and the terminal says the next one.
+#[test]
+fn no_message_is_lost_or_doubled_by_kills_at_random_moments() {
+    let (mut random, seed) = Random::from_env();
+    println!("LODGE_SEED={seed} replays this run");
+    let home = Home::new();
+    let mut host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.line_with("· Session");
+    for round in 0..6 {
+        one.say(&format!("say round {round} then slowly 5 ms, stream 5 chunks"));
+        std::thread::sleep(std::time::Duration::from_micros(random.below(30_000)));
+        host = host.killed_and_restarted(&home);
+        one.line_with("back.");
+    }
+    one.say("say the end");
+    one.line_with("> say the end");
+    let lines = leave(one);
+    let log = home.run(["sessions", "show", "last"]).ok().stdout();
+    for round in 0..6 {
+        let said = format!("say round {round} then");
+        assert_eq!(
+            log.matches(&said).count(),
+            1,
+            "seed {seed}: {said:?} in {log}\n{lines:#?}"
+        );
+        let shown = lines.iter().filter(|line| line.contains(&said)).count();
+        assert_eq!(shown, 1, "seed {seed}: {said:?} in {lines:#?}");
+    }
+}
+
+#[test]
+fn without_a_host_it_says_how_to_start_one() {
+    let home = Home::new();
+    let done = attach(&home, &[]).finish();
+    assert!(!done.status.success());
+    assert!(done.stderr.contains("No host is running"), "{done:#?}");
+    let host = Host::start(&home);
+    let url = format!("ws://127.0.0.1:{}/", host.port);
+    let done = attach(&home, &["--url", &url, "--token", "not-the-token-of-it"]).finish();
+    assert!(!done.status.success());
+    assert!(done.stderr.contains("refused the token"), "{done:#?}");
+    let token = std::fs::read_to_string(home.path().join("token")).unwrap();
+    let mut one = attach(&home, &["--new", "--url", &url, "--token", token.trim()]);
+    one.say("say by url");
+    one.line_with("by url");
+    leave(one);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_unix_socket_serves_as_well() {
+    let home = Home::new();
+    let socket = home.work().join("lodge.sock");
+    let mut host = home.start(["--socket", socket.to_str().unwrap(), "--sdk-port", "0"]);
+    host.line_with("Ctrl-C stops");
+    let mut one = attach(&home, &["--new"]);
+    one.say("say over the socket");
+    one.line_with("> say over the socket");
+    one.line_with("over the socket");
+    leave(one);
+}
