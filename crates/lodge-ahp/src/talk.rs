@@ -380,6 +380,7 @@ fn client_tool(tool: &ToolDefinition) -> ClientTool {
         overrides_builtin: false,
         // The client asks its own person where it needs to.
         skip_permission: true,
+        terminal: false,
     }
 }
 
