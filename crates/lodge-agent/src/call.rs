@@ -67,7 +67,6 @@ impl Live<'_> {
             Chunk::Reasoning(text) => recorder.note(AssistantReasoningDelta {
                 reasoning_id: self.reasoning_id.clone(),
                 delta_content: text,
-                ..AssistantReasoningDelta::default()
             }),
             Chunk::ToolCall { id, name, fragment } => recorder.note(AssistantToolCallDelta {
                 tool_call_id: id,
@@ -125,7 +124,6 @@ impl Turn {
                 turn_id: turn_id.into(),
                 model: Some(model.info().id.clone()),
                 reason: Some(retry_reason(error.kind).into()),
-                ..AssistantTurnRetry::default()
             });
         }
     }

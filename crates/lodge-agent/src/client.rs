@@ -53,6 +53,8 @@ pub struct ClientTool {
     pub overrides_builtin: bool,
     /// Runs without asking for permission.
     pub skip_permission: bool,
+    /// The turn ends with it: the model is not called again for its result.
+    pub terminal: bool,
 }
 
 /// A question to a person, as the `ask_user` tool puts it.

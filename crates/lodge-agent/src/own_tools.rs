@@ -38,7 +38,6 @@ impl Call<'_> {
             choices: choices.clone(),
             allow_freeform: Some(allow_freeform),
             tool_call_id: Some(self.id.into()),
-            ..UserInputRequested::default()
         })?;
         shared.pending.asked(&request_id, event);
         for client in shared.clients.lock().calls(|can| can.user_input) {
@@ -62,7 +61,6 @@ impl Call<'_> {
             request_id,
             answer: Some(answer.answer.clone()),
             was_freeform: Some(answer.was_freeform),
-            ..UserInputCompleted::default()
         })?;
         let said = if answer.was_freeform { "responded" } else { "selected" };
         Ok(Outcome::text(format!("User {said}: {}", answer.answer)))
@@ -144,7 +142,6 @@ impl Call<'_> {
             shared.recorder.record(SessionModeChanged {
                 previous_mode: previous.as_str().into(),
                 new_mode: mode.as_str().into(),
-                ..SessionModeChanged::default()
             })?;
         }
         Ok(())

@@ -254,12 +254,10 @@ impl Call<'_> {
                 ToolUpdate::Partial(output) => shared.recorder.note(ToolExecutionPartialResult {
                     tool_call_id: call_id.to_string(),
                     partial_output: output,
-                    ..ToolExecutionPartialResult::default()
                 }),
                 ToolUpdate::Progress(message) => shared.recorder.note(ToolExecutionProgress {
                     tool_call_id: call_id.to_string(),
                     progress_message: message,
-                    ..ToolExecutionProgress::default()
                 }),
             })
         };
@@ -275,10 +273,7 @@ impl Call<'_> {
             cancel: self.turn.cancel.clone(),
         };
         if let Some(intent) = tool.intent(&args) {
-            shared.recorder.note(AssistantIntent {
-                intent,
-                ..AssistantIntent::default()
-            });
+            shared.recorder.note(AssistantIntent { intent });
         }
         match tool.need(&args, &cx) {
             Err(error) => {
@@ -349,10 +344,7 @@ impl Call<'_> {
         })?;
         shared.pending.asked(&request_id, event);
         let answer = waiting.await;
-        shared.recorder.record(ExternalToolCompleted {
-            request_id,
-            ..ExternalToolCompleted::default()
-        })?;
+        shared.recorder.record(ExternalToolCompleted { request_id })?;
         Ok(match answer {
             Ok(Answer::Tool(ToolAnswer::Result(result))) => external_outcome(result),
             // The reason is the client's own affair and may hold what the model must not see.
@@ -422,11 +414,7 @@ impl Call<'_> {
 }
 
 fn image_block(mime_type: String, data: String) -> ContentBlock {
-    ContentBlock::Image(ImageBlock {
-        mime_type,
-        data,
-        ..ImageBlock::default()
-    })
+    ContentBlock::Image(ImageBlock { mime_type, data })
 }
 
 fn external_outcome(result: ExternalResult) -> Outcome {

@@ -123,7 +123,6 @@ pub(crate) async fn run(
     };
     recorder.note(AssistantIdle {
         aborted: (ended == Ended::Aborted).then_some(true),
-        ..AssistantIdle::default()
     });
     recorder.sync();
     ended
@@ -380,6 +379,9 @@ impl Turn {
             })?;
             if rejected {
                 return Err(Stop::Rejected);
+            }
+            if calls.iter().any(|call| self.shared.ends_turn(&call.name)) {
+                return Ok(());
             }
             if calls.is_empty()
                 && self.shared.queue.look(|lists| lists.steering.is_empty())

@@ -201,14 +201,7 @@ mod tests {
     use super::*;
 
     fn event(text: &str) -> Event {
-        Event::new(
-            None,
-            None,
-            AssistantIntent {
-                intent: text.into(),
-                ..Default::default()
-            },
-        )
+        Event::new(None, None, AssistantIntent { intent: text.into() })
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! The host with its agent, driven as a face drives it, with the rehearsal model.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
 mod asking;
 mod kit;
 mod life;
