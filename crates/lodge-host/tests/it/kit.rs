@@ -202,5 +202,7 @@ pub(crate) fn tool(name: &str) -> ClientTool {
         parameters: Arc::new(serde_json::json!({"type": "object"})),
         overrides_builtin: false,
         skip_permission: true,
+        terminal: false,
+        terminal: false,
     }
 }
