@@ -203,6 +203,5 @@ pub(crate) fn tool(name: &str) -> ClientTool {
         overrides_builtin: false,
         skip_permission: true,
         terminal: false,
-        terminal: false,
     }
 }
