@@ -56,6 +56,7 @@ pub(crate) struct ToolConfig {
     pub(crate) parameters: Option<Value>,
     pub(crate) overrides_built_in_tool: Option<bool>,
     pub(crate) skip_permission: Option<bool>,
+    pub(crate) is_terminal: Option<bool>,
 }
 
 /// A slash command that the client runs.

@@ -322,6 +322,7 @@ fn tools(configs: &[ToolConfig]) -> Vec<ClientTool> {
                 .into(),
             overrides_builtin: tool.overrides_built_in_tool.unwrap_or(false),
             skip_permission: tool.skip_permission.unwrap_or(false),
+            terminal: tool.is_terminal.unwrap_or(false),
         })
         .collect()
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use lodge_events::Payload;
+use lodge_events::{Event, Payload, SessionIdle};
+use lodge_host::{AgentError, Prompt, Publish, Session};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{Capability, Nothing, method};
@@ -58,8 +60,58 @@ async fn truncate(session: Arc<Attached>, params: EventParams) -> Result<Value, 
     Ok(json!({"eventsRemoved": removed, "checkpointCleanupFailed": false}))
 }
 
-async fn clear_context(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    Ok(json!({"messagesCleared": session.session().clear_context().await?}))
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClearParams {
+    prompt: Option<String>,
+}
+
+/// Forgets the conversation and begins anew with a prompt. While a turn runs (a tool of the client may be what asks for
+/// it) that waits for the turn's end, and the answer does not.
+async fn clear_context(attached: Arc<Attached>, params: ClearParams) -> Result<Value, RpcError> {
+    let session = attached.session().clone();
+    let messages = session.context_size()?.messages;
+    if session.is_busy() {
+        let idle = Arc::new(Idle::default());
+        let listening = session.listen(idle.clone());
+        tokio::spawn(async move {
+            if session.is_busy() {
+                idle.0.notified().await;
+            }
+            drop(listening);
+            if let Err(error) = begin_anew(&session, params.prompt).await {
+                tracing::warn!(%error, "the context could not be cleared");
+            }
+        });
+    } else {
+        begin_anew(&session, params.prompt).await?;
+    }
+    Ok(json!({"messagesCleared": messages}))
+}
+
+async fn begin_anew(session: &Session, prompt: Option<String>) -> Result<(), AgentError> {
+    session.clear_context().await?;
+    if let Some(text) = prompt.filter(|text| !text.trim().is_empty()) {
+        session
+            .send(Prompt {
+                text,
+                ..Prompt::default()
+            })
+            .await?;
+    }
+    Ok(())
+}
+
+/// Waits for `session.idle`.
+#[derive(Default)]
+struct Idle(Notify);
+
+impl Publish for Idle {
+    fn publish(&self, event: &Event) {
+        if event.is::<SessionIdle>() {
+            self.0.notify_one();
+        }
+    }
 }
 
 /// Files are not tracked, and it is said: only the conversation can be taken back.
