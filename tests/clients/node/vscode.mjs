@@ -1,0 +1,237 @@
+// VS Code's own AHP client, from its published modules. Ours is only what a window gives it: a socket under its
+// WebSocket code, and services with nothing in them.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+import { Emitter, Event } from "@codingame/monaco-vscode-api/vscode/vs/base/common/event";
+import { URI } from "@codingame/monaco-vscode-api/vscode/vs/base/common/uri";
+import { generateUuid } from "@codingame/monaco-vscode-api/vscode/vs/base/common/uuid";
+import { AgentHostProtocolClient } from "@codingame/monaco-vscode-api/vscode/vs/platform/agentHost/browser/agentHostProtocolClient";
+import { AgentSession } from "@codingame/monaco-vscode-api/vscode/vs/platform/agentHost/common/agent";
+import { editorWindowAgentHostClientInfo } from "@codingame/monaco-vscode-api/vscode/vs/platform/agentHost/common/agentHostClientInfo";
+import { toAgentHostUri } from "@codingame/monaco-vscode-api/vscode/vs/platform/agentHost/common/agentHostUri";
+import { StateComponents, buildDefaultChatUri } from "@codingame/monaco-vscode-api/vscode/vs/platform/agentHost/common/state/sessionState";
+import { connectWebSocketOverDuplex } from "@codingame/monaco-vscode-api/vscode/vs/platform/agentHost/common/webSocketOverDuplex";
+
+import { environment, lodge, test as place, until } from "./help.mjs";
+
+export { URI, generateUuid };
+
+/** A test with a host that runs, and windows that close with it. */
+export function test(name, body) {
+  place(name, async ({ t, home, work }) => {
+    const host = await start(home, work);
+    const windows = [];
+    const window = async (options) => {
+      const made = new Window(host.address, options);
+      windows.push(made);
+      await made.client.connect();
+      return made;
+    };
+    try {
+      await body({ t, home, work, host, window });
+    } finally {
+      for (const made of windows) made.client.dispose();
+      await host.kill();
+    }
+  });
+}
+
+/** The binary as a person starts it. `restart` brings it back at the same port. */
+async function start(home, work, port = 0) {
+  const child = spawn(lodge, ["--home", home, "--port", String(port), "--sdk-port", "0"], {
+    cwd: work,
+    env: environment(),
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const gone = once(child, "exit");
+  const kill = async () => {
+    child.kill("SIGKILL");
+    await gone;
+  };
+  for await (const line of createInterface({ input: child.stdout })) {
+    const url = /^AHP clients +(ws:\S+)/.exec(line)?.[1];
+    if (!url) continue;
+    const address = new URL(url);
+    const host = { address, kill };
+    host.restart = async () => {
+      const next = await start(home, work, address.port);
+      assert.equal(next.address.href, address.href, "a host that comes back is found where it was");
+      host.kill = next.kill;
+    };
+    return host;
+  }
+  throw new Error("the host ended without naming its address");
+}
+
+/** One connection, as VS Code's transports are: `connect` opens it, messages are JSON. */
+class Transport {
+  clientConnectionKind = "direct_websocket";
+  #message = new Emitter();
+  #close = new Emitter();
+  onMessage = this.#message.event;
+  onClose = this.#close.event;
+
+  constructor(window) {
+    this.window = window;
+  }
+
+  async connect() {
+    const { hostname, port, pathname, search } = this.window.address;
+    this.socket = connect(Number(port), hostname);
+    await once(this.socket, "connect");
+    this.web = await connectWebSocketOverDuplex(this.socket, { path: pathname + search, host: `${hostname}:${port}` });
+    this.web.onDidReceiveMessage((text) => {
+      const message = JSON.parse(text);
+      this.window.heard.push(message);
+      this.#message.fire(message);
+    });
+    this.web.onDidClose(() => this.#close.fire());
+  }
+
+  send(message) {
+    this.window.said.push(message);
+    this.web?.send(JSON.stringify(message));
+  }
+
+  dispose() {
+    this.socket?.destroy();
+    this.#message.dispose();
+    this.#close.dispose();
+  }
+}
+
+const nothing = { dispose() {} };
+const services = (warnings) => [
+  { trace() {}, debug() {}, info() {}, warn: (...words) => warnings.push(words.join(" ")), error: (...words) => warnings.push(words.join(" ")) },
+  { grantImplicitRead: () => nothing, connectionClosed() {} },
+  { onDidChangeConfiguration: Event.None, inspect: () => ({}), getValue: () => undefined },
+  { telemetryLevel: 0 },
+  { isWorkspaceTrustEnabled: () => true },
+  { onDidChangeTrustedFolders: Event.None, onDidChangeTrust: Event.None, getTrustedUris: () => [] },
+  {},
+];
+
+/** An editor window: VS Code's client, what it said and heard, and the sessions it looks at. */
+export class Window {
+  said = [];
+  heard = [];
+  warnings = [];
+  notified = [];
+
+  constructor(address, options = {}) {
+    this.address = address;
+    const open = () => (this.transport = new Transport(this));
+    const policy = { autoRestore: true, initialDelayMs: 20, maxDelayMs: 100, maxAttempts: 200 };
+    const given = { clientInfo: editorWindowAgentHostClientInfo, reconnectPolicy: policy, ...options };
+    this.client = new AgentHostProtocolClient(address.host, open, given, ...services(this.warnings));
+    this.client.onDidNotification((notification) => this.notified.push(notification));
+  }
+
+  /** The folder as VS Code names it when it lies on the host. */
+  folder(path) {
+    return toAgentHostUri(URI.file(path), this.client.resourceUris.fromAgentHost(URI.file(path)).authority);
+  }
+
+  /** Makes a session the way a new chat editor does, without waiting for anything, and looks at it. */
+  create(work, config = {}) {
+    const session = AgentSession.uri("lodge", generateUuid());
+    const made = this.client.createSession({
+      provider: "lodge",
+      session,
+      workingDirectories: [this.folder(work)],
+      config: { autoApprove: "default", mode: "interactive" },
+      progressToken: generateUuid(),
+      ...config,
+    });
+    return Object.assign(this.look(session), { made });
+  }
+
+  /** Looks at a session and its default chat, whose URI a window works out for itself. */
+  look(session) {
+    return new Chat(this, session, URI.parse(buildDefaultChatUri(session)));
+  }
+
+  /** Cuts the connection without a word. */
+  cut() {
+    this.transport.socket.destroy();
+  }
+
+  heardOf(type) {
+    return this.heard.filter(({ params }) => params?.action?.type === type).map(({ params }) => params);
+  }
+}
+
+/** A chat that a window shows. */
+export class Chat {
+  constructor(window, session, uri) {
+    this.window = window;
+    this.session = session;
+    this.uri = uri;
+    this.sessionView = window.client.getSubscription(StateComponents.Session, session, "test").object;
+    this.chatView = window.client.getSubscription(StateComponents.Chat, uri, "test").object;
+  }
+
+  /** What the window shows: its mirror with its own actions already in it. */
+  get shown() {
+    return settled(this.chatView.value);
+  }
+
+  get about() {
+    return settled(this.sessionView.value);
+  }
+
+  /** Dispatches about the chat. */
+  say(action) {
+    this.window.client.dispatch(this.uri.toString(), action);
+  }
+
+  /** Dispatches about the session. */
+  tell(action) {
+    this.window.client.dispatch(this.session.toString(), action);
+  }
+
+  /** Starts a turn and does not wait. */
+  begin(text, more = {}) {
+    const turnId = generateUuid();
+    const message = { text, origin: { kind: "user" }, ...more };
+    this.say({ type: "chat/turnStarted", turnId, startedAt: new Date().toISOString(), message });
+    return turnId;
+  }
+
+  /** Waits for a turn to be over. */
+  ended(turnId) {
+    return until(`turn ${turnId} is over`, () => this.chatView.verifiedValue?.turns.find(({ id }) => id === turnId));
+  }
+
+  /** A whole turn. */
+  ask(text, more) {
+    return this.ended(this.begin(text, more));
+  }
+
+  /** Waits for a tool call of the running turn to be in a state. */
+  toolCall(status) {
+    return until(`a tool call is ${status}`, () =>
+      this.shown?.activeTurn?.responseParts.map(({ toolCall }) => toolCall).find((call) => call?.status === status));
+  }
+}
+
+function settled(value) {
+  if (value instanceof Error) throw value;
+  return value;
+}
+
+/** The texts of a turn's markdown or reasoning. */
+export const texts = (turn, kind = "markdown") =>
+  turn.responseParts.filter((part) => part.kind === kind).map(({ content }) => content).join("");
+
+/** The tool calls of a turn. */
+export const calls = (turn) => turn.responseParts.flatMap(({ toolCall }) => toolCall ?? []);
+
+/** Without what is not there. */
+export const plain = (value) => JSON.parse(JSON.stringify(value, (_, found) => (found === null ? undefined : found)));
