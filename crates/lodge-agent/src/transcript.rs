@@ -107,6 +107,12 @@ impl Transcript {
                     self.replace_by_summary(summary);
                 }
             }
+            // What was taken back before anything came of it was not said, as the Copilot CLI has it.
+            Payload::Abort(_) => {
+                while let Some(Entry::User(..)) = self.entries.last() {
+                    self.entries.pop();
+                }
+            }
             Payload::SessionContextCleared(_) => {
                 self.entries.clear();
                 self.bytes = 0;
