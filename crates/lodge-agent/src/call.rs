@@ -135,7 +135,7 @@ impl Turn {
         headers.extend(self.prompt.headers.clone());
         let request = ModelRequest {
             system: self.system.clone(),
-            messages: self.shared.recorder.messages()?,
+            messages: self.shared.recorder.messages(settings.model.info().vision)?,
             tools: self.shared.tools().into_iter().map(|(spec, _)| spec).collect(),
             stream: settings.streaming,
             reasoning_effort: settings.reasoning_effort.clone(),

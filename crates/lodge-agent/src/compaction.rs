@@ -123,7 +123,10 @@ async fn summarise(shared: &Shared, system: &Arc<str>, instructions: Option<&str
         provider_call_id: None,
         retryable: false,
     };
-    let mut messages = shared.recorder.messages().map_err(|error| fail(error.to_string()))?;
+    let mut messages = shared
+        .recorder
+        .messages(shared.settings().model.info().vision)
+        .map_err(|error| fail(error.to_string()))?;
     let mut text = REQUEST.to_owned();
     if let Some(more) = instructions {
         let _ = write!(text, "\n\n{more}");

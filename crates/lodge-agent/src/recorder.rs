@@ -79,9 +79,11 @@ impl Recorder {
             .with_transcript(|transcript| transcript.keep_verbatim(calls))
     }
 
-    /// The messages for a model call, their number, and about how many tokens they take.
-    pub(crate) fn messages(&self) -> Result<Vec<Message>, LogError> {
-        self.inner.lock().with_transcript(|transcript| transcript.messages())
+    /// The messages for a call of a model that takes images, or does not.
+    pub(crate) fn messages(&self, vision: bool) -> Result<Vec<Message>, LogError> {
+        self.inner
+            .lock()
+            .with_transcript(|transcript| transcript.messages(vision))
     }
 
     /// Number of entries in the conversation and about how many tokens they take.

@@ -186,18 +186,24 @@ impl Transcript {
         }
     }
 
-    /// The messages for a model call. Every tool call has a result, as the wires demand.
-    pub(crate) fn messages(&self) -> Vec<Message> {
+    /// The messages for a model call. Every tool call has a result, as the wires demand; images are left out for a model
+    /// that does not take them.
+    pub(crate) fn messages(&self, vision: bool) -> Vec<Message> {
+        let seen = |parts: &[Part]| -> Vec<Part> {
+            let shown = parts.iter().filter(|part| vision || matches!(part, Part::Text(_)));
+            shown.cloned().collect()
+        };
         let mut messages = Vec::with_capacity(self.entries.len() * 2);
         for entry in &self.entries {
             match entry {
-                Entry::User(parts, _) | Entry::Summary(parts, _) => messages.push(Message::User(parts.clone())),
+                Entry::User(parts, _) | Entry::Summary(parts, _) => messages.push(Message::User(seen(parts))),
                 Entry::Assistant { message, results, .. } => {
                     messages.push(Message::Assistant(message.clone()));
                     let mut viewed = Vec::new();
                     for (call, outcome) in message.tool_calls.iter().zip(results) {
                         let (content, mut images) = match outcome {
-                            Some(outcome) => (outcome.content.clone(), outcome.images.clone()),
+                            Some(outcome) if vision => (outcome.content.clone(), outcome.images.clone()),
+                            Some(outcome) => (outcome.content.clone(), Vec::new()),
                             None => (INTERRUPTED.into(), Vec::new()),
                         };
                         if call.name == "view" && !images.is_empty() {

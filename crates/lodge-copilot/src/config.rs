@@ -16,6 +16,8 @@ pub(crate) struct SessionConfig {
     pub(crate) model: Option<String>,
     pub(crate) client_name: Option<String>,
     pub(crate) reasoning_effort: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) model_capabilities: Option<ModelCapabilities>,
     pub(crate) tools: Option<Vec<ToolConfig>>,
     pub(crate) commands: Option<Vec<CommandConfig>>,
     #[serde(deserialize_with = "lenient")]
@@ -104,6 +106,19 @@ pub(crate) struct ModelConfig {
 #[serde(default)]
 pub(crate) struct ModelCapabilities {
     pub(crate) supports: Option<ModelSupports>,
+    pub(crate) limits: Option<ModelLimits>,
+}
+
+/// Limits of a client's model, in either spelling.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ModelLimits {
+    #[serde(alias = "maxPromptTokens")]
+    pub(crate) max_prompt_tokens: Option<u64>,
+    #[serde(alias = "maxOutputTokens")]
+    pub(crate) max_output_tokens: Option<u64>,
+    #[serde(alias = "maxContextWindowTokens")]
+    pub(crate) max_context_window_tokens: Option<u64>,
 }
 
 /// Abilities of a client's model.

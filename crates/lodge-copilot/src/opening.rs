@@ -23,7 +23,9 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let id = config.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let auth = auth(ctx, config).await?;
     let chooser = chooser(ctx, config, &id);
-    let chosen = chooser.choose(config.model.as_deref()).await?;
+    let chosen = chooser
+        .choose(config.model.as_deref(), config.model_capabilities.as_ref())
+        .await?;
     let large = config.large_output.as_ref();
     let defaults = NewSession::default();
     let session = ctx
@@ -73,7 +75,11 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     // Without a word about models the session keeps the one it has, also when another client brought it.
     let chosen = match (&config.model, &config.provider) {
         (None, None) => None,
-        (model, _) => Some(chooser.choose(model.as_deref()).await?),
+        (model, _) => Some(
+            chooser
+                .choose(model.as_deref(), config.model_capabilities.as_ref())
+                .await?,
+        ),
     };
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(id), auth, false)?;
     // The client's older attachment goes first, or its tools and hooks would count twice.

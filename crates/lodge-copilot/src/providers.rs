@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
-    config::{ModelConfig, SessionConfig},
+    config::{ModelCapabilities, ModelConfig, SessionConfig},
     peer::{CallError, Peer},
     rpc::RpcError,
 };
@@ -88,8 +88,29 @@ pub(crate) struct Chosen {
 }
 
 impl Chooser {
-    /// The model of a name, or the default one.
-    pub(crate) async fn choose(&self, name: Option<&str>) -> Result<Chosen, RpcError> {
+    /// The model of a name, or the default one, with the abilities that the client says it has.
+    pub(crate) async fn choose(
+        &self,
+        name: Option<&str>,
+        capabilities: Option<&ModelCapabilities>,
+    ) -> Result<Chosen, RpcError> {
+        let chosen = self.named(name).await?;
+        let Some(capabilities) = capabilities else {
+            return Ok(chosen);
+        };
+        let mut info = chosen.model.info().clone();
+        adjust(&mut info, capabilities);
+        let model = Arc::new(Described {
+            info,
+            inner: chosen.model,
+        });
+        Ok(Chosen {
+            model,
+            warning: chosen.warning,
+        })
+    }
+
+    async fn named(&self, name: Option<&str>) -> Result<Chosen, RpcError> {
         if let Some(provider) = &self.registry.single {
             return self.brought(provider, name).map(Chosen::from);
         }
@@ -248,17 +269,32 @@ fn describe(info: &ModelInfo, config: &ModelConfig) -> ModelInfo {
     let mut info = info.clone();
     info.name = config.name.clone().unwrap_or(info.name);
     info.context_window = config.max_context_window_tokens.unwrap_or(info.context_window);
-    let supports = config
-        .capabilities
-        .as_ref()
-        .and_then(|capabilities| capabilities.supports.as_ref());
-    if let Some(vision) = supports.and_then(|supports| supports.vision) {
-        info.vision = vision;
-    }
-    if supports.and_then(|supports| supports.reasoning_effort) == Some(false) {
-        info.reasoning_efforts.clear();
+    if let Some(capabilities) = &config.capabilities {
+        adjust(&mut info, capabilities);
     }
     info
+}
+
+/// Takes a client's word for what a model can do.
+fn adjust(info: &mut ModelInfo, capabilities: &ModelCapabilities) {
+    if let Some(supports) = &capabilities.supports {
+        info.vision = supports.vision.unwrap_or(info.vision);
+        match supports.reasoning_effort {
+            Some(false) => info.reasoning_efforts.clear(),
+            Some(true) if info.reasoning_efforts.is_empty() => {
+                info.reasoning_efforts = ["low", "medium", "high"].map(str::to_owned).to_vec();
+            }
+            _ => {}
+        }
+    }
+    if let Some(limits) = &capabilities.limits {
+        info.max_output_tokens = limits.max_output_tokens.unwrap_or(info.max_output_tokens);
+        let prompt = limits.max_prompt_tokens.map(|prompt| prompt + info.max_output_tokens);
+        info.context_window = limits
+            .max_context_window_tokens
+            .or(prompt)
+            .unwrap_or(info.context_window);
+    }
 }
 
 impl Model for Described {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     board::{Board, Recent},
     calls::SdkCalls,
-    config::{ModelConfig, SessionConfig, ToolConfig},
+    config::{ModelCapabilities, ModelConfig, SessionConfig, ToolConfig},
     connection::Ctx,
     peer::{Peer, event_prefix},
     providers::Chooser,
@@ -198,9 +198,14 @@ impl Attached {
     }
 
     /// Changes the model.
-    pub(crate) async fn switch_model(&self, name: &str, reasoning_effort: Option<String>) -> Result<(), RpcError> {
+    pub(crate) async fn switch_model(
+        &self,
+        name: &str,
+        reasoning_effort: Option<String>,
+        capabilities: Option<&ModelCapabilities>,
+    ) -> Result<(), RpcError> {
         let chooser = self.chooser.lock().clone();
-        let chosen = chooser.choose(Some(name)).await?;
+        let chosen = chooser.choose(Some(name), capabilities).await?;
         self.session
             .configure(Change::Model {
                 model: chosen.model,

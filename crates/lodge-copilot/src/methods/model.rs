@@ -8,7 +8,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Capability, Nothing, method};
-use crate::{config::ModelConfig, connection::Ctx, providers, rpc::RpcError, session::Attached};
+use crate::{
+    config::{ModelCapabilities, ModelConfig},
+    connection::Ctx,
+    providers,
+    rpc::RpcError,
+    session::Attached,
+};
 
 pub(crate) static MODEL: Capability = Capability {
     title: "Models and providers",
@@ -75,10 +81,15 @@ struct SwitchParams {
     model_id: String,
     #[serde(default)]
     reasoning_effort: Option<String>,
+    #[serde(default)]
+    model_capabilities: Option<ModelCapabilities>,
 }
 
 async fn switch_to(session: Arc<Attached>, params: SwitchParams) -> Result<Value, RpcError> {
-    session.switch_model(&params.model_id, params.reasoning_effort).await?;
+    let capabilities = params.model_capabilities.as_ref();
+    session
+        .switch_model(&params.model_id, params.reasoning_effort, capabilities)
+        .await?;
     Ok(json!({"modelId": params.model_id, "deferred": false}))
 }
 

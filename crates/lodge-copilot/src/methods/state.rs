@@ -213,7 +213,7 @@ async fn options_update(session: Arc<Attached>, params: OptionsParams) -> Result
         session.session().configure(change).await?;
     }
     if let Some(model) = params.model {
-        session.switch_model(&model, params.reasoning_effort).await?;
+        session.switch_model(&model, params.reasoning_effort, None).await?;
     } else if let Some(effort) = params.reasoning_effort {
         session
             .session()
