@@ -158,7 +158,8 @@ async fn upgrade(
     upgrade
         .max_message_size(limit)
         .max_frame_size(limit)
-        .write_buffer_size(64 << 10)
+        .read_buffer_size(8 << 10)
+        .write_buffer_size(32 << 10)
         .on_upgrade(move |socket| connection::run(face, socket))
 }
 

@@ -107,18 +107,27 @@ impl<R: Serialize + DeserializeOwned + Clone + PartialEq> Lines<R> {
                 None => map.remove(&line.key),
             };
         }
+        let stale = text.lines().count().saturating_sub(map.len());
+        let whole = text.is_empty() || text.ends_with('\n');
         let mut lines = Self {
             file: Self::append(&path)?,
             path,
             map,
-            stale: 0,
+            stale,
         };
-        lines.compact()?;
+        // What would be appended to half a line would be lost with it.
+        if !whole || lines.is_stale() {
+            lines.compact()?;
+        }
         Ok(lines)
     }
 
     fn append(path: &Path) -> io::Result<fs::File> {
         fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    }
+
+    fn is_stale(&self) -> bool {
+        self.stale > 1000 + 2 * self.map.len()
     }
 
     fn compact(&mut self) -> io::Result<()> {
@@ -151,11 +160,7 @@ impl<R: Serialize + DeserializeOwned + Clone + PartialEq> Lines<R> {
         line.push(b'\n');
         let written = self.file.write_all(&line).and_then(|()| {
             self.stale += 1;
-            if self.stale > 1000 + 2 * self.map.len() {
-                self.compact()
-            } else {
-                Ok(())
-            }
+            if self.is_stale() { self.compact() } else { Ok(()) }
         });
         if let Err(error) = written {
             tracing::warn!("{} cannot be written: {error}", self.path.display());

@@ -176,11 +176,20 @@ impl Driver {
                         tracing::warn!(chat = &*self.chat, "events were lost; the session is read anew");
                         return self.face.reload(&self.chat);
                     }
-                    Some(batch) => self.face.events(&self.chat, &batch),
+                    Some(batch) => self.show(&batch).await,
                     None => self.live = None,
                 },
                 () = self.face.stop.cancelled() => return,
             }
+        }
+    }
+
+    /// Shows events in slices, so that a burst neither keeps others from the state for long nor fills the queues of
+    /// clients before their sockets had a chance to take anything.
+    async fn show(&self, batch: &[lodge_events::Event]) {
+        for events in batch.chunks(64) {
+            self.face.events(&self.chat, events);
+            tokio::task::yield_now().await;
         }
     }
 
@@ -386,16 +395,13 @@ fn client_tool(tool: &ToolDefinition) -> ClientTool {
 
 impl Face {
     /// Shows what an agent did.
-    pub(crate) fn events(&self, chat: &Uri, batch: &[lodge_events::Event]) {
-        // In slices, so that a burst of events does not keep others from the state for long.
-        for events in batch.chunks(64) {
-            let mut inner = self.inner.lock();
-            for event in events {
-                let Some(talk) = inner.talks.get_mut(chat) else { return };
-                let steps = talk.projector.event(event);
-                if !steps.is_empty() {
-                    inner.take(chat, steps);
-                }
+    fn events(&self, chat: &Uri, events: &[lodge_events::Event]) {
+        let mut inner = self.inner.lock();
+        for event in events {
+            let Some(talk) = inner.talks.get_mut(chat) else { return };
+            let steps = talk.projector.event(event);
+            if !steps.is_empty() {
+                inner.take(chat, steps);
             }
         }
     }

@@ -76,9 +76,10 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(mut seq: Seq, root: RootState, bounds: Bounds) -> Self {
-        // Nothing from before this start can be replayed: the state was built anew.
-        let boot = seq.next();
+    pub(crate) fn new(seq: Seq, root: RootState, bounds: Bounds) -> Self {
+        // Nothing from before this start can be replayed: the state was built anew. All numbers used before are below
+        // this one, because a block is reserved before it is used up.
+        let boot = seq.last();
         let root_uri: Uri = ROOT_RESOURCE_URI.into();
         let channels = HashMap::from([(
             root_uri.clone(),

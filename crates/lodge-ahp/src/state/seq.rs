@@ -24,16 +24,16 @@ impl Seq {
                 .trim()
                 .parse()
                 .map_err(|_| io::Error::other("the sequence file holds no number"))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            // Zero is what a client has seen that has seen nothing.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 1,
             Err(error) => return Err(error),
         };
-        let mut seq = Self {
+        // The first block is reserved when the first number is wanted: a start that nobody uses writes nothing.
+        Ok(Self {
             last,
             reserved: last,
             file: Some(file.to_owned()),
-        };
-        seq.reserve()?;
-        Ok(seq)
+        })
     }
 
     /// The last number handed out.
@@ -43,7 +43,8 @@ impl Seq {
 
     /// The next number.
     pub(crate) fn next(&mut self) -> u64 {
-        if self.last >= self.reserved
+        // One number of a block stays unused, so that what is reserved is above all that was used.
+        if self.last + 1 >= self.reserved
             && let Err(error) = self.reserve()
         {
             // Going on is right: numbers stay in order now, and only a crash before the next block could repeat some.
