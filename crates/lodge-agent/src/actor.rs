@@ -188,10 +188,14 @@ impl Actor {
         self.settle_interrupted()?;
         self.shared.recorder.record(PendingMessagesModified::default())?;
         let running = self.running.is_some();
-        self.shared.queue.change(|lists| match prompt.delivery {
-            Delivery::Immediate if running => lists.steering.push_back(prompt),
-            _ if prompt.prepend => lists.waiting.push_front(prompt),
-            _ => lists.waiting.push_back(prompt),
+        self.shared.queue.change(|lists| {
+            // Left behind by a host that was killed, and sent again by a client that did not hear of it: the same message.
+            lists.waiting.retain(|waiting| waiting.message_id != prompt.message_id);
+            match prompt.delivery {
+                Delivery::Immediate if running => lists.steering.push_back(prompt),
+                _ if prompt.prepend => lists.waiting.push_front(prompt),
+                _ => lists.waiting.push_back(prompt),
+            }
         });
         if !running {
             self.start_next(lodge_events::Delivery::Idle);

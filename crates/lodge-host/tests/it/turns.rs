@@ -85,7 +85,14 @@ async fn messages_sent_while_busy_wait_and_steering_joins_the_turn() {
     probe
         .until(|payload| matches!(payload, Payload::ToolExecutionStart(_)).then_some(()))
         .await;
-    probe.send("say second").await;
+    let second = probe.send("say second").await;
+    // The same message again, from a client that does not know that it arrived.
+    let again = Prompt {
+        text: "say second".into(),
+        message_id: Some(second),
+        ..Prompt::default()
+    };
+    probe.session.send(again).await.unwrap();
     let steer = Prompt {
         text: "say steered".into(),
         delivery: Delivery::Immediate,
