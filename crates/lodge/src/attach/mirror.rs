@@ -121,9 +121,9 @@ impl Mirror {
         self.chat.state.active_turn.is_some()
     }
 
-    /// A session in which nothing was said yet: the host does not keep it.
-    pub(super) fn is_draft(&self) -> bool {
-        self.chat.state.turns.is_empty() && !self.is_busy()
+    /// A session that may not have reached the host's disk: no turn in it is over yet.
+    pub(super) fn is_young(&self) -> bool {
+        self.chat.state.turns.is_empty()
     }
 
     pub(super) fn turn(&self, id: &str) -> Option<&Turn> {

@@ -1,9 +1,13 @@
 //! The sessions of the host: listing them, finding one, making one, opening one.
 
-use ahp::ahp_types::{
-    ROOT_RESOURCE_URI, Uri,
-    commands::{CreateSessionParams, ListSessionsParams, ListSessionsResult, SubscribeView},
-    state::{RootState, SessionStatus, SessionSummary, SnapshotState},
+use ahp::{
+    ClientError,
+    ahp_types::{
+        ROOT_RESOURCE_URI, Uri,
+        commands::{CreateSessionParams, ListSessionsParams, ListSessionsResult, SubscribeView},
+        errors::ahp_error_codes,
+        state::{RootState, SessionStatus, SessionSummary, SnapshotState},
+    },
 };
 use anyhow::{Context, Result, anyhow, bail};
 use uuid::Uuid;
@@ -153,7 +157,7 @@ pub(super) async fn create(link: &Link, root: &RootState, cwd: Option<Uri>) -> R
     Ok(uri)
 }
 
-/// Makes a session of this name.
+/// Makes a session of this name, if there is none.
 pub(super) async fn create_as(link: &Link, uri: &str, cwd: Option<Uri>) -> Result<()> {
     let params = CreateSessionParams {
         channel: uri.to_owned(),
@@ -168,8 +172,11 @@ pub(super) async fn create_as(link: &Link, uri: &str, cwd: Option<Uri>) -> Resul
         .client
         .request::<_, serde_json::Value>("createSession", params)
         .await;
-    made.map(drop)
-        .map_err(|error| anyhow!("The session cannot be made: {}", reason(&error)))
+    match made {
+        Ok(_) => Ok(()),
+        Err(ClientError::Rpc(error)) if error.code == ahp_error_codes::SESSION_ALREADY_EXISTS => Ok(()),
+        Err(error) => bail!("The session cannot be made: {}", reason(&error)),
+    }
 }
 
 /// Subscribes to a session and its default chat, of which the last turns are enough.

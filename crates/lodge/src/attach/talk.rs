@@ -276,10 +276,10 @@ impl Talk {
         };
         let mirror = &mut self.mirror;
         if missing.contains(&mirror.session.uri) || missing.contains(&mirror.chat.uri) {
-            if !mirror.is_draft() {
+            if !mirror.is_young() {
                 return self.session_gone();
             }
-            // Nothing was said in it, so the host has not kept it: it is made again.
+            // The host had no time to keep it: it is made again, if nobody else who was attached did so.
             let uri = mirror.session.uri.clone();
             pick::create_as(&link, &uri, self.cwd.clone()).await?;
             *mirror = pick::open(&link, mirror.root.clone(), &uri, self.history).await?;
