@@ -65,7 +65,8 @@ impl Door {
             return false;
         };
         let name = name_of(host);
-        is_loopback(name) || self.hosts.iter().any(|known| name_of(known).eq_ignore_ascii_case(name))
+        // A page that tricks a browser into coming here can only do so by a name.
+        is_localhost(name) || self.hosts.iter().any(|known| name_of(known).eq_ignore_ascii_case(name))
     }
 
     /// Browsers send an origin and other programs do not. A page may connect when it was served from here, or is named.
@@ -124,11 +125,8 @@ fn name_of(host: &str) -> &str {
     }
 }
 
-pub(crate) fn is_loopback(name: &str) -> bool {
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+fn is_localhost(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
 }
 
 #[cfg(test)]
@@ -165,6 +163,7 @@ mod tests {
         check(&door, &[host, ("authorization", "Basic secret")], None, false);
         check(&door, &[("host", "localhost:1"), key], None, true);
         check(&door, &[("host", "[::1]:1"), key], None, true);
+        check(&door, &[("host", "192.0.2.7:1"), key], None, true);
         check(&door, &[("host", "lodge.example"), key], None, true);
         check(&door, &[("host", "evil.example"), key], None, false);
         check(&door, &[("host", "127.0.0.1.evil.example"), key], None, false);

@@ -27,7 +27,7 @@ pub struct AhpConfig {
     pub listen: Listen,
     /// What a client must show before its first message; none lets everybody in who reaches the socket.
     pub token: Option<Arc<str>>,
-    /// `Host` names that are accepted besides loopback ones and the address listened on.
+    /// `Host` names that are accepted besides `localhost` and bare addresses.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may connect, such as `https://lodge.example`. Pages served by this host always may.
     pub allowed_origins: Vec<String>,

@@ -13,7 +13,7 @@ use lodge_host::{
     Answer, Approval, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, Mode, ModelChoice,
     NewSession, NoCalls, Prompt, QueueChange, Session, Subscription,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{face::Face, projection::attachments_of, state::Uri};
 
@@ -28,6 +28,8 @@ pub(crate) enum Effect {
         message: Box<Message>,
         delivery: Delivery,
     },
+    /// Let the host have a session for it, before anything is said.
+    Create(oneshot::Sender<Result<(), HostError>>),
     /// Stop the running turn.
     Abort,
     /// Answer what it asked.
@@ -234,6 +236,10 @@ impl Driver {
                 if let Err(error) = sent {
                     self.face.turn_failed(&self.chat, &id, &error.to_string());
                 }
+                return;
+            }
+            Effect::Create(made) => {
+                let _ = made.send(self.session().await.map(drop));
                 return;
             }
             Effect::Clients(clients) => {

@@ -18,7 +18,7 @@ use crate::{
     projection::timestamp,
     rpc::{self, RpcError, RpcResult, code},
     state::Uri,
-    talk::Draft,
+    talk::{Draft, Effect},
     uri,
 };
 
@@ -114,11 +114,29 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     // The seed's clients expect a session in the list as soon as it is made. Today's make drafts that nobody may ever
     // use: those are announced with their first turn.
     if request.is_seed() {
-        let mut inner = face.inner.lock();
-        face.keep_uri(&inner, &session);
-        inner.core.announce(&session);
+        if let Err(error) = materialise(request, &session).await {
+            face.inner.lock().remove_session(&session);
+            return Err(error);
+        }
+        face.store.update(&id, |record| record.uri = Some(session.to_string()));
+        face.inner.lock().core.announce(&session);
     }
     rpc::null()
+}
+
+/// Lets the host have the session now, so that it is there whatever happens next.
+async fn materialise(request: &Request<'_>, session: &Uri) -> Result<(), RpcError> {
+    let made = {
+        let mut inner = request.face.inner.lock();
+        let Some(talk) = inner.talk_mut(&uri::default_chat(session)).filter(|talk| talk.is_draft) else {
+            return Ok(());
+        };
+        talk.is_draft = false;
+        let (sender, made) = tokio::sync::oneshot::channel();
+        talk.tell(Effect::Create(sender));
+        made
+    };
+    made.await.map_err(RpcError::internal)?.map_err(host_error)
 }
 
 /// Any scheme will do; it is echoed as it is.
@@ -437,7 +455,8 @@ impl crate::face::Face {
                 return inner.core.summary(&resource);
             }
         }
-        if line.message_count == 0 {
+        // One that a client chose a URI for was announced, and stays; others are drafts until somebody says something.
+        if line.message_count == 0 && record.uri.is_none() {
             return None;
         }
         let chat = uri::default_chat(&resource);

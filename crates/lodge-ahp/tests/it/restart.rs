@@ -176,3 +176,17 @@ async fn the_door_is_closed_to_whoever_has_no_key() {
     let refused = lodge_ahp::serve(house.host.clone(), public).await.err().unwrap();
     assert!(refused.to_string().contains("TLS"), "{refused}");
 }
+
+#[tokio::test]
+async fn a_session_that_the_seed_s_client_made_is_kept_before_anything_is_said() {
+    let mut house = house().await;
+    let mut a = house.client_of("a", "0.1.0").await;
+    let session = "copilot:/made-and-left";
+    a.request("createSession", json!({ "session": session })).await.unwrap();
+    house.restart().await;
+    let mut b = house.client_of("b", "0.1.0").await;
+    let listed = b.request("listSessions", json!({})).await.unwrap();
+    assert_eq!(listed["items"][0]["resource"], session);
+    let state = b.request("subscribe", json!({ "resource": session })).await.unwrap()["snapshot"]["state"].clone();
+    assert_eq!(state["lifecycle"], "ready");
+}

@@ -105,3 +105,41 @@ async fn a_public_address_is_served_with_tls_and_a_token() {
     );
     server.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_unix_socket_is_for_its_owner_and_wants_the_token_too() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let home = lodge_host::Home::open(dir.path().join("home"), lodge_host::HomeOptions::default()).unwrap();
+    let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
+    let host = lodge_host::Host::new(lodge_host::HostConfig {
+        home,
+        models,
+        sandbox: None,
+        idle_after: std::time::Duration::from_secs(600),
+        version: "test".into(),
+    });
+    let path = dir.path().join("lodge.sock");
+    // Left behind by a host that was killed.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let config = AhpConfig {
+        listen: Listen::Unix(path.clone()),
+        ..AhpConfig::loopback(TOKEN)
+    };
+    let server = lodge_ahp::serve(host, config).await.unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let connect = async |query: &str| {
+        let stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+        tokio_tungstenite::client_async(format!("ws://lodge.sock/{query}"), stream).await
+    };
+    assert!(connect("").await.is_err());
+    let (mut socket, _) = connect(&format!("?tkn={TOKEN}")).await.unwrap();
+    let ping = json!({ "jsonrpc": "2.0", "id": "x", "method": "ping" });
+    socket.send(Message::Text(ping.to_string().into())).await.unwrap();
+    let Some(Ok(Message::Text(text))) = socket.next().await else {
+        panic!("no answer")
+    };
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["id"], "x");
+    server.shutdown().await;
+    assert!(!path.exists());
+}
