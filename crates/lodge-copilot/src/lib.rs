@@ -30,3 +30,4 @@ mod stdio;
 
 pub use args::{ServerArgs, Transport, parse_cli_args};
 pub use server::{ServerOptions, announcement, serve_connection, serve_stdio, serve_tcp};
+pub use stdio::hear_out_client;

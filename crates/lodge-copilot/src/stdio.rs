@@ -17,6 +17,21 @@ pub(crate) fn open() -> io::Result<(Input, Output)> {
     Ok((reader(input)?, writer(output)?))
 }
 
+/// Hears out, briefly, the client that started the program.
+///
+/// An SDK writes its first request right after starting the program. To a program that has said what is wrong and is gone
+/// by then it reports a broken pipe instead of what was said.
+pub fn hear_out_client() {
+    let (sender, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        while io::Read::read(&mut io::stdin(), &mut [0; 4096]).is_ok_and(|read| read > 0) && sender.send(()).is_ok() {}
+    });
+    let mut patience = std::time::Duration::from_millis(500);
+    while heard.recv_timeout(patience).is_ok() {
+        patience = std::time::Duration::from_millis(50);
+    }
+}
+
 fn reader(file: File) -> io::Result<Input> {
     Ok(match Kind::of(&file)? {
         Kind::Pipe => Box::new(tokio::net::unix::pipe::Receiver::from_owned_fd(file.into())?),

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Ok(None) => {}
         Err(message) => {
             eprintln!("{message}");
+            lodge_copilot::hear_out_client();
             return ExitCode::FAILURE;
         }
     }
