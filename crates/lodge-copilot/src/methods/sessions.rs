@@ -149,14 +149,21 @@ async fn one(ctx: &Ctx, id: String) -> Result<Option<SessionSummary>, RpcError> 
 }
 
 async fn list(ctx: Ctx, params: ListParams) -> Result<Value, RpcError> {
-    let found = find(&ctx, params.filter.unwrap_or_default().into()).await?;
-    Ok(json!({"sessions": found.iter().map(metadata).collect::<Vec<_>>()}))
+    let filter = ListFilter {
+        include_empty: true,
+        ..params.filter.unwrap_or_default().into()
+    };
+    let found = find(&ctx, filter).await?;
+    Ok(json!({"sessions": found.iter().filter(|summary| is_worth_listing(summary)).map(metadata).collect::<Vec<_>>()}))
+}
+
+/// Something was said in it, or somebody gave it a name.
+fn is_worth_listing(summary: &SessionSummary) -> bool {
+    summary.message_count > 0 || summary.title.is_some()
 }
 
 async fn get_metadata(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
-    let found = one(&ctx, session_id)
-        .await?
-        .filter(|summary| summary.message_count > 0 || summary.title.is_some());
+    let found = one(&ctx, session_id).await?.filter(is_worth_listing);
     Ok(match found {
         Some(summary) => json!({"session": metadata(&summary)}),
         None => json!({}),

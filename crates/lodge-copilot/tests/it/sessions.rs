@@ -105,11 +105,15 @@ async fn sessions_are_listed_found_forked_and_deleted() {
     assert_eq!(client.call("session.getLastId", json!({})).await, json!({}));
     assert_eq!(client.call("session.list", json!({})).await, json!({"sessions": []}));
     let silent = client.create(json!({"sessionId": "silent"})).await;
+    client
+        .create(json!({"sessionId": "named", "name": "Named at once"}))
+        .await;
     let session = client.create(json!({"sessionId": "talking"})).await;
     client.say(&session, "say one").await;
     let second = client.say(&session, "say two").await;
     let listed = client.call("session.list", json!({})).await;
-    assert_eq!(listed["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["sessions"][1]["name"], "Named at once");
     assert_eq!(listed["sessions"][0]["sessionId"], "talking");
     assert_eq!(listed["sessions"][0]["summary"], "say one");
     assert_eq!(
