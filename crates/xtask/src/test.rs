@@ -144,9 +144,16 @@ fn node() -> Result<Count> {
     let mut count = Count::default();
     let files = files(&clients::source("node"), ".test.mjs")?;
     let mut node = sh::command("node");
-    node.args(["--test", "--test-reporter=spec", "--test-concurrency=2"])
-        .args(files)
-        .env("LODGE_BIN", sh::lodge("debug"));
+    // A client that keeps a socket open must not keep the run from ending.
+    node.args([
+        "--test",
+        "--test-force-exit",
+        "--test-timeout=180000",
+        "--test-reporter=spec",
+        "--test-concurrency=2",
+    ])
+    .args(files)
+    .env("LODGE_BIN", sh::lodge("debug"));
     let succeeded = sh::watch(
         &mut node,
         |line| match line.split_whitespace().collect::<Vec<_>>()[..] {
