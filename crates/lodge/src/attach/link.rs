@@ -256,6 +256,9 @@ fn explain(error: tungstenite::Error, host: &str) -> anyhow::Error {
         tungstenite::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             anyhow::anyhow!("No host answers at {host}. Start one with `lodge`.")
         }
+        error if error.to_string().contains("certificate") => anyhow::Error::new(error).context(format!(
+            "Cannot connect to {host}. A certificate of your own can be named with SSL_CERT_FILE"
+        )),
         error => anyhow::Error::new(error).context(format!("Cannot connect to {host}")),
     }
 }

@@ -77,7 +77,7 @@ pub(super) struct Show {
     turns: HashMap<String, Shown>,
     /// Messages and answers that stand on this screen because they were typed here.
     typed: HashSet<String>,
-    /// How the last turn ended.
+    /// How the last turn ended, or that a message was refused.
     pub(super) last: Option<TurnState>,
 }
 
@@ -87,10 +87,10 @@ impl Show {
         self.typed.insert(id.to_owned());
     }
 
-    /// This message has to wait: it is shown when its turn comes, wherever it was typed.
-    pub(super) fn waits(&mut self, id: &str) {
-        self.typed.remove(id);
-        self.turns.remove(id);
+    /// This message has to wait: it is shown when its turn comes, wherever it was typed. True when it was shown before.
+    pub(super) fn waits(&mut self, id: &str) -> bool {
+        let typed = self.typed.remove(id);
+        self.turns.remove(id).is_some() || typed
     }
 
     /// A chat that was just opened: its last turns in short, and all of the running one.
@@ -447,5 +447,122 @@ fn value(answer: &ChatInputAnswer) -> String {
         ChatInputAnswerValue::Selected(chosen) => with(&chosen.value, &chosen.freeform_values),
         ChatInputAnswerValue::SelectedMany(many) => with(&many.value.join(", "), &many.freeform_values),
         ChatInputAnswerValue::Unknown(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn chat(over: Value, running: Value) -> ChatState {
+        let mut state = json!({
+            "resource": "ahp-chat:/c", "title": "Chat", "status": 1, "modifiedAt": "2026-11-15T10:00:00.000Z",
+            "turns": over,
+        });
+        if !running.is_null() {
+            state["activeTurn"] = running;
+        }
+        serde_json::from_value(state).unwrap()
+    }
+
+    fn turn(id: &str, parts: Value, state: &str) -> Value {
+        let message = json!({ "text": format!("do {id}"), "origin": { "kind": "user" } });
+        let started = "2026-11-15T10:00:00.000Z";
+        match state {
+            "" => json!({ "id": id, "startedAt": started, "message": message, "responseParts": parts }),
+            state => {
+                json!({ "id": id, "startedAt": started, "message": message, "responseParts": parts, "state": state })
+            }
+        }
+    }
+
+    fn text(id: &str, content: &str) -> Value {
+        json!({ "kind": "markdown", "id": id, "content": content })
+    }
+
+    fn thought(id: &str, content: &str) -> Value {
+        json!({ "kind": "reasoning", "id": id, "content": content })
+    }
+
+    fn shown(chats: &[ChatState], restart_before: usize) -> String {
+        let mut show = Show::default();
+        let mut screen = Screen::over(Vec::new());
+        for (at, chat) in chats.iter().enumerate() {
+            if at == restart_before {
+                show.replaced(&chats[at - 1], chat);
+            }
+            show.all(&mut screen, chat).unwrap();
+        }
+        screen.end_line().unwrap();
+        String::from_utf8(screen.into_inner()).unwrap()
+    }
+
+    #[test]
+    fn what_is_shown_is_what_is_new_however_it_comes() {
+        let call = |state: Value| json!({ "kind": "toolCall", "toolCall": state });
+        let running = call(json!({
+            "status": "running", "toolCallId": "c", "toolName": "bash", "displayName": "Run", "invocationMessage": "Running `ls`",
+            "confirmed": "not-needed",
+        }));
+        let failed = call(json!({
+            "status": "completed", "toolCallId": "c", "toolName": "bash", "displayName": "Run", "invocationMessage": "Running `ls`",
+            "confirmed": "not-needed", "success": false, "pastTenseMessage": "Ran `ls`", "error": { "message": "no" },
+        }));
+        let step = |parts: Value| chat(json!([]), turn("t", parts, ""));
+        let steps = [
+            step(json!([])),
+            step(json!([thought("r", "hm")])),
+            step(json!([thought("r", "hmm"), text("a", "Let")])),
+            step(json!([thought("r", "hmm"), text("a", "Let me."), running])),
+            step(json!([
+                thought("r", "hmm"),
+                text("a", "Let me."),
+                failed,
+                text("b", "Done")
+            ])),
+            chat(
+                json!([turn(
+                    "t",
+                    json!([thought("r", "hmm"), text("a", "Let me."), failed, text("b", "Done.")]),
+                    "complete"
+                )]),
+                Value::Null,
+            ),
+        ];
+        let expected = "> do t\n┊ hmm\nLet me.\n→ Running `ls`\n✗ no\nDone.\n";
+        assert_eq!(shown(&steps, usize::MAX), expected);
+        for left_out in 0..steps.len() - 1 {
+            let mut some = steps.to_vec();
+            some.remove(left_out);
+            assert_eq!(shown(&some, usize::MAX), expected, "without step {left_out}");
+        }
+        assert_eq!(shown(&steps[5..], usize::MAX), expected);
+    }
+
+    #[test]
+    fn after_a_restart_nothing_is_told_twice_and_a_lost_end_is_told() {
+        let before = chat(
+            json!([]),
+            turn("t", json!([thought("r", "hmm"), text("a", "Let me")]), ""),
+        );
+        let whole = turn(
+            "t",
+            json!([thought("a-reasoning", "hmm"), text("a", "Let me see.")]),
+            "complete",
+        );
+        let next = turn("u", json!([text("n", "Next.")]), "complete");
+        let after = chat(json!([whole, next]), Value::Null);
+        assert_eq!(
+            shown(&[before.clone(), after], 1),
+            "> do t\n┊ hmm\nLet me see.\n> do u\nNext.\n"
+        );
+        let lost = chat(
+            json!([turn("t", json!([thought("a-reasoning", "hmm")]), "complete")]),
+            Value::Null,
+        );
+        let expected = "> do t\n┊ hmm\nLet me\n· The host was stopped before the answer was complete.\n";
+        assert_eq!(shown(&[before, lost], 1), expected);
     }
 }

@@ -15,15 +15,15 @@ use testkit::{
 };
 
 /// A program on a terminal of its own.
-struct Terminal {
-    child: std::process::Child,
+pub(crate) struct Terminal {
+    pub(crate) child: std::process::Child,
     screen: std::sync::mpsc::Receiver<Vec<u8>>,
     keys: File,
-    shown: String,
+    pub(crate) shown: String,
 }
 
 impl Terminal {
-    fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
@@ -60,7 +60,7 @@ impl Terminal {
         }
     }
 
-    fn until(&mut self, text: &str) {
+    pub(crate) fn until(&mut self, text: &str) {
         let patience = Instant::now() + Duration::from_secs(60);
         while !self.shown.contains(text) {
             let left = patience.saturating_duration_since(Instant::now());
@@ -71,7 +71,7 @@ impl Terminal {
         }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 }

@@ -1,0 +1,251 @@
+//! What comes from the person: messages, answers, commands.
+
+use std::process::ExitCode;
+
+use ahp::ahp_types::{
+    StateAction,
+    actions::{ChatTurnCancelledAction, SessionTitleChangedAction},
+};
+use anyhow::Result;
+
+use super::{Sent, Talk};
+use crate::attach::{
+    ask::{Reply, Verdict},
+    link::Wire,
+    mirror::Mirror,
+    outbox::{self, Outbox},
+    pick,
+    show::Show,
+    typed::{HELP, Typed},
+};
+
+impl Talk {
+    pub(super) async fn line(&mut self, line: String) -> Result<()> {
+        let typed = Typed::read(&line);
+        if self.scripted && typed.waits() && !self.is_idle() && !self.asker.is_asking() {
+            self.held = Some(line);
+            return Ok(());
+        }
+        self.armed = false;
+        let overtaken = std::mem::take(&mut self.asker.overtaken);
+        match typed {
+            Typed::Nothing if self.asker.form().is_some() => self.answer("").await,
+            Typed::Nothing => Ok(()),
+            Typed::Say(text) if self.asker.is_asking() => self.answer(&text).await,
+            Typed::Say(text) if overtaken && Verdict::read(&text).is_some() => self.answered_elsewhere(),
+            Typed::Say(text) => self.say(&text, false),
+            Typed::Steer(text) => self.say(&text, self.mirror.is_busy()),
+            Typed::Approve { .. } | Typed::Deny(_) if !self.asker.is_asking() => {
+                if overtaken {
+                    return self.answered_elsewhere();
+                }
+                Ok(self.screen.note("·", "Nothing is asked.")?)
+            }
+            Typed::Approve { always: false } => self.decide(Verdict::Yes).await,
+            Typed::Approve { always: true } => self.decide(Verdict::Always).await,
+            Typed::Deny(why) => self.decide(Verdict::No(why)).await,
+            Typed::Cancel => self.cancel().await,
+            Typed::Title(Some(title)) => {
+                let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title });
+                let session = self.mirror.session.uri.clone();
+                if self.must_be_up()? {
+                    self.dispatch(session, action, Sent::Other).await;
+                }
+                Ok(())
+            }
+            Typed::Title(None) => Ok(self.screen.note("·", &self.mirror.session.state.title)?),
+            Typed::Model(wanted) => self.choose_model(wanted.as_deref()),
+            Typed::Sessions(None) => self.list().await,
+            Typed::Sessions(Some(wanted)) => self.go_to(Some(&wanted)).await,
+            Typed::New => self.go_to(None).await,
+            Typed::Help => Ok(self.screen.lines(HELP)?),
+            Typed::Quit => {
+                self.leaving = Some(ExitCode::SUCCESS);
+                Ok(())
+            }
+            Typed::Unknown(name) => {
+                let text = format!("There is no /{name}. /help tells what there is; //… sends words that begin so.");
+                Ok(self.screen.note("·", &text)?)
+            }
+        }
+    }
+
+    fn answered_elsewhere(&mut self) -> Result<()> {
+        Ok(self.screen.note("·", "That has been answered already.")?)
+    }
+
+    /// Says when something has to wait because the host is away. True when it is there.
+    fn must_be_up(&mut self) -> Result<bool> {
+        let up = matches!(self.wire, Wire::Up(_));
+        if !up {
+            self.screen.note("·", "The host is away; try again when it is back.")?;
+        }
+        Ok(up)
+    }
+
+    pub(super) fn say(&mut self, text: &str, steers: bool) -> Result<()> {
+        let at_once = self.is_idle();
+        let message = outbox::message(text, self.model.take());
+        let id = self.outbox.put(message, steers);
+        if at_once && self.screen.typed_at {
+            self.show.typed(&id);
+        }
+        if matches!(self.wire, Wire::Away(_)) {
+            self.screen.note("·", "It is sent when the host is back.")?;
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, text: &str) -> Result<()> {
+        let form = self.asker.form().map(str::to_owned);
+        match self.asker.read(text) {
+            Reply::None => self.say(text, false),
+            reply => self.reply(reply, form).await,
+        }
+    }
+
+    async fn decide(&mut self, verdict: Verdict) -> Result<()> {
+        let form = self.asker.form().map(str::to_owned);
+        let reply = self.asker.decide(verdict);
+        self.reply(reply, form).await
+    }
+
+    async fn reply(&mut self, reply: Reply, form: Option<String>) -> Result<()> {
+        match reply {
+            Reply::Answer(chat, action) => {
+                if let Some(form) = form.filter(|_| self.screen.typed_at) {
+                    self.show.typed(&form);
+                }
+                self.dispatch(chat, *action, Sent::Answer).await;
+                Ok(())
+            }
+            Reply::More(question) => Ok(self.screen.lines(&question)?),
+            Reply::Again(why) => Ok(self.screen.note("·", &why)?),
+            Reply::None => Ok(()),
+        }
+    }
+
+    async fn cancel(&mut self) -> Result<()> {
+        let Some(turn) = &self.mirror.chat.state.active_turn else {
+            return Ok(self.screen.note("·", "Nothing is running.")?);
+        };
+        let started = turn.started_at.parse::<jiff::Timestamp>();
+        let duration = started.map_or(0, |started| {
+            (jiff::Timestamp::now().as_millisecond() - started.as_millisecond()).max(0)
+        });
+        let action = ChatTurnCancelledAction {
+            turn_id: turn.id.clone(),
+            duration,
+            meta: None,
+        };
+        let chat = self.mirror.chat.uri.clone();
+        if self.must_be_up()? {
+            self.cancelling = true;
+            self.dispatch(chat, StateAction::ChatTurnCancelled(action), Sent::Other)
+                .await;
+        }
+        Ok(())
+    }
+
+    /// Ctrl-C stops what runs; when nothing does, or it does not stop, the second one leaves.
+    pub(super) async fn interrupted(&mut self) -> Result<()> {
+        if self.mirror.is_busy() && !self.cancelling && matches!(self.wire, Wire::Up(_)) {
+            self.armed = true;
+            return self.cancel().await;
+        }
+        if self.armed || self.scripted || matches!(self.wire, Wire::Away(_)) {
+            let code = if self.scripted {
+                ExitCode::from(130)
+            } else {
+                ExitCode::SUCCESS
+            };
+            self.leaving = Some(code);
+            return Ok(());
+        }
+        self.armed = true;
+        Ok(self.screen.note("·", "Ctrl-C again leaves; the session stays.")?)
+    }
+
+    fn choose_model(&mut self, wanted: Option<&str>) -> Result<()> {
+        let models: Vec<&str> = self
+            .mirror
+            .root
+            .agents
+            .iter()
+            .flat_map(|agent| &agent.models)
+            .map(|model| model.id.as_str())
+            .collect();
+        let now = self.model.as_deref().or(self.mirror.model());
+        let Some(wanted) = wanted else {
+            let line = |model: &&str| format!("{} {model}\n", if now == Some(*model) { "*" } else { " " });
+            let text: String = models.iter().map(line).collect();
+            return Ok(self.screen.lines(&text)?);
+        };
+        let exact = models.iter().find(|model| **model == wanted);
+        let mut similar = models.iter().filter(|model| model.contains(wanted));
+        let found = exact.or_else(|| similar.next().filter(|_| similar.next().is_none()));
+        match found.map(|model| (*model).to_owned()) {
+            Some(model) => {
+                self.screen.note("·", &format!("{model} takes the next message."))?;
+                self.model = Some(model);
+            }
+            None => self
+                .screen
+                .note("·", &format!("There is no single model {wanted:?}; /model lists them."))?,
+        }
+        Ok(())
+    }
+
+    async fn list(&mut self) -> Result<()> {
+        let Some(link) = self.wire.link() else {
+            return self.must_be_up().map(drop);
+        };
+        match pick::newest(link).await {
+            Ok(listed) => {
+                self.listed = listed;
+                let table = pick::table(&self.listed, Some(&self.mirror.session.uri));
+                self.screen.lines(if table.is_empty() {
+                    "There is no session yet."
+                } else {
+                    &table
+                })?;
+            }
+            Err(error) => self.screen.note("✗", &format!("{error:#}"))?,
+        }
+        Ok(())
+    }
+
+    /// Shows another session, or a new one.
+    async fn go_to(&mut self, wanted: Option<&str>) -> Result<()> {
+        let Some(link) = self.wire.link() else {
+            return self.must_be_up().map(drop);
+        };
+        let root = self.mirror.root.clone();
+        let opened = async {
+            let uri = match wanted {
+                Some(wanted) => pick::find(link, wanted, &self.listed).await?,
+                None => pick::create(link, &root, self.cwd.clone()).await?,
+            };
+            if uri == self.mirror.session.uri {
+                return Ok(None);
+            }
+            pick::open(link, root, &uri, self.history).await.map(Some)
+        };
+        let opened: Result<Option<Mirror>> = opened.await;
+        let mirror = match opened {
+            Ok(Some(mirror)) => mirror,
+            Ok(None) => return Ok(self.screen.note("·", "This is the session.")?),
+            Err(error) => return Ok(self.screen.note("✗", &format!("{error:#}"))?),
+        };
+        for channel in [&self.mirror.session.uri, &self.mirror.chat.uri] {
+            // When it fails the connection is lost, and with it the subscription.
+            let _ = link.client.unsubscribe(channel.clone()).await;
+        }
+        let seen = self.mirror.seen.max(mirror.seen);
+        self.mirror = Mirror { seen, ..mirror };
+        (self.show, self.outbox, self.cancelling) = (Show::default(), Outbox::default(), false);
+        self.asker.clear();
+        self.sent.clear();
+        self.welcome()
+    }
+}
