@@ -43,6 +43,8 @@ pub(crate) struct Talk {
     pub(crate) effects: mpsc::UnboundedSender<Effect>,
     /// Whether the host has a session behind it yet.
     pub(crate) is_draft: bool,
+    /// Whether the host let the session go: what others do to it then is not heard here.
+    pub(crate) is_detached: bool,
     /// What clients set and the host will tell again: it is known already, and may be outdated by then.
     expected: VecDeque<StateAction>,
 }
@@ -61,6 +63,7 @@ impl Talk {
             projector,
             effects,
             is_draft,
+            is_detached: false,
             expected: VecDeque::new(),
         }
     }
@@ -249,6 +252,15 @@ impl Face {
         let mut gates = self.gates.lock();
         gates.retain(|_, gate| Arc::strong_count(gate) > 1);
         gates.entry(uri.to_owned()).or_default().clone()
+    }
+
+    /// Whether a session is shown here of which this face no longer hears.
+    pub(crate) fn is_detached(&self, id: &str) -> bool {
+        self.inner
+            .lock()
+            .talks
+            .values()
+            .any(|talk| talk.host_id == id && talk.is_detached)
     }
 
     /// The URI under which clients know a session of the host's.

@@ -238,6 +238,10 @@ fn tell(
     made: &mut std::collections::HashSet<String>,
 ) {
     let session = face.uri_of(id);
+    if face.host.live(id).is_some() && face.is_detached(id) {
+        // Somebody else took up a session that is shown here: it is read anew.
+        return face.reload(&session);
+    }
     {
         let inner = face.inner.lock();
         if inner.core.conns.is_empty() || inner.core.sessions.contains_key(session.as_str()) {

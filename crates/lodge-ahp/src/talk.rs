@@ -5,8 +5,8 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use ahp_types::{
     StateAction,
-    actions::ChatErrorAction,
-    state::{ErrorInfo, ErrorResponsePart, Message, SessionActiveClient, ToolDefinition},
+    actions::{ChatErrorAction, ChatPendingMessageRemovedAction},
+    state::{ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, SessionActiveClient, ToolDefinition},
 };
 use lodge_events::{AbortReason, Uuid};
 use lodge_host::{
@@ -179,7 +179,10 @@ impl Driver {
                         return self.face.reload(&self.chat);
                     }
                     Some(batch) => self.show(&batch).await,
-                    None => self.live = None,
+                    None => {
+                        self.live = None;
+                        self.face.detached(&self.chat);
+                    }
                 },
                 () = self.face.stop.cancelled() => return,
             }
@@ -204,6 +207,9 @@ impl Driver {
             };
             let events = session.subscribe(QUEUE);
             self.live = Some(Self::attach(session, events).await?);
+            if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
+                talk.is_detached = false;
+            }
             self.attach_clients().await;
         }
         self.live
@@ -412,27 +418,42 @@ impl Face {
         }
     }
 
-    /// The agent could not be given a message.
-    pub(crate) fn turn_failed(&self, chat: &Uri, turn: &str, message: &str) {
+    /// The agent could not be given a message: the turn that waited for it has failed, or it no longer steers one.
+    pub(crate) fn turn_failed(&self, chat: &Uri, id: &str, message: &str) {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let Some(talk) = inner.talks.get_mut(chat) else { return };
         let session = talk.session.clone();
-        talk.projector.turn_cancelled();
-        let error = ErrorInfo {
-            error_type: "send".into(),
-            message: message.to_owned(),
-            stack: None,
-            meta: None,
+        let action = if talk.projector.send_failed(id) {
+            let error = ErrorInfo {
+                error_type: "send".into(),
+                message: message.to_owned(),
+                stack: None,
+                meta: None,
+            };
+            let part = ErrorResponsePart { error, resumable: None };
+            StateAction::ChatError(ChatErrorAction {
+                turn_id: id.to_owned(),
+                duration: 0,
+                part,
+                meta: None,
+            })
+        } else {
+            tracing::warn!(chat = &**chat, message, "a message could not be given to the agent");
+            let kind = PendingMessageKind::Steering;
+            StateAction::ChatPendingMessageRemoved(ChatPendingMessageRemovedAction {
+                kind,
+                id: id.to_owned(),
+            })
         };
-        let part = ErrorResponsePart { error, resumable: None };
-        let action = ChatErrorAction {
-            turn_id: turn.to_owned(),
-            duration: 0,
-            part,
-            meta: None,
-        };
-        inner.core.publish(chat, &StateAction::ChatError(action), None);
+        inner.core.publish(chat, &action, None);
         inner.core.settle(&session);
+    }
+
+    /// The host let a session go that is shown here.
+    fn detached(&self, chat: &Uri) {
+        if let Some(talk) = self.inner.lock().talks.get_mut(chat) {
+            talk.is_detached = true;
+        }
     }
 }

@@ -214,6 +214,13 @@ impl Projector {
         self.sent.push(id.to_owned());
     }
 
+    /// The agent could not be given a message. True when a turn was waiting for that.
+    pub(crate) fn send_failed(&mut self, id: &str) -> bool {
+        self.sent.retain(|sent| sent != id);
+        let turn = self.main.turn.take_if(|turn| turn.id == id);
+        turn.is_some()
+    }
+
     /// Whether the agent was already given this message.
     pub(crate) fn was_sent(&self, id: &str) -> bool {
         self.sent.iter().any(|sent| sent == id)
@@ -403,7 +410,8 @@ impl Projector {
     fn user_message(&mut self, event: &Event, user: &UserMessage, scope: Option<Scope>) {
         let Some(scope) = scope else { return };
         let id = user.message_id.clone().unwrap_or_else(|| event.id().to_string());
-        let from_person = user.source.as_deref().is_none_or(|source| source == "user");
+        let from_person = user.source.as_deref().is_none_or(|source| source == "user")
+            && user.is_autopilot_continuation != Some(true);
         let now = self.now;
         let was_sent = self.was_sent(&id);
         if scope == Scope::Main && from_person {

@@ -190,3 +190,33 @@ async fn a_session_that_the_seed_s_client_made_is_kept_before_anything_is_said()
     let state = b.request("subscribe", json!({ "resource": session })).await.unwrap()["snapshot"]["state"].clone();
     assert_eq!(state["lifecycle"], "ready");
 }
+
+#[tokio::test]
+async fn a_session_that_another_face_closed_and_took_up_again_is_read_anew() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (_, chat) = a.session(&uuid(3)).await;
+    a.turn(&chat, "t1", "say one").await;
+    assert!(house.host.close(&uuid(3)).await);
+    // What is said here brings it back.
+    a.turn(&chat, "t2", "say two").await;
+    assert!(house.host.close(&uuid(3)).await);
+    // What is said elsewhere is seen after all, by who comes back.
+    let other = house.host.open_session(&uuid(3)).await.unwrap();
+    other
+        .send(Prompt {
+            text: "say three".into(),
+            ..Prompt::default()
+        })
+        .await
+        .unwrap();
+    while a.read().await.is_some() {}
+    let mut back = house.connect().await;
+    let params = json!({ "clientId": "a", "lastSeenServerSeq": a.last_seq, "subscriptions": [chat] });
+    let result = back.request("reconnect", params).await.unwrap();
+    assert_eq!(result["type"], "snapshot");
+    while back.subscribe(&chat).await["state"].get("activeTurn").is_some() {}
+    let state = back.subscribe(&chat).await["state"].clone();
+    assert_eq!(state["turns"].as_array().unwrap().len(), 3);
+    assert_eq!(state["turns"][2]["message"]["text"], "say three");
+}
