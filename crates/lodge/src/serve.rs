@@ -26,7 +26,11 @@ fn variable(name: &str) -> Option<String> {
 fn github_host() -> String {
     let host = variable("COPILOT_GH_HOST").or_else(|| variable("GH_HOST"));
     let host = host.unwrap_or_else(|| "github.com".to_owned());
-    if host.contains("://") { host } else { format!("https://{host}") }
+    if host.contains("://") {
+        host
+    } else {
+        format!("https://{host}")
+    }
 }
 
 /// Serves the SDK that started this program, and nobody else.
