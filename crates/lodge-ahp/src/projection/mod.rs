@@ -4,28 +4,24 @@
 //! A turn's id is the `messageId` of the message that opened it, so it is the same after a restart. Sub-agents are chats
 //! of their own. Actions that change nothing are not filtered here; the state does that when it applies them.
 
+mod answers;
 mod input;
 mod message;
 mod text;
 mod tools;
+mod turns;
 
 use std::collections::HashMap;
 
 use ahp_types::{
     StateAction,
-    actions::{
-        ChatDeltaAction, ChatErrorAction, ChatPendingMessageSetAction, ChatReasoningAction, ChatResponsePartAction,
-        ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnCompleteAction, ChatTurnStartedAction, ChatUsageAction,
-        SessionActivityChangedAction, SessionConfigChangedAction, SessionTitleChangedAction,
-    },
-    state::{
-        ErrorInfo, ErrorResponsePart, MarkdownResponsePart, Message, MessageKind, MessageOrigin, PendingMessageKind,
-        ReasoningResponsePart, ResponsePart, SystemNotificationResponsePart, UsageInfo,
-    },
+    actions::{SessionActivityChangedAction, SessionConfigChangedAction, SessionTitleChangedAction},
+    state::{ErrorInfo, Message, MessageKind, MessageOrigin, UsageInfo},
 };
-use lodge_events::{AssistantMessage, Event, Payload, SubagentStarted, Timestamp, UserMessage, Uuid};
+use lodge_events::{Event, Payload, SubagentStarted, Timestamp, Uuid};
 use serde_json::{Map, Value, json};
 
+use self::{answers::markdown, turns::End};
 pub(crate) use self::{
     input::{Question, answers_of, one_answer},
     message::{attachments_of, message_of},
@@ -382,303 +378,12 @@ impl Projector {
         }
     }
 
-    /// Somebody cut the conversation elsewhere. A turn that lost its beginning is gone.
-    fn rewound(&mut self, up_to: &str) {
-        let Some(at) = self.marks.iter().position(|mark| mark.first.to_string() == up_to) else {
-            return;
-        };
-        let last = at
-            .checked_sub(1)
-            .and_then(|before| self.marks.get(before))
-            .map(|mark| mark.turn.clone());
-        self.truncated(last.as_deref());
-        self.main.muted = false;
-        self.act(
-            &Scope::Main,
-            StateAction::ChatTruncated(ChatTruncatedAction { turn_id: last }),
-        );
-    }
-
     fn config(&mut self, config: Value) {
         let action = SessionConfigChangedAction {
             config: object(config),
             replace: None,
         };
         self.act(&Scope::Session, StateAction::SessionConfigChanged(action));
-    }
-
-    fn user_message(&mut self, event: &Event, user: &UserMessage, scope: Option<Scope>) {
-        let Some(scope) = scope else { return };
-        let id = user.message_id.clone().unwrap_or_else(|| event.id().to_string());
-        let from_person = user.source.as_deref().is_none_or(|source| source == "user")
-            && user.is_autopilot_continuation != Some(true);
-        let now = self.now;
-        let was_sent = self.was_sent(&id);
-        if scope == Scope::Main && from_person {
-            self.marks.push(Mark {
-                turn: id.clone(),
-                first: event.id(),
-                last: event.id(),
-            });
-        }
-        self.sent.retain(|sent| *sent != id);
-        let chat = self.chat(&scope);
-        chat.muted = false;
-        if let Some(turn) = &mut chat.turn {
-            if turn.id == id {
-                turn.taken_up = true;
-                return;
-            }
-            if !from_person && turn.taken_up {
-                return;
-            }
-            if turn.taken_up {
-                self.end_turn(&scope, End::Complete);
-            } else {
-                self.step_back(&scope);
-            }
-        }
-        let kind = if from_person {
-            MessageKind::User
-        } else {
-            MessageKind::SystemNotification
-        };
-        let message = message_of(user, kind);
-        self.open_turn(&scope, id, message, now, was_sent);
-    }
-
-    /// Somebody else's message came first: the turn that waits becomes a queued message again.
-    fn step_back(&mut self, scope: &Scope) {
-        let chat = self.chat(scope);
-        let Some(turn) = chat.turn.take() else { return };
-        let last = chat.last_turn.clone();
-        self.act(scope, StateAction::ChatTruncated(ChatTruncatedAction { turn_id: last }));
-        let action = ChatPendingMessageSetAction {
-            kind: PendingMessageKind::Queued,
-            id: turn.id.clone(),
-            message: turn.message,
-        };
-        self.act(scope, StateAction::ChatPendingMessageSet(action));
-        self.sent.push(turn.id);
-    }
-
-    fn open_turn(&mut self, scope: &Scope, id: String, message: Message, started: Timestamp, queued: bool) {
-        let chat = self.chat(scope);
-        chat.turn = Some(Turn {
-            id: id.clone(),
-            started,
-            message: message.clone(),
-            taken_up: true,
-        });
-        chat.usage = None;
-        chat.wants_more = false;
-        let action = ChatTurnStartedAction {
-            turn_id: id.clone(),
-            started_at: text::timestamp(started),
-            message,
-            queued_message_id: queued.then_some(id),
-            meta: None,
-        };
-        self.act(scope, StateAction::ChatTurnStarted(action));
-    }
-
-    /// The id of the turn that an event of the agent belongs to. An agent that works without having been asked gets a
-    /// turn that says so.
-    fn running_turn(&mut self, scope: &Scope) -> Option<String> {
-        let now = self.now;
-        let chat = self.chat(scope);
-        match &chat.turn {
-            Some(turn) if turn.taken_up => return Some(turn.id.clone()),
-            Some(_) => return None,
-            None if chat.muted => return None,
-            None => {}
-        }
-        let message = Message {
-            text: String::new(),
-            origin: MessageOrigin {
-                kind: MessageKind::SystemNotification,
-            },
-            attachments: None,
-            model: None,
-            agent: None,
-            meta: None,
-        };
-        let id = match scope {
-            Scope::Sub(call) => format!("{call}-{}", now.as_millisecond()),
-            Scope::Session | Scope::Main => format!("resumed-{}", now.as_millisecond()),
-        };
-        self.open_turn(scope, id.clone(), message, now, false);
-        Some(id)
-    }
-
-    fn part(&mut self, scope: &Scope, part: ResponsePart) {
-        if let Some(turn_id) = self.running_turn(scope) {
-            self.act(
-                scope,
-                StateAction::ChatResponsePart(ChatResponsePartAction {
-                    turn_id,
-                    part,
-                    meta: None,
-                }),
-            );
-        }
-    }
-
-    fn notice(&mut self, scope: Option<Scope>, content: &str) {
-        let Some(scope) = scope else { return };
-        if self.chat(&scope).turn.is_some() {
-            let part = SystemNotificationResponsePart {
-                content: content.into(),
-                meta: None,
-            };
-            self.part(&scope, ResponsePart::SystemNotification(part));
-        }
-    }
-
-    fn text_delta(&mut self, scope: Option<Scope>, id: &str, content: &str) {
-        let Some(scope) = scope.filter(|_| !self.joined_late) else {
-            return;
-        };
-        let Some(turn_id) = self.running_turn(&scope) else {
-            return;
-        };
-        let chat = self.chat(&scope);
-        if chat.text.id == id {
-            chat.text.length += content.len();
-            let action = ChatDeltaAction {
-                turn_id,
-                part_id: id.to_owned(),
-                content: content.to_owned(),
-                meta: None,
-            };
-            self.act(&scope, StateAction::ChatDelta(action));
-        } else {
-            chat.text = Streaming {
-                id: id.to_owned(),
-                length: content.len(),
-            };
-            self.part(&scope, markdown(id.to_owned(), content.to_owned()));
-        }
-    }
-
-    fn reasoning_delta(&mut self, scope: Option<Scope>, id: &str, content: &str) {
-        let Some(scope) = scope.filter(|_| !self.joined_late) else {
-            return;
-        };
-        let Some(turn_id) = self.running_turn(&scope) else {
-            return;
-        };
-        let chat = self.chat(&scope);
-        if chat.reasoning.id == id {
-            chat.reasoning.length += content.len();
-            let action = ChatReasoningAction {
-                turn_id,
-                part_id: id.to_owned(),
-                content: content.to_owned(),
-                meta: None,
-            };
-            self.act(&scope, StateAction::ChatReasoning(action));
-        } else {
-            chat.reasoning = Streaming {
-                id: id.to_owned(),
-                length: content.len(),
-            };
-            self.part(&scope, reasoning(id.to_owned(), content.to_owned()));
-        }
-    }
-
-    fn complete_reasoning(&mut self, scope: Option<Scope>, id: &str, content: &str) {
-        let Some(scope) = scope else { return };
-        let chat = self.chat(&scope);
-        let shown = if chat.reasoning.id == id {
-            chat.reasoning.length
-        } else {
-            0
-        };
-        chat.reasoning = Streaming {
-            id: id.to_owned(),
-            length: content.len(),
-        };
-        if shown == 0 && !content.is_empty() {
-            self.part(&scope, reasoning(id.to_owned(), content.to_owned()));
-        } else if let Some(rest) = content.get(shown..).filter(|rest| !rest.is_empty())
-            && let Some(turn_id) = self.running_turn(&scope)
-        {
-            let action = ChatReasoningAction {
-                turn_id,
-                part_id: id.to_owned(),
-                content: rest.to_owned(),
-                meta: None,
-            };
-            self.act(&scope, StateAction::ChatReasoning(action));
-        }
-    }
-
-    fn assistant_message(&mut self, scope: Option<Scope>, message: &AssistantMessage) {
-        let Some(scope) = scope else { return };
-        self.joined_late = false;
-        let id = &message.message_id;
-        let chat = self.chat(&scope);
-        let shown = if chat.text.id == *id { chat.text.length } else { 0 };
-        chat.text = Streaming::default();
-        chat.wants_more = message
-            .tool_requests
-            .as_ref()
-            .is_some_and(|requests| !requests.is_empty());
-        let told_reasoning = !chat.reasoning.id.is_empty();
-        chat.reasoning = Streaming::default();
-        if let Some(thought) = message
-            .reasoning_text
-            .as_ref()
-            .filter(|thought| !told_reasoning && !thought.is_empty())
-        {
-            self.part(&scope, reasoning(format!("{id}-reasoning"), thought.clone()));
-        }
-        if shown == 0 {
-            if !message.content.is_empty() {
-                self.part(&scope, markdown(id.clone(), message.content.clone()));
-            }
-        } else if let Some(rest) = message.content.get(shown..).filter(|rest| !rest.is_empty())
-            && let Some(turn_id) = self.running_turn(&scope)
-        {
-            let action = ChatDeltaAction {
-                turn_id,
-                part_id: id.clone(),
-                content: rest.to_owned(),
-                meta: None,
-            };
-            self.act(&scope, StateAction::ChatDelta(action));
-        }
-        for request in message.tool_requests.iter().flatten() {
-            self.tool_requested(&scope, request);
-        }
-    }
-
-    /// Tokens of all model calls of a turn, added up; the model is the last one.
-    fn usage(&mut self, scope: Option<Scope>, usage: &lodge_events::AssistantUsage) {
-        let Some(scope) = scope else { return };
-        let Some(turn_id) = self.running_turn(&scope) else {
-            return;
-        };
-        let sum = self.chat(&scope).usage.get_or_insert_with(UsageInfo::default);
-        let add = |sum: &mut Option<i64>, more: Option<u64>| {
-            if let Some(more) = more {
-                *sum = Some(sum.unwrap_or(0) + more as i64);
-            }
-        };
-        add(&mut sum.input_tokens, usage.input_tokens);
-        add(&mut sum.output_tokens, usage.output_tokens);
-        add(&mut sum.cache_read_tokens, usage.cache_read_tokens);
-        sum.model = Some(usage.model.clone());
-        let usage = sum.clone();
-        self.act(
-            &scope,
-            StateAction::ChatUsage(ChatUsageAction {
-                turn_id,
-                usage,
-                meta: None,
-            }),
-        );
     }
 
     fn subagent_started(&mut self, event: &Event, started: &SubagentStarted) {
@@ -713,56 +418,6 @@ impl Projector {
         self.open_turn(&Scope::Sub(call.clone()), event.id().to_string(), message, now, false);
         self.show_subagent(&call, started);
     }
-
-    fn end_turn(&mut self, scope: &Scope, end: End) {
-        let now = self.now;
-        let chat = self.chat(scope);
-        // A turn that the agent has not taken up is not ended by the end of what came before it.
-        let Some(turn) = chat.turn.take_if(|turn| turn.taken_up) else {
-            return;
-        };
-        chat.last_turn = Some(turn.id.clone());
-        chat.text = Streaming::default();
-        chat.reasoning = Streaming::default();
-        let (turn_id, meta) = (turn.id, None);
-        let duration = (now.as_millisecond() - turn.started.as_millisecond()).max(0);
-        let action = match end {
-            End::Complete => StateAction::ChatTurnComplete(ChatTurnCompleteAction {
-                turn_id,
-                duration,
-                meta,
-            }),
-            End::Cancelled => StateAction::ChatTurnCancelled(ChatTurnCancelledAction {
-                turn_id,
-                duration,
-                meta,
-            }),
-            End::Error(error) => {
-                let part = ErrorResponsePart { error, resumable: None };
-                StateAction::ChatError(ChatErrorAction {
-                    turn_id,
-                    duration,
-                    part,
-                    meta,
-                })
-            }
-        };
-        self.act(scope, action);
-    }
-}
-
-enum End {
-    Complete,
-    Cancelled,
-    Error(ErrorInfo),
-}
-
-fn markdown(id: String, content: String) -> ResponsePart {
-    ResponsePart::Markdown(MarkdownResponsePart { id, content })
-}
-
-fn reasoning(id: String, content: String) -> ResponsePart {
-    ResponsePart::Reasoning(ReasoningResponsePart { id, content })
 }
 
 /// The object in a value that is known to be one.

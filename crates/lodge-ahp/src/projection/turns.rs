@@ -1,0 +1,179 @@
+//! Turns: opened by messages, ended by rest, abort or error.
+
+use ahp_types::{
+    StateAction,
+    actions::{
+        ChatErrorAction, ChatPendingMessageSetAction, ChatTruncatedAction, ChatTurnCancelledAction,
+        ChatTurnCompleteAction, ChatTurnStartedAction,
+    },
+    state::{ErrorInfo, ErrorResponsePart, Message, MessageKind, MessageOrigin, PendingMessageKind},
+};
+use lodge_events::{Event, Timestamp, UserMessage};
+
+use super::{Mark, Projector, Scope, Streaming, Turn, message_of, text};
+
+/// How a turn ends.
+pub(super) enum End {
+    Complete,
+    Cancelled,
+    Error(ErrorInfo),
+}
+
+impl Projector {
+    pub(super) fn user_message(&mut self, event: &Event, user: &UserMessage, scope: Option<Scope>) {
+        let Some(scope) = scope else { return };
+        let id = user.message_id.clone().unwrap_or_else(|| event.id().to_string());
+        let from_person = user.source.as_deref().is_none_or(|source| source == "user")
+            && user.is_autopilot_continuation != Some(true);
+        let now = self.now;
+        let was_sent = self.was_sent(&id);
+        if scope == Scope::Main && from_person {
+            self.marks.push(Mark {
+                turn: id.clone(),
+                first: event.id(),
+                last: event.id(),
+            });
+        }
+        self.sent.retain(|sent| *sent != id);
+        let chat = self.chat(&scope);
+        chat.muted = false;
+        if let Some(turn) = &mut chat.turn {
+            if turn.id == id {
+                turn.taken_up = true;
+                return;
+            }
+            if !from_person && turn.taken_up {
+                return;
+            }
+            if turn.taken_up {
+                self.end_turn(&scope, End::Complete);
+            } else {
+                self.step_back(&scope);
+            }
+        }
+        let kind = if from_person {
+            MessageKind::User
+        } else {
+            MessageKind::SystemNotification
+        };
+        let message = message_of(user, kind);
+        self.open_turn(&scope, id, message, now, was_sent);
+    }
+
+    /// Somebody else's message came first: the turn that waits becomes a queued message again.
+    pub(super) fn step_back(&mut self, scope: &Scope) {
+        let chat = self.chat(scope);
+        let Some(turn) = chat.turn.take() else { return };
+        let last = chat.last_turn.clone();
+        self.act(scope, StateAction::ChatTruncated(ChatTruncatedAction { turn_id: last }));
+        let action = ChatPendingMessageSetAction {
+            kind: PendingMessageKind::Queued,
+            id: turn.id.clone(),
+            message: turn.message,
+        };
+        self.act(scope, StateAction::ChatPendingMessageSet(action));
+        self.sent.push(turn.id);
+    }
+
+    pub(super) fn open_turn(&mut self, scope: &Scope, id: String, message: Message, started: Timestamp, queued: bool) {
+        let chat = self.chat(scope);
+        chat.turn = Some(Turn {
+            id: id.clone(),
+            started,
+            message: message.clone(),
+            taken_up: true,
+        });
+        chat.usage = None;
+        chat.wants_more = false;
+        let action = ChatTurnStartedAction {
+            turn_id: id.clone(),
+            started_at: text::timestamp(started),
+            message,
+            queued_message_id: queued.then_some(id),
+            meta: None,
+        };
+        self.act(scope, StateAction::ChatTurnStarted(action));
+    }
+
+    /// The id of the turn that an event of the agent belongs to. An agent that works without having been asked gets a
+    /// turn that says so.
+    pub(super) fn running_turn(&mut self, scope: &Scope) -> Option<String> {
+        let now = self.now;
+        let chat = self.chat(scope);
+        match &chat.turn {
+            Some(turn) if turn.taken_up => return Some(turn.id.clone()),
+            Some(_) => return None,
+            None if chat.muted => return None,
+            None => {}
+        }
+        let message = Message {
+            text: String::new(),
+            origin: MessageOrigin {
+                kind: MessageKind::SystemNotification,
+            },
+            attachments: None,
+            model: None,
+            agent: None,
+            meta: None,
+        };
+        let id = match scope {
+            Scope::Sub(call) => format!("{call}-{}", now.as_millisecond()),
+            Scope::Session | Scope::Main => format!("resumed-{}", now.as_millisecond()),
+        };
+        self.open_turn(scope, id.clone(), message, now, false);
+        Some(id)
+    }
+
+    pub(super) fn end_turn(&mut self, scope: &Scope, end: End) {
+        let now = self.now;
+        let chat = self.chat(scope);
+        // A turn that the agent has not taken up is not ended by the end of what came before it.
+        let Some(turn) = chat.turn.take_if(|turn| turn.taken_up) else {
+            return;
+        };
+        chat.last_turn = Some(turn.id.clone());
+        chat.text = Streaming::default();
+        chat.reasoning = Streaming::default();
+        let (turn_id, meta) = (turn.id, None);
+        let duration = (now.as_millisecond() - turn.started.as_millisecond()).max(0);
+        let action = match end {
+            End::Complete => StateAction::ChatTurnComplete(ChatTurnCompleteAction {
+                turn_id,
+                duration,
+                meta,
+            }),
+            End::Cancelled => StateAction::ChatTurnCancelled(ChatTurnCancelledAction {
+                turn_id,
+                duration,
+                meta,
+            }),
+            End::Error(error) => {
+                let part = ErrorResponsePart { error, resumable: None };
+                StateAction::ChatError(ChatErrorAction {
+                    turn_id,
+                    duration,
+                    part,
+                    meta,
+                })
+            }
+        };
+        self.act(scope, action);
+    }
+
+    /// Somebody cut the conversation elsewhere. A turn that lost its beginning is gone.
+    pub(super) fn rewound(&mut self, up_to: &str) {
+        let Some(at) = self.marks.iter().position(|mark| mark.first.to_string() == up_to) else {
+            return;
+        };
+        let last = at
+            .checked_sub(1)
+            .and_then(|before| self.marks.get(before))
+            .map(|mark| mark.turn.clone());
+        self.truncated(last.as_deref());
+        self.main.muted = false;
+        self.act(
+            &Scope::Main,
+            StateAction::ChatTruncated(ChatTruncatedAction { turn_id: last }),
+        );
+    }
+}
