@@ -128,7 +128,9 @@ export class Window {
     this.address = address;
     const open = () => (this.transport = new Transport(this));
     const policy = { autoRestore: true, initialDelayMs: 20, maxDelayMs: 100, maxAttempts: 200 };
-    const given = { clientInfo: editorWindowAgentHostClientInfo, reconnectPolicy: policy, ...options };
+    // Its own estimator of the machine's load would keep a timer running for ever.
+    const loadEstimator = { hasHighLoad: () => false };
+    const given = { clientInfo: editorWindowAgentHostClientInfo, reconnectPolicy: policy, loadEstimator, ...options };
     this.client = new AgentHostProtocolClient(address.host, open, given, ...services(this.warnings));
     this.client.onDidNotification((notification) => this.notified.push(notification));
   }
