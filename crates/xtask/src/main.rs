@@ -19,6 +19,7 @@ cargo xtask bench [--peer copilot]    measures against the budgets, beside the p
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
 cargo xtask soak sync [ROUNDS]        random clients of one host, thousands of histories
+cargo xtask soak agent [ROUNDS]       random tools, failures and aborts, about ten minutes
 cargo xtask clients                   installs the clients that the tests use, below target/clients
 ";
 

@@ -18,6 +18,12 @@ const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
         "LODGE_SYNC_RUNS",
         5000,
     ),
+    (
+        "agent",
+        ["--package", "lodge-host", "--test", "it", "soak::"],
+        "LODGE_SOAK_ROUNDS",
+        4000,
+    ),
 ];
 
 /// Runs a soak, for so many rounds where given.

@@ -5,4 +5,5 @@
 mod asking;
 mod kit;
 mod life;
+mod soak;
 mod turns;

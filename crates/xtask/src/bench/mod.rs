@@ -119,7 +119,12 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
                 url: &url,
                 quick,
             }) {
-                Ok(numbers) => results.entry(server.clone()).or_default().extend(numbers),
+                Ok(numbers) => {
+                    for (number, value) in &numbers {
+                        eprintln!("  {number}: {}", round(*value));
+                    }
+                    results.entry(server.clone()).or_default().extend(numbers);
+                }
                 Err(error) => eprintln!("  {server} could not be measured: {error:#}"),
             }
         }
