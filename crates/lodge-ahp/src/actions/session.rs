@@ -52,8 +52,6 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
                     .take()
                     .or_else(|| known.and_then(|known| known.display_name.clone()));
             }
-            // Plugins of clients are not loaded here, so they are not shown as if they were.
-            client.customizations = None;
             if known == Some(client) {
                 return Ok(Plan::nothing(NoChange::Silence));
             }

@@ -288,10 +288,6 @@ pub(super) fn fork_point(
 
 fn activate(request: &Request<'_>, session: &Uri, client: SessionActiveClient) {
     let mut inner = request.face.inner.lock();
-    let client = SessionActiveClient {
-        customizations: None,
-        ..client
-    };
     let action = ahp_types::actions::SessionActiveClientSetAction { active_client: client };
     inner
         .core
@@ -348,9 +344,9 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
             format!("there is no session {session}"),
         ));
     };
-    // Editors of this family dispose of sessions that they still show: what was said in them is not theirs to delete.
+    // Editors of this family dispose of sessions that they and others still show: what was said in them is not theirs to
+    // delete, and it goes on.
     if request.peer()?.name.starts_with("vscode") {
-        face.inner.lock().remove_session(&session);
         return rpc::null();
     }
     face.inner.lock().remove_session(&session);
