@@ -86,12 +86,14 @@ class Transport {
     this.socket = connect(Number(port), hostname);
     await once(this.socket, "connect");
     this.web = await connectWebSocketOverDuplex(this.socket, { path: pathname + search, host: `${hostname}:${port}` });
-    this.web.onDidReceiveMessage((text) => {
-      const message = JSON.parse(text);
-      this.window.heard.push(message);
-      this.#message.fire(message);
-    });
-    this.web.onDidClose(() => this.#close.fire());
+    // Each in a task of its own, as windows deliver them: what waits for an answer goes on before the next is heard.
+    this.web.onDidReceiveMessage((text) =>
+      setImmediate(() => {
+        const message = JSON.parse(text);
+        this.window.heard.push(message);
+        this.#message.fire(message);
+      }));
+    this.web.onDidClose(() => setImmediate(() => this.#close.fire()));
   }
 
   send(message) {
