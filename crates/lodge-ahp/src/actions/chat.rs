@@ -1,9 +1,11 @@
 //! Rules for turns, queues and drafts.
 
 use ahp_types::{
+    StateAction,
     actions::{
         ChatDraftChangedAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction,
         ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnStartedAction,
+        PartialChatSummary, SessionChatUpdatedAction,
     },
     state::{ChatInteractivity, ChatState, Message, MessageKind, PendingMessageKind, SessionLifecycle},
 };
@@ -14,7 +16,7 @@ use super::{After, Before, Dispatch, NoChange, Plan, Refusal};
 use crate::{
     face::Inner,
     projection::attachments_of,
-    state::{ChatStore, chat::StoredTurn},
+    state::{ChatStore, Uri, chat::StoredTurn},
     talk::Effect,
 };
 
@@ -236,4 +238,41 @@ pub(super) fn draft(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatDraftCh
         return Ok(Plan::nothing(NoChange::Echo));
     }
     Ok(Plan::default().then(After::Keep))
+}
+
+/// The session and its default chat, if a URI is that of a further chat that people made in it.
+pub(super) fn further(inner: &Inner, chat: &str) -> Option<(Uri, Uri)> {
+    let session = inner.core.session_of(chat)?;
+    let default = inner.core.sessions.get(&session)?.default_chat.clone();
+    (*default != *chat && inner.talks.contains_key(chat)).then_some((session, default))
+}
+
+/// Gives a further chat another title. It stands in the session's list of chats; no action of a chat tells its title.
+pub(super) fn renamed(
+    dispatch: &Dispatch<'_>,
+    inner: &mut Inner,
+    (session, default): &(Uri, Uri),
+    title: Option<&str>,
+) -> Result<(), Refusal> {
+    let title = super::session::title(title.unwrap_or_default())?;
+    let changes = PartialChatSummary {
+        title: Some(title.to_owned()),
+        ..PartialChatSummary::default()
+    };
+    let action = SessionChatUpdatedAction {
+        chat: dispatch.channel.to_string(),
+        changes,
+    };
+    inner
+        .core
+        .publish(session, &StateAction::SessionChatUpdated(action), None);
+    if let Some(talk) = inner.talks.get(default) {
+        dispatch.face.store.update(&talk.host_id, |record| {
+            for chat in record.chats.iter_mut().filter(|chat| *chat.uri == *dispatch.channel) {
+                title.clone_into(&mut chat.title);
+            }
+        });
+    }
+    inner.core.settle(session);
+    Ok(())
 }

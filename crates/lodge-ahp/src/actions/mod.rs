@@ -185,7 +185,21 @@ fn accept(
         .and_then(Value::as_str)
         .unwrap_or_default()
         .to_owned();
-    // Editors rename a session by its chat.
+    // Editors rename a session by its default chat, and a further chat by its own address.
+    if kind == "session/titleChanged"
+        && let Some(place) = chat::further(inner, &asked)
+    {
+        let dispatch = Dispatch {
+            face,
+            peer,
+            channel: asked.as_str().into(),
+        };
+        let title = action.get("title").and_then(Value::as_str);
+        return match chat::renamed(&dispatch, inner, &place, title) {
+            Ok(()) => inner.core.echo(conn, &asked, &raw, origin),
+            Err(reason) => inner.core.reject(conn, &asked, &raw, origin, &reason),
+        };
+    }
     let to_session = kind
         .starts_with("session/")
         .then(|| inner.core.session_of(&asked))

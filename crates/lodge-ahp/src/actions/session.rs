@@ -14,6 +14,14 @@ use crate::{
 /// A title longer than this helps nobody.
 const TITLE: usize = 500;
 
+/// A title that can be one.
+pub(super) fn title(title: &str) -> Result<&str, Refusal> {
+    if title.trim().is_empty() || title.len() > TITLE {
+        return Err(format!("a title has 1 to {TITLE} characters"));
+    }
+    Ok(title)
+}
+
 pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Result<Plan, Refusal> {
     use StateAction as A;
     let Some(entry) = inner.core.sessions.get(&dispatch.channel) else {
@@ -22,9 +30,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
     let state = &entry.state;
     match action {
         A::SessionTitleChanged(changed) => {
-            if changed.title.trim().is_empty() || changed.title.len() > TITLE {
-                return Err(format!("a title has 1 to {TITLE} characters"));
-            }
+            title(&changed.title)?;
             if state.title == changed.title {
                 return Ok(Plan::nothing(NoChange::Echo));
             }

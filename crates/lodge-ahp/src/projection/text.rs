@@ -45,10 +45,10 @@ pub(super) fn kind(tool: &str) -> Option<&'static str> {
 fn subject(arguments: &Value) -> Option<&str> {
     [
         "command",
-        "path",
-        "file_path",
         "pattern",
         "query",
+        "path",
+        "file_path",
         "url",
         "question",
         "description",
@@ -61,23 +61,23 @@ fn subject(arguments: &Value) -> Option<&str> {
 
 /// What a call does, in the present or in the past.
 pub(super) fn sentence(tool: &str, arguments: &Value, past: bool) -> String {
-    let verb = match (kind(tool), past) {
-        (Some("terminal"), false) => "Running",
-        (Some("terminal"), true) => "Ran",
-        (Some("read"), false) => "Reading",
-        (Some("read"), true) => "Read",
-        (Some("search"), false) => "Searching for",
-        (Some("search"), true) => "Searched for",
-        (_, false) => "Using",
-        (_, true) => "Used",
+    let tense = |present, perfect| if past { perfect } else { present };
+    let verb = match (kind(tool), tool) {
+        (Some("terminal"), _) => Some(tense("Running", "Ran")),
+        (Some("read"), _) => Some(tense("Reading", "Read")),
+        (Some("search"), _) => Some(tense("Searching for", "Searched for")),
+        (Some("subagent"), _) => Some(tense("Delegating", "Delegated")),
+        (_, "edit" | "str_replace") => Some(tense("Editing", "Edited")),
+        (_, "create" | "write") => Some(tense("Creating", "Created")),
+        (_, "web_fetch" | "fetch") => Some(tense("Fetching", "Fetched")),
+        _ => None,
     };
-    match (kind(tool), subject(arguments)) {
-        (Some("subagent"), Some(task)) => {
-            format!("{} {}", if past { "Delegated" } else { "Delegating" }, shorten(task))
-        }
-        (Some(_), Some(subject)) => format!("{verb} `{}`", shorten(subject)),
-        (None, Some(subject)) => format!("{verb} {} on `{}`", display_name(tool), shorten(subject)),
-        (_, None) => format!("{verb} {}", display_name(tool)),
+    let using = format!("{} {}", tense("Using", "Used"), display_name(tool));
+    match (verb, subject(arguments).map(shorten)) {
+        (Some(verb), Some(task)) if kind(tool) == Some("subagent") => format!("{verb} {task}"),
+        (Some(verb), Some(subject)) => format!("{verb} `{subject}`"),
+        (None, Some(subject)) => format!("{using} on `{subject}`"),
+        (_, None) => using,
     }
 }
 
@@ -144,5 +144,40 @@ pub(super) fn asked(request: &PermissionRequest) -> (&str, Value, Option<&str>) 
             hook.hook_message.as_deref(),
         ),
         PermissionRequest::Other(other) => ("tool", other.clone(), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn calls_are_told_in_a_sentence() {
+        let check = |tool, arguments: Value, told: &str| {
+            let (now, then) = (sentence(tool, &arguments, false), sentence(tool, &arguments, true));
+            assert_eq!(format!("{now}, {then}"), told);
+        };
+        check("bash", json!({"command": "ls\npwd"}), "Running `ls`, Ran `ls`");
+        check("bash", json!({}), "Using Run command, Used Run command");
+        check(
+            "grep",
+            json!({"pattern": "x", "path": "/a"}),
+            "Searching for `x`, Searched for `x`",
+        );
+        check("view", json!({"path": "/a"}), "Reading `/a`, Read `/a`");
+        check("create", json!({"path": "/a"}), "Creating `/a`, Created `/a`");
+        check("edit", json!({"path": "/a"}), "Editing `/a`, Edited `/a`");
+        check("web_fetch", json!({"url": "u"}), "Fetching `u`, Fetched `u`");
+        check(
+            "task",
+            json!({"description": "look"}),
+            "Delegating look, Delegated look",
+        );
+        check(
+            "greet_all",
+            json!({"name": "a"}),
+            "Using Greet all on `a`, Used Greet all on `a`",
+        );
     }
 }
