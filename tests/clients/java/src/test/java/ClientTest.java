@@ -62,6 +62,6 @@ class ClientTest {
         } finally {
             System.setOut(out);
         }
-        assertEquals(Files.readString(Path.of("../../../examples/expected.txt")), printed.toString());
+        assertEquals(Files.readString(Path.of(System.getProperty("basedir"), "../../../examples/expected.txt")), printed.toString());
     }
 }
