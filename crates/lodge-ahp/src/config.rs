@@ -74,6 +74,8 @@ pub struct Limits {
     pub queue_bytes: usize,
     /// Bytes of past actions kept per channel for clients that come back.
     pub replay_bytes: usize,
+    /// Bytes of finished turns kept in memory per chat; older ones wait in a file.
+    pub kept_bytes: usize,
     /// Bytes of finished turns in a snapshot that asks for no number of turns.
     pub window_bytes: usize,
     /// Bytes of a file that is read in one piece.
@@ -94,6 +96,7 @@ impl Default for Limits {
             subscriptions: 512,
             queue_bytes: 16 << 20,
             replay_bytes: 2 << 20,
+            kept_bytes: 4 << 20,
             window_bytes: 1 << 20,
             resource_bytes: 32 << 20,
             client_grace: Duration::from_secs(30),

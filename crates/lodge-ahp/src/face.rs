@@ -28,7 +28,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::AhpConfig,
     projection::{Projector, Scope, Step, timestamp},
-    state::{Bounds, ChatStore, Conn, Core, Seq, Uri},
+    state::{Bounds, ChatStore, Conn, Core, Keep, Seq, Uri},
     store::Store,
     talk::Effect,
     uri,
@@ -132,6 +132,10 @@ impl Face {
         };
         let bounds = Bounds {
             ring_bytes: config.limits.replay_bytes,
+            keep: Keep {
+                bytes: config.limits.kept_bytes,
+                dir: dir.as_path().into(),
+            },
             window_bytes: config.limits.window_bytes,
             subscriptions: config.limits.subscriptions,
         };
@@ -404,8 +408,8 @@ impl Inner {
         let action = SessionChatAddedAction {
             summary: summary_of(&state),
         };
-        self.core
-            .insert_chat(sub.clone(), session.clone(), ChatStore::new(state));
+        let store = ChatStore::new(state, self.core.bounds.keep.clone());
+        self.core.insert_chat(sub.clone(), session.clone(), store);
         self.subs.insert(sub, chat.clone());
         self.core.publish(session, &StateAction::SessionChatAdded(action), None);
     }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::{
     face::{Face, Talk, chat_state, point_to_chats, sub_state, summary_of},
     projection::{Projector, Scope, Step, object, timestamp},
-    state::{ChatStore, Closing, SessionEntry, Uri},
+    state::{ChatStore, Closing, Keep, SessionEntry, Uri},
     store::{ChatRecord, SessionRecord},
     talk::{Draft, Driver, Effect},
     uri,
@@ -59,6 +59,9 @@ pub(crate) fn config_schema() -> Arc<Value> {
 
 /// A chat as it was read from its log.
 struct Read {
+    session: Uri,
+    chat: Uri,
+    keep: Keep,
     chats: HashMap<Scope, ChatStore>,
     /// Sub-agents in the order they began.
     order: Vec<Scope>,
@@ -157,7 +160,9 @@ impl Face {
         let session = self.host.open_session(id).await?;
         let chat: Uri = head.resource.as_str().into();
         let state = self.session_state(&session, &self.store.session(id), &chat);
-        let (mut read, events) = read(session.clone(), session_uri.clone(), chat.clone(), state, head).await?;
+        let keep = self.inner.lock().core.bounds.keep.clone();
+        let unread = Read::new(session_uri.clone(), chat.clone(), state, head, keep);
+        let (mut read, events) = read(session.clone(), unread).await?;
         read.hide(hidden);
         let (driver, effects) = self.driver(&chat, id);
         let driver = driver.with_session(session, events).await?;
@@ -207,10 +212,11 @@ impl Face {
         let entry = SessionEntry::new(state, Some(config_schema()), head.modified_at.clone(), chat.clone());
         {
             let mut inner = self.inner.lock();
+            let keep = inner.core.bounds.keep.clone();
             inner.core.insert_session(session.clone(), entry);
             inner
                 .core
-                .insert_chat(chat.clone(), session.clone(), ChatStore::new(head));
+                .insert_chat(chat.clone(), session.clone(), ChatStore::new(head, keep));
             let talk = Talk::new(session.clone(), id.to_owned(), Projector::default(), effects, true);
             inner.talks.insert(chat, talk);
         }
@@ -351,13 +357,7 @@ fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
 }
 
 /// Reads a log through the projection, and the events that come after it.
-async fn read(
-    session: Session,
-    session_uri: Uri,
-    chat: Uri,
-    state: SessionState,
-    head: ChatState,
-) -> Result<(Read, Subscription), HostError> {
+async fn read(session: Session, read: Read) -> Result<(Read, Subscription), HostError> {
     // Whether a turn runs must be known for the moment that the log is read up to.
     let (busy, history, events) = loop {
         let before = session.is_busy();
@@ -367,11 +367,14 @@ async fn read(
         }
     };
     let pending = session.pending();
-    let project = move || Read::project(&session_uri, &chat, state, head, history, busy, &pending);
-    let read = tokio::task::spawn_blocking(project)
-        .await
-        .map_err(|_| HostError::Invalid("the session could not be read".to_owned()))??;
+    let read = aside(move || read.project(history, busy, &pending)).await?;
     Ok((read, events))
+}
+
+/// Runs long work beside the runtime.
+async fn aside(work: impl FnOnce() -> Result<Read, HostError> + Send + 'static) -> Result<Read, HostError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| HostError::Invalid("the session could not be read".to_owned()))?
 }
 
 impl Read {
@@ -382,43 +385,47 @@ impl Read {
         self.projector.hide(turns);
     }
 
+    fn new(session: Uri, chat: Uri, state: SessionState, head: ChatState, keep: Keep) -> Self {
+        Self {
+            session,
+            chat,
+            chats: HashMap::from([(Scope::Main, ChatStore::new(head, keep.clone()))]),
+            keep,
+            order: vec![Scope::Main],
+            state,
+            projector: Projector::default(),
+        }
+    }
+
     fn project(
-        session: &Uri,
-        chat: &Uri,
-        state: SessionState,
-        head: ChatState,
+        mut self,
         history: EventReader,
         busy: bool,
         pending: &[lodge_host::PendingQuestion],
     ) -> Result<Self, HostError> {
-        let mut read = Self {
-            chats: HashMap::from([(Scope::Main, ChatStore::new(head))]),
-            order: vec![Scope::Main],
-            state,
-            projector: Projector::default(),
-        };
         for event in history.events() {
-            let steps = read.projector.event(&event?);
-            read.apply(session, chat, steps);
+            let steps = self.projector.event(&event?);
+            self.apply(steps);
         }
-        let steps = read.projector.caught_up(busy);
-        read.apply(session, chat, steps);
+        let steps = self.projector.caught_up(busy);
+        self.apply(steps);
         // Questions are not recorded; those that are open now are asked again here.
         for question in pending {
-            let steps = read.projector.event(&question.event);
-            read.apply(session, chat, steps);
+            let steps = self.projector.event(&question.event);
+            self.apply(steps);
         }
-        Ok(read)
+        Ok(self)
     }
 
-    fn apply(&mut self, session: &Uri, chat: &Uri, steps: Vec<Step>) {
+    fn apply(&mut self, steps: Vec<Step>) {
+        let (session, chat) = (self.session.clone(), self.chat.clone());
         for step in steps {
             match step {
                 Step::Act(Scope::Session, action) => {
                     apply_action_to_session(&mut self.state, &action);
                 }
                 Step::Act(scope, mut action) => {
-                    point_to_chats(session, &mut action);
+                    point_to_chats(&session, &mut action);
                     if let Some(store) = self.chats.get_mut(&scope) {
                         store.apply(&action);
                     }
@@ -429,13 +436,17 @@ impl Read {
                     title,
                 } => {
                     let parent: Uri = match parent {
-                        Scope::Sub(call) => uri::sub_chat(session, &call).into(),
+                        Scope::Sub(call) => uri::sub_chat(&session, &call).into(),
                         Scope::Main | Scope::Session => chat.clone(),
                     };
-                    let sub: Uri = uri::sub_chat(session, &tool_call_id).into();
+                    let sub: Uri = uri::sub_chat(&session, &tool_call_id).into();
                     let state = sub_state(&sub, title, &parent, &tool_call_id);
                     let scope = Scope::Sub(tool_call_id);
-                    if self.chats.insert(scope.clone(), ChatStore::new(state)).is_none() {
+                    if self
+                        .chats
+                        .insert(scope.clone(), ChatStore::new(state, self.keep.clone()))
+                        .is_none()
+                    {
                         self.order.push(scope);
                     }
                 }

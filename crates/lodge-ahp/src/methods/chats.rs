@@ -316,9 +316,11 @@ async fn seed_turns(request: &Request<'_>, params: FetchTurns) -> RpcResult {
         .filter(|limit| *limit >= 1.0)
         .map_or(PAGE, |limit| (limit as usize).min(PAGE));
     let start = end.saturating_sub(limit);
-    let page: Vec<Value> = turns[start..end]
+    let page: Vec<Value> = chat
+        .store
+        .json_of(start..end)
         .iter()
-        .filter_map(|turn| seed::turn(turn.json.get()))
+        .filter_map(|turn| seed::turn(turn.get()))
         .collect();
     rpc::ok(json!({ "turns": page, "hasMore": start > 0 }))
 }

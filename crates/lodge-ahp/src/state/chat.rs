@@ -2,7 +2,7 @@
 //! turns as the JSON they are sent as. Finished turns never change, so nothing about them is done twice, and a delta
 //! costs the same in the first turn as in the ten thousandth.
 
-use std::sync::Arc;
+use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path, sync::Arc};
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
 use ahp_types::{
@@ -15,22 +15,40 @@ use ahp_types::{
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// A finished turn.
+/// How much of the past of a chat stays in memory, and where the rest goes.
 #[derive(Debug, Clone)]
+pub(crate) struct Keep {
+    pub(crate) bytes: usize,
+    pub(crate) dir: Arc<Path>,
+}
+
+/// A finished turn.
+#[derive(Debug)]
 pub(crate) struct StoredTurn {
     pub(crate) id: Arc<str>,
-    pub(crate) json: Arc<RawValue>,
+    body: Body,
+}
+
+/// Where a turn is.
+#[derive(Debug)]
+enum Body {
+    Memory(Arc<RawValue>),
+    File { at: u64, len: usize },
 }
 
 impl StoredTurn {
-    fn new(turn: &Turn) -> Option<Self> {
-        let json = to_raw_value(turn)
-            .inspect_err(|error| tracing::error!("a turn did not serialise: {error}"))
-            .ok()?;
-        Some(Self {
-            id: turn.id.as_str().into(),
-            json: json.into(),
-        })
+    fn in_memory(&self) -> usize {
+        match &self.body {
+            Body::Memory(json) => json.get().len(),
+            Body::File { .. } => 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match &self.body {
+            Body::Memory(json) => json.get().len(),
+            Body::File { len, .. } => *len,
+        }
     }
 }
 
@@ -40,16 +58,86 @@ pub(crate) struct ChatStore {
     /// Everything but the finished turns; `head.turns` is empty between calls.
     head: ChatState,
     turns: Vec<StoredTurn>,
+    keep: Keep,
+    /// Bytes of turns in memory, and the first of these turns.
+    bytes: usize,
+    first: usize,
+    /// Turns that are long past. The file has no name: it goes with the chat.
+    file: Option<(File, u64)>,
 }
 
 impl ChatStore {
     /// A chat; turns in the given state are taken as finished.
-    pub(crate) fn new(mut head: ChatState) -> Self {
-        let turns = std::mem::take(&mut head.turns)
-            .iter()
-            .filter_map(StoredTurn::new)
-            .collect();
-        Self { head, turns }
+    pub(crate) fn new(mut head: ChatState, keep: Keep) -> Self {
+        let turns = std::mem::take(&mut head.turns);
+        let mut store = Self {
+            head,
+            turns: Vec::new(),
+            keep,
+            bytes: 0,
+            first: 0,
+            file: None,
+        };
+        for turn in &turns {
+            store.keep(turn);
+        }
+        store
+    }
+
+    fn keep(&mut self, turn: &Turn) {
+        let json: Arc<RawValue> = match to_raw_value(turn) {
+            Ok(json) => json.into(),
+            Err(error) => return tracing::error!("a turn did not serialise: {error}"),
+        };
+        self.bytes += json.get().len();
+        self.turns.push(StoredTurn {
+            id: turn.id.as_str().into(),
+            body: Body::Memory(json),
+        });
+        while self.bytes > self.keep.bytes && self.first + 1 < self.turns.len() {
+            if let Err(error) = self.put_away() {
+                tracing::warn!("turns stay in memory, because they cannot be put away: {error}");
+                self.keep.bytes = usize::MAX;
+            }
+        }
+    }
+
+    /// Moves the oldest turn in memory to the file.
+    fn put_away(&mut self) -> io::Result<()> {
+        let (file, end) = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert((nameless(&self.keep.dir)?, 0)),
+        };
+        let turn = &mut self.turns[self.first];
+        if let Body::Memory(json) = &turn.body {
+            let len = json.get().len();
+            file.write_all_at(json.get().as_bytes(), *end)?;
+            turn.body = Body::File { at: *end, len };
+            *end += len as u64;
+            self.bytes -= len;
+        }
+        self.first += 1;
+        Ok(())
+    }
+
+    /// A finished turn as it is sent.
+    pub(crate) fn json(&self, at: usize) -> Option<Arc<RawValue>> {
+        let (offset, len) = match &self.turns.get(at)?.body {
+            Body::Memory(json) => return Some(json.clone()),
+            Body::File { at, len } => (*at, *len),
+        };
+        let mut bytes = vec![0; len];
+        let read = self.file.as_ref()?.0.read_exact_at(&mut bytes, offset);
+        let text = read.and_then(|()| String::from_utf8(bytes).map_err(io::Error::other));
+        let json = text.and_then(|text| RawValue::from_string(text).map_err(io::Error::other));
+        json.inspect_err(|error| tracing::error!("a turn cannot be read back: {error}"))
+            .ok()
+            .map(Into::into)
+    }
+
+    /// Several of them.
+    pub(crate) fn json_of(&self, turns: std::ops::Range<usize>) -> Vec<Arc<RawValue>> {
+        turns.filter_map(|at| self.json(at)).collect()
     }
 
     /// All but the finished turns.
@@ -64,7 +152,9 @@ impl ChatStore {
 
     /// Forgets the first turns: they are what a side chat knows, not what was said in it.
     pub(crate) fn hide(&mut self, turns: usize) {
-        self.turns.drain(..turns.min(self.turns.len()));
+        let turns = turns.min(self.turns.len());
+        self.bytes -= self.turns.drain(..turns).map(|turn| turn.in_memory()).sum::<usize>();
+        self.first = self.first.saturating_sub(turns);
     }
 
     /// The place of a finished turn.
@@ -130,18 +220,22 @@ impl ChatStore {
                     None => 0,
                 };
                 self.turns.truncate(keep);
+                self.first = self.first.min(keep);
+                self.bytes = self.turns.iter().map(StoredTurn::in_memory).sum();
                 let all = StateAction::ChatTruncated(ChatTruncatedAction { turn_id: None });
                 apply_action_to_chat(&mut self.head, &all)
             }
             StateAction::ChatTurnResume(resume) => {
-                let last = self.turns.last().filter(|last| *last.id == *resume.turn_id);
-                let Some(turn) = last.and_then(|last| serde_json::from_str::<Turn>(last.json.get()).ok()) else {
+                let is_last = self.turns.last().is_some_and(|last| *last.id == *resume.turn_id);
+                let json = if is_last { self.json(self.turns.len() - 1) } else { None };
+                let Some(turn) = json.and_then(|json| serde_json::from_str::<Turn>(json.get()).ok()) else {
                     return ReduceOutcome::NoOp;
                 };
                 self.head.turns.push(turn);
                 let outcome = apply_action_to_chat(&mut self.head, action);
                 if outcome == ReduceOutcome::Applied {
-                    self.turns.pop();
+                    self.bytes -= self.turns.pop().map_or(0, |turn| turn.in_memory());
+                    self.first = self.first.min(self.turns.len());
                 }
                 self.head.turns.clear();
                 outcome
@@ -149,8 +243,9 @@ impl ChatStore {
             _ if !self.changes_something(action) => ReduceOutcome::NoOp,
             _ => {
                 let outcome = apply_action_to_chat(&mut self.head, action);
-                self.turns
-                    .extend(self.head.turns.drain(..).filter_map(|turn| StoredTurn::new(&turn)));
+                for turn in std::mem::take(&mut self.head.turns) {
+                    self.keep(&turn);
+                }
                 outcome
             }
         }
@@ -203,7 +298,7 @@ impl ChatStore {
         let mut left = bytes;
         let fitting = self.turns.iter().rev().take(turns).take_while(|turn| {
             let fits = left > 0;
-            left = left.saturating_sub(turn.json.get().len());
+            left = left.saturating_sub(turn.len());
             fits
         });
         self.turns.len() - fitting.count()
@@ -233,10 +328,7 @@ impl ChatStore {
             changesets: head.changesets.as_deref(),
             background_work: head.background_work.as_deref(),
             canvases: head.canvases.as_deref(),
-            turns: self.turns[start.min(self.turns.len())..]
-                .iter()
-                .map(|turn| &*turn.json)
-                .collect(),
+            turns: self.json_of(start..self.turns.len()),
             turns_next_cursor: self.cursor(start),
             active_turn: head.active_turn.as_ref(),
             steering_message: head.steering_message.as_ref(),
@@ -245,6 +337,14 @@ impl ChatStore {
             meta: head.meta.as_ref(),
         }
     }
+}
+
+/// A file that is gone when it is closed.
+fn nameless(dir: &Path) -> io::Result<File> {
+    let path = dir.join(format!("turns-{}", uuid::Uuid::new_v4()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
 }
 
 fn part_id(part: &ResponsePart) -> Option<&str> {
@@ -295,7 +395,7 @@ pub(crate) struct ChatView<'a> {
     background_work: Option<&'a [BackgroundWork]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     canvases: Option<&'a [CanvasReference]>,
-    turns: Vec<&'a RawValue>,
+    turns: Vec<Arc<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     turns_next_cursor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

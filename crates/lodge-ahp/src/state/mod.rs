@@ -15,7 +15,7 @@ use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session
 use ahp_types::{ROOT_RESOURCE_URI, StateAction, state::RootState};
 
 pub(crate) use self::{
-    chat::ChatStore,
+    chat::{ChatStore, Keep},
     conn::{Closing, Conn, Peer},
     ring::{Ring, Sent},
     seq::Seq,
@@ -53,10 +53,12 @@ pub(crate) struct Channel {
 }
 
 /// How much is kept and sent.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// Bytes of past actions kept per channel.
     pub(crate) ring_bytes: usize,
+    /// What is kept in memory of the past of a chat.
+    pub(crate) keep: Keep,
     /// Bytes of finished turns in a snapshot that asks for no number of turns.
     pub(crate) window_bytes: usize,
     /// Subscriptions of one connection.

@@ -347,13 +347,13 @@ impl Core {
         };
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct TurnsLoaded<'a> {
+        struct TurnsLoaded {
             r#type: &'static str,
-            turns: Vec<&'a RawValue>,
+            turns: Vec<Arc<RawValue>>,
             #[serde(skip_serializing_if = "Option::is_none")]
             turns_next_cursor: Option<String>,
         }
-        let turns = store.turns()[start..end].iter().map(|turn| &*turn.json).collect();
+        let turns = store.json_of(start..end);
         let action = TurnsLoaded {
             r#type: "chat/turnsLoaded",
             turns,

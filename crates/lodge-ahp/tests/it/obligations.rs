@@ -1148,3 +1148,70 @@ async fn a_client_that_does_not_read_is_cut_off() {
     assert_eq!(result["type"], "snapshot");
     assert_eq!(result["snapshots"][0]["state"]["turns"][0]["state"], "complete");
 }
+
+/// 65: what is long past is not in memory, and still there for who asks for it, or cuts there.
+#[tokio::test]
+async fn turns_that_are_long_past_are_still_there() {
+    let limits = Limits {
+        kept_bytes: 1500,
+        window_bytes: 1000,
+        ..Limits::default()
+    };
+    let house = house_with(limits).await;
+    let mut a = house.client("a").await;
+    let (_, chat) = a.session(&uuid(1)).await;
+    for turn in 1..=30 {
+        a.say(
+            &chat,
+            &format!("t{turn}"),
+            "say something that is not too short to count",
+        )
+        .await;
+        a.ends(&chat, &format!("t{turn}")).await;
+    }
+    let mut b = house.client("b").await;
+    let snapshot = b.subscribe(&chat).await;
+    let mut mirror = Mirror::default();
+    mirror.snapshot(&snapshot);
+    assert!(snapshot["state"]["turns"].as_array().unwrap().len() < 10);
+    while let Some(cursor) = mirror.state(&chat)["turnsNextCursor"].as_str().map(str::to_owned) {
+        b.request("fetchTurns", json!({ "channel": chat, "cursor": cursor }))
+            .await
+            .unwrap();
+        for message in b.inbox.drain(..) {
+            mirror.envelope(&message["params"]);
+        }
+    }
+    let turns = mirror.state(&chat)["turns"].clone();
+    let ids: Vec<String> = turns
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| turn["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(ids, (1..=30).map(|turn| format!("t{turn}")).collect::<Vec<_>>());
+    assert!(
+        turns[0]["responseParts"][0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("too short")
+    );
+    // Forgotten again by the next turn, and still there to cut to.
+    a.turn(&chat, "t31", "say one more").await;
+    a.accepted(&chat, json!({ "type": "chat/truncated", "turnId": "t3" }))
+        .await;
+    for message in b.drain().await {
+        if message["method"] == "action" {
+            mirror.envelope(&message["params"]);
+        }
+    }
+    assert_eq!(mirror.state(&chat)["turns"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        a.turn(&chat, "t32", "say again").await["turns"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()["id"],
+        "t32"
+    );
+}

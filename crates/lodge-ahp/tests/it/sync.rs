@@ -274,6 +274,7 @@ async fn run(seed: u64) {
     let limits = Limits {
         replay_bytes: 20_000,
         window_bytes: 6_000,
+        kept_bytes: 2_000,
         ..Limits::default()
     };
     let house = house_with(limits).await;

@@ -55,9 +55,10 @@ pub(crate) fn session(core: &Core, uri: &str, start: usize) -> Option<Value> {
     put(
         "turns",
         Some(
-            store.turns()[start..]
+            store
+                .json_of(start..store.turns().len())
                 .iter()
-                .filter_map(|stored| turn(stored.json.get()))
+                .filter_map(|stored| turn(stored.get()))
                 .collect(),
         ),
     );
