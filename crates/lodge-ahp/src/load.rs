@@ -24,6 +24,10 @@ use crate::{
 /// Bytes of events that may wait to be shown.
 const QUEUE: usize = 64 << 20;
 
+/// The title of a chat that nobody named. Editors show the session's title for a default chat, and a word of their own for
+/// others; any word here would be taken for a name.
+pub(crate) const UNTITLED: &str = "";
+
 /// What clients can set about a session, in the order that forms show it.
 pub(crate) fn config_schema() -> Arc<Value> {
     static SCHEMA: std::sync::OnceLock<Arc<Value>> = std::sync::OnceLock::new();
@@ -207,7 +211,7 @@ impl Face {
     pub(crate) fn insert_draft(self: &Arc<Self>, session: &Uri, id: &str, mut state: SessionState, draft: Draft) {
         let chat: Uri = uri::default_chat(session).into();
         let (driver, effects) = self.driver(&chat, id);
-        let head = chat_state(&chat, "Chat".to_owned(), ChatOrigin::User);
+        let head = chat_state(&chat, UNTITLED.to_owned(), ChatOrigin::User);
         state.chats = vec![summary_of(&head)];
         let entry = SessionEntry::new(state, Some(config_schema()), head.modified_at.clone(), chat.clone());
         {
@@ -309,7 +313,7 @@ pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
         display_name: root.rsplit('/').next().unwrap_or(&root).to_owned(),
         uri: uri::file(&root),
     });
-    let head = chat_state(new.chat, "Chat".to_owned(), ChatOrigin::User);
+    let head = chat_state(new.chat, UNTITLED.to_owned(), ChatOrigin::User);
     SessionState {
         provider: uri::PROVIDER.to_owned(),
         title: new.title,
@@ -348,7 +352,7 @@ pub(crate) fn flags(record: &SessionRecord) -> u32 {
 }
 
 fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
-    let mut head = chat_state(chat, "Chat".to_owned(), ChatOrigin::User);
+    let mut head = chat_state(chat, UNTITLED.to_owned(), ChatOrigin::User);
     head.draft.clone_from(&record.draft);
     if !record.queue.is_empty() {
         head.queued_messages = Some(record.queue.clone());

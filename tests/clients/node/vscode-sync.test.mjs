@@ -96,7 +96,9 @@ test("a window that closes takes its tools with it, and its calls fail", async (
 test("titles, flags and settings are the same everywhere", async ({ window, work }) => {
   const [chat, other] = await shared(window, work);
   const watcher = await window();
-  chat.tell({ type: "session/titleChanged", title: "A better title" });
+  // A window renames a session by its own URI or by its default chat's.
+  chat.tell({ type: "session/titleChanged", title: "A title" });
+  chat.say({ type: "session/titleChanged", title: "A better title" });
   await until("the other sees it", () => other.about.title === "A better title");
   other.tell({ type: "session/isArchivedChanged", isArchived: true });
   chat.tell({ type: "session/isReadChanged", isRead: true });
@@ -114,16 +116,26 @@ test("titles, flags and settings are the same everywhere", async ({ window, work
   await agree(window, chat, other);
 });
 
-test("a chat is renamed by its own address", async ({ window, work }) => {
+test("a further chat has a title of its own", async ({ window, work, host }) => {
   const [chat, other] = await shared(window, work);
   const uri = URI.parse(buildChatUri(chat.session, generateUuid()));
   await chat.window.client.createChat(chat.session, uri);
   await until("there are two", () => other.about.chats.length === 2);
+  assert.deepEqual(other.about.chats.map(({ title }) => title), ["", ""], "VS Code has words of its own until there is a name");
+  const second = new Chat(other.window, chat.session, uri);
+  await until("it can be seen", () => second.shown);
+  await second.ask("say something else");
+  await until("its first words name it", () => chat.about.chats[1].title === "say something else");
   const title = chat.about.title;
   chat.window.client.dispatch(uri.toString(), { type: "session/titleChanged", title: "The second" });
   await until("it has its title", () => other.about.chats.find(({ resource }) => resource === uri.toString()).title === "The second");
   assert.equal(other.about.title, title, "the session keeps its own");
   await agree(window, chat, other);
+  await host.kill();
+  await host.restart();
+  const later = (await window()).look(chat.session);
+  await until("it is there again", () => later.about);
+  assert.deepEqual(later.about.chats.map(({ title }) => title).slice(1), ["The second"]);
 });
 
 test("a fork goes its own way, and a chat is closed again", async ({ window, work }) => {

@@ -7,14 +7,15 @@ use ahp_types::{
         ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnStartedAction,
         PartialChatSummary, SessionChatUpdatedAction,
     },
-    state::{ChatInteractivity, ChatState, Message, MessageKind, PendingMessageKind, SessionLifecycle},
+    state::{ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessageKind, SessionLifecycle},
 };
 use lodge_events::Timestamp;
 use lodge_host::Delivery;
 
 use super::{After, Before, Dispatch, NoChange, Plan, Refusal};
 use crate::{
-    face::Inner,
+    face::{Face, Inner},
+    load::UNTITLED,
     projection::attachments_of,
     state::{ChatStore, Uri, chat::StoredTurn},
     talk::Effect,
@@ -249,30 +250,54 @@ pub(super) fn further(inner: &Inner, chat: &str) -> Option<(Uri, Uri)> {
 
 /// Gives a further chat another title. It stands in the session's list of chats; no action of a chat tells its title.
 pub(super) fn renamed(
-    dispatch: &Dispatch<'_>,
+    face: &Face,
     inner: &mut Inner,
+    chat: &str,
     (session, default): &(Uri, Uri),
-    title: Option<&str>,
+    title: &str,
 ) -> Result<(), Refusal> {
-    let title = super::session::title(title.unwrap_or_default())?;
+    let title = super::session::title(title)?;
     let changes = PartialChatSummary {
         title: Some(title.to_owned()),
         ..PartialChatSummary::default()
     };
     let action = SessionChatUpdatedAction {
-        chat: dispatch.channel.to_string(),
+        chat: chat.to_owned(),
         changes,
     };
     inner
         .core
         .publish(session, &StateAction::SessionChatUpdated(action), None);
     if let Some(talk) = inner.talks.get(default) {
-        dispatch.face.store.update(&talk.host_id, |record| {
-            for chat in record.chats.iter_mut().filter(|chat| *chat.uri == *dispatch.channel) {
-                title.clone_into(&mut chat.title);
+        face.store.update(&talk.host_id, |record| {
+            for known in record.chats.iter_mut().filter(|known| *known.uri == *chat) {
+                title.clone_into(&mut known.title);
             }
         });
     }
     inner.core.settle(session);
     Ok(())
+}
+
+/// A further chat that nobody named is called by the first words said in it.
+pub(super) fn named(face: &Face, inner: &mut Inner, chat: &str) {
+    let Some(place) = further(inner, chat) else { return };
+    let chats = inner.core.sessions.get(&place.0).map(|entry| &entry.state.chats);
+    let untitled = |summary: &ChatSummary| *summary.resource == *chat && summary.title == UNTITLED;
+    if !chats.is_some_and(|chats| chats.iter().any(untitled)) {
+        return;
+    }
+    let head = inner.core.chats.get(chat).map(|chat| chat.store.head());
+    let said = head
+        .and_then(|head| head.active_turn.as_ref())
+        .map(|turn| &turn.message.text);
+    let words: String = said
+        .iter()
+        .flat_map(|text| text.trim().lines().next())
+        .flat_map(|line| line.chars().take(60))
+        .collect();
+    if !words.is_empty() {
+        // A title of that length can be one.
+        let _ = renamed(face, inner, chat, &place, &words);
+    }
 }

@@ -189,13 +189,8 @@ fn accept(
     if kind == "session/titleChanged"
         && let Some(place) = chat::further(inner, &asked)
     {
-        let dispatch = Dispatch {
-            face,
-            peer,
-            channel: asked.as_str().into(),
-        };
-        let title = action.get("title").and_then(Value::as_str);
-        return match chat::renamed(&dispatch, inner, &place, title) {
+        let title = action.get("title").and_then(Value::as_str).unwrap_or_default();
+        return match chat::renamed(face, inner, &asked, &place, title) {
             Ok(()) => inner.core.echo(conn, &asked, &raw, origin),
             Err(reason) => inner.core.reject(conn, &asked, &raw, origin, &reason),
         };
@@ -436,6 +431,7 @@ impl Face {
             self.keep_uri(inner, &session);
             inner.core.announce(&session);
         }
+        chat::named(self, inner, chat);
         self.keep(inner, chat);
     }
 

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     dialect::seed,
     face::summary_of,
+    load::UNTITLED,
     rpc::{self, RpcError, RpcResult, code},
     state::Uri,
     store::ChatRecord,
@@ -98,7 +99,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let mut record = ChatRecord {
         uri: params.chat.clone(),
         id: id.clone(),
-        title: "Chat".to_owned(),
+        title: UNTITLED.to_owned(),
         origin: ChatOrigin::User,
         hidden_turns: 0,
         selection: None,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::Request;
 use crate::{
     dialect::seed,
-    load::{NewState, new_state},
+    load::{NewState, UNTITLED, new_state},
     projection::timestamp,
     rpc::{self, RpcError, RpcResult, code},
     state::Uri,
@@ -458,7 +458,7 @@ impl crate::face::Face {
         let chat = uri::default_chat(&resource);
         let mut chats = vec![SessionChatSummary {
             resource: chat.clone(),
-            title: "Chat".to_owned(),
+            title: UNTITLED.to_owned(),
             origin: Some(ahp_types::state::ChatOrigin::User),
             interactivity: None,
             status: Some(SessionStatus::Idle.bits()),
