@@ -24,7 +24,7 @@ export { URI, generateUuid };
 
 /** A test with a host that runs, and windows that close with it. */
 export function test(name, body) {
-  place(name, async ({ t, home, work }) => {
+  place(name, async ({ t, home, work, start: startApp }) => {
     const host = await start(home, work);
     const windows = [];
     const window = async (options) => {
@@ -34,7 +34,7 @@ export function test(name, body) {
       return made;
     };
     try {
-      await body({ t, home, work, host, window });
+      await body({ t, home, work, host, window, startApp });
     } finally {
       for (const made of windows) made.client.dispose();
       await host.kill();
@@ -54,11 +54,13 @@ async function start(home, work, port = 0) {
     child.kill("SIGKILL");
     await gone;
   };
+  let address;
   for await (const line of createInterface({ input: child.stdout })) {
     const url = /^AHP clients +(ws:\S+)/.exec(line)?.[1];
-    if (!url) continue;
-    const address = new URL(url);
-    const host = { address, kill };
+    if (url) address = new URL(url);
+    const sdk = /^Copilot SDKs +cliUrl (\S+), connection token (\S+)/.exec(line);
+    if (!sdk) continue;
+    const host = { address, sdk: { url: sdk[1], connectionToken: sdk[2] }, kill };
     host.restart = async () => {
       const next = await start(home, work, address.port);
       assert.equal(next.address.href, address.href, "a host that comes back is found where it was");
@@ -166,6 +168,12 @@ export class Window {
     this.transport.socket.destroy();
   }
 
+  /** Hears nothing more on this connection. */
+  deaf() {
+    this.transport.socket.pause();
+  }
+
+  /** The envelopes of an action that were heard. */
   heardOf(type) {
     return this.heard.filter(({ params }) => params?.action?.type === type).map(({ params }) => params);
   }
@@ -239,3 +247,24 @@ export const calls = (turn) => turn.responseParts.flatMap(({ toolCall }) => tool
 
 /** Without what is not there. */
 export const plain = (value) => JSON.parse(JSON.stringify(value, (_, found) => (found === null ? undefined : found)));
+
+/** A session with one turn behind it, seen by two windows. */
+export async function shared(window, work) {
+  const chat = (await window()).create(work);
+  await chat.ask("say hello");
+  const other = (await window()).look(chat.session);
+  await until("both see it", () => other.shown && other.about);
+  return [chat, other];
+}
+
+/** Both windows, and one that comes now, have the same state, and nothing of their own is left over. */
+export async function agree(window, ...chats) {
+  const fresh = (await window()).look(chats[0].session);
+  await until("the new window has it", () => fresh.shown && fresh.about);
+  for (const { shown, about, chatView, sessionView } of chats) {
+    assert.deepEqual(plain(shown), plain(fresh.shown));
+    assert.deepEqual(plain(about), plain(fresh.about));
+    assert.deepEqual(shown, chatView.verifiedValue);
+    assert.deepEqual(about, sessionView.verifiedValue);
+  }
+}

@@ -1,4 +1,4 @@
-// VS Code's own client: several windows on one session, tools that a window brings, connections and hosts that die.
+// VS Code's own client: several windows on one session, tools that a window brings, sessions of apps.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -6,29 +6,8 @@ import { join } from "node:path";
 
 import { buildChatUri } from "@codingame/monaco-vscode-api/vscode/vs/platform/agentHost/common/state/sessionState";
 
-import { until } from "./help.mjs";
-import { Chat, URI, calls, generateUuid, plain, test, texts } from "./vscode.mjs";
-
-/** A session with one turn behind it, seen by two windows. */
-async function shared(window, work) {
-  const chat = (await window()).create(work);
-  await chat.ask("say hello");
-  const other = (await window()).look(chat.session);
-  await until("both see it", () => other.shown && other.about);
-  return [chat, other];
-}
-
-/** Both windows, and one that comes now, have the same state, and nothing of their own is left over. */
-async function agree(window, ...chats) {
-  const fresh = (await window()).look(chats[0].session);
-  await until("the new window has it", () => fresh.shown && fresh.about);
-  for (const { shown, about, chatView, sessionView } of chats) {
-    assert.deepEqual(plain(shown), plain(fresh.shown));
-    assert.deepEqual(plain(about), plain(fresh.about));
-    assert.deepEqual(shown, chatView.verifiedValue);
-    assert.deepEqual(about, sessionView.verifiedValue);
-  }
-}
+import { RuntimeConnection, ask, event, resume, session, until } from "./help.mjs";
+import { Chat, URI, agree, calls, generateUuid, plain, shared, test, texts } from "./vscode.mjs";
 
 const tool = (name) => ({
   name,
@@ -158,86 +137,50 @@ test("messages wait in a queue, and a hint is taken into the running turn", asyn
   const [chat, other] = await shared(window, work);
   const running = chat.begin('call bash {"command":"touch first"} then say first done');
   const { toolCallId } = await other.toolCall("pending-confirmation");
-  const message = (text) => ({ text, origin: { kind: "user" } });
-  const id = generateUuid();
-  chat.say({ type: "chat/pendingMessageSet", kind: "queued", id, message: message("say queued") });
-  await until("the other sees it waiting", () => other.shown.queuedMessages?.length === 1);
+  const wait = (kind, text) =>
+    chat.say({ type: "chat/pendingMessageSet", kind, id: generateUuid(), message: { text, origin: { kind: "user" } } });
+  wait("queued", "say queued");
+  wait("steering", "say steered");
+  await until("the other sees them waiting", () => other.shown.queuedMessages?.length === 1 && other.shown.steeringMessage);
   other.say({ type: "chat/toolCallConfirmed", turnId: running, toolCallId, approved: true, confirmed: "user-action" });
-  await until("the queue is empty and answered", () => other.shown.turns.length === 3);
-  assert.deepEqual(other.shown.turns.map((turn) => texts(turn)), ["hello", "first done", "queued"]);
-  await until("the first sees it too", () => chat.shown.turns.length === 3);
-  await agree(window, chat, other);
-});
-
-test("a cut connection comes back with everything and nothing twice", async ({ window, work }) => {
-  const [chat, other] = await shared(window, work);
-  const turnId = chat.begin("slowly 2 ms, stream 300 chunks");
-  for (let cuts = 0; cuts < 3; cuts += 1) {
-    const length = texts(other.shown.activeTurn ?? { responseParts: [] }).length;
-    await until("more came", () => !other.shown.activeTurn || texts(other.shown.activeTurn).length > length + 20);
-    chat.window.cut();
-    await until("it is noticed", () => chat.window.client.connectionState === "reconnecting");
-    await until("it is back", () => chat.window.client.connectionState === "connected");
+  const said = (chat) => chat.shown.turns.map((turn) => texts(turn));
+  for (const view of [other, chat]) {
+    await until("all is answered", () => !view.shown.activeTurn && said(view).at(-1) === "queued");
+    assert.deepEqual([view.shown.queuedMessages ?? [], view.shown.steeringMessage], [[], undefined]);
+    assert.equal(said(view).filter((text) => text.includes("steered")).length, 1);
   }
-  const turn = await chat.ended(turnId);
-  assert.equal(texts(turn), Array.from({ length: 300 }, (_, index) => `${index + 1} `).join(""));
-  await other.ended(turnId);
   await agree(window, chat, other);
 });
 
-test("what is typed while the connection is away arrives once", async ({ window, work }) => {
-  const [chat, other] = await shared(window, work);
-  chat.window.cut();
-  await until("it is noticed", () => chat.window.client.connectionState === "reconnecting");
-  const turnId = chat.begin("say from the tunnel");
-  assert.equal(chat.shown.activeTurn.id, turnId, "the window shows it at once");
-  assert.equal(texts(await chat.ended(turnId)), "from the tunnel");
-  await other.ended(turnId);
-  // Sent and cut in the same moment: whether the host heard it or not, there is one turn.
-  const second = chat.begin("say on the edge");
-  chat.window.cut();
-  assert.equal(texts(await chat.ended(second)), "on the edge");
-  await other.ended(second);
-  assert.equal(other.shown.turns.length, 3);
-  await agree(window, chat, other);
-});
-
-test("a host that was killed is found again with all that was said", async ({ window, work, host }) => {
-  const [chat, other] = await shared(window, work);
-  chat.tell({ type: "session/titleChanged", title: "Kept" });
-  await until("it is taken", () => other.about.title === "Kept");
-  const turnId = chat.begin('call bash {"command":"echo kept"} then say so far then wait 60000 ms');
-  await until("it is in the middle", () => other.shown.activeTurn && texts(other.shown.activeTurn) === "so far");
-  const seen = chat.window.client._serverSeq;
-  await host.kill();
-  await until("both notice", () => [chat, other].every(({ window }) => window.client.connectionState === "reconnecting"));
-  await host.restart();
-  await until("both are back", () => [chat, other].every(({ window }) => window.client.connectionState === "connected"));
-  assert.ok(chat.window.client._serverSeq >= seen, "the host's count goes on");
-  const turn = await chat.ended(turnId);
-  assert.notEqual(turn.state, "complete");
-  assert.equal(calls(turn)[0].success, true);
-  assert.equal(chat.about.title, "Kept");
-  assert.equal(texts(await chat.ask("say and on it goes")), "and on it goes");
-  await until("the other has it too", () => other.shown.turns.length === 3);
-  await agree(window, chat, other);
-});
-
-test("a question that was open when the host died is not a trap", async ({ window, work, host }) => {
-  const [chat] = await shared(window, work);
-  const turnId = chat.begin('call bash {"command":"touch made"} then say done');
-  await chat.toolCall("pending-confirmation");
-  await host.kill();
-  await host.restart();
-  await until("it is back", () => chat.window.client.connectionState === "connected");
-  const pending = chat.shown.activeTurn?.responseParts.find(({ toolCall }) => toolCall?.status === "pending-confirmation");
-  if (pending) {
-    chat.say({ type: "chat/toolCallConfirmed", turnId, toolCallId: pending.toolCall.toolCallId, approved: true, confirmed: "user-action" });
-  }
+test("an app of the Copilot SDK and a window share their sessions", async ({ window, work, host, startApp }) => {
+  const { url, connectionToken } = host.sdk;
+  const connection = RuntimeConnection.forUri(url, { connectionToken });
+  const app = startApp({ connection, workingDirectory: undefined, baseDirectory: undefined, env: undefined });
+  const { session: made, events } = await session(app, { workingDirectory: work, onPermissionRequest: () => ({ kind: "no-result" }) });
+  assert.equal(await ask(made, "say from the app"), "from the app");
+  const mine = await window();
+  const [listed] = await mine.client.listSessions();
+  const chat = mine.look(listed.session);
+  await until("the window shows it", () => chat.shown && chat.about);
+  assert.equal(texts(chat.shown.turns[0]), "from the app");
+  await made.send({ prompt: 'call bash {"command":"touch made"} then say done' });
+  const { toolCallId } = await chat.toolCall("pending-confirmation");
+  const turnId = chat.shown.activeTurn.id;
+  chat.say({ type: "chat/toolCallConfirmed", turnId, toolCallId, approved: true, confirmed: "user-action" });
+  const said = (content) => event(events, "assistant.message", ({ data }) => data.content === content);
+  await said("done");
   await chat.ended(turnId);
-  assert.equal(texts(await chat.ask("say free")), "free");
-  await until("nothing is waited for", () => !chat.about.inputNeeded?.length);
+  assert.equal(texts(await chat.ask("say from the window")), "from the window");
+  await said("from the window");
   await agree(window, chat);
+  // And the other way round.
+  const own = mine.create(work);
+  await own.ask("say made by the window");
+  const { session: again } = await resume(app, own.session.path.slice(1));
+  assert.equal(await ask(again, "say seen by the app"), "seen by the app");
+  await until("the window sees it", () => own.shown.turns.length === 2);
+  assert.equal(texts(own.shown.turns[1]), "seen by the app");
+  await agree(window, own);
 });
 
 test("a window that drops a session with turns in it deletes nothing", async ({ window, work }) => {
