@@ -35,6 +35,7 @@ export function test(name, body) {
     };
     try {
       await body({ t, home, work, host, window, startApp });
+      for (const { fractions } of windows) assert.deepEqual(fractions, [], "the official clients in Go and Rust read numbers as integers");
     } finally {
       for (const made of windows) made.client.dispose();
       await host.kill();
@@ -91,7 +92,10 @@ class Transport {
     // Each in a task of its own, as windows deliver them: what waits for an answer goes on before the next is heard.
     this.web.onDidReceiveMessage((text) =>
       setImmediate(() => {
-        const message = JSON.parse(text);
+        const message = JSON.parse(text, (key, value) => {
+          if (typeof value === "number" && !Number.isSafeInteger(value)) this.window.fractions.push(key);
+          return value;
+        });
         this.window.heard.push(message);
         this.#message.fire(message);
       }));
@@ -127,6 +131,7 @@ export class Window {
   heard = [];
   warnings = [];
   notified = [];
+  fractions = [];
 
   constructor(address, options = {}) {
     this.address = address;

@@ -183,7 +183,7 @@ test("a turn is cancelled in the window at once and in the host soon", async ({ 
   const chat = (await window()).create(work);
   const turnId = chat.begin("say a start then wait 60000 ms then say never");
   await until("it has begun", () => chat.shown?.activeTurn && texts(chat.shown.activeTurn));
-  chat.say({ type: "chat/turnCancelled", turnId, duration: 12 });
+  chat.say({ type: "chat/turnCancelled", turnId, duration: 12.5 });
   assert.equal(chat.shown.activeTurn, undefined);
   const turn = await chat.ended(turnId);
   assert.equal(turn.state, "cancelled");
