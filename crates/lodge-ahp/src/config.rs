@@ -78,6 +78,8 @@ pub struct Limits {
     pub kept_bytes: usize,
     /// Bytes of finished turns in a snapshot that asks for no number of turns.
     pub window_bytes: usize,
+    /// The same for clients that cannot ask for the turns before.
+    pub whole_bytes: usize,
     /// Bytes of a file that is read in one piece.
     pub resource_bytes: u64,
     /// How long a client's tools wait for it after its connection broke.
@@ -98,6 +100,7 @@ impl Default for Limits {
             replay_bytes: 2 << 20,
             kept_bytes: 4 << 20,
             window_bytes: 1 << 20,
+            whole_bytes: 4 << 20,
             resource_bytes: 32 << 20,
             client_grace: Duration::from_secs(30),
             unwatched: Duration::from_secs(60),

@@ -137,6 +137,7 @@ impl Face {
                 dir: dir.as_path().into(),
             },
             window_bytes: config.limits.window_bytes,
+            whole_bytes: config.limits.whole_bytes,
             subscriptions: config.limits.subscriptions,
         };
         let inner = Inner {

@@ -5,7 +5,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 
 import { until } from "./help.mjs";
-import { agree, calls, shared, test, texts } from "./vscode.mjs";
+import { agree, calls, plain, shared, test, texts } from "./vscode.mjs";
 
 test("a cut connection comes back with everything and nothing twice", async ({ window, work }) => {
   const [chat, other] = await shared(window, work);
@@ -101,4 +101,18 @@ test("a question that was open when the host died is not a trap", async ({ windo
   assert.equal(texts(await chat.ask("say free")), "free");
   await until("nothing is waited for", () => !chat.about.inputNeeded?.length);
   await agree(window, chat);
+});
+
+test("a long chat is shown whole, also after a restart", async ({ window, work, host }) => {
+  const [chat] = await shared(window, work);
+  const long = Array.from({ length: 6 }, (_, index) => `stream ${index + 1000} chunks of 500 bytes`);
+  for (const text of long) await chat.ask(text);
+  await host.kill();
+  await host.restart();
+  const late = (await window()).look(chat.session);
+  await until("it is there", () => late.shown && late.about);
+  assert.deepEqual(late.shown.turns.map(({ message }) => message.text), ["say hello", ...long]);
+  assert.deepEqual(late.shown.turns.map((turn) => texts(turn).length), [5, ...long.map((_, index) => (index + 1000) * 500)]);
+  await until("the first is back", () => chat.window.client.connectionState === "connected");
+  assert.deepEqual(plain(chat.shown), plain(late.shown));
 });

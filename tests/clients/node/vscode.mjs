@@ -88,7 +88,10 @@ class Transport {
     const { hostname, port, pathname, search } = this.window.address;
     this.socket = connect(Number(port), hostname);
     await once(this.socket, "connect");
-    this.web = await connectWebSocketOverDuplex(this.socket, { path: pathname + search, host: `${hostname}:${port}` });
+    // The bounds are those of its tunnels; the sockets of windows have none.
+    const unbounded = { maxFramePayloadLength: 2 ** 30, maxMessagePayloadLength: 2 ** 30 };
+    const where = { path: pathname + search, host: `${hostname}:${port}` };
+    this.web = await connectWebSocketOverDuplex(this.socket, { ...where, ...unbounded });
     // Each in a task of its own, as windows deliver them: what waits for an answer goes on before the next is heard.
     this.web.onDidReceiveMessage((text) =>
       setImmediate(() => {

@@ -61,6 +61,8 @@ pub(crate) struct Bounds {
     pub(crate) keep: Keep,
     /// Bytes of finished turns in a snapshot that asks for no number of turns.
     pub(crate) window_bytes: usize,
+    /// The same for clients that cannot ask for the turns before.
+    pub(crate) whole_bytes: usize,
     /// Subscriptions of one connection.
     pub(crate) subscriptions: usize,
 }

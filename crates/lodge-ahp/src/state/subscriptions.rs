@@ -100,10 +100,11 @@ impl Core {
         let mut start = 0;
         for channel in &behind {
             if let Some(chat) = self.chats.get(channel) {
-                let bytes = if turns.is_some() {
-                    usize::MAX
-                } else {
-                    self.bounds.window_bytes
+                let bytes = match turns {
+                    Some(_) => usize::MAX,
+                    // Editors of this family never send fetchTurns: what is not in the snapshot they never show.
+                    None if peer.name.starts_with("vscode") => self.bounds.whole_bytes,
+                    None => self.bounds.window_bytes,
                 };
                 start = chat.store.window(turns.unwrap_or(usize::MAX), bytes);
             }

@@ -174,6 +174,8 @@ async fn a_background_shell_can_be_written_to_and_stopped() {
             start(&format!("trap 'echo caught; exit 9' INT; sleep {word} & wait")),
         )
         .await;
+    // A signal that comes before the trap is set is not caught: the shell gets time to begin its sleep.
+    settle(&word, 1).await;
     let text = bench
         .text(
             "write_bash",
