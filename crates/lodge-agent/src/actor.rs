@@ -100,6 +100,8 @@ pub(crate) struct Actor {
     tools_offered: Vec<String>,
     /// The session's directory, open; locked while a turn runs.
     lease: Option<std::fs::File>,
+    /// Whether something was said when clients knew already that the turn is over, and it was not quite.
+    said_late: bool,
 }
 
 impl Actor {
@@ -109,6 +111,7 @@ impl Actor {
             inbox,
             running: None,
             lease: None,
+            said_late: false,
             tools_told: None,
             tools_offered: Vec::new(),
         }
@@ -188,6 +191,8 @@ impl Actor {
         self.settle_interrupted()?;
         self.shared.recorder.record(PendingMessagesModified::default())?;
         let running = self.running.is_some();
+        let over = self.shared.recorder.facts(|facts| facts.open_turn.is_none());
+        self.said_late |= running && over && !self.shared.queue.look(|lists| lists.is_starting());
         self.shared.queue.change(|lists| {
             // Left behind by a host that was killed, and sent again by a client that did not hear of it: the same message.
             lists.waiting.retain(|waiting| waiting.message_id != prompt.message_id);
@@ -340,7 +345,9 @@ impl Actor {
                 lists.waiting.push_front(prompt);
             }
         });
-        if ended == Ended::Finished && self.shared.queue.look(|lists| !lists.waiting.is_empty()) {
+        // What was queued before a turn failed waits for a word of the person; what was said after that is this word.
+        let go_on = std::mem::take(&mut self.said_late) || ended == Ended::Finished;
+        if go_on && self.shared.queue.look(|lists| !lists.waiting.is_empty()) {
             self.shared.recorder.note(PendingMessagesModified::default());
             self.start_next(lodge_events::Delivery::Queued);
         } else {

@@ -34,6 +34,11 @@ impl Lists {
         self.starting.clone()
     }
 
+    /// Whether a turn has begun whose message is not recorded yet.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.starting.is_some()
+    }
+
     fn is_empty(&self) -> bool {
         self.starting.is_none() && self.steering.is_empty() && self.waiting.is_empty()
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use lodge_events::Payload;
 use lodge_host::{
-    Answer, Approval, Capabilities, ClientCalls, ClientTool, ExternalResult, NewSession, PermissionDecision,
-    SectionChange, SystemMessage, ToolAnswer, UserInputAnswer, UserInputQuestion,
+    Answer, Approval, Capabilities, ClientCalls, ClientTool, Delivery, ExternalResult, NewSession, PermissionDecision,
+    Prompt, SectionChange, SystemMessage, ToolAnswer, UserInputAnswer, UserInputQuestion,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -381,6 +381,48 @@ async fn hooks_see_every_step_and_can_deny() {
             .all(|(_, input)| input["sessionId"].is_string() && input["timestamp"].is_i64())
     );
     assert_eq!(probe.count("hook.start"), probe.count("hook.end"));
+}
+
+/// A client whose hook holds up a turn that has failed.
+struct Holds(Arc<tokio::sync::Notify>);
+
+impl ClientCalls for Holds {
+    fn hook(&self, hook_type: String, _input: Value) -> BoxFuture<'static, Result<Option<Value>, String>> {
+        let gate = (hook_type == "errorOccurred").then(|| self.0.clone());
+        Box::pin(async move {
+            if let Some(gate) = gate {
+                gate.notified().await;
+            }
+            Ok(None)
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_after_an_error_is_answered_even_if_the_turn_is_not_quite_over() {
+    let house = house();
+    let mut probe = house.session().await;
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let can = Capabilities {
+        hooks: true,
+        ..Capabilities::default()
+    };
+    let _client = probe.attach_with(can, Vec::new(), Arc::new(Holds(gate.clone()))).await;
+    for delivery in [Delivery::Enqueue, Delivery::Immediate] {
+        probe.send("fail with quota").await;
+        probe
+            .until(|payload| matches!(payload, Payload::SessionError(_)).then_some(()))
+            .await;
+        let said = Prompt {
+            text: format!("say {delivery:?} is heard"),
+            delivery,
+            ..Prompt::default()
+        };
+        probe.session.send(said).await.unwrap();
+        gate.notify_one();
+        probe.until_idle().await;
+        assert_eq!(probe.said(), format!("{delivery:?} is heard"));
+    }
 }
 
 #[tokio::test]
