@@ -102,7 +102,10 @@ impl Face {
 
     /// Opens the session that a URI belongs to, if there is one and it is not open already.
     pub(crate) async fn open(self: &Arc<Self>, uri: &str) -> Result<(), HostError> {
-        let is_open = |face: &Self| face.inner.lock().core.session_of(uri).is_some();
+        let is_open = |face: &Self| {
+            let core = &face.inner.lock().core;
+            core.session_of(uri).is_some() || core.services.contains_key(uri)
+        };
         if is_open(self) {
             return Ok(());
         }

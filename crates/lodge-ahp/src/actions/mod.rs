@@ -3,6 +3,7 @@
 
 mod chat;
 mod input;
+mod service;
 mod session;
 mod tools;
 
@@ -200,7 +201,7 @@ fn accept(
         .then(|| inner.core.session_of(&asked))
         .flatten();
     let channel: Uri = to_session.unwrap_or_else(|| asked.as_str().into());
-    if inner.core.session_of(&channel).is_none() && channel != inner.core.root_uri {
+    if !inner.core.channels.contains_key(&channel) {
         return;
     }
     let dispatch = Dispatch {
@@ -383,6 +384,9 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
     }
     if inner.core.sessions.contains_key(&dispatch.channel) {
         return session::check(inner, dispatch, action);
+    }
+    if let Some(service) = inner.core.service(&dispatch.channel) {
+        return service::check(service, dispatch, action);
     }
     match action {
         A::RootConfigChanged(_) => Err("this host has no settings of that kind".to_owned()),

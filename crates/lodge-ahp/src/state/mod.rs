@@ -5,6 +5,7 @@ pub(crate) mod chat;
 pub(crate) mod conn;
 pub(crate) mod ring;
 pub(crate) mod seq;
+mod service;
 pub(crate) mod session;
 mod settle;
 mod subscriptions;
@@ -19,11 +20,13 @@ pub(crate) use self::{
     conn::{Closing, Conn, Peer},
     ring::{Ring, Sent},
     seq::Seq,
+    service::{Service, ServiceEntry},
     session::SessionEntry,
     subscriptions::{NoSubscription, Resumed},
 };
 use crate::{
     dialect::seed,
+    version::Dialect,
     wire::{Envelope, Frame, Origin},
 };
 
@@ -73,6 +76,7 @@ pub(crate) struct Core {
     pub(crate) root: RootState,
     pub(crate) sessions: HashMap<Uri, SessionEntry>,
     pub(crate) chats: HashMap<Uri, ChatEntry>,
+    pub(crate) services: HashMap<Uri, ServiceEntry>,
     pub(crate) channels: HashMap<Uri, Channel>,
     pub(crate) conns: HashMap<u64, Arc<Conn>>,
     pub(crate) bounds: Bounds,
@@ -97,6 +101,7 @@ impl Core {
             root,
             sessions: HashMap::new(),
             chats: HashMap::new(),
+            services: HashMap::new(),
             channels,
             conns: HashMap::new(),
             bounds,
@@ -137,6 +142,7 @@ impl Core {
             self.chats.remove(&chat);
             self.channels.remove(&chat);
         }
+        self.remove_services_of(uri);
     }
 
     /// Closes one chat.
@@ -181,7 +187,10 @@ impl Core {
                     apply_action_to_session(&mut session.state, action)
                 }
                 None if channel == &*self.root_uri => apply_action_to_root(&mut self.root, action),
-                None => return false,
+                None => match self.apply_to_service(channel, action) {
+                    Some(outcome) => outcome,
+                    None => return false,
+                },
             },
         };
         if outcome != ReduceOutcome::Applied {
@@ -239,7 +248,7 @@ impl Core {
         }
     }
 
-    /// The session under whose name the seed's dialect shows a channel: a session, or its default chat.
+    /// The name under which the seed's dialect shows a channel: a session's, also for its default chat; a terminal's own.
     pub(crate) fn shown_in_seed(&self, channel: &str) -> Option<Uri> {
         if channel == &*self.root_uri {
             return Some(self.root_uri.clone());
@@ -247,6 +256,9 @@ impl Core {
         if let Some(chat) = self.chats.get(channel) {
             let session = self.sessions.get(&chat.session)?;
             return (&*session.default_chat == channel).then(|| chat.session.clone());
+        }
+        if let Some((uri, entry)) = self.services.get_key_value(channel) {
+            return entry.service.is_known_in(Dialect::Seed).then(|| uri.clone());
         }
         self.sessions.get_key_value(channel).map(|(uri, _)| uri.clone())
     }
@@ -289,9 +301,7 @@ impl Core {
         origin: &Origin,
         rejection_reason: Option<&str>,
     ) {
-        let seed = conn
-            .peer()
-            .is_some_and(|peer| peer.dialect == crate::version::Dialect::Seed);
+        let seed = conn.peer().is_some_and(|peer| peer.dialect == Dialect::Seed);
         let channel = (!seed).then_some(channel);
         conn.push(
             Envelope {

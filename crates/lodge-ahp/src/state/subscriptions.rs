@@ -20,6 +20,7 @@ enum Target {
     Root,
     Session(Uri),
     Chat(Uri),
+    Service(Uri),
 }
 
 /// Why a client cannot subscribe.
@@ -44,6 +45,9 @@ pub(crate) enum Resumed {
 
 impl Core {
     fn target(&self, uri: &str, dialect: Dialect) -> Option<Target> {
+        if let Some((uri, entry)) = self.services.get_key_value(uri) {
+            return entry.service.is_known_in(dialect).then(|| Target::Service(uri.clone()));
+        }
         match dialect {
             Dialect::Seed if uri == seed::ROOT => Some(Target::Root),
             Dialect::Seed => self
@@ -66,7 +70,7 @@ impl Core {
     fn channels_behind(&self, target: &Target, dialect: Dialect) -> Vec<Uri> {
         match target {
             Target::Root => vec![self.root_uri.clone()],
-            Target::Chat(uri) => vec![uri.clone()],
+            Target::Chat(uri) | Target::Service(uri) => vec![uri.clone()],
             Target::Session(uri) => {
                 let chat = self.sessions.get(uri).map(|session| session.default_chat.clone());
                 let chat = chat.filter(|_| dialect == Dialect::Seed);
@@ -154,6 +158,16 @@ impl Core {
             (Target::Chat(chat), _) => to_json(&Snapshot {
                 resource: uri,
                 state: self.chats[chat].store.view(start),
+                from_seq,
+            }),
+            (Target::Service(service), Dialect::Modern) => to_json(&Snapshot {
+                resource: uri,
+                state: self.services[service].service.view(),
+                from_seq,
+            }),
+            (Target::Service(service), Dialect::Seed) => to_json(&Snapshot {
+                resource: uri,
+                state: seed::terminal(self.services[service].service.view()),
                 from_seq,
             }),
             (Target::Session(session), Dialect::Modern) => to_json(&Snapshot {

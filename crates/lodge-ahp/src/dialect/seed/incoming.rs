@@ -7,7 +7,7 @@ use super::{ROOT, rename};
 /// A client's action in today's spelling.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Incoming {
-    /// The session (or the root channel) it is about.
+    /// The session (or the root channel, or the terminal) it is about.
     pub(crate) uri: String,
     /// Whether it goes to the session's default chat.
     pub(crate) to_chat: bool,
@@ -26,6 +26,16 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
     if kind.starts_with("root/") {
         return Ok(Incoming {
             uri: ROOT.to_owned(),
+            to_chat: false,
+            action,
+        });
+    }
+    if kind.starts_with("terminal/") {
+        let Some(Value::String(uri)) = action.remove("terminal") else {
+            return Err("the action names no terminal".to_owned());
+        };
+        return Ok(Incoming {
+            uri,
             to_chat: false,
             action,
         });

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::{
     incoming::incoming,
-    state::{changes, root, session, summary, turn},
+    state::{changes, root, session, summary, terminal, turn},
 };
 use crate::{
     state::Core,

@@ -38,7 +38,7 @@ const SAME: [&str; 8] = [
     "session/metaChanged",
 ];
 
-/// The action in the seed's spelling; none when it cannot say it.
+/// The action in the seed's spelling; none when it cannot say it. `session` is the name under which its channel is shown.
 pub(super) fn action(modern: &Value, session: &str) -> Option<Value> {
     let mut action = modern.as_object()?.clone();
     let kind = action.get("type")?.as_str()?.to_owned();
@@ -47,6 +47,18 @@ pub(super) fn action(modern: &Value, session: &str) -> Option<Value> {
             let agents = action.get("agents")?.as_array()?.iter().map(agent).collect();
             action.insert("agents".into(), Value::Array(agents));
         }
+        if let Some(Value::Array(terminals)) = action.get_mut("terminals") {
+            for info in terminals {
+                *info = super::state::terminal(info.take());
+            }
+        }
+        return Some(Value::Object(action));
+    }
+    if kind.starts_with("terminal/") {
+        if let Some(claim) = action.get_mut("claim") {
+            terminal_claim(claim);
+        }
+        action.insert("terminal".into(), session.into());
         return Some(Value::Object(action));
     }
     let kind = match kind.strip_prefix("chat/") {
@@ -171,4 +183,11 @@ pub(super) fn agent(modern: &Value) -> Value {
         agent.remove("customizations");
     }
     agent
+}
+
+/// Who holds a terminal: there a session has one chat, which needs no name.
+pub(super) fn terminal_claim(claim: &mut Value) {
+    if let Some(claim) = claim.as_object_mut() {
+        claim.remove("chat");
+    }
 }

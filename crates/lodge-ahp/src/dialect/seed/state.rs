@@ -13,10 +13,31 @@ pub(crate) fn root(state: &RootState) -> Value {
     if let Some(agents) = value.get("agents").and_then(Value::as_array) {
         value["agents"] = agents.iter().map(outgoing::agent).collect();
     }
+    if let Some(Value::Array(terminals)) = value.get_mut("terminals") {
+        for info in terminals {
+            *info = terminal(info.take());
+        }
+    }
     if let Some(map) = value.as_object_mut() {
         map.remove("_meta");
     }
     value
+}
+
+/// A terminal's state: there the exit code stands by itself.
+pub(crate) fn terminal(mut modern: Value) -> Value {
+    if let Some(map) = modern.as_object_mut() {
+        let exit_code = map
+            .remove("lifecycle")
+            .and_then(|lifecycle| lifecycle.get("exitCode").cloned());
+        if let Some(exit_code) = exit_code {
+            map.insert("exitCode".into(), exit_code);
+        }
+        if let Some(claim) = map.get_mut("claim") {
+            outgoing::terminal_claim(claim);
+        }
+    }
+    modern
 }
 
 /// A session and its default chat as one; turns from `start` on.

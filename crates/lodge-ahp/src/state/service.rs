@@ -1,0 +1,113 @@
+//! Channels beside sessions and chats: terminals, changesets, annotations, watches. Their state is held and advanced like
+//! all other state, by the official reducers; what stands behind them (a pty, a tree of files) is not known here.
+
+use ahp::reducers::{
+    ReduceOutcome, apply_action_to_annotations, apply_action_to_changeset, apply_action_to_resource_watch,
+    apply_action_to_terminal,
+};
+use ahp_types::{
+    StateAction,
+    state::{AnnotationsState, ChangesetState, ResourceWatchState, TerminalState},
+};
+use serde_json::Value;
+
+use super::{Channel, Core, Ring, Uri};
+use crate::version::Dialect;
+
+/// The state of one service channel.
+#[derive(Debug)]
+#[allow(
+    dead_code,
+    reason = "each variant is made by the service it belongs to, and they come one by one"
+)]
+pub(crate) enum Service {
+    Terminal(Box<TerminalState>),
+    Changeset(Box<ChangesetState>),
+    Annotations(AnnotationsState),
+    Watch(ResourceWatchState),
+}
+
+impl Service {
+    fn apply(&mut self, action: &StateAction) -> ReduceOutcome {
+        match self {
+            Self::Terminal(state) => apply_action_to_terminal(state, action),
+            Self::Changeset(state) => apply_action_to_changeset(state, action),
+            Self::Annotations(state) => apply_action_to_annotations(state, action),
+            // A watch keeps no history, but its news are for everybody who listens.
+            Self::Watch(state) => match apply_action_to_resource_watch(state, action) {
+                ReduceOutcome::NoOp => ReduceOutcome::Applied,
+                other => other,
+            },
+        }
+    }
+
+    /// The state on the wire.
+    pub(super) fn view(&self) -> Value {
+        let value = match self {
+            Self::Terminal(state) => serde_json::to_value(state),
+            Self::Changeset(state) => serde_json::to_value(state),
+            Self::Annotations(state) => serde_json::to_value(state),
+            Self::Watch(state) => serde_json::to_value(state),
+        };
+        value.unwrap_or_default()
+    }
+
+    /// Whether clients of this dialect can subscribe to it.
+    pub(super) fn is_known_in(&self, dialect: Dialect) -> bool {
+        dialect == Dialect::Modern || matches!(self, Self::Terminal(_))
+    }
+}
+
+/// A service channel and the session it goes with, if it belongs to one.
+#[derive(Debug)]
+pub(crate) struct ServiceEntry {
+    pub(crate) session: Option<Uri>,
+    pub(crate) service: Service,
+}
+
+#[allow(dead_code, reason = "used by the services, which come one by one")]
+impl Core {
+    /// Opens a service's channel. One that belongs to a session goes when the session goes.
+    pub(crate) fn insert_service(&mut self, uri: Uri, session: Option<Uri>, service: Service) {
+        let channel = Channel {
+            ring: Ring::after(self.seq.last()),
+            ..Channel::default()
+        };
+        self.channels.insert(uri.clone(), channel);
+        self.services.insert(uri, ServiceEntry { session, service });
+    }
+
+    /// Closes a service's channel. Whoever was subscribed hears no more of it.
+    pub(crate) fn remove_service(&mut self, uri: &str) -> Option<Service> {
+        self.channels.remove(uri);
+        self.services.remove(uri).map(|entry| entry.service)
+    }
+
+    /// The service behind a channel.
+    pub(crate) fn service(&self, uri: &str) -> Option<&Service> {
+        self.services.get(uri).map(|entry| &entry.service)
+    }
+
+    /// Whether anybody listens to exactly this channel.
+    pub(crate) fn is_heard(&self, channel: &str) -> bool {
+        self.channels
+            .get(channel)
+            .is_some_and(|channel| !channel.subscribers.is_empty())
+    }
+
+    pub(super) fn apply_to_service(&mut self, channel: &str, action: &StateAction) -> Option<ReduceOutcome> {
+        Some(self.services.get_mut(channel)?.service.apply(action))
+    }
+
+    pub(super) fn remove_services_of(&mut self, session: &str) {
+        let gone: Vec<Uri> = self
+            .services
+            .iter()
+            .filter(|(_, entry)| entry.session.as_deref() == Some(session))
+            .map(|(uri, _)| uri.clone())
+            .collect();
+        for uri in gone {
+            self.remove_service(&uri);
+        }
+    }
+}
