@@ -132,6 +132,8 @@ pub struct ExitPlanAnswer {
     pub approved: bool,
     /// Which of the offered actions was chosen.
     pub selected_action: Option<String>,
+    /// Whether edits need no question from now on.
+    pub auto_approve_edits: Option<bool>,
     /// What the person says about it.
     pub feedback: Option<String>,
 }

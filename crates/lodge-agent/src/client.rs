@@ -53,6 +53,8 @@ pub struct ClientTool {
     pub overrides_builtin: bool,
     /// Runs without asking for permission.
     pub skip_permission: bool,
+    /// Says of itself that it changes nothing, so plan mode lets it run.
+    pub read_only: bool,
     /// The turn ends with it: the model is not called again for its result.
     pub terminal: bool,
 }

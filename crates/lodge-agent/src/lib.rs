@@ -12,6 +12,7 @@ mod compaction;
 mod context;
 mod facts;
 mod handle;
+mod modes;
 mod own_tools;
 mod permission;
 mod queue;

@@ -1,15 +1,14 @@
 //! What the loop's own tools do.
 
 use lodge_events::{
-    ExitPlanModeCompleted, ExitPlanModeRequested, SessionModeChanged, SessionTaskComplete, UserInputCompleted,
-    UserInputRequested,
+    ExitPlanModeCompleted, ExitPlanModeRequested, SessionTaskComplete, UserInputCompleted, UserInputRequested,
 };
 use serde_json::{Value, json};
 
 use crate::{
     answer::{Answer, ExitPlanAnswer, QuestionKind},
     client::{ExitPlanQuestion, UserInputQuestion},
-    settings::Mode,
+    settings::{Approval, Mode},
     tool_call::{Call, Outcome},
     turn::Stop,
 };
@@ -93,7 +92,7 @@ impl Call<'_> {
             plan_content: question.plan_content.clone(),
             actions: question.actions.iter().map(|action| action.as_str().into()).collect(),
             recommended_action: question.recommended_action.as_str().into(),
-            ..ExitPlanModeRequested::default()
+            model: Some(shared.settings.lock().model.info().id.clone()),
         })?;
         shared.pending.asked(&question.request_id, event);
         for client in shared.clients.lock().calls(|can| can.exit_plan_mode) {
@@ -105,46 +104,57 @@ impl Call<'_> {
                 }
             });
         }
-        let answer = match waiting.await {
+        let mut answer = match waiting.await {
             Ok(Answer::ExitPlan(answer)) => answer,
             _ => ExitPlanAnswer::default(),
         };
+        if answer.approved && answer.selected_action.is_none() {
+            let action = match answer.auto_approve_edits {
+                Some(true) => "autopilot",
+                _ => "interactive",
+            };
+            answer.selected_action = Some(action.into());
+        }
         shared.recorder.record(ExitPlanModeCompleted {
             request_id: question.request_id,
             approved: Some(answer.approved),
             selected_action: answer.selected_action.as_deref().map(Into::into),
+            auto_approve_edits: answer.auto_approve_edits,
             feedback: answer.feedback.clone(),
-            ..ExitPlanModeCompleted::default()
         })?;
+        self.leave_plan_mode(answer)
+    }
+
+    /// What the answer changes, and what the model is told of it.
+    fn leave_plan_mode(&self, answer: ExitPlanAnswer) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
+        let feedback = answer.feedback.filter(|feedback| !feedback.is_empty());
         if !answer.approved {
-            let feedback = answer.feedback.filter(|feedback| !feedback.is_empty());
             return Ok(Outcome::text(match feedback {
                 Some(feedback) => format!("The user did not approve the plan. Feedback: {feedback}"),
                 None => "The user did not approve the plan. Stay in plan mode.".into(),
             }));
         }
-        let mode = match answer.selected_action.as_deref() {
+        let action = answer.selected_action.as_deref();
+        let mode = match action {
             Some("autopilot" | "autopilot_fleet") => Mode::Autopilot,
             _ => Mode::Interactive,
         };
-        self.change_mode(mode)?;
+        if answer.auto_approve_edits == Some(true) {
+            let approval = &mut shared.settings.lock().approval;
+            if matches!(approval, Approval::Ask | Approval::AutoSafe) {
+                *approval = Approval::AutoEdit;
+            }
+        }
+        shared.set_mode(mode)?;
         let mut text = format!("Plan approved. The session is now in {} mode.", mode.as_str());
-        if let Some(feedback) = answer.feedback.filter(|feedback| !feedback.is_empty()) {
+        if action == Some("exit_only") {
+            text.push_str(" Do not begin with it yet: end your turn and wait for the user.");
+        }
+        if let Some(feedback) = feedback {
             text = format!("{text} Feedback: {feedback}");
         }
         Ok(Outcome::text(text))
-    }
-
-    fn change_mode(&self, mode: Mode) -> Result<(), Stop> {
-        let shared = &self.turn.shared;
-        let previous = std::mem::replace(&mut shared.settings.lock().mode, mode);
-        if previous != mode {
-            shared.recorder.record(SessionModeChanged {
-                previous_mode: previous.as_str().into(),
-                new_mode: mode.as_str().into(),
-            })?;
-        }
-        Ok(())
     }
 
     pub(crate) fn task_complete(&self, args: Value) -> Result<Outcome, Stop> {

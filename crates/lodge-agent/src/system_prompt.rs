@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::{Deserialize, Serialize};
 
+use crate::settings::Mode;
+
 /// The sections, in the order in which they are sent.
 pub const SECTIONS: [&str; 12] = [
     "preamble",
@@ -67,7 +69,7 @@ pub(crate) struct PromptContext<'a> {
     pub(crate) branch: Option<&'a str>,
     pub(crate) tool_names: &'a [String],
     pub(crate) instructions: &'a str,
-    pub(crate) plan_mode: bool,
+    pub(crate) mode: Mode,
     pub(crate) session_dir: &'a std::path::Path,
 }
 
@@ -109,11 +111,18 @@ fn section(name: &str, cx: &PromptContext<'_>) -> String {
             .into(),
         "tool_instructions" => tool_instructions(cx, has("bash"), has("ask_user")),
         "custom_instructions" => cx.instructions.to_owned(),
-        "runtime_instructions" if cx.plan_mode => format!(
-            "You are in plan mode: explore and think, but change nothing except the plan. Write the plan to {} and call \
-             exit_plan_mode when it is ready.",
-            cx.session_dir.join("plan.md").display()
-        ),
+        "runtime_instructions" => match cx.mode {
+            Mode::Plan => format!(
+                "You are in plan mode: explore and think, but change nothing except the plan; everything else is refused. Write \
+                 the plan to {}{}",
+                cx.session_dir.join("plan.md").display(),
+                if has("exit_plan_mode") { " and call exit_plan_mode when it is ready." } else { "." }
+            ),
+            Mode::Autopilot => "You are in autopilot mode: work on until the whole task is done, without waiting for anybody, then \
+                                call task_complete with a summary."
+                .into(),
+            Mode::Interactive => String::new(),
+        },
         _ => String::new(),
     }
 }

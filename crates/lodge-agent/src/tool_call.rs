@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
 use lodge_events::{
-    AssistantIntent, ContentBlock, CustomToolPermission, ExternalToolCompleted, ExternalToolRequested, ImageBlock,
-    PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionProgress,
-    ToolExecutionStart, ToolResult,
+    AssistantIntent, ContentBlock, CustomToolPermission, ExternalToolCompleted, ExternalToolRequested, FileOperation,
+    ImageBlock, PermissionRequest, SessionPlanChanged, ToolError, ToolExecutionComplete, ToolExecutionPartialResult,
+    ToolExecutionProgress, ToolExecutionStart, ToolResult,
 };
 use lodge_models::ToolCall;
 use lodge_tools::{Need, OutputSink, Tool, ToolCx, ToolUpdate};
@@ -265,7 +265,7 @@ impl Call<'_> {
             session_id: shared.id.clone(),
             call_id,
             cwd,
-            roots: shared.roots(),
+            roots: shared.writable_roots(),
             session_dir: shared.dir.clone(),
             max_output_bytes,
             out,
@@ -275,22 +275,38 @@ impl Call<'_> {
         if let Some(intent) = tool.intent(&args) {
             shared.recorder.note(AssistantIntent { intent });
         }
-        match tool.need(&args, &cx) {
+        let need = match tool.need(&args, &cx) {
+            Ok(need) => need,
             Err(error) => {
                 self.start(args)?;
                 return Ok(Outcome::failed(error.0, "failure"));
             }
-            Ok(Need::Ask(request)) if !allowed => {
-                if let Some(refused) = self.permit(*request).await? {
-                    self.start(args)?;
-                    return Ok(refused);
-                }
-            }
-            Ok(_) => {}
+        };
+        let only_looks = shared.only_looks(tool.name(), &need);
+        let mut refused = shared.plan_refusal(only_looks);
+        if refused.is_none()
+            && let Need::Ask(request) = need
+            && !allowed
+            && !shared.is_plan(&request)
+        {
+            // The mode may have changed while somebody thought about it.
+            refused = self.permit(*request).await?.or_else(|| shared.plan_refusal(only_looks));
+        }
+        if let Some(refused) = refused {
+            self.start(args)?;
+            return Ok(refused);
         }
         self.start(args.clone())?;
+        let had_plan = shared.plan_path().exists();
         Ok(match tool.run(args, cx).await {
             Ok(output) => {
+                if output.changes.iter().any(|change| shared.is_plan_file(&change.path)) {
+                    let operation = match had_plan {
+                        true => FileOperation::Update,
+                        false => FileOperation::Create,
+                    };
+                    shared.recorder.record(SessionPlanChanged { operation })?;
+                }
                 shared.recorder.count(|facts| {
                     for change in &output.changes {
                         facts.totals.lines_added += change.added;
@@ -317,17 +333,22 @@ impl Call<'_> {
     /// A tool that a client runs. The question outlives the client: one that comes back can still answer.
     async fn external(&self, tool: &ClientTool, args: Value, allowed: bool) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
-        if !allowed && !tool.skip_permission {
+        let mut refused = shared.plan_refusal(tool.read_only);
+        if refused.is_none() && !allowed && !tool.skip_permission {
             let request = PermissionRequest::CustomTool(CustomToolPermission {
                 tool_name: tool.name.clone(),
                 tool_description: tool.description.clone(),
                 args: Some(args.clone()),
                 ..CustomToolPermission::default()
             });
-            if let Some(refused) = self.permit(request).await? {
-                self.start(args)?;
-                return Ok(refused);
-            }
+            refused = self
+                .permit(request)
+                .await?
+                .or_else(|| shared.plan_refusal(tool.read_only));
+        }
+        if let Some(refused) = refused {
+            self.start(args)?;
+            return Ok(refused);
         }
         self.start(args.clone())?;
         let request_id = self.request_id("tool");

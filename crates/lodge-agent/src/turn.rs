@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use lodge_events::{
     Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, Delivery, PendingMessagesModified,
-    SessionError, SessionTitleChanged, SessionUsageInfo, SystemMessage, SystemRole, ToolError, ToolExecutionComplete,
-    ToolExecutionStart, UserMessage,
+    SessionError, SessionInfo, SessionTitleChanged, SessionUsageInfo, SystemMessage, SystemRole, ToolError,
+    ToolExecutionComplete, ToolExecutionStart, UserMessage,
 };
 use lodge_log::LogError;
 use lodge_models::{ModelError, ToolCall};
@@ -17,7 +17,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
+    agent_tools::AgentTool,
     context,
+    modes::{AUTOPILOT, Autopilot},
     session::{GitContext, Shared},
     settings::{Mode, Prompt},
     system_prompt,
@@ -67,6 +69,9 @@ pub(crate) struct Turn {
     pub(crate) message_id: Option<String>,
     pub(crate) prompt: Prompt,
     pub(crate) system: Arc<str>,
+    /// The mode that the system prompt speaks of.
+    mode: Mode,
+    autopilot: Autopilot,
 }
 
 /// Runs a turn to its end, whatever that is.
@@ -83,6 +88,8 @@ pub(crate) async fn run(
         message_id: None,
         prompt: Prompt::default(),
         system: "".into(),
+        mode: Mode::default(),
+        autopilot: Autopilot::default(),
     };
     let result = tokio::select! {
         biased;
@@ -262,7 +269,11 @@ impl Turn {
             transformed_content: Some(transformed),
             attachments: (!prompt.attachments.is_empty()).then(|| prompt.attachments.clone()),
             source: prompt.source.clone(),
-            agent_mode: prompt.agent_mode.as_deref().map(Into::into),
+            agent_mode: Some(match prompt.agent_mode.as_deref() {
+                Some(mode) => mode.into(),
+                None => shared.settings.lock().mode.as_str().into(),
+            }),
+            is_autopilot_continuation: (prompt.source.as_deref() == Some(AUTOPILOT)).then_some(true),
             interaction_id: Some(self.interaction_id.clone()),
             message_id: Some(message_id.clone()),
             delivery: Some(delivery),
@@ -295,7 +306,7 @@ impl Turn {
             branch: git.branch.as_deref(),
             tool_names: &tool_names,
             instructions: &instructions,
-            plan_mode: settings.mode == Mode::Plan,
+            mode: settings.mode,
             session_dir: &shared.dir,
         };
         let text = self
@@ -312,6 +323,7 @@ impl Turn {
             })?;
         }
         self.system = text.into();
+        self.mode = settings.mode;
         Ok(())
     }
 
@@ -357,6 +369,9 @@ impl Turn {
     async fn work(&mut self, first: u32) -> Result<(), Stop> {
         for number in first.. {
             let turn_id = number.to_string();
+            if self.mode != self.shared.settings.lock().mode {
+                self.prepare_system().await?;
+            }
             self.take_steering().await?;
             let recorder = &self.shared.recorder;
             recorder.record(AssistantTurnStart {
@@ -383,14 +398,38 @@ impl Turn {
             if calls.iter().any(|call| self.shared.ends_turn(&call.name)) {
                 return Ok(());
             }
-            if calls.is_empty()
+            self.autopilot.answered(!calls.is_empty());
+            let complete = calls.iter().any(|call| call.name == AgentTool::TaskComplete.name());
+            if (calls.is_empty() || complete)
                 && self.shared.queue.look(|lists| lists.steering.is_empty())
+                && (complete || !self.goes_on_alone().await?)
                 && self.agent_may_stop().await?
             {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// In autopilot: tells the model to go on, as long as the bounds allow it.
+    async fn goes_on_alone(&mut self) -> Result<bool, Stop> {
+        if self.shared.settings.lock().mode != Mode::Autopilot {
+            return Ok(false);
+        }
+        match self.autopilot.next() {
+            Ok(prompt) => {
+                self.add_user_message(prompt, None, Delivery::Steering).await?;
+                Ok(true)
+            }
+            Err(message) => {
+                self.shared.recorder.record(SessionInfo {
+                    info_type: AUTOPILOT.into(),
+                    message,
+                    ..SessionInfo::default()
+                })?;
+                Ok(false)
+            }
+        }
     }
 
     /// Asks hooks whether the agent may stop here; what blocks it is said to the model as the next message.

@@ -402,6 +402,7 @@ fn client_tool(tool: &ToolDefinition) -> ClientTool {
         // The client asks its own person where it needs to.
         skip_permission: true,
         terminal: false,
+        read_only: tool.annotations.as_ref().and_then(|hints| hints.read_only_hint) == Some(true),
     }
 }
 

@@ -62,6 +62,7 @@ impl ClientCalls for SdkCalls {
             Some(ExitPlanAnswer {
                 approved: reply.approved,
                 selected_action: reply.selected_action,
+                auto_approve_edits: reply.auto_approve_edits,
                 feedback: reply.feedback,
             })
         })
@@ -113,6 +114,8 @@ struct ExitPlanReply {
     approved: bool,
     #[serde(default)]
     selected_action: Option<String>,
+    #[serde(default)]
+    auto_approve_edits: Option<bool>,
     #[serde(default)]
     feedback: Option<String>,
 }

@@ -59,6 +59,7 @@ pub(crate) struct ToolConfig {
     pub(crate) overrides_built_in_tool: Option<bool>,
     pub(crate) skip_permission: Option<bool>,
     pub(crate) is_terminal: Option<bool>,
+    pub(crate) metadata: Option<Value>,
 }
 
 /// A slash command that the client runs.

@@ -328,6 +328,11 @@ fn tools(configs: &[ToolConfig]) -> Vec<ClientTool> {
             overrides_builtin: tool.overrides_built_in_tool.unwrap_or(false),
             skip_permission: tool.skip_permission.unwrap_or(false),
             terminal: tool.is_terminal.unwrap_or(false),
+            // The SDKs have no word of their own for it; this is MCP's.
+            read_only: tool
+                .metadata
+                .as_ref()
+                .is_some_and(|metadata| metadata["readOnlyHint"] == true),
         })
         .collect()
 }

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lodge_agent::{Agent, Facts, GitContext, NewAgent, Reopen, Settings};
-use lodge_events::{Event, SessionInfo, SessionResume, SessionStart, WorkingDirectoryContext};
+use lodge_agent::{Agent, Facts, GitContext, Mode, NewAgent, Reopen, Settings};
+use lodge_events::{Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, WorkingDirectoryContext};
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
 use lodge_models::Catalogue as Models;
 use lodge_tools::{
@@ -149,6 +149,14 @@ impl Host {
             settings,
         )?;
         session.record(start).await?;
+        if new.mode != Mode::Interactive {
+            // No field of `session.start` says it, and it must be known after a restart.
+            let mode = SessionModeChanged {
+                previous_mode: Mode::Interactive.as_str().into(),
+                new_mode: new.mode.as_str().into(),
+            };
+            session.record(mode).await?;
+        }
         self.0.label(&session);
         let _ = self.0.lifecycle.send(Lifecycle::Created(id));
         Ok(session)

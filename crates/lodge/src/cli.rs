@@ -125,12 +125,25 @@ pub(crate) struct RunArgs {
     /// Directory to work in [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
+    /// How to work [default: interactive, or as the session was]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
     /// What may run without a question
     #[arg(long, value_enum, default_value_t = ApprovalArg::Safe)]
     pub(crate) approve: ApprovalArg,
     /// Run everything without a question; the same as `--approve all`
     #[arg(long, conflicts_with = "approve")]
     pub(crate) yolo: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum ModeArg {
+    /// Do what is asked and stop
+    Interactive,
+    /// Explore and write a plan; change nothing until it is approved
+    Plan,
+    /// Go on until the task is complete
+    Autopilot,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

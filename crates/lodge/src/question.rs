@@ -11,7 +11,7 @@ use crate::view::plain;
 enum Question {
     Permission,
     Input { choices: Vec<String>, freeform: bool },
-    ExitPlan,
+    ExitPlan { actions: Vec<String>, recommended: String },
 }
 
 struct Asked {
@@ -74,15 +74,16 @@ impl Asker {
                 let freeform = asked.allow_freeform.unwrap_or(true);
                 self.ask(&asked.request_id, text, Question::Input { choices, freeform });
             }
-            Payload::ExitPlanModeRequested(asked) => self.ask(
-                &asked.request_id,
-                format!(
-                    "Plan: {}\n{}\nGo ahead? [y]es, or say what to change: ",
-                    plain(&asked.summary),
-                    plain(&asked.plan_content)
-                ),
-                Question::ExitPlan,
-            ),
+            Payload::ExitPlanModeRequested(asked) => {
+                let actions: Vec<String> = asked.actions.iter().map(|action| action.as_str().to_owned()).collect();
+                let mut text = format!("Plan: {}\n{}", plain(&asked.summary), plain(&asked.plan_content));
+                for (number, action) in actions.iter().enumerate() {
+                    text.push_str(&format!("\n  {}. {}", number + 1, plain(&in_words(action))));
+                }
+                text.push_str("\nGo ahead? [y]es, a number, or say what to change: ");
+                let recommended = asked.recommended_action.as_str().to_owned();
+                self.ask(&asked.request_id, text, Question::ExitPlan { actions, recommended });
+            }
             Payload::PermissionCompleted(done) => self.forget(&done.request_id),
             Payload::UserInputCompleted(done) => self.forget(&done.request_id),
             Payload::ExitPlanModeCompleted(done) => self.forget(&done.request_id),
@@ -139,38 +140,51 @@ fn read_answer(question: &Question, line: &str) -> Option<Answer> {
             "n" | "no" => PermissionDecision::Deny { feedback: None },
             _ => return None,
         })),
-        Question::Input { choices, freeform } => {
-            let chosen = line
-                .parse::<usize>()
-                .ok()
-                .and_then(|number| choices.get(number.checked_sub(1)?))
-                .or_else(|| choices.iter().find(|choice| choice.eq_ignore_ascii_case(line)));
-            match chosen {
-                Some(choice) => Some(Answer::UserInput(UserInputAnswer {
-                    answer: choice.clone(),
-                    was_freeform: false,
-                })),
-                None if *freeform && !line.is_empty() => Some(Answer::UserInput(UserInputAnswer {
-                    answer: line.to_owned(),
-                    was_freeform: true,
-                })),
-                None => None,
-            }
+        Question::Input { choices, freeform } => match pick(choices, line) {
+            Some(choice) => Some(Answer::UserInput(UserInputAnswer {
+                answer: choice.clone(),
+                was_freeform: false,
+            })),
+            None if *freeform && !line.is_empty() => Some(Answer::UserInput(UserInputAnswer {
+                answer: line.to_owned(),
+                was_freeform: true,
+            })),
+            None => None,
+        },
+        Question::ExitPlan { actions, recommended } => {
+            let chosen = match line.to_lowercase().as_str() {
+                "" => return None,
+                "y" | "yes" => Some(recommended),
+                typed => pick(actions, typed),
+            };
+            Some(Answer::ExitPlan(ExitPlanAnswer {
+                approved: chosen.is_some(),
+                selected_action: chosen.cloned(),
+                auto_approve_edits: None,
+                feedback: chosen.is_none().then(|| line.to_owned()),
+            }))
         }
-        Question::ExitPlan => Some(Answer::ExitPlan(match line.to_lowercase().as_str() {
-            "" => return None,
-            "y" | "yes" => ExitPlanAnswer {
-                approved: true,
-                selected_action: Some("interactive".into()),
-                feedback: None,
-            },
-            _ => ExitPlanAnswer {
-                approved: false,
-                selected_action: None,
-                feedback: Some(line.to_owned()),
-            },
-        })),
     }
+}
+
+/// What was chosen by its number or its name.
+fn pick<'a>(choices: &'a [String], line: &str) -> Option<&'a String> {
+    line.parse::<usize>()
+        .ok()
+        .and_then(|number| choices.get(number.checked_sub(1)?))
+        .or_else(|| choices.iter().find(|choice| choice.eq_ignore_ascii_case(line)))
+}
+
+/// What can be done with a plan, for people.
+fn in_words(action: &str) -> String {
+    match action {
+        "interactive" => "approve, and work step by step",
+        "autopilot" => "approve, and work without stopping",
+        "autopilot_fleet" => "approve, and work with several agents",
+        "exit_only" => "approve, and only leave plan mode",
+        other => other,
+    }
+    .to_owned()
 }
 
 fn describe(request: &PermissionRequest) -> String {
@@ -208,6 +222,25 @@ mod tests {
                 _ => None,
             };
             assert_eq!(answer.as_deref(), expected, "{line:?}");
+        }
+        let plan = Question::ExitPlan {
+            actions: vec!["interactive".into(), "autopilot".into()],
+            recommended: "interactive".into(),
+        };
+        for (line, expected) in [
+            ("y", Some((Some("interactive"), None))),
+            ("2", Some((Some("autopilot"), None))),
+            ("Shorter", Some((None, Some("Shorter")))),
+            ("", None),
+        ] {
+            let answer = match read_answer(&plan, line) {
+                Some(Answer::ExitPlan(answer)) => Some((answer.selected_action, answer.feedback)),
+                _ => None,
+            };
+            let answer = answer
+                .as_ref()
+                .map(|(action, said)| (action.as_deref(), said.as_deref()));
+            assert_eq!(answer, expected, "{line:?}");
         }
         for (line, expected) in [
             ("y", true),

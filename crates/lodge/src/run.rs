@@ -9,11 +9,12 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lodge_events::{AbortReason, Event, Payload};
 use lodge_host::{
-    Answer, Approval, Capabilities, ClientSpec, Host, ModelChoice, NewSession, NoCalls, Prompt, Resume, Session,
+    Answer, Approval, Capabilities, Change, ClientSpec, Host, Mode, ModelChoice, NewSession, NoCalls, Prompt, Resume,
+    Session,
 };
 
 use crate::{
-    cli::{ApprovalArg, RunArgs},
+    cli::{ApprovalArg, ModeArg, RunArgs},
     question::Asker,
     view::View,
 };
@@ -140,6 +141,11 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
         (_, ApprovalArg::Ask) => Approval::Ask,
         (_, ApprovalArg::None) => Approval::DenyAll,
     };
+    let mode = args.mode.map(|mode| match mode {
+        ModeArg::Interactive => Mode::Interactive,
+        ModeArg::Plan => Mode::Plan,
+        ModeArg::Autopilot => Mode::Autopilot,
+    });
     if let Some(cwd) = &args.cwd
         && !cwd.is_dir()
     {
@@ -157,7 +163,11 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
                 streaming: Some(true),
                 ..Resume::default()
             };
-            Ok(host.resume(&id, resume).await?)
+            let session = host.resume(&id, resume).await?;
+            if let Some(mode) = mode {
+                session.configure(Change::Mode(mode)).await?;
+            }
+            Ok(session)
         }
         None => Ok(host
             .create(NewSession {
@@ -165,6 +175,7 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
                 reasoning_effort: args.reasoning_effort.clone(),
                 cwd,
                 approval,
+                mode: mode.unwrap_or_default(),
                 client_name: Some("lodge".into()),
                 ..NewSession::default()
             })

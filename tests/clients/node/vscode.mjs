@@ -234,6 +234,12 @@ export class Chat {
     return this.ended(this.begin(text, more));
   }
 
+  /** Waits for a question to the person. */
+  async inputRequest() {
+    const part = await until("a question is put", () => this.shown?.activeTurn?.responseParts.find(({ kind }) => kind === "inputRequest"));
+    return part.request;
+  }
+
   /** Waits for a tool call of the running turn to be in a state. */
   toolCall(status) {
     return until(`a tool call is ${status}`, () =>

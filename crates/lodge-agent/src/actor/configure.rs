@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use lodge_events::{
-    FileOperation, PendingMessagesModified, SessionContextChanged, SessionModeChanged, SessionModelChange,
-    SessionPlanChanged, SessionTitleChanged,
+    FileOperation, PendingMessagesModified, SessionContextChanged, SessionModelChange, SessionPlanChanged,
+    SessionTitleChanged,
 };
 use uuid::Uuid;
 
@@ -54,15 +54,7 @@ impl Actor {
                     ..SessionModelChange::default()
                 })?;
             }
-            Change::Mode(mode) => {
-                let previous = std::mem::replace(&mut self.shared.settings.lock().mode, mode);
-                if previous != mode {
-                    recorder.record(SessionModeChanged {
-                        previous_mode: previous.as_str().into(),
-                        new_mode: mode.as_str().into(),
-                    })?;
-                }
-            }
+            Change::Mode(mode) => self.shared.set_mode(mode)?,
             Change::Name(name) => {
                 let title = {
                     let mut settings = self.shared.settings.lock();

@@ -167,6 +167,7 @@ pub(super) fn completed(
             Answer::ExitPlan(ExitPlanAnswer {
                 approved: selected_action.is_some(),
                 selected_action,
+                auto_approve_edits: None,
                 feedback,
             })
         }

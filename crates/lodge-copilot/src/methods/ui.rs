@@ -85,6 +85,8 @@ struct ExitPlan {
     #[serde(default)]
     selected_action: Option<String>,
     #[serde(default)]
+    auto_approve_edits: Option<bool>,
+    #[serde(default)]
     feedback: Option<String>,
 }
 
@@ -92,6 +94,7 @@ async fn exit_plan_mode(session: Arc<Attached>, params: Answered<ExitPlan>) -> R
     let ExitPlan {
         approved,
         selected_action,
+        auto_approve_edits,
         feedback,
     } = params.response;
     answer(
@@ -100,6 +103,7 @@ async fn exit_plan_mode(session: Arc<Attached>, params: Answered<ExitPlan>) -> R
         Answer::ExitPlan(ExitPlanAnswer {
             approved,
             selected_action,
+            auto_approve_edits,
             feedback,
         }),
     )

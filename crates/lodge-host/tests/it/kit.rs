@@ -203,5 +203,6 @@ pub(crate) fn tool(name: &str) -> ClientTool {
         overrides_builtin: false,
         skip_permission: true,
         terminal: false,
+        read_only: false,
     }
 }

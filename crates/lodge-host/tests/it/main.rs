@@ -5,5 +5,6 @@
 mod asking;
 mod kit;
 mod life;
+mod modes;
 mod soak;
 mod turns;

@@ -78,6 +78,19 @@ impl<'a> Conversation<'a> {
         all
     }
 
+    /// Where the host wants the plan, as its system prompt says.
+    pub(super) fn plan_path(&self) -> &'a str {
+        let said = self.request.system.split_once("Write the plan to ");
+        let path = said.and_then(|(_, rest)| Some(&rest[..rest.find("plan.md")? + "plan.md".len()]));
+        path.unwrap_or("plan.md")
+    }
+
+    /// Whether the host itself asks for more, and takes the word for an end.
+    pub(super) fn is_told_to_go_on(&self) -> bool {
+        let asked = matches!(self.request.messages.last(), Some(Message::User(parts)) if words_of(parts).is_empty());
+        asked && self.step > 0 && self.request.tools.iter().any(|tool| tool.name == "task_complete")
+    }
+
     /// How many images were sent.
     pub(super) fn images(&self) -> usize {
         self.request

@@ -17,7 +17,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use crate::{Chunk, Model, ModelError, ModelInfo, ModelRequest};
 use conversation::Conversation;
 use player::Player;
-use script::Action;
+use script::{Action, Call};
 
 /// The built-in model that needs neither key nor network.
 #[derive(Debug, Clone)]
@@ -65,13 +65,18 @@ impl Model for Rehearsal {
 
 /// What to do in this call.
 fn plan(conversation: &Conversation<'_>) -> Vec<Action> {
-    let mut steps = match script::parse(&conversation.words) {
+    let mut steps = match script::parse(&conversation.words, conversation.plan_path()) {
         Ok(steps) => steps,
         Err(complaint) if conversation.step == 0 => return vec![Action::Say(texts::not_understood(&complaint))],
         Err(_) => Vec::new(),
     };
     if conversation.step < steps.len() {
         steps.swap_remove(conversation.step)
+    } else if conversation.is_told_to_go_on() {
+        vec![Action::Call(vec![Call {
+            name: "task_complete".to_owned(),
+            arguments: r#"{"summary":"I played all that you wrote."}"#.to_owned(),
+        }])]
     } else if conversation.step > 0 {
         vec![Action::Say(texts::summary_of_results(conversation))]
     } else {

@@ -55,7 +55,7 @@ const MOST_CHUNKS: u64 = 10_000_000;
 const MOST_CHUNK_BYTES: u64 = 1 << 20;
 
 /// Words that begin a command.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 15] = [
     "say",
     "stream",
     "think",
@@ -68,10 +68,14 @@ const COMMANDS: [&str; 12] = [
     "report usage",
     "malformed arguments",
     "describe the request",
+    "write the plan",
+    "present the plan",
+    "complete the task",
 ];
 
-/// Reads a script. Empty when the text does not begin like one; `Err` says what was not understood.
-pub(super) fn parse(text: &str) -> Result<Vec<Vec<Action>>, String> {
+/// Reads a script. Empty when the text does not begin like one; `Err` says what was not understood. `plan` is where the
+/// host wants the plan.
+pub(super) fn parse(text: &str, plan: &str) -> Result<Vec<Vec<Action>>, String> {
     let mut cursor = Cursor { rest: text };
     cursor.skip_punctuation();
     if !begins_command(cursor) {
@@ -84,7 +88,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Vec<Action>>, String> {
             break;
         }
         let before = cursor.rest;
-        match script.command(&mut cursor, joined) {
+        match script.command(&mut cursor, joined, plan) {
             Ok(true) => {}
             Ok(false) => return Err(format!("I do not know what to do with “{}”", excerpt(before))),
             Err(problem) => return Err(format!("In “{}”: {problem}", excerpt(before))),
@@ -149,7 +153,7 @@ impl Script {
         self.steps
     }
 
-    fn command(&mut self, cursor: &mut Cursor<'_>, joined: bool) -> Result<bool, String> {
+    fn command(&mut self, cursor: &mut Cursor<'_>, joined: bool, plan: &str) -> Result<bool, String> {
         cursor.take("please");
         if cursor.take("call") || joined {
             let call = call(cursor)?;
@@ -164,6 +168,10 @@ impl Script {
                 name: "bash".to_owned(),
                 arguments: MALFORMED.to_owned(),
             }]));
+            return Ok(true);
+        }
+        if let Some(call) = of_modes(cursor, plan) {
+            self.step.push(Action::Call(vec![call]));
             return Ok(true);
         }
         if cursor.take("ask") {
@@ -243,6 +251,36 @@ fn call(cursor: &mut Cursor<'_>) -> Result<Call, String> {
     Ok(Call {
         name: name.to_owned(),
         arguments: arguments.to_owned(),
+    })
+}
+
+/// The calls that plan mode and autopilot are about.
+fn of_modes(cursor: &mut Cursor<'_>, plan: &str) -> Option<Call> {
+    let (name, key) = if cursor.take_all("write the plan") {
+        ("create", "file_text")
+    } else if cursor.take_all("present the plan") {
+        ("exit_plan_mode", "summary")
+    } else if cursor.take_all("complete the task") {
+        ("task_complete", "summary")
+    } else {
+        return None;
+    };
+    let (text, _) = match separates(*cursor) {
+        true => (String::new(), None),
+        false => free_text(cursor),
+    };
+    let text = match text.is_empty() {
+        true => "As rehearsed.".to_owned(),
+        false => text,
+    };
+    let mut arguments = serde_json::Map::new();
+    if name == "create" {
+        arguments.insert("path".to_owned(), plan.into());
+    }
+    arguments.insert(key.to_owned(), text.into());
+    Some(Call {
+        name: name.to_owned(),
+        arguments: serde_json::Value::Object(arguments).to_string(),
     })
 }
 
