@@ -59,7 +59,7 @@ pub enum Command {
     Queue(QueueChange, oneshot::Sender<Result<usize, AgentError>>),
     /// Replace the conversation by a summary.
     Compact(Option<String>, oneshot::Sender<Result<Compacted, AgentError>>),
-    /// Stop a compaction that was asked for. Answers whether one ran.
+    /// Stop a compaction. Answers whether one ran.
     CancelCompaction(oneshot::Sender<bool>),
     /// Take the session back to before an event. Answers how many events went.
     Truncate(Uuid, oneshot::Sender<Result<u64, AgentError>>),
@@ -168,11 +168,12 @@ impl Actor {
             Command::Tell(payload, reply) => drop(reply.send(self.shared.recorder.publish_unrecorded(*payload))),
             Command::Compact(instructions, reply) => self.compact(instructions, reply),
             Command::CancelCompaction(reply) => {
-                let compacting = self.running.as_ref().filter(|running| running.compaction);
-                if let Some(running) = compacting {
+                let asked_for = self.running.as_ref().filter(|running| running.compaction);
+                if let Some(running) = asked_for {
                     running.cancel.cancel();
                 }
-                let _ = reply.send(compacting.is_some());
+                let beside = self.shared.compacting.cancel();
+                let _ = reply.send(asked_for.is_some() || beside);
             }
             Command::Truncate(event, reply) => drop(reply.send(self.truncate(event))),
             Command::ClearContext(reply) => drop(reply.send(self.clear_context())),
@@ -418,14 +419,14 @@ impl Actor {
                 .facts(|facts| facts.system_prompt.clone())
                 .unwrap_or_default()
                 .into();
-            let result = tokio::select! {
-                () = stop.cancelled() => Err(AgentError::Refused("The compaction was cancelled.".into())),
-                result = compaction::compact(&shared, &system, instructions.as_deref()) => match result {
-                    Ok(Some(compacted)) => Ok(compacted),
-                    Ok(None) => Err(AgentError::Refused("The model could not summarise the conversation.".into())),
-                    Err(turn::Stop::Log(error)) => Err(error.into()),
-                    Err(_) => Err(AgentError::Refused("The compaction did not finish.".into())),
-                },
+            let result = match compaction::compact(&shared, &system, instructions.as_deref(), &stop).await {
+                Ok(Some(compacted)) => Ok(compacted),
+                Ok(None) if stop.is_cancelled() => Err(AgentError::Refused("The compaction was cancelled.".into())),
+                Ok(None) => Err(AgentError::Refused(
+                    "The model could not summarise the conversation.".into(),
+                )),
+                Err(turn::Stop::Log(error)) => Err(error.into()),
+                Err(_) => Err(AgentError::Refused("The compaction did not finish.".into())),
             };
             let ended = if result.is_ok() { Ended::Finished } else { Ended::Failed };
             let _ = reply.send(result);
@@ -452,6 +453,7 @@ impl Actor {
     }
 
     async fn leave(&self) {
+        self.shared.compacting.cancel();
         let tools = self.shared.tool_state.clone();
         // Ending processes looks through all of the system's: not on a thread that serves others.
         let _ = tokio::task::spawn_blocking(move || tools.shutdown()).await;

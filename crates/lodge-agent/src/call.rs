@@ -8,8 +8,8 @@ use std::{
 use futures_util::StreamExt;
 use lodge_events::{
     AssistantMessage, AssistantMessageDelta, AssistantMessageStart, AssistantReasoning, AssistantReasoningDelta,
-    AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, ModelCallFailure,
-    ModelCallStart, ToolRequest,
+    AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, CompactionTrigger,
+    ModelCallFailure, ModelCallStart, ToolRequest,
 };
 use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest};
 use serde_json::Value;
@@ -111,7 +111,10 @@ impl Turn {
                 ..ModelCallFailure::default()
             });
             attempt += 1;
-            if error.kind == ErrorKind::ContextLimit && !compacted && self.compact(None).await?.is_some() {
+            if error.kind == ErrorKind::ContextLimit
+                && !compacted
+                && self.compact(CompactionTrigger::ContextLimitRetry).await?.is_some()
+            {
                 compacted = true;
             } else {
                 let wait = error.retry_after.unwrap_or_else(|| backoff(attempt));

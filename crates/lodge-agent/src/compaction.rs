@@ -3,11 +3,14 @@
 use std::{fmt::Write as _, path::Path, sync::Arc, time::Instant};
 
 use futures_util::StreamExt;
-use lodge_events::{CompactionTokensUsed, SessionCompactionComplete, SessionCompactionStart};
+use lodge_events::{CompactionTokensUsed, CompactionTrigger, SessionCompactionComplete, SessionCompactionStart};
+use lodge_log::LogError;
 use lodge_models::{Chunk, Completion, Message, ModelError, ModelRequest, Part};
+use parking_lot::Mutex;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    session::Shared,
+    session::{ContextSize, Shared},
     turn::{Stop, Turn},
 };
 
@@ -27,49 +30,170 @@ pub struct Compacted {
 }
 
 impl Turn {
-    /// Compacts when the conversation nears the end of the model's window.
+    /// Makes room when the conversation nears the end of the model's window: beside the turn while there is some left,
+    /// before the next call when there is not.
     pub(crate) async fn compact_if_needed(&self) -> Result<(), Stop> {
-        let (compaction, window) = {
-            let settings = self.shared.settings.lock();
-            (settings.compaction, settings.model.info().context_window)
-        };
-        let (_, tokens) = self.shared.recorder.size()?;
-        let tokens = tokens + self.system.len() as u64 / 4;
-        if compaction.enabled && tokens as f64 > window as f64 * compaction.threshold {
-            self.compact(None).await?;
+        let compaction = self.shared.settings.lock().compaction;
+        let fullness = self.fullness()?;
+        if !compaction.enabled || fullness <= compaction.threshold {
+            return Ok(());
+        }
+        if fullness <= compaction.exhaustion {
+            return self.compact_beside();
+        }
+        self.shared.compacting.done().await;
+        if self.fullness()? > compaction.exhaustion {
+            self.compact(CompactionTrigger::Threshold).await?;
         }
         Ok(())
     }
 
+    /// How much of the model's window is taken.
+    fn fullness(&self) -> Result<f64, Stop> {
+        let size = self.shared.context_size(self.system.len())?;
+        let window = self.shared.settings.lock().model.info().context_window;
+        Ok(size.total() as f64 / window as f64)
+    }
+
     /// Compacts now. Nothing, when the model could not summarise; clients have been told.
-    pub(crate) async fn compact(&self, instructions: Option<&str>) -> Result<Option<Compacted>, Stop> {
-        compact(&self.shared, &self.system, instructions).await
+    pub(crate) async fn compact(&self, trigger: CompactionTrigger) -> Result<Option<Compacted>, Stop> {
+        let begun = begin(&self.shared, &self.system, None, trigger)?;
+        finish(&self.shared, begun, &self.cancel).await
+    }
+
+    /// Compacts what was said so far while the turn goes on; what is said meanwhile stays as it is.
+    fn compact_beside(&self) -> Result<(), Stop> {
+        let Some(running) = self.shared.compacting.start() else {
+            return Ok(());
+        };
+        let shared = self.shared.clone();
+        let begun = begin(&shared, &self.system, None, CompactionTrigger::Threshold)?;
+        tokio::spawn(async move {
+            // Clients have been told of a failure; a log that cannot be written is told by whoever writes next.
+            let _ = finish(&shared, begun, &running.cancel).await;
+        });
+        Ok(())
     }
 }
 
-/// Compacts a session's conversation.
+/// The compaction that runs beside the turns, if one does.
+#[derive(Default)]
+pub(crate) struct Compacting(Mutex<Option<(CancellationToken, CancellationToken)>>);
+
+/// Held by the one that runs; letting it go says that it is done.
+struct Running {
+    cancel: CancellationToken,
+    _done: DropGuard,
+}
+
+impl Compacting {
+    /// Nothing while one runs.
+    fn start(&self) -> Option<Running> {
+        let mut current = self.0.lock();
+        if current.as_ref().is_some_and(|(_, done)| !done.is_cancelled()) {
+            return None;
+        }
+        let (cancel, done) = (CancellationToken::new(), CancellationToken::new());
+        *current = Some((cancel.clone(), done.clone()));
+        Some(Running {
+            cancel,
+            _done: done.drop_guard(),
+        })
+    }
+
+    /// Waits for the one that runs.
+    async fn done(&self) {
+        let done = self.0.lock().as_ref().map(|(_, done)| done.clone());
+        if let Some(done) = done {
+            done.cancelled().await;
+        }
+    }
+
+    /// Stops it. False when none ran.
+    pub(crate) fn cancel(&self) -> bool {
+        let current = self.0.lock();
+        let running = current.as_ref().filter(|(_, done)| !done.is_cancelled());
+        if let Some((cancel, _)) = running {
+            cancel.cancel();
+        }
+        running.is_some()
+    }
+}
+
+/// Compacts a session's conversation because somebody asked for it.
 pub(crate) async fn compact(
     shared: &Shared,
     system: &Arc<str>,
     instructions: Option<&str>,
+    cancel: &CancellationToken,
 ) -> Result<Option<Compacted>, Stop> {
+    let begun = begin(shared, system, instructions, CompactionTrigger::Manual)?;
+    finish(shared, begun, cancel).await
+}
+
+/// What is to be summarised, as it was when the compaction began.
+struct Begun {
+    request: ModelRequest,
+    before: ContextSize,
+    instructions: Option<String>,
+    trigger: CompactionTrigger,
+}
+
+/// Says that a compaction begins: the conversation up to here is what the summary will stand for.
+fn begin(
+    shared: &Shared,
+    system: &Arc<str>,
+    instructions: Option<&str>,
+    trigger: CompactionTrigger,
+) -> Result<Begun, LogError> {
     let recorder = &shared.recorder;
-    let (messages, before) = recorder.size()?;
+    let before = shared.context_size(system.len())?;
+    let settings = shared.settings();
+    let info = settings.model.info();
+    let mut messages = recorder.messages(info.vision)?;
+    let mut text = REQUEST.to_owned();
+    if let Some(more) = instructions {
+        let _ = write!(text, "\n\n{more}");
+    }
+    messages.push(Message::User(vec![Part::Text(text.into())]));
     recorder.record(SessionCompactionStart {
-        conversation_tokens: Some(before),
-        system_tokens: Some(system.len() as u64 / 4),
-        ..SessionCompactionStart::default()
+        model: Some(info.id.clone()),
+        system_tokens: Some(before.system),
+        conversation_tokens: Some(before.conversation),
+        tool_definitions_tokens: Some(before.tools),
+        current_tokens: Some(before.total()),
+        token_limit: Some(info.context_window),
+        trigger: Some(trigger.clone()),
     })?;
-    let _ = shared
-        .hook("preCompact", serde_json::json!({"trigger": "auto"}))
-        .await?;
+    Ok(Begun {
+        request: ModelRequest {
+            system: system.clone(),
+            messages,
+            headers: settings.headers.clone(),
+            user_agent: settings.client_name.clone(),
+            ..ModelRequest::default()
+        },
+        before,
+        instructions: instructions.map(str::to_owned),
+        trigger,
+    })
+}
+
+async fn finish(shared: &Shared, begun: Begun, cancel: &CancellationToken) -> Result<Option<Compacted>, Stop> {
+    let recorder = &shared.recorder;
     let started = Instant::now();
-    let completion = match summarise(shared, system, instructions).await {
+    let summarised = tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err("The compaction was cancelled.".to_owned()),
+        summarised = summarise(shared, begun.request, &begun.trigger) => summarised.map_err(|error| error.message),
+    };
+    let completion = match summarised {
         Ok(completion) => completion,
         Err(error) => {
             recorder.record(SessionCompactionComplete {
                 success: false,
-                error: Some(error.message),
+                error: Some(error),
+                trigger: Some(begun.trigger),
                 ..SessionCompactionComplete::default()
             })?;
             return Ok(None);
@@ -84,14 +208,19 @@ pub(crate) async fn compact(
         .map_err(|error| tracing::warn!(%error, "the checkpoint file could not be written"))
         .ok();
     let after = summary.len() as u64 / 4;
+    let before = begun.before;
+    let tokens_removed = before.conversation as i64 - after as i64;
     let usage = completion.usage;
+    let settings = shared.settings();
+    let info = settings.model.info();
     recorder.record(SessionCompactionComplete {
         success: true,
-        pre_compaction_tokens: Some(before),
+        pre_compaction_tokens: Some(before.conversation),
         post_compaction_tokens: Some(after),
-        pre_compaction_messages_length: Some(messages as u64),
-        messages_removed: Some(messages as u64),
-        tokens_removed: Some(before as i64 - after as i64),
+        pre_compaction_messages_length: Some(before.messages),
+        messages_removed: Some(before.messages),
+        tokens_removed: Some(tokens_removed),
+        custom_instructions: begun.instructions,
         summary_content: Some(summary.clone()),
         checkpoint_number: Some(number),
         checkpoint_path: checkpoint,
@@ -101,20 +230,29 @@ pub(crate) async fn compact(
             cache_read_tokens: usage.cache_read_tokens,
             cache_write_tokens: usage.cache_write_tokens,
             duration: Some(started.elapsed().as_millis() as u64),
-            model: Some(shared.settings.lock().model.info().id.clone()),
+            model: Some(info.id.clone()),
             ..CompactionTokensUsed::default()
         }),
         request_id: completion.provider_call_id,
+        system_tokens: Some(before.system),
+        conversation_tokens: Some(after),
+        tool_definitions_tokens: Some(before.tools),
+        token_limit: Some(info.context_window),
+        trigger: Some(begun.trigger),
         ..SessionCompactionComplete::default()
     })?;
     Ok(Some(Compacted {
         summary,
-        messages_removed: messages as u64,
-        tokens_removed: before as i64 - after as i64,
+        messages_removed: before.messages,
+        tokens_removed,
     }))
 }
 
-async fn summarise(shared: &Shared, system: &Arc<str>, instructions: Option<&str>) -> Result<Completion, ModelError> {
+async fn summarise(
+    shared: &Shared,
+    request: ModelRequest,
+    trigger: &CompactionTrigger,
+) -> Result<Completion, ModelError> {
     let fail = |message: String| ModelError {
         kind: lodge_models::ErrorKind::Connection,
         message,
@@ -123,24 +261,16 @@ async fn summarise(shared: &Shared, system: &Arc<str>, instructions: Option<&str
         provider_call_id: None,
         retryable: false,
     };
-    let mut messages = shared
-        .recorder
-        .messages(shared.settings().model.info().vision)
-        .map_err(|error| fail(error.to_string()))?;
-    let mut text = REQUEST.to_owned();
-    if let Some(more) = instructions {
-        let _ = write!(text, "\n\n{more}");
-    }
-    messages.push(Message::User(vec![Part::Text(text.into())]));
-    let settings = shared.settings();
-    let request = ModelRequest {
-        system: system.clone(),
-        messages,
-        headers: settings.headers.clone(),
-        user_agent: settings.client_name.clone(),
-        ..ModelRequest::default()
+    let who = if *trigger == CompactionTrigger::Manual {
+        "manual"
+    } else {
+        "auto"
     };
-    let mut stream = settings.model.call(Arc::new(request));
+    let _ = shared
+        .hook("preCompact", serde_json::json!({"trigger": who}))
+        .await
+        .map_err(|error| fail(error.to_string()))?;
+    let mut stream = shared.settings().model.call(Arc::new(request));
     while let Some(chunk) = stream.next().await {
         if let Chunk::Done(completion) = chunk? {
             return Ok(*completion);

@@ -94,6 +94,7 @@ impl Agent {
             queue,
             notice: Default::default(),
             greeted: Default::default(),
+            compacting: Default::default(),
             busy: Default::default(),
         });
         tokio::spawn(Actor::new(shared.clone(), commands).run());
@@ -194,7 +195,7 @@ impl Agent {
         self.ask(|reply| Command::Compact(instructions, reply)).await?
     }
 
-    /// Stops a compaction that was asked for. False when none ran.
+    /// Stops a compaction, asked for or begun beside a turn. False when none ran.
     pub async fn cancel_compaction(&self) -> Result<bool, AgentError> {
         self.ask(Command::CancelCompaction).await
     }

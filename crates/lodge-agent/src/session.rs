@@ -17,6 +17,7 @@ use crate::{
     agent_tools,
     answer::Pending,
     client::{ClientTool, Clients},
+    compaction::Compacting,
     permission::Permissions,
     queue::Queue,
     recorder::Recorder,
@@ -36,11 +37,13 @@ pub(crate) struct Shared {
     pub(crate) permissions: Permissions,
     /// Messages that wait.
     pub(crate) queue: Queue,
-    /// Whether a turn runs.
+    /// The compaction that runs beside the turns.
+    pub(crate) compacting: Compacting,
     /// What the model must be told with the next message.
     pub(crate) notice: Mutex<Option<String>>,
     /// Whether hooks were told that the session begins.
     pub(crate) greeted: AtomicBool,
+    /// Whether a turn runs.
     pub(crate) busy: AtomicBool,
 }
 

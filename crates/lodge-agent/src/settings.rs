@@ -117,8 +117,10 @@ pub enum Approval {
 pub struct Compaction {
     /// Whether it is at all.
     pub enabled: bool,
-    /// From here on it is compacted between model calls.
+    /// From here on it is compacted while the turn goes on.
     pub threshold: f64,
+    /// From here on the next model call waits for it.
+    pub exhaustion: f64,
 }
 
 impl Default for Compaction {
@@ -126,6 +128,7 @@ impl Default for Compaction {
         Self {
             enabled: true,
             threshold: 0.80,
+            exhaustion: 0.95,
         }
     }
 }

@@ -22,6 +22,26 @@ enum Entry {
     },
 }
 
+impl Entry {
+    /// Bytes that the model reads of it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::User(parts, _) | Self::Summary(parts, _) => parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(text) => text.len(),
+                    Part::Image(_) => 0,
+                })
+                .sum(),
+            Self::Assistant { message, results, .. } => {
+                let calls: usize = message.tool_calls.iter().map(|call| call.arguments.len()).sum();
+                let results: usize = results.iter().flatten().map(|result| result.content.len()).sum();
+                message.text.len() + calls + results
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Outcome {
     content: Arc<str>,
@@ -35,6 +55,8 @@ pub(crate) struct Transcript {
     /// Tool-call arguments as the model wrote them, for calls of this run; events hold them parsed.
     verbatim: HashMap<String, Arc<str>>,
     bytes: usize,
+    /// How many entries the compaction under way will summarise.
+    summarising: Option<usize>,
 }
 
 impl Transcript {
@@ -56,7 +78,7 @@ impl Transcript {
                 for attachment in message.attachments.iter().flatten() {
                     parts.extend(name(attachment).into_iter().chain(image(attachment)));
                 }
-                self.push(Entry::User(parts, message.content.clone()), text.len());
+                self.push(Entry::User(parts, message.content.clone()));
             }
             Payload::AssistantMessage(message) if message.parent_tool_call_id.is_none() => {
                 let tool_calls: Vec<ToolCall> = message
@@ -65,7 +87,6 @@ impl Transcript {
                     .flatten()
                     .map(|request| self.tool_call(request))
                     .collect();
-                let size = message.content.len() + tool_calls.iter().map(|call| call.arguments.len()).sum::<usize>();
                 let results = vec![None; tool_calls.len()];
                 let message = AssistantMessage {
                     text: message.content.as_str().into(),
@@ -74,14 +95,11 @@ impl Transcript {
                     reasoning_opaque: message.reasoning_opaque.clone(),
                     encrypted_content: message.encrypted_content.clone(),
                 };
-                self.push(
-                    Entry::Assistant {
-                        event: event.id(),
-                        message,
-                        results,
-                    },
-                    size,
-                );
+                self.push(Entry::Assistant {
+                    event: event.id(),
+                    message,
+                    results,
+                });
             }
             Payload::ToolExecutionComplete(done) => {
                 let content = match (&done.result, &done.error) {
@@ -102,19 +120,24 @@ impl Transcript {
                     },
                 );
             }
-            Payload::SessionCompactionComplete(done) if done.success => {
-                if let Some(summary) = &done.summary_content {
-                    self.replace_by_summary(summary);
+            Payload::SessionCompactionStart(_) => self.summarising = Some(self.entries.len()),
+            Payload::SessionCompactionComplete(done) => {
+                let end = self.summarising.take().unwrap_or(self.entries.len());
+                if done.success
+                    && let Some(summary) = &done.summary_content
+                {
+                    self.replace_by_summary(summary, end.min(self.entries.len()));
                 }
             }
             // What was taken back before anything came of it was not said, as the Copilot CLI has it.
             Payload::Abort(_) => {
-                while let Some(Entry::User(..)) = self.entries.last() {
-                    self.entries.pop();
+                while let Some(taken) = self.entries.pop_if(|entry| matches!(entry, Entry::User(..))) {
+                    self.bytes -= taken.bytes();
                 }
             }
             Payload::SessionContextCleared(_) => {
                 self.entries.clear();
+                self.summarising = self.summarising.map(|_| 0);
                 self.bytes = 0;
             }
             _ => {}
@@ -139,9 +162,9 @@ impl Transcript {
         }
     }
 
-    fn push(&mut self, entry: Entry, bytes: usize) {
+    fn push(&mut self, entry: Entry) {
+        self.bytes += entry.bytes();
         self.entries.push(entry);
-        self.bytes += bytes;
     }
 
     fn settle(&mut self, call_id: &str, outcome: Outcome) {
@@ -156,9 +179,13 @@ impl Transcript {
         }
     }
 
-    /// Everything becomes one message: what the person said, word for word so that the model still knows what it was
-    /// asked, and a summary of the rest.
-    fn replace_by_summary(&mut self, summary: &str) {
+    /// The first entries become one message: what the person said, word for word so that the model still knows what it
+    /// was asked, and a summary of the rest. What was said while the summary was made stays.
+    fn replace_by_summary(&mut self, summary: &str, end: usize) {
+        if end == 0 {
+            return;
+        }
+        let since = self.entries.split_off(end);
         let answered = match self.entries.last() {
             Some(Entry::Assistant { message, .. }) => message.tool_calls.is_empty(),
             _ => false,
@@ -178,12 +205,9 @@ impl Transcript {
              instructions from a user over one or more turns. Here were the user messages:\n{said}\nHere is a summary of \
              the prior context:\n<summary>\n{summary}\n</summary>"
         );
-        self.bytes = text.len();
         self.entries = vec![Entry::Summary(vec![Part::Text(text.into())], said)];
-        if let Some(Entry::User(parts, text)) = open {
-            self.bytes += text.len();
-            self.entries.push(Entry::User(parts, text));
-        }
+        self.entries.extend(open.into_iter().chain(since));
+        self.bytes = self.entries.iter().map(Entry::bytes).sum();
     }
 
     /// The messages for a model call. Every tool call has a result, as the wires demand; images are left out for a model
@@ -296,5 +320,83 @@ fn block_image(block: &lodge_events::ContentBlock) -> Option<Image> {
             data: image.data.as_str().into(),
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &str, data: &str) -> Event {
+        let id = Uuid::new_v4();
+        let line = format!(
+            r#"{{"id":"{id}","timestamp":"2026-01-01T00:00:00.000Z","parentId":null,"type":"{kind}","data":{data}}}"#
+        );
+        Event::parse(line.into()).unwrap()
+    }
+
+    fn texts(transcript: &Transcript) -> Vec<String> {
+        let text = |message: &Message| match message {
+            Message::User(parts) => parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(text) => text.to_string(),
+                    Part::Image(_) => String::new(),
+                })
+                .collect(),
+            Message::Assistant(message) => message.text.to_string(),
+            Message::Tool { content, .. } => content.to_string(),
+        };
+        transcript.messages(true).iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_summary_stands_for_what_was_said_before_it_was_begun() {
+        let say = |text: &str| event("user.message", &format!(r#"{{"content":"{text}"}}"#));
+        let answer = |text: &str| {
+            event(
+                "assistant.message",
+                &format!(r#"{{"messageId":"{text}","content":"{text}"}}"#),
+            )
+        };
+        let start = || event("session.compaction_start", "{}");
+        let done = |success: bool| {
+            event(
+                "session.compaction_complete",
+                &format!(r#"{{"success":{success},"summaryContent":"in short"}}"#),
+            )
+        };
+        let cleared = || event("session.context_cleared", r#"{"messagesCleared":2}"#);
+        // (what happens, what stays besides the summary, whether there is a summary)
+        let cases: [(Vec<Event>, &[&str], bool); 5] = [
+            (vec![say("a"), answer("b"), start(), done(true)], &[], true),
+            (
+                vec![say("a"), start(), answer("b"), say("c"), done(true)],
+                &["a", "b", "c"],
+                true,
+            ),
+            (
+                vec![say("a"), answer("b"), start(), say("c"), done(false)],
+                &["a", "b", "c"],
+                false,
+            ),
+            (
+                vec![say("a"), answer("b"), start(), cleared(), say("c"), done(true)],
+                &["c"],
+                false,
+            ),
+            (vec![say("a"), answer("b"), done(true)], &[], true),
+        ];
+        for (number, (events, stays, summarised)) in cases.into_iter().enumerate() {
+            let mut transcript = Transcript::default();
+            events.iter().for_each(|event| transcript.fold(event));
+            let mut texts = texts(&transcript);
+            if summarised {
+                assert!(texts.remove(0).contains("<summary>\nin short\n</summary>"), "{number}");
+            }
+            assert_eq!(texts, stays, "{number}");
+            let bytes: usize = transcript.entries.iter().map(Entry::bytes).sum();
+            assert_eq!(transcript.bytes, bytes, "{number}");
+        }
     }
 }

@@ -165,10 +165,8 @@ fn compaction(config: Option<&InfiniteSessions>) -> Option<Compaction> {
     let defaults = Compaction::default();
     Some(Compaction {
         enabled: config.enabled.unwrap_or(true),
-        threshold: config
-            .background_compaction_threshold
-            .or(config.buffer_exhaustion_threshold)
-            .unwrap_or(defaults.threshold),
+        threshold: config.background_compaction_threshold.unwrap_or(defaults.threshold),
+        exhaustion: config.buffer_exhaustion_threshold.unwrap_or(defaults.exhaustion),
     })
 }
 

@@ -150,6 +150,7 @@ impl Actor {
         if self.running.is_some() {
             return Err(AgentError::Busy);
         }
+        self.shared.compacting.cancel();
         let removed = self.shared.recorder.truncate(event)?;
         self.shared.recorder.note(lodge_events::SessionSnapshotRewind {
             up_to_event_id: event.to_string(),
@@ -162,6 +163,7 @@ impl Actor {
         if self.running.is_some() {
             return Err(AgentError::Busy);
         }
+        self.shared.compacting.cancel();
         let (messages, _) = self.shared.recorder.size()?;
         let cleared = lodge_events::SessionContextCleared {
             messages_cleared: messages as u64,

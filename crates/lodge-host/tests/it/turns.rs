@@ -1,7 +1,7 @@
 //! What a turn looks like from outside.
 
 use lodge_events::{AbortReason, Payload};
-use lodge_host::{Approval, Delivery, NewSession, Prompt};
+use lodge_host::{Approval, Compaction, Delivery, NewSession, Prompt};
 
 use crate::kit::{house, log_of};
 
@@ -197,6 +197,41 @@ async fn a_context_that_is_too_long_is_compacted_and_tried_once_more() {
         _ => None,
     });
     assert!(std::path::Path::new(&checkpoint.unwrap()).exists());
+}
+
+#[tokio::test]
+async fn while_there_is_room_left_a_turn_goes_on_beside_the_compaction() {
+    let house = house();
+    let compaction = Compaction {
+        enabled: true,
+        threshold: 1e-9,
+        exhaustion: 1.0,
+    };
+    let mut probe = house
+        .session_with(NewSession {
+            compaction,
+            ..NewSession::default()
+        })
+        .await;
+    probe.send("say one").await;
+    let (mut summary, mut idle) = (None, false);
+    while summary.is_none() || !idle {
+        let told = probe.until(|payload| match payload {
+            Payload::SessionCompactionComplete(done) => Some(Some(done.clone())),
+            Payload::SessionIdle(_) => Some(None),
+            _ => None,
+        });
+        match told.await {
+            Some(done) => summary = Some(done),
+            None => idle = true,
+        }
+    }
+    let done = summary.unwrap();
+    assert!(done.success, "{done:?}");
+    assert_eq!(done.messages_removed, Some(1), "what was said before it began");
+    assert_eq!(probe.count("session.compaction_start"), 1);
+    assert_eq!(probe.said(), "one");
+    assert_eq!(probe.turn("say two").await, "two");
 }
 
 #[tokio::test]
