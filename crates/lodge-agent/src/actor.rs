@@ -454,9 +454,13 @@ impl Actor {
 
     async fn leave(&self) {
         self.shared.compacting.cancel();
-        let tools = self.shared.tool_state.clone();
+        let (tools, changes) = (self.shared.tool_state.clone(), self.shared.changes.clone());
         // Ending processes looks through all of the system's: not on a thread that serves others.
-        let _ = tokio::task::spawn_blocking(move || tools.shutdown()).await;
+        let end = move || {
+            tools.shutdown();
+            changes.tidy();
+        };
+        let _ = tokio::task::spawn_blocking(end).await;
         self.shared.recorder.sync();
     }
 

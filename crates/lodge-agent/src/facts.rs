@@ -27,6 +27,8 @@ pub struct Facts {
     pub first_prompt: Option<String>,
     /// The id of the last message.
     pub last_message_id: Option<String>,
+    /// The turn that the last message of a person began: the message's id and its event's.
+    pub last_turn: Option<(String, String)>,
     /// How many messages of persons there are.
     pub user_messages: u64,
     /// The system prompt that was last recorded.
@@ -157,6 +159,10 @@ impl Facts {
             Payload::UserMessage(message) => {
                 self.user_messages += 1;
                 self.last_message_id = message.message_id.clone();
+                if message.source.as_deref().is_none_or(|source| source == "user") || self.last_turn.is_none() {
+                    let event = event.id().to_string();
+                    self.last_turn = Some((message.message_id.clone().unwrap_or_else(|| event.clone()), event));
+                }
                 if self.first_prompt.is_none() && message.source.is_none() {
                     self.first_prompt = Some(message.content.chars().take(400).collect());
                 }

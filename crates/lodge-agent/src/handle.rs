@@ -7,7 +7,7 @@ use std::{
 
 use lodge_events::{AbortReason, ElicitationCompleted, ElicitationRequested, Event, Payload};
 use lodge_log::{Opened, Position, SessionLog};
-use lodge_tools::{SessionTools, Tool, rules::RuleSet};
+use lodge_tools::{SessionTools, Tool, changes::Changes, rules::RuleSet};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
@@ -44,6 +44,8 @@ pub struct NewAgent {
     pub builtins: Arc<[Arc<dyn Tool>]>,
     /// Long-lived things of the tools.
     pub tool_state: Arc<SessionTools>,
+    /// What the session did to files.
+    pub changes: Arc<Changes>,
     /// Permission rules.
     pub rules: RuleSet,
     /// Who gets the events.
@@ -90,6 +92,7 @@ impl Agent {
             clients: Default::default(),
             builtins: new.builtins,
             tool_state: new.tool_state,
+            changes: new.changes,
             permissions: Permissions::new(new.rules),
             queue,
             notice: Default::default(),
@@ -267,6 +270,11 @@ impl Agent {
     /// Names and descriptions of the tools that the model may call now.
     pub fn tools(&self) -> Vec<lodge_models::ToolSpec> {
         self.shared.tools().into_iter().map(|(spec, _)| spec).collect()
+    }
+
+    /// What the session did to files.
+    pub fn changes(&self) -> &Arc<Changes> {
+        &self.shared.changes
     }
 
     /// How many clients are attached.

@@ -8,7 +8,10 @@ use std::{
 use lodge_events::{HookEnd, HookError, HookStart};
 use lodge_log::LogError;
 use lodge_models::ToolSpec;
-use lodge_tools::{SessionTools, Tool};
+use lodge_tools::{
+    SessionTools, Tool,
+    changes::{Cause, Changes, Touches},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -34,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) clients: Mutex<Clients>,
     pub(crate) builtins: Arc<[Arc<dyn Tool>]>,
     pub(crate) tool_state: Arc<SessionTools>,
+    /// What the session did to files.
+    pub(crate) changes: Arc<Changes>,
     pub(crate) permissions: Permissions,
     /// Messages that wait.
     pub(crate) queue: Queue,
@@ -141,6 +146,39 @@ impl Shared {
         std::iter::once(settings.cwd.clone())
             .chain(settings.additional_directories.iter().cloned())
             .collect()
+    }
+
+    /// Looks at the files that a call may change, before it runs. The call must end with [`Shared::files_after`]; what an
+    /// abort cuts off is made up for by [`Shared::files_settled`].
+    pub(crate) async fn files_before(&self, touches: &Touches) {
+        if *touches == Touches::Nothing {
+            return;
+        }
+        let cause = self.recorder.facts(|facts| facts.last_turn.clone());
+        let (changes, roots, touches) = (self.changes.clone(), self.roots(), touches.clone());
+        let look = move || {
+            if let Some((id, event)) = cause {
+                changes.begin(Cause { id, event: Some(event) });
+            }
+            changes.before(&touches, &roots);
+        };
+        let _ = tokio::task::spawn_blocking(look).await;
+    }
+
+    /// Looks again after it, and writes down what it changed.
+    pub(crate) async fn files_after(&self, touches: Touches) {
+        if touches != Touches::Nothing {
+            let (changes, tools) = (self.changes.clone(), self.tool_state.clone());
+            let _ = tokio::task::spawn_blocking(move || changes.after(&touches, tools.has_running())).await;
+        }
+    }
+
+    /// Takes in what was changed by calls that did not come to their end, or goes on beside.
+    pub(crate) async fn files_settled(&self) {
+        if self.changes.is_open() {
+            let (changes, tools) = (self.changes.clone(), self.tool_state.clone());
+            let _ = tokio::task::spawn_blocking(move || changes.settle(tools.has_running())).await;
+        }
     }
 
     /// Invokes a hook at every client that wants hooks, in order of attachment; the last output that says something wins

@@ -10,7 +10,7 @@ use lodge_events::{
     ToolExecutionProgress, ToolExecutionStart, ToolResult,
 };
 use lodge_models::ToolCall;
-use lodge_tools::{Need, OutputSink, Tool, ToolCx, ToolUpdate};
+use lodge_tools::{Need, OutputSink, Tool, ToolCx, ToolUpdate, changes::Touches};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -298,7 +298,11 @@ impl Call<'_> {
         }
         self.start(args.clone())?;
         let had_plan = shared.plan_path().exists();
-        Ok(match tool.run(args, cx).await {
+        let touches = tool.touches(&args, &cx);
+        shared.files_before(&touches).await;
+        let result = tool.run(args, cx).await;
+        shared.files_after(touches).await;
+        Ok(match result {
             Ok(output) => {
                 if output.changes.iter().any(|change| shared.is_plan_file(&change.path)) {
                     let operation = match had_plan {
@@ -351,6 +355,12 @@ impl Call<'_> {
             return Ok(refused);
         }
         self.start(args.clone())?;
+        // Whoever runs it may do so on these files.
+        let touches = match tool.read_only {
+            true => Touches::Nothing,
+            false => Touches::Anything,
+        };
+        shared.files_before(&touches).await;
         let request_id = self.request_id("tool");
         let waiting = shared.pending.open(&request_id, QuestionKind::Tool);
         let cwd = shared.settings.lock().cwd.to_string_lossy().into_owned();
@@ -365,6 +375,7 @@ impl Call<'_> {
         })?;
         shared.pending.asked(&request_id, event);
         let answer = waiting.await;
+        shared.files_after(touches).await;
         shared.recorder.record(ExternalToolCompleted { request_id })?;
         Ok(match answer {
             Ok(Answer::Tool(ToolAnswer::Result(result))) => external_outcome(result),

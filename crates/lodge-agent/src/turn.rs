@@ -97,6 +97,7 @@ pub(crate) async fn run(
         result = turn.go(start) => Some(result),
     };
     shared.pending.clear();
+    shared.files_settled().await;
     let recorder = &shared.recorder;
     let ended = match result {
         Some(Ok(()) | Err(Stop::Rejected)) => Ended::Finished,

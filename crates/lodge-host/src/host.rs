@@ -1,18 +1,21 @@
 //! The host: every session there is, live or on disk.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use lodge_agent::{Agent, Facts, GitContext, Mode, NewAgent, Reopen, Settings};
-use lodge_events::{Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, WorkingDirectoryContext};
+use lodge_events::{
+    Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, UserMessage, WorkingDirectoryContext,
+};
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
 use lodge_models::Catalogue as Models;
 use lodge_tools::{
     SessionTools, Tool,
+    changes::{self, Changes},
     rules::{Policy, RuleSet},
     sandbox::SandboxLauncher,
 };
@@ -275,8 +278,8 @@ impl Host {
         let source = self.open_session(id).await?;
         let reader = source.history()?;
         let new_id = new_id.unwrap_or_else(|| Uuid::new_v4().to_string());
-        let (inner, name) = (self.0.clone(), new_id.clone());
-        tokio::task::spawn_blocking(move || inner.copy(reader, up_to, &name))
+        let (inner, from, name) = (self.0.clone(), id.to_owned(), new_id.clone());
+        tokio::task::spawn_blocking(move || inner.copy(&from, reader, up_to, &name))
             .await
             .map_err(|_| HostError::Invalid(format!("The session {id} could not be copied.")))??;
         let session = self.open_session(&new_id).await?;
@@ -370,6 +373,7 @@ impl Inner {
         let agent = Agent::spawn(NewAgent {
             id: id.to_owned(),
             rules,
+            changes: Arc::new(Changes::new(&dir, self.home.path(), changes::Limits::default())),
             dir,
             log: opened.log,
             reopen: self.reopen(id),
@@ -397,15 +401,19 @@ impl Inner {
         })
     }
 
-    fn copy(&self, reader: EventReader, up_to: Option<Uuid>, new_id: &str) -> Result<(), HostError> {
+    fn copy(&self, id: &str, reader: EventReader, up_to: Option<Uuid>, new_id: &str) -> Result<(), HostError> {
         let mut log = match self.home.sessions().create(new_id) {
             Err(LogError::Exists { .. }) => return Err(HostError::AlreadyExists(new_id.to_owned())),
             other => other?,
         };
         let mut found = up_to.is_none();
+        let mut turns = HashSet::new();
         for event in reader.events() {
             let event = event?;
             log.append(&event)?;
+            if event.is::<UserMessage>() {
+                turns.insert(event.id().to_string());
+            }
             if Some(event.id()) == up_to {
                 found = true;
                 break;
@@ -417,6 +425,10 @@ impl Inner {
                 "Event not found: {}",
                 up_to.expect("not found, so given")
             )));
+        }
+        let sessions = self.home.sessions();
+        if let Err(error) = Changes::copy(&sessions.dir(id)?, &sessions.dir(new_id)?, &turns) {
+            tracing::warn!(%error, "the copy does not know what its turns did to files");
         }
         Ok(())
     }

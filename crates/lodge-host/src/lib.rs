@@ -2,11 +2,13 @@
 //!
 //! This room knows every session and brings them to life and to rest. It may not know any wire.
 
+mod changes;
 mod config;
 mod host;
 mod hub;
 mod session;
 
+pub use changes::{Span, WorkTree};
 pub use config::{ModelChoice, NewSession, Resume};
 pub use host::{Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
@@ -22,6 +24,7 @@ pub use lodge_agent::{
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,
 };
+pub use lodge_tools::changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip};
 
 /// What happened to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +49,12 @@ pub enum HostError {
     /// It makes no sense or cannot be done, and the text says why.
     #[error("{0}")]
     Invalid(String),
+    /// What it did to files cannot be told or undone.
+    #[error(transparent)]
+    Changes(#[from] lodge_tools::changes::ChangesError),
+    /// Git refused.
+    #[error(transparent)]
+    Git(#[from] lodge_tools::changes::GitError),
     /// The session's agent refused.
     #[error(transparent)]
     Agent(#[from] AgentError),

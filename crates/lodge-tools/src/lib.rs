@@ -8,6 +8,7 @@
 //! `run` touches no other.
 
 pub mod agent_tools;
+pub mod changes;
 mod cx;
 mod diff;
 mod html;

@@ -121,7 +121,7 @@ impl Located {
     }
 
     /// The directory that holds it, opened, and its name there.
-    fn parent(&self, make: bool) -> io::Result<(OwnedFd, OsString)> {
+    pub(crate) fn parent(&self, make: bool) -> io::Result<(OwnedFd, OsString)> {
         let (mut directory, way) = self.base()?;
         let name = way.file_name().ok_or(Errno::ISDIR)?.to_owned();
         for part in names(way.parent().unwrap_or(Path::new(""))) {
@@ -204,7 +204,7 @@ fn write_new(directory: &OwnedFd, name: &OsString, contents: &[u8], mode: Mode) 
 }
 
 /// Opens beneath a directory, refusing every link.
-fn open_beneath(base: impl AsFd, way: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_beneath(base: impl AsFd, way: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let way = if way.as_os_str().is_empty() {
         Path::new(".")
     } else {

@@ -172,6 +172,14 @@ impl SessionTools {
         launcher.spec(write, self.asked(&cx.call_id).unwrap_or_default())
     }
 
+    /// Whether a command runs that was left running.
+    pub fn has_running(&self) -> bool {
+        self.shells
+            .lock()
+            .iter()
+            .any(|shell| shell.exit_code().is_none() || shell.lingers())
+    }
+
     /// Shells, oldest first.
     pub(crate) fn shells(&self) -> Vec<Arc<Shell>> {
         self.shells.lock().clone()

@@ -6,6 +6,8 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::changes::Touches;
+
 /// A built-in tool.
 pub trait Tool: Send + Sync {
     /// Name the model calls it by.
@@ -19,6 +21,10 @@ pub trait Tool: Send + Sync {
     /// Whether calls of this tool may run beside other calls of the same message.
     fn parallel(&self) -> bool {
         false
+    }
+    /// What a call may do to files, so that it can be told and undone.
+    fn touches(&self, _arguments: &Value, _cx: &ToolCx) -> Touches {
+        Touches::Nothing
     }
     /// A short phrase of what this call is about, from the arguments (`assistant.intent`).
     fn intent(&self, _arguments: &Value) -> Option<String> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod asking;
+mod changes;
 mod kit;
 mod life;
 mod modes;

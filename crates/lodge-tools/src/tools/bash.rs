@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Need, Tool, ToolCx, ToolError, ToolOutput, cx::arguments, request, shells::Shell};
+use crate::{
+    Need, Tool, ToolCx, ToolError, ToolOutput, changes::Touches, cx::arguments, request, shell, shells::Shell,
+};
 
 /// Runs a command in a shell of its own.
 pub(super) struct Bash;
@@ -77,6 +79,14 @@ impl Tool for Bash {
         let args: Arguments = arguments(self.name(), value)?;
         let (request, places) = request::shell(cx, &args.command, &args.description);
         Ok(cx.need(places, request))
+    }
+
+    fn touches(&self, value: &Value, _cx: &ToolCx) -> Touches {
+        let args = arguments::<Arguments>(self.name(), value);
+        match args.is_ok_and(|args| shell::analyse(&args.command).only_reads()) {
+            true => Touches::Nothing,
+            false => Touches::Anything,
+        }
     }
 
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::bash::{INTERRUPTED, finished, still, still_running};
-use crate::{Need, Tool, ToolCx, ToolError, ToolOutput, cx::arguments, request, shells::Shell};
+use crate::{Need, Tool, ToolCx, ToolError, ToolOutput, changes::Touches, cx::arguments, request, shells::Shell};
 
 const MAX_DELAY: f64 = 600.0;
 
@@ -95,6 +95,10 @@ impl Tool for ReadBash {
         Ok(Need::Nothing)
     }
 
+    fn touches(&self, _: &Value, _: &ToolCx) -> Touches {
+        Touches::Anything
+    }
+
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args: Arguments = arguments("read_bash", &value)?;
@@ -131,6 +135,10 @@ impl Tool for WriteBash {
         let args: Arguments = arguments(self.name(), value)?;
         let shell = shell_of(cx, &args.shell_id)?;
         Ok(cx.need(Vec::new(), request::shell_input(cx, &shell.command, &args.input)))
+    }
+
+    fn touches(&self, _: &Value, _: &ToolCx) -> Touches {
+        Touches::Anything
     }
 
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
@@ -223,6 +231,10 @@ impl Tool for StopBash {
 
     fn need(&self, _: &Value, _: &ToolCx) -> Result<Need, ToolError> {
         Ok(Need::Nothing)
+    }
+
+    fn touches(&self, _: &Value, _: &ToolCx) -> Touches {
+        Touches::Anything
     }
 
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Need, Tool, ToolCx, ToolError, ToolOutput,
+    changes::Touches,
     cx::{arguments, file_error},
     diff, request,
 };
@@ -58,6 +59,11 @@ impl Tool for Create {
             args.file_text,
         );
         Ok(cx.need(vec![place.path], request))
+    }
+
+    fn touches(&self, value: &Value, cx: &ToolCx) -> Touches {
+        let place = arguments::<Arguments>(self.name(), value).and_then(|args| cx.locate(&args.path));
+        Touches::Files(place.into_iter().map(|place| place.path).collect())
     }
 
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {

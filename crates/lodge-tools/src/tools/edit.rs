@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Need, Tool, ToolCx, ToolError, ToolOutput,
+    changes::Touches,
     cx::{arguments, file_error},
     diff,
     paths::Located,
@@ -106,6 +107,11 @@ impl Tool for Edit {
         let (diff, _) = diff::unified(&place.path, Some(&old), &new);
         let request = request::write(cx, &args.path, &place, format!("Edit {}", args.path), diff, new);
         Ok(cx.need(vec![place.path], request))
+    }
+
+    fn touches(&self, value: &Value, cx: &ToolCx) -> Touches {
+        let place = arguments::<Arguments>(self.name(), value).and_then(|args| cx.locate(&args.path));
+        Touches::Files(place.into_iter().map(|place| place.path).collect())
     }
 
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {

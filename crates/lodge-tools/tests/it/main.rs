@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod bench;
+mod changes;
 mod fetch;
 mod files;
 mod places;

@@ -1,0 +1,181 @@
+//! What sessions did to files: told, compared, undone.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+
+use lodge_events::UserMessage;
+use lodge_tools::changes::{Changes, Delta, Git, GitChange, Hash, Restored, Scope};
+
+use crate::{Against, HostError, Session};
+
+/// Which changes are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Span {
+    /// Those of one turn (by its message's id or its event's), or of one restoration.
+    Turn(String),
+    /// Those of a turn and all turns after it, and of what was restored among them.
+    Since(String),
+    /// Those of the first turn and all turns up to the second.
+    Between(String, String),
+    /// All of the session.
+    Session,
+}
+
+/// What git says about a work tree.
+#[derive(Debug, Clone)]
+pub struct WorkTree {
+    /// The top of the work tree.
+    pub root: PathBuf,
+    /// The branch that is checked out.
+    pub branch: Option<String>,
+    /// The branch that this one left.
+    pub base: Option<String>,
+    /// Files that differ.
+    pub changes: Vec<GitChange>,
+}
+
+impl Session {
+    /// The files that changed, as they were before and after; sorted by path. Contents are read with
+    /// [`Session::file_content`].
+    pub async fn changes_of(&self, span: Span) -> Result<Vec<Delta>, HostError> {
+        let scope = self.scope(span).await?;
+        self.with_changes(move |changes| Ok(changes.of(&scope)?)).await
+    }
+
+    /// Puts files back as they were before the changes of a span: all of them, or those in `only`. Files that are not as
+    /// these changes left them are left alone and told as conflicts, unless `force`. The restoration is recorded like a turn:
+    /// restoring `Span::Turn(id)` of the report undoes it. Refused while a turn runs.
+    pub async fn restore(
+        &self,
+        span: Span,
+        only: Option<BTreeSet<PathBuf>>,
+        force: bool,
+    ) -> Result<Restored, HostError> {
+        if self.is_busy() {
+            return Err(lodge_agent::AgentError::Busy.into());
+        }
+        let scope = self.scope(span).await?;
+        self.with_changes(move |changes| Ok(changes.restore(&scope, only.as_ref(), force)?))
+            .await
+    }
+
+    /// Lines added and removed by each change, where there are lines.
+    pub async fn lines_of(&self, deltas: Vec<Delta>) -> Result<Vec<(Delta, Option<(u64, u64)>)>, HostError> {
+        self.with_changes(move |changes| {
+            let count = |delta: Delta| {
+                let lines = changes.lines(&delta.before, &delta.after);
+                (delta, lines)
+            };
+            Ok(deltas.into_iter().map(count).collect())
+        })
+        .await
+    }
+
+    /// Kept contents of a changed file.
+    pub async fn file_content(&self, hash: Hash) -> Result<Vec<u8>, HostError> {
+        self.with_changes(move |changes| {
+            let missing = |_| HostError::Invalid(format!("no contents are kept under {hash}"));
+            changes.content(&hash).map_err(missing)
+        })
+        .await
+    }
+
+    /// What the working directory has that git has not.
+    pub async fn work_tree(&self, against: Against) -> Result<WorkTree, HostError> {
+        self.with_git(move |git, cwd, _| {
+            Ok(WorkTree {
+                root: git.root().to_owned(),
+                branch: git.branch(),
+                base: git.base().map(|(name, _)| name),
+                changes: git.changes(&cwd, against)?,
+            })
+        })
+        .await
+    }
+
+    /// Contents that git has.
+    pub async fn git_content(&self, oid: String) -> Result<Vec<u8>, HostError> {
+        self.with_git(move |git, _, _| Ok(git.content(&oid)?)).await
+    }
+
+    /// Puts files as they are now into what git commits next.
+    pub async fn stage(&self, paths: Vec<PathBuf>) -> Result<(), HostError> {
+        self.with_git(move |git, _, _| Ok(git.stage(&paths)?)).await
+    }
+
+    /// Commits everything in the working directory. Answers with the commit's line.
+    pub async fn commit(&self, message: String) -> Result<String, HostError> {
+        self.with_git(move |git, cwd, changes| {
+            let said = git.commit(&cwd, &message)?;
+            changes.touched();
+            Ok(said)
+        })
+        .await
+    }
+
+    /// Makes files what they are in git's last commit: these, or all of the working directory. Can be restored.
+    pub async fn discard(&self, only: Option<BTreeSet<PathBuf>>) -> Result<Restored, HostError> {
+        if self.is_busy() {
+            return Err(lodge_agent::AgentError::Busy.into());
+        }
+        self.with_git(move |git, cwd, changes| {
+            let mut differing = git.changes(&cwd, Against::Head)?;
+            differing.retain(|change| only.as_ref().is_none_or(|only| only.contains(&change.path)));
+            Ok(changes.discard(git, &differing)?)
+        })
+        .await
+    }
+
+    async fn with_changes<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Changes) -> Result<T, HostError> + Send + 'static,
+    ) -> Result<T, HostError> {
+        let changes: Arc<Changes> = self.changes().clone();
+        let done = tokio::task::spawn_blocking(move || run(&changes)).await;
+        done.map_err(|_| HostError::Invalid("The changes could not be looked at.".into()))?
+    }
+
+    async fn with_git<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Git, PathBuf, &Changes) -> Result<T, HostError> + Send + 'static,
+    ) -> Result<T, HostError> {
+        let cwd = self.settings().cwd;
+        self.with_changes(move |changes| {
+            let cwd = lodge_tools::paths::real(&cwd).unwrap_or(cwd);
+            let git = Git::around(&cwd).ok_or(lodge_tools::changes::ChangesError::NoGit)?;
+            run(&git, cwd, changes)
+        })
+        .await
+    }
+
+    /// The turns that a span means, in the order of the log.
+    async fn scope(&self, span: Span) -> Result<Scope, HostError> {
+        let (first, last) = match span {
+            Span::Session => return Ok(Scope::Session),
+            Span::Turn(id) => return Ok(Scope::Of(id)),
+            Span::Since(first) => (first, None),
+            Span::Between(first, last) => (first, Some(last)),
+        };
+        let reader = self.history()?;
+        let turns = tokio::task::spawn_blocking(move || {
+            let mut turns: Vec<[String; 2]> = Vec::new();
+            for event in reader.events() {
+                let event = event?;
+                if let Some(message) = event.get::<UserMessage>() {
+                    let id = event.id().to_string();
+                    turns.push([message.message_id.clone().unwrap_or_else(|| id.clone()), id]);
+                }
+            }
+            Ok::<_, HostError>(turns)
+        });
+        let turns = turns
+            .await
+            .map_err(|_| HostError::Invalid("The session's log could not be read.".into()))??;
+        let find = |wanted: &String| {
+            let at = turns.iter().position(|turn| turn.contains(wanted));
+            at.ok_or_else(|| HostError::Invalid(format!("There is no turn {wanted}.")))
+        };
+        let (from, to) = (find(&first)?, last.as_ref().map(find).transpose()?);
+        let meant = turns.into_iter().take(to.map_or(usize::MAX, |to| to + 1)).skip(from);
+        Ok(Scope::Turns(meant.map(|[id, _]| id).collect()))
+    }
+}

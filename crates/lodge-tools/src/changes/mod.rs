@@ -1,0 +1,482 @@
+//! What an agent did to files: before and after, turn by turn, exact enough to be undone.
+//!
+//! Before a call that may change files, [`Changes::before`] looks; after it, [`Changes::after`] looks again, and what differs
+//! is written down beside the session's log with the contents of both sides. A call that says which files it changes costs a
+//! look at these; one that may change anything (a shell command) costs a look at the tree. [`Changes::restore`] puts files
+//! back and leaves alone what somebody else changed since.
+//!
+//! Everything here blocks: call it where that is allowed.
+
+mod blobs;
+mod entry;
+mod git;
+mod index;
+mod lines;
+mod records;
+mod restore;
+mod scan;
+mod worktree;
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use self::{
+    blobs::Blobs,
+    entry::look,
+    records::Records,
+    scan::{Cache, Tree},
+};
+pub use self::{
+    blobs::Hash,
+    entry::Entry,
+    git::{Git, GitError},
+    records::{Cause, Delta, Scope},
+    restore::{Restored, Skip},
+    worktree::{Against, GitChange},
+};
+
+/// How much is looked at and kept.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Files and directories of a tree. A larger one is not looked at as a whole.
+    pub entries: usize,
+    /// Length of a file whose contents are kept.
+    pub file_bytes: u64,
+    /// All kept contents of a session, since it came to memory.
+    pub total_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            entries: 250_000,
+            file_bytes: 16 << 20,
+            total_bytes: 512 << 20,
+        }
+    }
+}
+
+/// What a call may do to files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touches {
+    /// Nothing.
+    Nothing,
+    /// These files, and no others.
+    Files(Vec<PathBuf>),
+    /// Whatever is below the working directories.
+    Anything,
+}
+
+/// Why changes cannot be told or undone.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangesError {
+    /// A call that may change files is under way.
+    #[error("files are being changed by a running turn; wait for its end")]
+    Busy,
+    /// Nothing is known of such a turn.
+    #[error("no changes are known of {0}")]
+    Unknown(String),
+    /// The working directory is in no git repository.
+    #[error("the working directory is not in a git repository")]
+    NoGit,
+    /// Git refused.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The disk failed.
+    #[error("what is known of changed files cannot be used: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The changes that one session made.
+pub struct Changes {
+    blobs: Blobs,
+    limits: Limits,
+    /// What belongs to the host and is no business of the session's.
+    skipped: PathBuf,
+    records: PathBuf,
+    inner: Mutex<Inner>,
+    /// Whether `inner` knows of calls under way; to be asked without waiting for a look.
+    open: AtomicBool,
+    changed: watch::Sender<u64>,
+    counted: Mutex<Counted>,
+}
+
+/// Lines added and removed between two contents.
+type Counted = HashMap<(Option<Hash>, Option<Hash>), Option<(u64, u64)>>;
+
+#[derive(Default)]
+struct Inner {
+    cause: Option<Cause>,
+    records: Option<Records>,
+    /// The trees as they were before the calls under way.
+    trees: Vec<Tree>,
+    /// Files of calls under way that said which they are.
+    files: HashMap<PathBuf, Entry>,
+    /// Calls under way that may change anything.
+    running: usize,
+    cache: Cache,
+    too_large: HashSet<PathBuf>,
+}
+
+impl Changes {
+    /// The changes of the session that lives in `session_dir`. Nothing is read or made until it is needed. What is in
+    /// `host_dir` is never looked at.
+    pub fn new(session_dir: &Path, host_dir: &Path, limits: Limits) -> Self {
+        let dir = session_dir.join("changes");
+        Self {
+            blobs: Blobs::new(dir.join("contents"), limits.clone()),
+            limits,
+            skipped: crate::paths::real(host_dir).unwrap_or_else(|_| host_dir.to_owned()),
+            records: dir.join("changes.jsonl"),
+            inner: Mutex::default(),
+            open: AtomicBool::new(false),
+            changed: watch::Sender::new(0),
+            counted: Mutex::default(),
+        }
+    }
+
+    /// Gives a copy of a session what its own turns changed: those begun by these events.
+    pub fn copy(session_dir: &Path, copy_dir: &Path, events: &HashSet<String>) -> io::Result<()> {
+        let [from, to] = [session_dir, copy_dir].map(|dir| dir.join("changes"));
+        let records = Records::open(from.join("changes.jsonl"))?;
+        if records.copy(to.join("changes.jsonl"), events)? {
+            Blobs::new(from.join("contents"), Limits::default()).link(&to.join("contents"), &wanted(&records))?;
+        }
+        Ok(())
+    }
+
+    /// Says who is responsible for what comes.
+    pub fn begin(&self, cause: Cause) {
+        self.inner.lock().cause = Some(cause);
+    }
+
+    /// Counts up whenever something was changed.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Says that something changed that is not written down here, such as what git has.
+    pub fn touched(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Looks before a call. Every one must be followed by [`Changes::after`] or, in the end, [`Changes::settle`].
+    pub fn before(&self, touches: &Touches, roots: &[PathBuf]) {
+        if *touches != Touches::Nothing {
+            self.open.store(true, Ordering::Release);
+        }
+        let inner = &mut *self.inner.lock();
+        match touches {
+            Touches::Nothing => {}
+            Touches::Files(paths) => {
+                for path in paths.iter().flat_map(|path| with_missing_parents(path)) {
+                    if inner.files.contains_key(path) {
+                        continue;
+                    }
+                    match look(path, &self.blobs) {
+                        Ok(entry) => drop(inner.files.insert(path.to_owned(), entry)),
+                        Err(error) => tracing::debug!(%error, path = %path.display(), "a file cannot be looked at"),
+                    }
+                }
+            }
+            Touches::Anything => {
+                inner.running += 1;
+                if inner.trees.is_empty() {
+                    inner.trees = self.look(roots, &mut inner.cache, &mut inner.too_large);
+                }
+            }
+        }
+    }
+
+    /// Looks after a call and writes down what it changed. `lingers`: something that it started goes on changing files.
+    pub fn after(&self, touches: &Touches, lingers: bool) {
+        let inner = &mut *self.inner.lock();
+        match touches {
+            Touches::Nothing => {}
+            Touches::Files(_) => self.note_files(inner),
+            Touches::Anything => {
+                inner.running = inner.running.saturating_sub(1);
+                self.note_trees(inner, lingers || inner.running > 0);
+            }
+        }
+        self.update_open(inner);
+    }
+
+    /// Takes in what calls changed whose end was not told: a turn that was aborted, a command left running.
+    pub fn settle(&self, lingers: bool) {
+        let inner = &mut *self.inner.lock();
+        inner.running = 0;
+        if !inner.files.is_empty() {
+            self.note_files(inner);
+        }
+        if !inner.trees.is_empty() {
+            self.note_trees(inner, lingers);
+        }
+        self.update_open(inner);
+    }
+
+    /// Whether the end of some call has not been told, or something goes on changing files.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    fn update_open(&self, inner: &Inner) {
+        let open = inner.running > 0 || !inner.files.is_empty() || !inner.trees.is_empty();
+        self.open.store(open, Ordering::Release);
+    }
+
+    fn look(&self, roots: &[PathBuf], cache: &mut Cache, too_large: &mut HashSet<PathBuf>) -> Vec<Tree> {
+        let mut trees: Vec<Tree> = Vec::new();
+        for root in roots {
+            let Ok(root) = crate::paths::real(root) else { continue };
+            if !is_a_project(&root)
+                || too_large.contains(&root)
+                || self.skipped == root
+                || trees.iter().any(|tree| root.starts_with(tree.root()))
+            {
+                continue;
+            }
+            match Tree::look(&root, &self.skipped, &self.blobs, cache, &self.limits) {
+                Ok(tree) => trees.push(tree),
+                Err(scan::TooLarge) => {
+                    tracing::info!(root = %root.display(), "too many files to see what commands change there");
+                    too_large.insert(root);
+                }
+            }
+        }
+        trees
+    }
+
+    fn note_trees(&self, inner: &mut Inner, keep: bool) {
+        let before = std::mem::take(&mut inner.trees);
+        let roots: Vec<PathBuf> = before.iter().map(|tree| tree.root().to_owned()).collect();
+        let after = self.look(&roots, &mut inner.cache, &mut inner.too_large);
+        let mut deltas = Vec::new();
+        for (before, after) in before
+            .iter()
+            .filter_map(|tree| Some((tree, find(&after, tree.root())?)))
+        {
+            deltas.extend(before.differences(after, &self.blobs));
+        }
+        if keep {
+            inner.trees = after;
+        }
+        self.note(inner, deltas);
+    }
+
+    fn note_files(&self, inner: &mut Inner) {
+        let mut deltas = Vec::new();
+        for (path, before) in std::mem::take(&mut inner.files) {
+            let Ok(after) = look(&path, &self.blobs) else { continue };
+            if before != after {
+                deltas.push(Delta {
+                    path,
+                    before,
+                    after,
+                    disputed: false,
+                });
+            }
+        }
+        self.note(inner, deltas);
+    }
+
+    fn note(&self, inner: &mut Inner, deltas: Vec<Delta>) {
+        if deltas.is_empty() {
+            return;
+        }
+        let Some(cause) = inner.cause.clone() else { return };
+        let noted = self.records(inner).and_then(|records| records.note(&cause, deltas));
+        if let Err(error) = noted {
+            tracing::warn!(%error, "what changed could not be written down");
+        }
+        self.touched();
+    }
+
+    fn records<'a>(&self, inner: &'a mut Inner) -> io::Result<&'a mut Records> {
+        if inner.records.is_none() {
+            inner.records = Some(Records::open(self.records.clone())?);
+        }
+        Ok(inner.records.as_mut().expect("it was just put there"))
+    }
+
+    /// What the changes of a scope come to, directories left out.
+    pub fn of(&self, scope: &Scope) -> Result<Vec<Delta>, ChangesError> {
+        let mut deltas = self.sum(scope)?;
+        deltas.retain(|delta| delta.before.is_shown() || delta.after.is_shown());
+        Ok(deltas)
+    }
+
+    fn sum(&self, scope: &Scope) -> Result<Vec<Delta>, ChangesError> {
+        let inner = &mut *self.inner.lock();
+        Ok(self.records(inner)?.sum(scope))
+    }
+
+    /// Whether a turn or restoration changed anything.
+    pub fn knows(&self, id: &str) -> Result<bool, ChangesError> {
+        let inner = &mut *self.inner.lock();
+        Ok(self.records(inner)?.knows(id))
+    }
+
+    /// Puts files back as they were before the changes of a scope: all of them, or those in `only`. A file that is not as
+    /// these changes left it is left alone, unless `force`. What is overwritten is kept: the restoration can be restored.
+    pub fn restore(
+        &self,
+        scope: &Scope,
+        only: Option<&BTreeSet<PathBuf>>,
+        force: bool,
+    ) -> Result<Restored, ChangesError> {
+        let inner = &mut *self.inner.lock();
+        if inner.running > 0 || !inner.files.is_empty() {
+            return Err(ChangesError::Busy);
+        }
+        let mut deltas = self.records(inner)?.sum(scope);
+        if let Some(only) = only {
+            // Directories that were made for a file go with it when nothing else is in them, and come back with it.
+            deltas.retain(|delta| only.iter().any(|path| path.starts_with(&delta.path)));
+        }
+        let mut report = Restored::default();
+        let steps = restore::plan(&deltas, force, &self.blobs, &mut report);
+        if steps.is_empty() {
+            return Ok(report);
+        }
+        let id = format!("restore-{}", uuid::Uuid::new_v4());
+        let undo = steps.iter().map(|step| Delta {
+            path: step.path.clone(),
+            before: step.now.clone(),
+            after: step.then.clone(),
+            disputed: false,
+        });
+        let cause = Cause {
+            id: id.clone(),
+            event: None,
+        };
+        // Written before it is done: also one that is cut short can be undone.
+        let undo = undo.collect();
+        self.records(inner)?.note(&cause, undo)?;
+        restore::run(steps, &self.blobs, &mut report);
+        report.id = Some(id);
+        // What a command left running may change next is told from here on.
+        let roots: Vec<PathBuf> = inner.trees.iter().map(|tree| tree.root().to_owned()).collect();
+        inner.trees = self.look(&roots, &mut inner.cache, &mut inner.too_large);
+        self.touched();
+        Ok(report)
+    }
+
+    /// Makes files of a work tree what they are in git's last commit. Like a restoration, it can be restored.
+    pub fn discard(&self, git: &Git, changes: &[GitChange]) -> Result<Restored, ChangesError> {
+        let inner = &mut *self.inner.lock();
+        let mut report = Restored::default();
+        let mut deltas = Vec::new();
+        for change in changes {
+            let before = look(&change.path, &self.blobs)?;
+            if !before.is_known() {
+                // It could not be brought back.
+                report.skipped.push((change.path.clone(), Skip::NotKept));
+                continue;
+            }
+            match git.discard(change) {
+                Ok(()) => report.restored.push(change.path.clone()),
+                Err(error) => report
+                    .skipped
+                    .push((change.path.clone(), Skip::Failed(error.to_string()))),
+            }
+            deltas.push(Delta {
+                path: change.path.clone(),
+                before,
+                after: look(&change.path, &self.blobs)?,
+                disputed: false,
+            });
+        }
+        deltas.retain(|delta| delta.before != delta.after);
+        if !deltas.is_empty() {
+            let id = format!("restore-{}", uuid::Uuid::new_v4());
+            let cause = Cause {
+                id: id.clone(),
+                event: None,
+            };
+            self.records(inner)?.note(&cause, deltas)?;
+            report.id = Some(id);
+        }
+        self.touched();
+        Ok(report)
+    }
+
+    /// Kept contents.
+    pub fn content(&self, hash: &Hash) -> io::Result<Vec<u8>> {
+        self.blobs.read(hash)
+    }
+
+    /// Lines added and removed. `None` where there are no lines to count.
+    pub fn lines(&self, before: &Entry, after: &Entry) -> Option<(u64, u64)> {
+        let hash = |entry: &Entry| match entry {
+            Entry::File { content, .. } => content.clone().map(Some),
+            Entry::Link { .. } => None,
+            _ => Some(None),
+        };
+        let pair = (hash(before)?, hash(after)?);
+        if let Some(counted) = self.counted.lock().get(&pair) {
+            return *counted;
+        }
+        let bytes = |hash: &Option<Hash>| match hash {
+            Some(hash) => self.content(hash).ok(),
+            None => Some(Vec::new()),
+        };
+        let counted = bytes(&pair.0)
+            .zip(bytes(&pair.1))
+            .and_then(|(old, new)| lines::count(&old, &new));
+        let mut known = self.counted.lock();
+        if known.len() > 10_000 {
+            known.clear();
+        }
+        known.insert(pair, counted);
+        counted
+    }
+
+    /// Removes kept contents that no change refers to. For when the session leaves memory.
+    pub fn tidy(&self) {
+        let inner = &mut *self.inner.lock();
+        if !self.records.parent().is_some_and(Path::exists) {
+            return;
+        }
+        let Ok(records) = self.records(inner) else { return };
+        let wanted = wanted(records);
+        self.blobs.retain(|hash| wanted.contains(hash));
+        inner.cache = Cache::default();
+        inner.trees = Vec::new();
+    }
+}
+
+/// The contents that changes refer to.
+fn wanted(records: &Records) -> HashSet<&Hash> {
+    let files = records.entries().filter_map(|entry| match entry {
+        Entry::File { content, .. } => content.as_ref(),
+        _ => None,
+    });
+    files.collect()
+}
+
+fn find<'a>(trees: &'a [Tree], root: &Path) -> Option<&'a Tree> {
+    trees.iter().find(|tree| tree.root() == root)
+}
+
+/// A path and the directories on the way to it that are not there yet: made for it, they belong to its change.
+fn with_missing_parents(path: &Path) -> impl Iterator<Item = &Path> {
+    let parents = path
+        .ancestors()
+        .skip(1)
+        .take_while(|dir| dir.symlink_metadata().is_err());
+    std::iter::once(path).chain(parents)
+}
+
+/// Whether a directory is one that people work in, rather than one that holds everything they have.
+fn is_a_project(root: &Path) -> bool {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    root.parent().is_some() && home.is_none_or(|home| !home.starts_with(root))
+}

@@ -1,0 +1,201 @@
+//! The work tree against what git has, and what can be done about the difference.
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    git::{Git, GitError},
+    lines,
+};
+
+/// Files of a work tree that are listed.
+const MOST_FILES: usize = 5_000;
+/// Length of a file that git does not have and whose lines are counted.
+const MOST_BYTES: u64 = 2 << 20;
+
+/// What a work tree is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Against {
+    /// The last commit.
+    Head,
+    /// The commit where the branch left its base.
+    Base,
+}
+
+/// A file that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitChange {
+    /// Where.
+    pub path: PathBuf,
+    /// Git's name for what was there.
+    pub before: Option<String>,
+    /// Whether there is something now.
+    pub exists: bool,
+    /// Lines added and removed, where there are lines.
+    pub lines: Option<(u64, u64)>,
+}
+
+impl Git {
+    /// Files below `dir` that are not as git has them.
+    pub fn changes(&self, dir: &Path, against: Against) -> Result<Vec<GitChange>, GitError> {
+        let commit = match against {
+            Against::Base => self.base().map(|(_, commit)| commit),
+            Against::Head => None,
+        };
+        let commit = match commit.or_else(|| self.word(&["rev-parse", "--verify", "-q", "HEAD"])) {
+            Some(commit) => commit,
+            // No commit yet: everything is new.
+            None => self
+                .word(&["hash-object", "-t", "tree", "/dev/null"])
+                .unwrap_or_default(),
+        };
+        let below = pathspec(self.root(), dir);
+        let mut args = vec![
+            "diff",
+            "--raw",
+            "--numstat",
+            "-z",
+            "--no-abbrev",
+            "--no-renames",
+            "--no-ext-diff",
+        ];
+        args.extend(["--no-textconv", "--ignore-submodules=all", &commit, "--", &below]);
+        let mut changes = self.read_diff(&self.run(&args)?);
+        let others = self.run(&["ls-files", "--others", "--exclude-standard", "-z", "--", &below])?;
+        for name in others
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty() && !name.ends_with(b"/"))
+        {
+            let path = self.root().join(OsStr::from_bytes(name));
+            let small = path
+                .symlink_metadata()
+                .is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
+            let content = small.then(|| std::fs::read(&path).ok()).flatten();
+            changes.push(GitChange {
+                lines: content.and_then(|content| lines::count(&[], &content)),
+                path,
+                before: None,
+                exists: true,
+            });
+            if changes.len() >= MOST_FILES {
+                break;
+            }
+        }
+        changes.truncate(MOST_FILES);
+        changes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        changes.dedup_by(|one, other| one.path == other.path);
+        Ok(changes)
+    }
+
+    /// `:<mode> <mode> <name> <name> <letter> NUL <path> NUL` for each file, then `<added> TAB <removed> TAB <path> NUL`.
+    fn read_diff(&self, output: &[u8]) -> Vec<GitChange> {
+        let mut counts: HashMap<PathBuf, Option<(u64, u64)>> = HashMap::new();
+        let mut changes = Vec::new();
+        let mut parts = output.split(|byte| *byte == 0);
+        while let Some(part) = parts.next() {
+            let text = String::from_utf8_lossy(part);
+            if let Some(head) = text.strip_prefix(':') {
+                let words: Vec<&str> = head.split(' ').collect();
+                let (Some(path), [old_mode, new_mode, old, _, _]) = (parts.next(), &words[..]) else {
+                    continue;
+                };
+                changes.push(GitChange {
+                    path: self.root().join(OsStr::from_bytes(path)),
+                    before: (*old_mode != "000000").then(|| (*old).to_owned()),
+                    exists: *new_mode != "000000",
+                    lines: None,
+                });
+            } else {
+                let mut columns = part.splitn(3, |byte| *byte == b'\t');
+                let mut number = || String::from_utf8_lossy(columns.next()?).parse::<u64>().ok();
+                let (added, removed) = (number(), number());
+                if let Some(path) = columns.next() {
+                    counts.insert(self.root().join(OsStr::from_bytes(path)), added.zip(removed));
+                }
+            }
+        }
+        for change in &mut changes {
+            change.lines = counts.get(&change.path).copied().flatten();
+        }
+        changes
+    }
+
+    /// The branch that is checked out.
+    pub fn branch(&self) -> Option<String> {
+        self.word(&["symbolic-ref", "--short", "-q", "HEAD"])
+    }
+
+    /// The branch that this one left, and the commit where it did.
+    pub fn base(&self) -> Option<(String, String)> {
+        let current = self.branch();
+        let named = ["@{upstream}", "origin/HEAD"];
+        let named = named
+            .iter()
+            .filter_map(|name| self.word(&["rev-parse", "--abbrev-ref", "-q", "--verify", name]));
+        let usual = ["main", "master"].map(str::to_owned).into_iter();
+        let usual = usual.filter(|name| current.as_ref() != Some(name));
+        named.chain(usual).find_map(|name| {
+            let commit = self.word(&["merge-base", "HEAD", &name])?;
+            Some((name, commit))
+        })
+    }
+
+    /// Contents by git's name for them.
+    pub fn content(&self, oid: &str) -> Result<Vec<u8>, GitError> {
+        let plain = oid.len() >= 40 && oid.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !plain {
+            return Err(GitError(format!("not the name of contents: {oid}")));
+        }
+        self.run(&["cat-file", "blob", oid])
+    }
+
+    /// Puts files as they are now into what is committed next.
+    pub fn stage(&self, paths: &[PathBuf]) -> Result<(), GitError> {
+        let paths: Vec<String> = paths.iter().map(|path| pathspec(self.root(), path)).collect();
+        let mut args = vec!["add", "-A", "--"];
+        args.extend(paths.iter().map(String::as_str));
+        self.run(&args).map(drop)
+    }
+
+    /// Commits everything below `dir`. Answers with what git says about it.
+    pub fn commit(&self, dir: &Path, message: &str) -> Result<String, GitError> {
+        let below = pathspec(self.root(), dir);
+        self.run(&["add", "-A", "--", &below])?;
+        let said = self.run(&["commit", "-q", "-m", message, "--", &below]);
+        said?;
+        Ok(self.word(&["log", "-1", "--format=%h %s"]).unwrap_or_default())
+    }
+
+    /// Makes a file what it was in a commit, or removes one that was not there.
+    pub(super) fn discard(&self, change: &GitChange) -> Result<(), GitError> {
+        let path = pathspec(self.root(), &change.path);
+        match &change.before {
+            Some(_) => self.run(&["checkout", "-q", "HEAD", "--", &path]).map(drop),
+            None => {
+                let _ = self.run(&["rm", "-q", "--cached", "--ignore-unmatch", "--", &path])?;
+                std::fs::remove_file(&change.path).map_err(|error| GitError(error.to_string()))
+            }
+        }
+    }
+
+    fn word(&self, args: &[&str]) -> Option<String> {
+        let output = self.run(args).ok()?;
+        let word = String::from_utf8_lossy(&output).trim().to_owned();
+        (!word.is_empty()).then_some(word)
+    }
+}
+
+/// A path as git takes it: exactly this one, no pattern.
+fn pathspec(root: &Path, path: &Path) -> String {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    let below = if below.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        below
+    };
+    format!(":(literal){}", below.display())
+}
