@@ -523,6 +523,8 @@ pub(super) fn host_error(error: HostError) -> RpcError {
         }
         HostError::Invalid(message) => RpcError::params(message),
         HostError::Agent(error) => RpcError::internal(error),
+        HostError::Changes(error) => RpcError::params(error.to_string()),
+        HostError::Git(error) => RpcError::internal(error),
         HostError::Log(error) => RpcError::internal(error),
     }
 }
