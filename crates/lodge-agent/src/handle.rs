@@ -19,6 +19,7 @@ use crate::{
     client::{ClientId, ClientSpec},
     compaction::Compacted,
     facts::Facts,
+    hooks::{FindHooks, Hooks},
     permission::Permissions,
     queue::Queue,
     recorder::{Publish, Recorder, Reopen},
@@ -48,6 +49,8 @@ pub struct NewAgent {
     pub changes: Arc<Changes>,
     /// Permission rules.
     pub rules: RuleSet,
+    /// Finds the hooks that files describe.
+    pub find_hooks: FindHooks,
     /// Who gets the events.
     pub publish: Arc<dyn Publish>,
 }
@@ -94,6 +97,7 @@ impl Agent {
             tool_state: new.tool_state,
             changes: new.changes,
             permissions: Permissions::new(new.rules),
+            hooks: Hooks::new(new.find_hooks),
             queue,
             notice: Default::default(),
             greeted: Default::default(),

@@ -12,6 +12,7 @@ mod compaction;
 mod context;
 mod facts;
 mod handle;
+mod hooks;
 mod modes;
 mod own_tools;
 mod permission;
@@ -35,6 +36,7 @@ pub use client::{
 pub use compaction::Compacted;
 pub use facts::{Facts, INTERRUPTED_INFO, ModelTotals, OpenCall, OpenTurn, Totals, title_of};
 pub use handle::{Agent, NewAgent};
+pub use hooks::{FindHooks, HookFiles};
 pub use recorder::{Publish, Reopen};
 pub use session::{ContextSize, GitContext};
 pub use settings::{Approval, Change, Compaction, Delivery, Mode, Prompt, Settings, ToolFilter};

@@ -5,7 +5,6 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use lodge_events::{HookEnd, HookError, HookStart};
 use lodge_log::LogError;
 use lodge_models::ToolSpec;
 use lodge_tools::{
@@ -13,14 +12,13 @@ use lodge_tools::{
     changes::{Cause, Changes, Touches},
 };
 use parking_lot::Mutex;
-use serde_json::{Value, json};
-use uuid::Uuid;
 
 use crate::{
     agent_tools,
     answer::Pending,
     client::{ClientTool, Clients},
     compaction::Compacting,
+    hooks::Hooks,
     permission::Permissions,
     queue::Queue,
     recorder::Recorder,
@@ -40,6 +38,7 @@ pub(crate) struct Shared {
     /// What the session did to files.
     pub(crate) changes: Arc<Changes>,
     pub(crate) permissions: Permissions,
+    pub(crate) hooks: Hooks,
     /// Messages that wait.
     pub(crate) queue: Queue,
     /// The compaction that runs beside the turns.
@@ -179,53 +178,6 @@ impl Shared {
             let (changes, tools) = (self.changes.clone(), self.tool_state.clone());
             let _ = tokio::task::spawn_blocking(move || changes.settle(tools.has_running())).await;
         }
-    }
-
-    /// Invokes a hook at every client that wants hooks, in order of attachment; the last output that says something wins
-    /// per key.
-    pub(crate) async fn hook(&self, hook_type: &str, mut input: Value) -> Result<Value, LogError> {
-        let calls = self.clients.lock().calls(|can| can.hooks);
-        let mut output = json!({});
-        if calls.is_empty() {
-            return Ok(output);
-        }
-        input["sessionId"] = json!(&*self.id);
-        input["timestamp"] = json!(jiff::Timestamp::now().as_millisecond());
-        input["cwd"] = json!(self.settings.lock().cwd);
-        for client in calls {
-            let id = Uuid::new_v4().to_string();
-            self.recorder.record(HookStart {
-                hook_invocation_id: id.clone(),
-                hook_type: hook_type.into(),
-                input: Some(input.clone()),
-                ..HookStart::default()
-            })?;
-            let result = client.hook(hook_type.into(), input.clone()).await;
-            let (given, error) = match result {
-                Ok(given) => (given, None),
-                Err(message) => (
-                    None,
-                    Some(HookError {
-                        message,
-                        ..HookError::default()
-                    }),
-                ),
-            };
-            self.recorder.record(HookEnd {
-                hook_invocation_id: id,
-                hook_type: hook_type.into(),
-                success: error.is_none(),
-                output: given.clone(),
-                error,
-                ..HookEnd::default()
-            })?;
-            if let Some(Value::Object(given)) = given {
-                for (key, value) in given {
-                    output[key] = value;
-                }
-            }
-        }
-        Ok(output)
     }
 }
 

@@ -6,7 +6,7 @@ use lodge_events::Attachment;
 use lodge_models::Model;
 use serde::{Deserialize, Serialize};
 
-use crate::system_prompt::SystemMessage;
+use crate::{hooks::HookFiles, system_prompt::SystemMessage};
 
 /// Everything about a session that can change while it lives.
 #[derive(Clone)]
@@ -41,6 +41,8 @@ pub struct Settings {
     pub max_tool_output: usize,
     /// Whether AGENTS.md and its like are read into the system prompt.
     pub project_instructions: bool,
+    /// Which hooks of files are in force.
+    pub hook_files: HookFiles,
 }
 
 /// Which tools the model may see.
@@ -215,6 +217,8 @@ pub enum Change {
     Compaction(Compaction),
     /// Whether AGENTS.md and its like are read.
     ProjectInstructions(bool),
+    /// Other hooks of files.
+    HookFiles(HookFiles),
     /// Forget what was approved for this session.
     ForgetApprovals,
 }

@@ -172,7 +172,7 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
             AnyTool::Agent(tool) => call.own(*tool, args.clone()).await?,
         }
     };
-    let outcome = call.after(outcome, &args, before["additionalContext"].as_str()).await?;
+    let outcome = call.after(outcome, &args, &before).await?;
     let rejected = outcome.rejects();
     call.complete(outcome)?;
     Ok(rejected)
@@ -402,8 +402,9 @@ impl Call<'_> {
     }
 
     /// Lets hooks see, and change, what came of it.
-    async fn after(&self, outcome: Outcome, args: &Value, context: Option<&str>) -> Result<Outcome, Stop> {
+    async fn after(&self, outcome: Outcome, args: &Value, before: &Value) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
+        let context = before["additionalContext"].as_str();
         let said = |output: &Value| output["additionalContext"].as_str().map(str::to_owned);
         match outcome {
             Outcome::Done(mut done) => {
@@ -413,6 +414,12 @@ impl Call<'_> {
                 let changed = &output["modifiedResult"];
                 if let Some(text) = changed.as_str().or_else(|| changed["textResultForLlm"].as_str()) {
                     done.content = text.to_owned();
+                }
+                if before["suppressOutput"] == true || output["suppressOutput"] == true {
+                    *done = Success {
+                        content: "(The output is suppressed by a hook.)".into(),
+                        ..Success::default()
+                    };
                 }
                 for more in context.map(str::to_owned).into_iter().chain(said(&output)) {
                     done.content = format!("{}\n\n{more}", done.content);

@@ -211,6 +211,7 @@ impl Turn {
     /// Everything before the first model call.
     async fn begin(&mut self, mut prompt: Prompt, delivery: Delivery) -> Result<(), Stop> {
         let shared = self.shared.clone();
+        shared.read_hooks().await?;
         let greeting = self.greet(&prompt).await?;
         let submitted = shared
             .hook("userPromptSubmitted", json!({"prompt": prompt.text}))

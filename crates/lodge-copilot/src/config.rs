@@ -44,6 +44,7 @@ pub(crate) struct SessionConfig {
     #[serde(deserialize_with = "lenient")]
     pub(crate) large_output: Option<LargeOutput>,
     pub(crate) skip_custom_instructions: Option<bool>,
+    pub(crate) enable_file_hooks: Option<bool>,
     pub(crate) git_hub_token: Option<String>,
     pub(crate) disable_resume: Option<bool>,
     pub(crate) continue_pending_work: Option<bool>,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lodge_host::{Approval, Compaction, ModelChoice, NewSession, Resume, SectionChange, SystemMessage, ToolFilter};
+use lodge_host::{
+    Approval, Compaction, HookFiles, ModelChoice, NewSession, Resume, SectionChange, SystemMessage, ToolFilter,
+};
 use uuid::Uuid;
 
 use crate::{
@@ -53,6 +55,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
                 None => defaults.max_tool_output,
             },
             project_instructions: config.skip_custom_instructions != Some(true),
+            hook_files: hook_files(config),
             ..defaults
         })
         .await?;
@@ -103,6 +106,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         },
         client_name: config.client_name.clone(),
         compaction: compaction(config.infinite_sessions.as_ref()),
+        hook_files: (fresh || config.enable_file_hooks.is_some()).then(|| hook_files(config)),
         continue_pending: config.continue_pending_work.unwrap_or(false),
         silent: config.disable_resume.unwrap_or(false),
     };
@@ -157,6 +161,14 @@ fn tool_filter(config: &SessionConfig) -> ToolFilter {
             .chain(hidden.into_iter().flatten())
             .cloned()
             .collect(),
+    }
+}
+
+/// An app has the hooks of files only when it asks for them, and then also those of its folder: it chose the folder.
+fn hook_files(config: &SessionConfig) -> HookFiles {
+    match config.enable_file_hooks {
+        Some(true) => HookFiles::All,
+        _ => HookFiles::Off,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use lodge_agent::{Approval, Change, Compaction, Facts, Mode, Settings, SystemMessage, ToolFilter};
+use lodge_agent::{Approval, Change, Compaction, Facts, HookFiles, Mode, Settings, SystemMessage, ToolFilter};
 use lodge_models::Model;
 
 use crate::{
@@ -57,6 +57,8 @@ pub struct NewSession {
     pub max_tool_output: usize,
     /// Whether AGENTS.md and its like are read.
     pub project_instructions: bool,
+    /// Which hooks of files are in force.
+    pub hook_files: HookFiles,
 }
 
 impl Default for NewSession {
@@ -78,6 +80,7 @@ impl Default for NewSession {
             compaction: Compaction::default(),
             max_tool_output: 50 * 1024,
             project_instructions: true,
+            hook_files: HookFiles::default(),
         }
     }
 }
@@ -105,6 +108,8 @@ pub struct Resume {
     pub client_name: Option<String>,
     /// Automatic compaction.
     pub compaction: Option<Compaction>,
+    /// Other hooks of files.
+    pub hook_files: Option<HookFiles>,
     /// Whether tool calls and questions that were open are taken up again; otherwise they count as interrupted.
     pub continue_pending: bool,
     /// Whether it is done without a `session.resume`: to join a session rather than to take it up.
@@ -144,6 +149,7 @@ impl Inner {
             compaction: new.compaction,
             max_tool_output: new.max_tool_output,
             project_instructions: new.project_instructions,
+            hook_files: new.hook_files,
         })
     }
 
@@ -191,6 +197,7 @@ impl Inner {
         changes.extend(resume.approval.map(Change::Approval));
         changes.extend(resume.client_name.clone().map(|name| Change::ClientName(Some(name))));
         changes.extend(resume.compaction.map(Change::Compaction));
+        changes.extend(resume.hook_files.map(Change::HookFiles));
         Ok(changes)
     }
 }

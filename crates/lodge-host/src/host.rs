@@ -27,6 +27,7 @@ use crate::{
     HostError, Lifecycle, NewSession, Resume, SessionSummary,
     hub::Hub,
     session::{Live, Session},
+    trust::Trust,
 };
 
 /// What this program calls itself in `session.start`.
@@ -381,6 +382,7 @@ impl Inner {
             settings,
             builtins: self.builtins.clone(),
             tool_state: Arc::new(tool_state),
+            find_hooks: Trust::of(&self.home).find_hooks(),
             publish: hub.clone(),
         });
         let live = Arc::new(Live {

@@ -7,19 +7,21 @@ mod config;
 mod host;
 mod hub;
 mod session;
+mod trust;
 
 pub use changes::{Span, WorkTree};
 pub use config::{ModelChoice, NewSession, Resume};
 pub use host::{Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
 pub use session::{Attachment, Session};
+pub use trust::Trust;
 
 pub use lodge_agent::{
     Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec, ClientTool,
     Compacted, Compaction, ContextSize, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult,
-    Facts, GitContext, Mode, NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange,
-    SECTIONS, SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
-    title_of,
+    Facts, GitContext, HookFiles, Mode, NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind,
+    QueueChange, SECTIONS, SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer,
+    UserInputQuestion, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,

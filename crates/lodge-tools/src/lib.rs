@@ -11,6 +11,7 @@ pub mod agent_tools;
 pub mod changes;
 mod cx;
 mod diff;
+pub mod hooks;
 mod html;
 pub mod paths;
 mod process;

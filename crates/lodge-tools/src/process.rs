@@ -5,6 +5,7 @@
 //! killed left behind.
 
 use std::{
+    ffi::OsString,
     io,
     path::Path,
     process::Stdio,
@@ -51,7 +52,7 @@ pub(crate) struct Start<'a> {
     /// Whether it gets a standard input that can be written; otherwise it reads the end of file.
     pub(crate) stdin: bool,
     /// Program and arguments that come before the shell.
-    pub(crate) launcher: &'a [std::ffi::OsString],
+    pub(crate) launcher: &'a [OsString],
 }
 
 impl Start<'_> {
@@ -75,7 +76,7 @@ impl Start<'_> {
             }
         };
         let (reader, writer) = io::pipe()?;
-        let mark = format!("{}.{}", *HOST, self.name);
+        let mark = mark_of(self.name);
         command
             .args(arguments)
             .arg(self.command)
@@ -102,15 +103,12 @@ impl Start<'_> {
             ];
             command.envs(safe.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
         }
-        // Hidden from commands, or making them mean something else than what was looked at.
-        for name in SECRET.iter().chain(&["CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS"]) {
+        for name in secrets() {
             command.env_remove(name);
         }
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if text.starts_with("LODGE_") && (text.ends_with("TOKEN") || text.ends_with("KEY")) {
-                command.env_remove(&name);
-            }
+        // They would make a command mean something else than what was looked at.
+        for name in ["CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS"] {
+            command.env_remove(name);
         }
         let mut child = command.spawn()?;
         // The command holds the pipe's writing end: without dropping it there would be no end of file.
@@ -166,6 +164,24 @@ impl Group {
         self.signal(Signal::KILL);
         kill_marked(|mark| mark == self.mark);
     }
+}
+
+/// Variables of this host that no other program may see.
+pub(crate) fn secrets() -> Vec<OsString> {
+    let own = std::env::vars_os().map(|(name, _)| name).filter(|name| {
+        let text = name.to_string_lossy();
+        text.starts_with("LODGE_") && (text.ends_with("TOKEN") || text.ends_with("KEY"))
+    });
+    SECRET.iter().map(OsString::from).chain(own).collect()
+}
+
+/// The variable that marks a process and all its descendants as this host's.
+pub(crate) fn mark(name: &str) -> (OsString, OsString) {
+    (MARK.into(), mark_of(name).into())
+}
+
+fn mark_of(name: &str) -> String {
+    format!("{}.{name}", *HOST)
 }
 
 /// Ends all processes of a session, given the session's part of the name.

@@ -53,6 +53,14 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// List the models that can be used
     Models,
+    /// Let the hooks that a folder brings run, or no longer
+    Trust {
+        /// The folder; without one, the trusted ones are listed
+        folder: Option<PathBuf>,
+        /// Trust it no longer
+        #[arg(long, requires = "folder")]
+        remove: bool,
+    },
     /// Say what protects this machine from what an agent runs
     Doctor,
     /// Print a completion script for your shell

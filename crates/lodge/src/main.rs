@@ -62,6 +62,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Sessions(command)) => sessions::sessions(&home?, command),
         Some(Command::Check(args)) => sessions::check(&home?, &args),
         Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),
+        Some(Command::Trust { folder, remove }) => sessions::trust(&home?, folder.as_deref(), !remove),
         Some(Command::Doctor) => serve::doctor(&home?),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();

@@ -73,6 +73,7 @@ impl Actor {
             Change::Streaming(streaming) => self.shared.settings.lock().streaming = streaming,
             Change::ClientName(name) => self.shared.settings.lock().client_name = name,
             Change::Compaction(compaction) => self.shared.settings.lock().compaction = compaction,
+            Change::HookFiles(which) => self.shared.settings.lock().hook_files = which,
             Change::ForgetApprovals => self.shared.permissions.forget_answers(),
             Change::ProjectInstructions(read) => self.shared.settings.lock().project_instructions = read,
         }

@@ -4,6 +4,7 @@
 
 mod asking;
 mod changes;
+mod hooks;
 mod kit;
 mod life;
 mod modes;

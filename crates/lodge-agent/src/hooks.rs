@@ -1,0 +1,209 @@
+//! Hooks: whoever wants to know, or to have a say, at the steps of a session. Commands that files describe come first, then
+//! the clients that want hooks; one mechanism serves both, and none of them can hold a session for ever.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use lodge_events::{HookEnd, HookError, HookStart, SessionWarning};
+use lodge_log::LogError;
+use lodge_tools::hooks::FileHooks;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::session::Shared;
+
+/// How long a client may take. A person may have to answer, so it is long.
+const CLIENT_LIMIT: Duration = Duration::from_secs(600);
+/// How long anybody may take who is only told of an end, since something waits for that.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// Which hooks of files a session has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HookFiles {
+    /// None.
+    Off,
+    /// The person's own, and those of the folder it works in if the person trusts that.
+    #[default]
+    Trusted,
+    /// Also those of a folder nobody said to trust: a client asked for them.
+    All,
+}
+
+/// Finds the hooks that files describe, given a working directory.
+pub type FindHooks = Arc<dyn Fn(&Path, HookFiles) -> FileHooks + Send + Sync>;
+
+/// The hooks of files that are in force, and how to find them anew.
+pub(crate) struct Hooks {
+    find: FindHooks,
+    files: Mutex<FileHooks>,
+    /// What people were told of already.
+    told: Mutex<Vec<String>>,
+}
+
+impl Hooks {
+    pub(crate) fn new(find: FindHooks) -> Self {
+        Self {
+            find,
+            files: Mutex::default(),
+            told: Mutex::default(),
+        }
+    }
+}
+
+type Invocation = BoxFuture<'static, Result<Option<Value>, String>>;
+
+impl Shared {
+    /// Reads the hooks of files anew, so that a change of them holds from the next message on.
+    pub(crate) async fn read_hooks(&self) -> Result<(), LogError> {
+        let (cwd, which) = {
+            let settings = self.settings.lock();
+            (settings.cwd.clone(), settings.hook_files)
+        };
+        let find = self.hooks.find.clone();
+        let files = tokio::task::spawn_blocking(move || find(&cwd, which))
+            .await
+            .unwrap_or_default();
+        let problems = files.problems.clone();
+        *self.hooks.files.lock() = files;
+        for message in problems {
+            if self.hooks.told.lock().contains(&message) {
+                continue;
+            }
+            self.hooks.told.lock().push(message.clone());
+            self.recorder.record(SessionWarning {
+                warning_type: "hooks".into(),
+                message,
+                ..SessionWarning::default()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Invokes a hook everywhere it is wanted. The last output that says something wins per key, but a denial stays one.
+    pub(crate) async fn hook(&self, hook_type: &str, mut input: Value) -> Result<Value, LogError> {
+        let files = self.hooks.files.lock().of(hook_type, &input);
+        let clients = self.clients.lock().calls(|can| can.hooks);
+        let mut output = Map::new();
+        if files.is_empty() && clients.is_empty() {
+            return Ok(Value::Object(output));
+        }
+        input["sessionId"] = json!(&*self.id);
+        input["timestamp"] = json!(jiff::Timestamp::now().as_millisecond());
+        input["cwd"] = json!(self.settings.lock().cwd);
+        let limit = match hook_type {
+            "sessionEnd" | "errorOccurred" => END_LIMIT,
+            _ => CLIENT_LIMIT,
+        };
+        let mut invocations: Vec<(Option<String>, Invocation)> = Vec::new();
+        for hook in files {
+            let mut given = input.clone();
+            if matches!(hook_type, "agentStop" | "subagentStart" | "subagentStop") {
+                given["transcriptPath"] = json!(self.dir.join("events.jsonl"));
+            }
+            let source = hook.source.to_string_lossy().into_owned();
+            invocations.push((Some(source), Box::pin(async move { hook.run(&given).await })));
+        }
+        for client in clients {
+            invocations.push((None, client.hook(hook_type.into(), input.clone())));
+        }
+        for (source, invocation) in invocations {
+            let given = self.invoke(hook_type, &input, source, invocation, limit).await?;
+            merge(&mut output, given);
+        }
+        Ok(Value::Object(output))
+    }
+
+    async fn invoke(
+        &self,
+        hook_type: &str,
+        input: &Value,
+        source: Option<String>,
+        invocation: Invocation,
+        limit: Duration,
+    ) -> Result<Option<Value>, LogError> {
+        let id = Uuid::new_v4().to_string();
+        self.recorder.record(HookStart {
+            hook_invocation_id: id.clone(),
+            hook_type: hook_type.into(),
+            input: Some(input.clone()),
+            ..HookStart::default()
+        })?;
+        let ended = tokio::time::timeout(limit, invocation).await;
+        let (given, error) = match ended.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs()))) {
+            Ok(given) => (given, None),
+            Err(message) => {
+                let error = HookError {
+                    message,
+                    source,
+                    ..HookError::default()
+                };
+                (None, Some(error))
+            }
+        };
+        self.recorder.record(HookEnd {
+            hook_invocation_id: id,
+            hook_type: hook_type.into(),
+            success: error.is_none(),
+            output: given.clone(),
+            error,
+            ..HookEnd::default()
+        })?;
+        Ok(given)
+    }
+}
+
+/// Takes one hook's output into that of those before it.
+fn merge(output: &mut Map<String, Value>, given: Option<Value>) {
+    let Some(Value::Object(mut given)) = given else { return };
+    if output
+        .get("permissionDecision")
+        .is_some_and(|decision| decision == "deny")
+    {
+        given.remove("permissionDecision");
+        given.remove("permissionDecisionReason");
+    }
+    if let (Some(Value::String(before)), Some(Value::String(more))) =
+        (output.get("additionalContext"), given.get_mut("additionalContext"))
+    {
+        *more = format!("{before}\n\n{more}");
+    }
+    output.extend(given);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_merged_and_a_denial_stays() {
+        for (outputs, expected) in [
+            (vec![json!({"a": 1}), json!({"a": 2, "b": 3})], json!({"a": 2, "b": 3})),
+            (
+                vec![json!({"additionalContext": "one"}), json!({"additionalContext": "two"})],
+                json!({"additionalContext": "one\n\ntwo"}),
+            ),
+            (
+                vec![
+                    json!({"permissionDecision": "deny", "permissionDecisionReason": "no"}),
+                    json!({"permissionDecision": "allow"}),
+                ],
+                json!({"permissionDecision": "deny", "permissionDecisionReason": "no"}),
+            ),
+            (
+                vec![
+                    json!({"permissionDecision": "allow"}),
+                    json!({"permissionDecision": "deny"}),
+                ],
+                json!({"permissionDecision": "deny"}),
+            ),
+            (vec![json!("text"), json!(null)], json!({})),
+        ] {
+            let mut output = Map::new();
+            for given in outputs {
+                merge(&mut output, Some(given));
+            }
+            assert_eq!(Value::Object(output), expected);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Hooks that files describe: commands that are given JSON and may answer with JSON.
+//!
+//! The form is that of the Copilot CLI: `{"version": 1, "hooks": {"preToolUse": [{"type": "command", "bash": "…"}]}}`, with
+//! event names in camelCase, or as VS Code writes them (`PreToolUse`), which also changes the names of the input's fields.
+
+mod command;
+mod names;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// How long a hook may take that does not say.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long any hook may take.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+/// Files larger than this are no hooks.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// The hooks of a session.
+#[derive(Debug, Default, Clone)]
+pub struct FileHooks {
+    hooks: Vec<FileHook>,
+    /// What is wrong with the files, for people. Whatever is right in them is in force all the same.
+    pub problems: Vec<String>,
+}
+
+/// One hook.
+#[derive(Debug, Clone)]
+pub struct FileHook {
+    /// When it runs, in camelCase.
+    event: &'static str,
+    /// Whether it is given its input in VS Code's words.
+    vscode: bool,
+    command: String,
+    cwd: PathBuf,
+    env: BTreeMap<String, String>,
+    timeout: Duration,
+    matcher: Option<RegexMatcher>,
+    /// The file that describes it.
+    pub source: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct File {
+    version: Option<u64>,
+    #[serde(default, rename = "disableAllHooks")]
+    disabled: bool,
+    #[serde(default)]
+    hooks: BTreeMap<String, Vec<Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Entry {
+    r#type: Option<String>,
+    bash: Option<String>,
+    powershell: Option<String>,
+    /// What VS Code calls it.
+    command: Option<String>,
+    cwd: Option<PathBuf>,
+    env: BTreeMap<String, String>,
+    timeout_sec: Option<f64>,
+    timeout: Option<f64>,
+    matcher: Option<String>,
+}
+
+impl FileHooks {
+    /// Adds what the `*.json` files of a directory describe, in the order of their names. `base` is where hooks run that do
+    /// not say where.
+    pub fn read(&mut self, dir: &Path, base: &Path) {
+        let Ok(entries) = std::fs::read_dir(dir) else { return };
+        let mut files: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .collect();
+        files.sort();
+        for path in files {
+            if let Err(problem) = self.read_file(&path, base) {
+                self.problems.push(format!("{}: {problem}", path.display()));
+            }
+        }
+    }
+
+    fn read_file(&mut self, path: &Path, base: &Path) -> Result<(), String> {
+        let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+        if size > LARGEST_FILE {
+            return Err("too large for hooks".to_owned());
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let file: File = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        if let Some(version) = file.version.filter(|version| *version != 1) {
+            return Err(format!("version {version} is not known; 1 is"));
+        }
+        if file.disabled {
+            return Ok(());
+        }
+        for (name, entries) in file.hooks {
+            let Some((event, vscode)) = names::event(&name) else {
+                self.problems
+                    .push(format!("{}: there is no hook {name:?}", path.display()));
+                continue;
+            };
+            for entry in entries {
+                match hook(entry, event, vscode, path, base) {
+                    Ok(hook) => self.hooks.extend(hook),
+                    Err(problem) => self.problems.push(format!("{}: {name}: {problem}", path.display())),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The hooks for an event, in their order. What they are about is matched where they say so.
+    pub fn of(&self, event: &str, input: &Value) -> Vec<FileHook> {
+        let about = input["toolName"].as_str().or_else(|| input["agentName"].as_str());
+        let fits = |hook: &&FileHook| match (&hook.matcher, about) {
+            (Some(matcher), Some(about)) => matcher.is_match(about.as_bytes()).unwrap_or(false),
+            _ => true,
+        };
+        self.hooks
+            .iter()
+            .filter(|hook| hook.event == event)
+            .filter(fits)
+            .cloned()
+            .collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.hooks.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.hooks.is_empty()
+    }
+}
+
+/// One entry; nothing when it is none for this system.
+fn hook(
+    entry: Value,
+    event: &'static str,
+    vscode: bool,
+    source: &Path,
+    base: &Path,
+) -> Result<Option<FileHook>, String> {
+    let entry: Entry = serde_json::from_value(entry).map_err(|error| error.to_string())?;
+    match entry.r#type.as_deref() {
+        Some("command") | None => {}
+        Some(other) => return Err(format!("hooks of type {other:?} are not supported")),
+    }
+    let command = match entry.bash.or(entry.command) {
+        Some(command) => command,
+        None if entry.powershell.is_some() => return Ok(None),
+        None => return Err("it has no command (`bash`)".to_owned()),
+    };
+    let matcher = match entry.matcher.as_deref() {
+        None | Some("" | "*") => None,
+        Some(pattern) => Some(
+            RegexMatcherBuilder::new()
+                .build(&format!("^(?:{pattern})$"))
+                .map_err(|error| format!("the matcher {pattern:?} is no regular expression: {error}"))?,
+        ),
+    };
+    let seconds = entry.timeout_sec.or(entry.timeout);
+    let timeout = match seconds {
+        None => DEFAULT_TIMEOUT,
+        Some(seconds) => Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|timeout| !timeout.is_zero())
+            .ok_or_else(|| format!("{seconds} seconds are no time limit"))?
+            .min(LONGEST_TIMEOUT),
+    };
+    Ok(Some(FileHook {
+        event,
+        vscode,
+        command,
+        cwd: entry.cwd.map_or_else(|| base.to_owned(), |cwd| base.join(cwd)),
+        env: entry.env,
+        timeout,
+        matcher,
+        source: source.to_owned(),
+    }))
+}
+
+impl FileHook {
+    /// Runs it. What it prints is its output, where that is a JSON object; dropping the future ends it.
+    pub async fn run(&self, input: &Value) -> Result<Option<Value>, String> {
+        let given = if self.vscode {
+            names::for_vscode(self.event, input)
+        } else {
+            names::parsed(input)
+        };
+        let ended = command::run(self, given.to_string()).await?;
+        let printed: Option<Map<String, Value>> = serde_json::from_str(ended.stdout.trim()).ok();
+        let output = printed.map(names::flattened);
+        let said = ended.stderr.trim();
+        match (ended.code, self.event) {
+            (Some(0), _) => Ok(output.map(Value::Object)),
+            // The code that says no, with the reason on standard error.
+            (Some(2), "preToolUse") => {
+                let mut output = output.unwrap_or_default();
+                output.insert("permissionDecision".to_owned(), "deny".into());
+                if !said.is_empty() {
+                    output.insert("permissionDecisionReason".to_owned(), said.into());
+                }
+                Ok(Some(Value::Object(output)))
+            }
+            (Some(2), "agentStop" | "subagentStop") if !said.is_empty() => {
+                Ok(Some(serde_json::json!({"decision": "block", "reason": said})))
+            }
+            (Some(2), "postToolUseFailure") if !said.is_empty() => {
+                Ok(Some(serde_json::json!({"additionalContext": said})))
+            }
+            (Some(code), _) => Err(match said {
+                "" => format!("the command ended with {code}"),
+                said => format!("the command ended with {code}: {said}"),
+            }),
+            (None, _) => Err("the command was ended by a signal".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

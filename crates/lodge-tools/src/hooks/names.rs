@@ -1,0 +1,92 @@
+//! The words of hooks: names of events, and the fields of inputs and outputs in both forms.
+
+use serde_json::{Map, Value, json};
+
+/// Events as the Copilot CLI and as VS Code name them.
+const EVENTS: &[(&str, &str)] = &[
+    ("sessionStart", "SessionStart"),
+    ("sessionEnd", "SessionEnd"),
+    ("userPromptSubmitted", "UserPromptSubmit"),
+    ("userPromptTransformed", "UserPromptTransformed"),
+    ("preToolUse", "PreToolUse"),
+    ("preMcpToolCall", "PreMcpToolCall"),
+    ("postToolUse", "PostToolUse"),
+    ("postToolUseFailure", "PostToolUseFailure"),
+    ("agentStop", "Stop"),
+    ("subagentStart", "SubagentStart"),
+    ("subagentStop", "SubagentStop"),
+    ("errorOccurred", "ErrorOccurred"),
+];
+
+/// The event of this name, and whether it is VS Code's name for it.
+pub(super) fn event(name: &str) -> Option<(&'static str, bool)> {
+    EVENTS.iter().find_map(|(ours, theirs)| {
+        if name == *ours {
+            Some((*ours, false))
+        } else {
+            (name == *theirs).then_some((*ours, true))
+        }
+    })
+}
+
+/// The input with arguments as an object: clients get them as text, as they always did.
+pub(super) fn parsed(input: &Value) -> Value {
+    let mut input = input.clone();
+    let object = input["toolArgs"]
+        .as_str()
+        .and_then(|text| serde_json::from_str::<Value>(text).ok());
+    if let Some(object) = object {
+        input["toolArgs"] = object;
+    }
+    input
+}
+
+/// The input in VS Code's words.
+pub(super) fn for_vscode(event: &str, input: &Value) -> Value {
+    let name = EVENTS
+        .iter()
+        .find(|(ours, _)| *ours == event)
+        .map_or(event, |(_, theirs)| theirs);
+    let mut given = Map::from_iter([("hook_event_name".to_owned(), json!(name))]);
+    for (key, value) in parsed(input).as_object().into_iter().flatten() {
+        let value = match key.as_str() {
+            "timestamp" => value
+                .as_i64()
+                .and_then(|time| jiff::Timestamp::from_millisecond(time).ok())
+                .map_or_else(|| value.clone(), |time| json!(lodge_events::timestamp_text(time))),
+            "toolResult" => match value {
+                Value::Object(fields) => fields.iter().map(|(key, value)| (snake(key), value.clone())).collect(),
+                other => other.clone(),
+            },
+            _ => value.clone(),
+        };
+        let key = match key.as_str() {
+            "toolArgs" => "tool_input".to_owned(),
+            key => snake(key),
+        };
+        given.insert(key, value);
+    }
+    Value::Object(given)
+}
+
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
+}
+
+/// The output in our words: VS Code puts some of it one level deeper, and has another name for changed arguments.
+pub(super) fn flattened(mut output: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Object(inner)) = output.remove("hookSpecificOutput") {
+        output.extend(inner);
+    }
+    if let Some(changed) = output.remove("updatedInput") {
+        output.insert("modifiedArgs".to_owned(), changed);
+    }
+    output
+}
