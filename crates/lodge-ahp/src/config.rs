@@ -82,6 +82,10 @@ pub struct Limits {
     pub whole_bytes: usize,
     /// Bytes of a file that is read in one piece.
     pub resource_bytes: u64,
+    /// Watches at a time; the system has few.
+    pub watches: usize,
+    /// Entries of a directory that is listed in one piece.
+    pub directory_entries: usize,
     /// How long a client's tools wait for it after its connection broke.
     pub client_grace: Duration,
     /// How long a session that nobody watches stays open here.
@@ -101,7 +105,9 @@ impl Default for Limits {
             kept_bytes: 4 << 20,
             window_bytes: 1 << 20,
             whole_bytes: 4 << 20,
-            resource_bytes: 32 << 20,
+            resource_bytes: 128 << 20,
+            watches: 64,
+            directory_entries: 100_000,
             client_grace: Duration::from_secs(30),
             unwatched: Duration::from_secs(60),
         }

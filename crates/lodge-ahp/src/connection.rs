@@ -78,9 +78,9 @@ async fn write(conn: Arc<Conn>, mut sink: SplitSink<WebSocket, Message>) {
         if let Err(why) = conn.take(&mut frames).await {
             break why;
         }
-        while let Some(frame) = frames.pop_front() {
+        while let Some(queued) = frames.pop_front() {
             let sent = tokio::select! {
-                sent = sink.feed(Message::Text(frame.into_bytes())) => sent,
+                sent = sink.feed(Message::Text(queued.frame.clone().into_bytes())) => sent,
                 // A client that does not read would keep this waiting for ever.
                 () = conn.cut() => break,
             };
@@ -174,6 +174,7 @@ async fn notified(face: &Arc<Face>, conn: &Arc<Conn>, method: &str, params: Opti
             let Some(uri) = named else { return };
             let left = face.inner.lock().core.unsubscribe(conn.id, peer, &uri);
             if left {
+                face.watchers_changed();
                 face.client_left(&uri, &peer.client);
                 let (again, unwatched) = (face.clone(), face.config.limits.unwatched);
                 face.later(unwatched, move || again.unload_unwatched());

@@ -32,6 +32,7 @@ use crate::{
     store::Store,
     talk::Effect,
     uri,
+    watch::Watch,
 };
 
 /// One conversation: an event stream of the host, the chat it is shown as, and the way to its agent.
@@ -111,6 +112,7 @@ pub(crate) struct Face {
     gates: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Where the windows of clients began that are away.
     pub(crate) windows: Mutex<HashMap<Arc<str>, HashMap<Uri, usize>>>,
+    pub(crate) watches: Mutex<HashMap<Uri, Watch>>,
     /// Sessions that this face is removing, so that it need not hear of it.
     pub(crate) removing: Mutex<HashSet<String>>,
     pub(crate) tasks: TaskTracker,
@@ -152,6 +154,7 @@ impl Face {
             inner: Mutex::new(inner),
             gates: Mutex::default(),
             windows: Mutex::default(),
+            watches: Mutex::default(),
             removing: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -178,6 +181,7 @@ impl Face {
             let starts = inner.core.starts(conn.id);
             (starts, inner.core.disconnect(conn.id))
         };
+        self.watchers_changed();
         let Some(peer) = conn.peer().cloned() else { return };
         {
             let mut windows = self.windows.lock();
@@ -301,6 +305,7 @@ impl Face {
     /// Stops: connections are told, conversations are let go.
     pub(crate) fn shut(&self) {
         self.stop.cancel();
+        self.watches.lock().clear();
         let mut inner = self.inner.lock();
         for conn in inner.core.conns.values() {
             conn.close(crate::state::Closing::GoingAway);

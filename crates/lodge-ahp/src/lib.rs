@@ -7,6 +7,7 @@
 //! clients run. [`projection`] turns events into actions. The state applies, numbers and fans them out. Older dialects are
 //! spelt at the edge of a connection.
 
+mod access;
 mod actions;
 mod auth;
 mod config;
@@ -25,6 +26,7 @@ mod talk;
 mod tls;
 pub mod uri;
 pub mod version;
+mod watch;
 pub mod wire;
 
 pub use config::{AhpConfig, Limits, Listen, TlsFiles};

@@ -1,33 +1,22 @@
 //! Addresses: of files, of sessions made elsewhere, of chats.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStringExt as _,
+    path::{Path, PathBuf},
+};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 /// The id under which the host's agent is offered, and the scheme of sessions that other faces made.
 pub const PROVIDER: &str = "lodge";
 
-/// `file:` of an absolute path.
+/// `file:` of an absolute path, spelt as editors spell it: everything but letters, digits and `-._~/` as bytes in hex.
 pub fn file(path: impl AsRef<Path>) -> String {
     let mut uri = String::from("file://");
     for byte in path.as_ref().as_os_str().as_encoded_bytes() {
         match byte {
-            b'A'..=b'Z'
-            | b'a'..=b'z'
-            | b'0'..=b'9'
-            | b'-'
-            | b'.'
-            | b'_'
-            | b'~'
-            | b'/'
-            | b'+'
-            | b','
-            | b'@'
-            | b'='
-            | b'('
-            | b')' => {
-                uri.push(char::from(*byte));
-            }
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => uri.push(char::from(*byte)),
             other => uri.push_str(&format!("%{other:02X}")),
         }
     }
@@ -59,7 +48,14 @@ pub fn path(uri: &str) -> Option<PathBuf> {
     if !bytes.starts_with(b"/") || bytes.contains(&0) {
         return None;
     }
-    String::from_utf8(bytes).ok().map(PathBuf::from)
+    Some(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+/// The address of something beneath what has an address, in the words that were used for that.
+pub(crate) fn child(parent: &str, below: &Path) -> String {
+    let end = parent.find(['?', '#']).unwrap_or(parent.len());
+    let below = file(below);
+    format!("{}/{}", parent[..end].trim_end_matches('/'), &below["file://".len()..])
 }
 
 /// The URI of a session that no client gave a URI.
@@ -114,6 +110,10 @@ mod tests {
         for name in ["/a/b.txt", "/with space/ä", "/100%/#hash?", "/"] {
             assert_eq!(path(&file(name)).as_deref(), Some(Path::new(name)), "{name}");
         }
+        let bytes = PathBuf::from(OsString::from_vec(b"/caf\xe9/%".to_vec()));
+        assert_eq!(file(&bytes), "file:///caf%E9/%25");
+        assert_eq!(path("file:///caf%E9/%25"), Some(bytes));
+        assert_eq!(child("file:///a%40b/", Path::new("c d/e")), "file:///a%40b/c%20d/e");
         assert_eq!(path("file:///a%20b"), Some(PathBuf::from("/a b")));
         assert_eq!(path("file://localhost/a"), Some(PathBuf::from("/a")));
         assert_eq!(path("file:/a"), Some(PathBuf::from("/a")));

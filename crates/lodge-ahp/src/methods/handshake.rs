@@ -181,6 +181,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
     };
     conn.push(rpc::response(Some(request.id), &result));
     drop(inner);
+    face.watchers_changed();
     // Where it was active and does not listen any more, it is not active any more.
     let sessions: Vec<_> = face.inner.lock().core.sessions.keys().cloned().collect();
     for session in sessions {
@@ -254,6 +255,8 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Reply {
             request
                 .conn
                 .push(rpc::response(Some(request.id), &rpc::ok(json_snapshot(snapshot))));
+            drop(inner);
+            request.face.watchers_changed();
             Reply::Sent
         }
         Err(NoSubscription::Unknown) => {

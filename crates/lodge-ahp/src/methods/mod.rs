@@ -6,6 +6,7 @@ mod configuration;
 mod handshake;
 mod resources;
 mod sessions;
+mod watches;
 
 use std::sync::Arc;
 
@@ -128,6 +129,7 @@ methods! {
     "resourceResolve" Modern Beside resources::resolve,
     "resourceMkdir" Modern InTurn resources::mkdir,
     "resourceRequest" Everywhere Beside resources::request,
+    "createResourceWatch" Modern InTurn watches::create,
 }
 
 /// The method of this name, where this client may call it.

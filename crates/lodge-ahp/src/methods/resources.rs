@@ -1,74 +1,113 @@
-//! Files of the host, confined to the directories that clients may reach.
+//! Files of the host, confined to what clients may reach.
 
 use std::path::PathBuf;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lodge_events::Timestamp;
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::json;
 
-use super::Request;
+use super::{Reply, Request};
 use crate::{
-    files::{FileError, Files, How, etag},
+    files::{Encoding, FileError, Files, How, Write, etag},
     projection::timestamp,
     rpc::{self, RpcError, RpcResult, code},
     uri,
+    wire::Frame,
 };
 
-fn files(request: &Request<'_>) -> Files {
-    let mut roots = request.face.config.roots.clone();
-    roots.extend(request.face.config.default_directory.clone());
-    let inner = request.face.inner.lock();
-    let sessions = inner.core.sessions.values();
-    roots.extend(
-        sessions
-            .flat_map(|session| session.state.working_directories.iter().flatten())
-            .filter_map(|d| uri::path(d)),
-    );
-    roots.sort();
-    roots.dedup();
-    Files::new(roots)
+/// Answers beyond this are made and sent one at a time.
+const LARGE: u64 = 1 << 20;
+
+/// What a method does to a resource, for the words and codes of its errors.
+#[derive(Clone, Copy)]
+pub(super) struct About<'a> {
+    pub(super) uri: &'a str,
+    /// What is said when there is nothing.
+    pub(super) missing: &'static str,
+    pub(super) write: bool,
 }
 
-fn path(request: &Request<'_>, uri: &str) -> Result<PathBuf, RpcError> {
-    uri::path(uri).ok_or_else(|| error(request, FileError::NotFound, uri, false))
-}
-
-fn error(request: &Request<'_>, error: FileError, uri: &str, write: bool) -> RpcError {
-    let code = match error {
-        FileError::NotFound if request.is_seed() => code::CONTENT_NOT_FOUND,
-        FileError::NotFound => code::NOT_FOUND,
-        FileError::Denied => code::PERMISSION_DENIED,
-        FileError::Exists => code::ALREADY_EXISTS,
-        FileError::Changed | FileError::NotEmpty => code::CONFLICT,
-        FileError::NotADirectory | FileError::NotAFile | FileError::TooLarge => code::INVALID_PARAMS,
-        FileError::Other(_) => code::INTERNAL_ERROR,
-    };
-    let answer = RpcError::new(code, format!("{uri}: {error}"));
-    match error {
-        FileError::Denied => {
-            let wanted = if write { "write" } else { "read" };
-            answer.with(json!({ "request": { "channel": ahp_types::ROOT_RESOURCE_URI, "uri": uri, wanted: true } }))
+impl<'a> About<'a> {
+    pub(super) fn read(uri: &'a str) -> Self {
+        Self {
+            uri,
+            missing: "resource not found",
+            write: false,
         }
-        _ => answer,
+    }
+
+    fn write(uri: &'a str) -> Self {
+        Self {
+            write: true,
+            ..Self::read(uri)
+        }
+    }
+
+    fn missing(self, missing: &'static str) -> Self {
+        Self { missing, ..self }
+    }
+
+    /// The path; only `file:` has one.
+    pub(super) fn path(&self, request: &Request<'_>) -> Result<PathBuf, RpcError> {
+        uri::path(self.uri).ok_or_else(|| self.error(request, FileError::NotFound))
+    }
+
+    pub(super) fn error(&self, request: &Request<'_>, error: FileError) -> RpcError {
+        let code = match error {
+            // Before 1.0.0 contents had a code of their own.
+            FileError::NotFound if request.is_seed() && self.missing == CONTENT => code::CONTENT_NOT_FOUND,
+            FileError::NotFound | FileError::NoParent => code::NOT_FOUND,
+            FileError::Denied | FileError::Forbidden => code::PERMISSION_DENIED,
+            FileError::Exists | FileError::ExistsAsFile => code::ALREADY_EXISTS,
+            FileError::Changed | FileError::NotEmpty => code::CONFLICT,
+            FileError::NotADirectory
+            | FileError::NotAFile
+            | FileError::TooLarge
+            | FileError::NameTooLong
+            | FileError::IntoItself => code::INVALID_PARAMS,
+            FileError::Other(_) => code::INTERNAL_ERROR,
+        };
+        let answer = match error {
+            FileError::NotFound => RpcError::new(code, format!("{}: {}", self.missing, self.uri)),
+            _ => RpcError::new(code, format!("{}: {error}", self.uri)),
+        };
+        match error {
+            FileError::Denied => answer.with(json!({ "request": wanted(request, self.uri, !self.write, self.write) })),
+            _ => answer,
+        }
     }
 }
 
+/// What contents are called that are not there.
+const CONTENT: &str = "content not found";
+
+/// The request that would have to be granted.
+pub(super) fn wanted(request: &Request<'_>, uri: &str, read: bool, write: bool) -> serde_json::Value {
+    let mut wanted = json!({ "uri": uri });
+    if !request.is_seed() {
+        wanted["channel"] = ahp_types::ROOT_RESOURCE_URI.into();
+    }
+    for (key, _) in [("read", read), ("write", write)].iter().filter(|(_, is)| *is) {
+        wanted[*key] = true.into();
+    }
+    wanted
+}
+
 /// Runs work on files beside the runtime.
-async fn run<T: Send + 'static>(
+pub(super) async fn run<T: Send + 'static>(
     request: &Request<'_>,
-    uri: &str,
-    write: bool,
+    about: About<'_>,
     work: impl FnOnce(Files) -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    let files = files(request);
+    let files = request.face.files(&request.peer()?.client);
     let done = tokio::task::spawn_blocking(move || work(files))
         .await
         .map_err(RpcError::internal)?;
-    done.map_err(|failed| error(request, failed, uri, write))
+    done.map_err(|failed| about.error(request, failed))
 }
 
-fn params<T: DeserializeOwned>(request: &Request<'_>) -> Result<T, RpcError> {
+pub(super) fn params<T: DeserializeOwned>(request: &Request<'_>) -> Result<T, RpcError> {
     rpc::params(request.params)
 }
 
@@ -82,31 +121,42 @@ struct OneUri {
     recursive: Option<bool>,
     #[serde(default)]
     follow_symlinks: Option<bool>,
-    #[serde(default)]
-    read: Option<bool>,
-    #[serde(default)]
-    write: Option<bool>,
 }
 
-pub(super) async fn read(request: &Request<'_>) -> RpcResult {
-    let params: OneUri = params(request)?;
-    let path = path(request, &params.uri)?;
-    let limit = request.face.config.limits.resource_bytes;
-    let kind = content_type(&params.uri);
-    let bytes = run(request, &params.uri, false, move |files| files.read(&path, limit)).await?;
-    let text = if params.encoding.as_deref() == Some("base64") {
-        Err(bytes)
-    } else {
-        String::from_utf8(bytes).map_err(|e| e.into_bytes())
-    };
-    let mut result = match text {
-        Ok(text) => json!({ "data": text, "encoding": "utf-8" }),
-        Err(bytes) => json!({ "data": STANDARD.encode(bytes), "encoding": "base64" }),
-    };
-    if let Some(kind) = kind {
-        result["contentType"] = kind.into();
+pub(super) async fn read(request: &Request<'_>) -> Reply {
+    match contents(request).await {
+        Ok(()) => Reply::Sent,
+        Err(error) => error.into(),
     }
-    rpc::ok(result)
+}
+
+/// Reads a file straight into the frame of the response.
+async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
+    let params: OneUri = params(request)?;
+    let about = About::read(&params.uri).missing(CONTENT);
+    let path = about.path(request)?;
+    let size = {
+        let path = path.clone();
+        run(request, about, move |files| files.size(&path)).await?
+    };
+    let turn = if size > LARGE { request.conn.large().await } else { None };
+    let limit = request.face.config.limits.resource_bytes;
+    // Whatever a client would like besides these two, it gets one of them.
+    let encoding = match params.encoding.as_deref() {
+        Some("base64") => Some(Encoding::Base64),
+        Some("utf-8") => Some(Encoding::Utf8),
+        _ => None,
+    };
+    let head = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"data":"#, request.id.get());
+    let read = run(request, about, move |files| files.read(&path, encoding, limit, &head)).await?;
+    let mut text = read.json;
+    text.push_str(&format!(r#","encoding":"{}""#, read.encoding.as_str()));
+    if let Some(kind) = content_type(&params.uri) {
+        text.push_str(&format!(r#","contentType":"{kind}""#));
+    }
+    text.push_str("}}");
+    request.conn.push_large(Frame::from(text), turn);
+    Ok(())
 }
 
 /// Kinds that clients show by themselves; all else they tell by the name.
@@ -117,17 +167,20 @@ fn content_type(uri: &str) -> Option<&'static str> {
         "gif" => Some("image/gif"),
         "webp" => Some("image/webp"),
         "svg" => Some("image/svg+xml"),
+        "pdf" => Some("application/pdf"),
         "json" => Some("application/json"),
         "md" => Some("text/markdown"),
         "txt" => Some("text/plain"),
         "html" => Some("text/html"),
+        "css" => Some("text/css"),
+        "js" | "mjs" => Some("text/javascript"),
         _ => None,
     }
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Write {
+struct WriteParams {
     uri: String,
     data: String,
     encoding: String,
@@ -142,8 +195,9 @@ struct Write {
 }
 
 pub(super) async fn write(request: &Request<'_>) -> RpcResult {
-    let params: Write = params(request)?;
-    let path = path(request, &params.uri)?;
+    let params: WriteParams = params(request)?;
+    let about = About::write(&params.uri);
+    let path = about.path(request)?;
     let data = match params.encoding.as_str() {
         "utf-8" => params.data.into_bytes(),
         "base64" => STANDARD
@@ -151,32 +205,68 @@ pub(super) async fn write(request: &Request<'_>) -> RpcResult {
             .map_err(|_| RpcError::params("the data is not base64"))?,
         other => return Err(RpcError::params(format!("there is no encoding {other:?}"))),
     };
+    let position = params.position.unwrap_or(0.0);
+    if position < 0.0 || position.fract() != 0.0 || !position.is_finite() {
+        return Err(RpcError::params("a position is a number of bytes"));
+    }
+    let position = position as u64;
     let how = match params.mode.as_deref() {
-        None | Some("truncate") => How::Replace,
-        Some("append") => How::Append,
-        Some("insert") => {
-            let position = params.position.filter(|position| *position >= 0.0);
-            How::Insert(position.ok_or_else(|| RpcError::params("insert needs a position"))? as u64)
-        }
+        None | Some("truncate") => How::Truncate(position),
+        Some("append") => How::Append(position),
+        Some("insert") => How::Insert(position),
         Some(other) => return Err(RpcError::params(format!("there is no mode {other:?}"))),
     };
-    let create_only = params.create_only == Some(true);
-    run(request, &params.uri, true, move |files| {
-        files.write(&path, &data, &how, create_only, params.if_match.as_deref())
+    let (create_only, if_match) = (params.create_only == Some(true), params.if_match);
+    run(request, about, move |files| {
+        let write = Write {
+            data: &data,
+            how,
+            create_only,
+            if_match: if_match.as_deref(),
+        };
+        files.write(&path, &write)
     })
     .await?;
     rpc::ok(json!({}))
 }
 
+#[derive(Serialize)]
+struct DirectoryEntry {
+    name: String,
+    r#type: &'static str,
+    /// For a name that is not text, and so cannot be made into an address from `name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<String>,
+}
+
 pub(super) async fn list(request: &Request<'_>) -> RpcResult {
+    #[derive(Serialize)]
+    struct Listed {
+        entries: Vec<DirectoryEntry>,
+    }
     let params: OneUri = params(request)?;
-    let path = path(request, &params.uri)?;
-    let found = run(request, &params.uri, false, move |files| files.list(&path)).await?;
-    let entries: Vec<Value> = found
-        .into_iter()
-        .map(|(name, is_dir)| json!({ "name": name, "type": if is_dir { "directory" } else { "file" } }))
-        .collect();
-    rpc::ok(json!({ "entries": entries }))
+    let about = About::read(&params.uri).missing("directory not found");
+    let path = about.path(request)?;
+    let most = request.face.config.limits.directory_entries;
+    let entries = run(request, about, move |files| files.list(&path, most)).await?;
+    let entries = entries.into_iter().map(|entry| {
+        let r#type = if entry.is_dir { "directory" } else { "file" };
+        match entry.name.into_string() {
+            Ok(name) => DirectoryEntry {
+                name,
+                r#type,
+                uri: None,
+            },
+            Err(name) => DirectoryEntry {
+                name: name.to_string_lossy().into_owned(),
+                r#type,
+                uri: Some(uri::child(&params.uri, name.as_ref())),
+            },
+        }
+    });
+    rpc::ok(Listed {
+        entries: entries.collect(),
+    })
 }
 
 #[derive(Deserialize)]
@@ -188,58 +278,72 @@ struct FromTo {
     fail_if_exists: Option<bool>,
 }
 
-pub(super) async fn copy(request: &Request<'_>) -> RpcResult {
+/// Copies or moves. What is denied is asked for by the end that is denied.
+async fn transfer(
+    request: &Request<'_>,
+    takes: bool,
+    work: impl FnOnce(&Files, &std::path::Path, &std::path::Path, bool) -> Result<(), FileError> + Send + 'static,
+) -> RpcResult {
     let params: FromTo = params(request)?;
-    let (from, to) = (path(request, &params.source)?, path(request, &params.destination)?);
-    let (fail, limit) = (
-        params.fail_if_exists == Some(true),
-        request.face.config.limits.resource_bytes,
-    );
-    run(request, &params.destination, true, move |files| {
-        files.copy(&from, &to, fail, limit)
-    })
-    .await?;
-    rpc::ok(json!({}))
+    let source = About {
+        uri: &params.source,
+        missing: "source not found",
+        write: takes,
+    };
+    let destination = About::write(&params.destination).missing(source.missing);
+    let (from, to) = (source.path(request)?, destination.path(request)?);
+    let fail = params.fail_if_exists == Some(true);
+    let at_source = !request.face.files(&request.peer()?.client).allows(&from, takes);
+    let about = if at_source { source } else { destination };
+    let done = run(request, about, move |files| work(&files, &from, &to, fail)).await;
+    done.and_then(|()| rpc::ok(json!({})))
+}
+
+pub(super) async fn copy(request: &Request<'_>) -> RpcResult {
+    transfer(request, false, Files::copy).await
 }
 
 pub(super) async fn rename(request: &Request<'_>) -> RpcResult {
-    let params: FromTo = params(request)?;
-    let (from, to) = (path(request, &params.source)?, path(request, &params.destination)?);
-    let fail = params.fail_if_exists == Some(true);
-    run(request, &params.destination, true, move |files| {
-        files.rename(&from, &to, fail)
-    })
-    .await?;
-    rpc::ok(json!({}))
+    transfer(request, true, Files::rename).await
 }
 
 pub(super) async fn delete(request: &Request<'_>) -> RpcResult {
     let params: OneUri = params(request)?;
-    let path = path(request, &params.uri)?;
+    let about = About::write(&params.uri);
+    let path = about.path(request)?;
     let recursive = params.recursive == Some(true);
-    run(request, &params.uri, true, move |files| files.delete(&path, recursive)).await?;
+    run(request, about, move |files| files.delete(&path, recursive)).await?;
     rpc::ok(json!({}))
 }
 
 pub(super) async fn mkdir(request: &Request<'_>) -> RpcResult {
     let params: OneUri = params(request)?;
-    let path = path(request, &params.uri)?;
-    run(request, &params.uri, true, move |files| files.mkdir(&path)).await?;
+    let about = About::write(&params.uri);
+    let path = about.path(request)?;
+    run(request, about, move |files| files.mkdir(&path)).await?;
     rpc::ok(json!({}))
 }
 
 pub(super) async fn resolve(request: &Request<'_>) -> RpcResult {
     let params: OneUri = params(request)?;
-    let path = path(request, &params.uri)?;
+    let about = About::read(&params.uri);
+    let path = about.path(request)?;
     let follow = params.follow_symlinks != Some(false);
-    let facts = run(request, &params.uri, false, move |files| files.facts(&path, follow)).await?;
+    let named = path.clone();
+    let facts = run(request, about, move |files| files.facts(&path, follow)).await?;
     let stat = &facts.stat;
     let time = |seconds: i64, nanos: u64| {
         let time = Timestamp::new(seconds, i32::try_from(nanos).unwrap_or(0)).unwrap_or_default();
         timestamp(time)
     };
+    // In the client's own words, unless it is somewhere else.
+    let real = if facts.path == named {
+        params.uri.clone()
+    } else {
+        uri::file(&facts.path)
+    };
     let mut result = json!({
-        "uri": uri::file(&facts.path),
+        "uri": real,
         "type": facts.kind,
         "mtime": time(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
         "ctime": time(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
@@ -254,22 +358,26 @@ pub(super) async fn resolve(request: &Request<'_>) -> RpcResult {
     rpc::ok(result)
 }
 
+#[derive(Deserialize)]
+struct Access {
+    uri: String,
+    #[serde(default)]
+    read: Option<bool>,
+    #[serde(default)]
+    write: Option<bool>,
+}
+
 /// Access is what the host was set up with; asking gets a yes where it is given already.
 pub(super) async fn request(request: &Request<'_>) -> RpcResult {
-    let params: OneUri = params(request)?;
+    let params: Access = params(request)?;
     let write = params.write == Some(true);
-    let reads = params.read == Some(true) || !write;
-    let path = uri::path(&params.uri).ok_or_else(|| error(request, FileError::Denied, &params.uri, write))?;
-    if !files(request).allows(&path) {
-        let denied = error(request, FileError::Denied, &params.uri, write);
-        let mut wanted = json!({ "channel": ahp_types::ROOT_RESOURCE_URI, "uri": params.uri });
-        if reads {
-            wanted["read"] = true.into();
-        }
-        if write {
-            wanted["write"] = true.into();
-        }
-        return Err(denied.with(json!({ "request": wanted })));
+    let read = params.read == Some(true) || !write;
+    let files = request.face.files(&request.peer()?.client);
+    let path = uri::path(&params.uri);
+    if path.is_some_and(|path| files.allows(&path, write)) {
+        return rpc::ok(json!({}));
     }
-    rpc::ok(json!({}))
+    let about = About::read(&params.uri);
+    let denied = about.error(request, FileError::Denied);
+    Err(denied.with(json!({ "request": wanted(request, &params.uri, read, write) })))
 }

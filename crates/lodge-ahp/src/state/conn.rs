@@ -7,7 +7,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{version::Dialect, wire::Frame};
@@ -47,9 +47,17 @@ impl Closing {
     }
 }
 
+/// A frame that waits to be sent.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) frame: Frame,
+    /// For a large answer: no other one is made until this one is sent.
+    _large: Option<OwnedSemaphorePermit>,
+}
+
 #[derive(Default)]
 struct Queue {
-    frames: VecDeque<Frame>,
+    frames: VecDeque<Queued>,
     bytes: usize,
     closing: Option<Closing>,
 }
@@ -65,6 +73,7 @@ pub(crate) struct Conn {
     /// Not even what is queued is sent.
     cut: CancellationToken,
     peer: OnceLock<Peer>,
+    large: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Conn {
@@ -86,6 +95,7 @@ impl Conn {
             end: CancellationToken::new(),
             cut: CancellationToken::new(),
             peer: OnceLock::new(),
+            large: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -113,11 +123,29 @@ impl Conn {
             self.cut.cancel();
         } else {
             queue.bytes += frame.len();
-            queue.frames.push_back(frame);
+            queue.frames.push_back(Queued { frame, _large: None });
         }
         let first = queue.frames.len() <= 1;
         drop(queue);
         if first {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The turn of a large answer. One at a time is made and sent, and it does not count as lag.
+    pub(crate) async fn large(&self) -> Option<OwnedSemaphorePermit> {
+        self.large.clone().acquire_owned().await.ok()
+    }
+
+    /// Queues a large answer.
+    pub(crate) fn push_large(&self, frame: Frame, turn: Option<OwnedSemaphorePermit>) {
+        if turn.is_none() {
+            return self.push(frame);
+        }
+        let mut queue = self.queue.lock();
+        if queue.closing.is_none() {
+            queue.frames.push_back(Queued { frame, _large: turn });
+            drop(queue);
             self.wake.notify_one();
         }
     }
@@ -143,7 +171,7 @@ impl Conn {
     }
 
     /// The queued frames, as soon as there are some; `Err` when there will be no more.
-    pub(crate) async fn take(&self, into: &mut VecDeque<Frame>) -> Result<(), Closing> {
+    pub(crate) async fn take(&self, into: &mut VecDeque<Queued>) -> Result<(), Closing> {
         loop {
             {
                 let mut queue = self.queue.lock();

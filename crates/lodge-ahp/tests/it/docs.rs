@@ -37,7 +37,9 @@ fn every_obligation_names_tests_that_exist() {
         include_str!("sync.rs"),
         include_str!("projection.rs"),
         include_str!("seed_walk.rs"),
-        include_str!("../../src/files.rs"),
+        include_str!("../../src/files/tests.rs"),
+        include_str!("resources.rs"),
+        include_str!("watches.rs"),
     ];
     let begin = DOCS.find("| number |").unwrap();
     let mut next = 1u32;

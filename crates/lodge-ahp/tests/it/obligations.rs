@@ -1000,10 +1000,6 @@ async fn resources() {
     )
     .await
     .unwrap();
-    assert_eq!(
-        a.code("resourceWrite", write(json!({ "mode": "insert" }))).await,
-        -32602
-    );
     let read = a
         .request(
             "resourceRead",
@@ -1072,7 +1068,6 @@ async fn what_is_not_there_is_not_advertised() {
     let house = house().await;
     let mut a = house.client("a").await;
     for method in [
-        "createResourceWatch",
         "createTerminal",
         "disposeTerminal",
         "invokeChangesetOperation",

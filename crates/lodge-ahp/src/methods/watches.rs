@@ -1,0 +1,46 @@
+//! Watching files.
+
+use ahp_types::state::ResourceWatchState;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Request,
+    resources::{About, run},
+};
+use crate::{
+    rpc::{self, RpcError, RpcResult, code},
+    watch::{self, Filter},
+};
+
+#[derive(Deserialize)]
+struct Create {
+    uri: String,
+    #[serde(default)]
+    recursive: Option<bool>,
+    #[serde(default)]
+    excludes: Option<Value>,
+    #[serde(default)]
+    includes: Option<Value>,
+}
+
+pub(super) async fn create(request: &Request<'_>) -> RpcResult {
+    let face = request.face;
+    let params: Create = rpc::params(request.params)?;
+    let about = About::read(&params.uri);
+    let path = about.path(request)?;
+    let state = ResourceWatchState {
+        root: params.uri.clone(),
+        recursive: params.recursive == Some(true),
+        excludes: params.excludes,
+        includes: params.includes,
+    };
+    let filter = Filter::new(state.recursive, state.excludes.as_ref(), state.includes.as_ref());
+    let filter = filter.map_err(RpcError::params)?;
+    if face.watches() >= face.config.limits.watches {
+        return Err(RpcError::new(code::TOO_BUSY, "there are too many watches already"));
+    }
+    let tree = run(request, about, move |files| watch::prepare(&files, &path, filter)).await?;
+    let channel = face.open_watch(state, tree).map_err(RpcError::internal)?;
+    rpc::ok(json!({ "channel": &*channel }))
+}

@@ -1,0 +1,167 @@
+//! Watches: changes of files, told to whoever listens. A watch lives as long as somebody does.
+
+mod filter;
+mod tree;
+
+use std::{
+    os::fd::OwnedFd,
+    path::Path,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use ahp_types::{
+    StateAction,
+    actions::ResourceWatchChangedAction,
+    state::{ResourceChange, ResourceChangeType, ResourceWatchState},
+};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use serde_json::json;
+
+pub(crate) use self::filter::Filter;
+use self::tree::Tree;
+use crate::{
+    face::Face,
+    files::{FileError, Files},
+    state::{Service, Uri},
+    uri,
+};
+
+/// Changes are collected for so long before they are told.
+const BATCH: Duration = Duration::from_millis(50);
+
+/// Whether the root is still there is looked up so often.
+const AGAIN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+/// Who made a watch has so long to subscribe to it.
+const UNHEARD: Duration = Duration::from_secs(60);
+
+/// More changes than this at once are told as one: look at everything again.
+const MOST_CHANGES: usize = 2000;
+
+/// A change, as far as it concerns clients.
+pub(crate) type Changes = Vec<(std::path::PathBuf, ResourceChangeType)>;
+
+/// A watch that is running.
+pub(crate) struct Watch {
+    /// Whether anybody has listened to it yet.
+    heard: bool,
+    /// Closed: the watch ends.
+    _running: OwnedFd,
+}
+
+/// Looks at everything that is to be watched. What happens from then on is not missed.
+pub(crate) fn prepare(files: &Files, path: &Path, filter: Filter) -> Result<Tree, FileError> {
+    Tree::new(files.watchable(path)?, filter)
+}
+
+impl Face {
+    /// How many watches there are.
+    pub(crate) fn watches(&self) -> usize {
+        self.watches.lock().len()
+    }
+
+    /// Opens the channel of a watch. It has a thread, because looking at files blocks.
+    pub(crate) fn open_watch(self: &Arc<Self>, state: ResourceWatchState, tree: Tree) -> std::io::Result<Uri> {
+        let channel: Uri = format!("ahp-resource-watch:/{}", uuid::Uuid::new_v4()).into();
+        let (stopped, running) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let watch = Watch {
+            heard: false,
+            _running: running,
+        };
+        let root = state.root.clone();
+        self.watches.lock().insert(channel.clone(), watch);
+        self.inner
+            .lock()
+            .core
+            .insert_service(channel.clone(), None, Service::Watch(state));
+        let (face, told) = (Arc::downgrade(self), channel.clone());
+        let follow = move || follow(&face, &told, &root, &stopped, tree);
+        if let Err(error) = std::thread::Builder::new().name("watch".into()).spawn(follow) {
+            self.close_watch(&channel);
+            return Err(error);
+        }
+        let (face, unheard) = (self.clone(), channel.clone());
+        self.later(UNHEARD, move || {
+            let never = face.watches.lock().get(&unheard).is_some_and(|watch| !watch.heard);
+            if never {
+                face.close_watch(&unheard);
+            }
+        });
+        Ok(channel)
+    }
+
+    fn tell(&self, channel: &str, root: &str, changes: Changes) {
+        let items = changes.into_iter().map(|(below, r#type)| {
+            let uri = if below.as_os_str().is_empty() {
+                root.to_owned()
+            } else {
+                uri::child(root, &below)
+            };
+            ResourceChange { uri, r#type }
+        });
+        let items: Vec<ResourceChange> = items.collect();
+        let changes = json!({ "items": items });
+        let mut inner = self.inner.lock();
+        if inner.core.is_heard(channel) {
+            let action = StateAction::ResourceWatchChanged(ResourceWatchChangedAction { changes });
+            inner.core.publish(channel, &action, None);
+        }
+    }
+
+    /// Somebody came or went: watches that had listeners and have none any more end.
+    pub(crate) fn watchers_changed(&self) {
+        let mut watches = self.watches.lock();
+        if watches.is_empty() {
+            return;
+        }
+        let mut ended = Vec::new();
+        {
+            let inner = self.inner.lock();
+            for (channel, watch) in watches.iter_mut() {
+                let heard = inner.core.is_heard(channel);
+                if watch.heard && !heard {
+                    ended.push(channel.clone());
+                }
+                watch.heard |= heard;
+            }
+        }
+        for channel in &ended {
+            watches.remove(channel);
+        }
+        drop(watches);
+        let mut inner = self.inner.lock();
+        for channel in &ended {
+            inner.core.remove_service(channel);
+        }
+    }
+
+    fn close_watch(&self, channel: &str) {
+        self.watches.lock().remove(channel);
+        self.inner.lock().core.remove_service(channel);
+    }
+}
+
+/// Tells what happens until the watch is closed.
+fn follow(face: &Weak<Face>, channel: &str, root: &str, stopped: &OwnedFd, mut tree: Tree) {
+    let events = tree.events();
+    loop {
+        let mut fds = [
+            PollFd::new(&*events, PollFlags::IN),
+            PollFd::new(stopped, PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut fds, Some(&AGAIN)) {
+            Ok(_) if fds[1].revents().is_empty() => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            _ => return,
+        }
+        if !fds[0].revents().is_empty() {
+            std::thread::sleep(BATCH);
+        }
+        let changes = tree.changes(MOST_CHANGES);
+        let Some(face) = face.upgrade() else { return };
+        if !changes.is_empty() {
+            face.tell(channel, root, changes);
+        }
+    }
+}
