@@ -6,7 +6,7 @@ use std::{
     collections::HashMap,
     fs, io,
     io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -186,7 +186,9 @@ const CLIENTS: usize = 10_000;
 impl Store {
     /// Opens the files in a directory, which is made if need be.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
-        fs::create_dir_all(dir)?;
+        // What people typed and which of their programs were here is theirs alone.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
         let sessions: Lines<SessionRecord> = Lines::open(dir.join("sessions.jsonl"))?;
         let mut clients: Lines<ClientRecord> = Lines::open(dir.join("clients.jsonl"))?;
         if clients.map.len() > CLIENTS {

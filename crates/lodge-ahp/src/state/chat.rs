@@ -2,7 +2,13 @@
 //! turns as the JSON they are sent as. Finished turns never change, so nothing about them is done twice, and a delta
 //! costs the same in the first turn as in the ten thousandth.
 
-use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    path::Path,
+    sync::Arc,
+};
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
 use ahp_types::{
@@ -342,7 +348,12 @@ impl ChatStore {
 /// A file that is gone when it is closed.
 fn nameless(dir: &Path) -> io::Result<File> {
     let path = dir.join(format!("turns-{}", uuid::Uuid::new_v4()));
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
 }

@@ -25,6 +25,11 @@ pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
     // Something was not written: everything is compared with the logs at the next occasion.
     let mut behind = false;
     while let Some((tasks, number)) = queue.take() {
+        // Somebody deleted the home: it is made anew for who goes on, not for who leaves.
+        if queue.is_closed() && path.parent().is_some_and(|home| !home.exists()) {
+            queue.finished(number);
+            continue;
+        }
         if tasks.iter().any(|task| matches!(task, Task::Check)) && db.as_ref().is_some_and(is_broken) {
             db = None;
             db::remove(path);
