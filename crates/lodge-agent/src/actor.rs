@@ -23,7 +23,7 @@ use crate::{
     answer::Answer,
     client::{ClientId, ClientSpec},
     compaction::{self, Compacted},
-    facts::INTERRUPTED_INFO,
+    facts::{INTERRUPTED_INFO, INTERRUPTED_TURN},
     session::Shared,
     settings::{Change, Delivery, Prompt},
     turn::{self, Ended, Start},
@@ -39,6 +39,8 @@ pub enum Command {
     Continue(oneshot::Sender<Result<bool, AgentError>>),
     /// Close what was open when the host went down: it counts as interrupted. Answers whether there was anything.
     Settle(oneshot::Sender<Result<bool, AgentError>>),
+    /// Go on with the turn that failed, or that the host did not live to finish. Answers whether there was one.
+    Resume(oneshot::Sender<Result<bool, AgentError>>),
     /// An answer to an open question. Answers whether it was the first.
     Answer(String, Answer, oneshot::Sender<bool>),
     /// Somebody attaches.
@@ -152,6 +154,7 @@ impl Actor {
             Command::Abort(reason, reply) => drop(reply.send(self.abort(reason).await)),
             Command::Continue(reply) => drop(reply.send(self.take_up())),
             Command::Settle(reply) => drop(reply.send(self.settle_alone())),
+            Command::Resume(reply) => drop(reply.send(self.resume())),
             Command::Answer(id, answer, reply) => drop(reply.send(self.shared.pending.answer(&id, answer))),
             Command::Attach(spec, reply) => {
                 let id = self.with_clients(|clients| clients.attach(spec));
@@ -190,7 +193,6 @@ impl Actor {
             self.lease()?;
         }
         self.settle_interrupted()?;
-        self.shared.recorder.record(PendingMessagesModified::default())?;
         let running = self.running.is_some();
         let over = self.shared.recorder.facts(|facts| facts.open_turn.is_none());
         self.said_late |= running && over && !self.shared.queue.look(|lists| lists.is_starting());
@@ -203,6 +205,8 @@ impl Actor {
                 _ => lists.waiting.push_back(prompt),
             }
         });
+        // Told when it is so: whoever hears it looks at the queue.
+        self.shared.recorder.note(PendingMessagesModified::default());
         if !running {
             self.start_next(lodge_events::Delivery::Idle);
         }
@@ -227,7 +231,6 @@ impl Actor {
         }
     }
 
-    /// A turn that the host did not live to finish is closed before anything new begins.
     /// Goes on with what was open, or waited, when the host went down.
     fn take_up(&mut self) -> Result<bool, AgentError> {
         let open = self.shared.recorder.facts(|facts| facts.open_turn.is_some());
@@ -254,6 +257,24 @@ impl Actor {
         settled
     }
 
+    /// Calls the model again where a turn failed. Tool calls that the host did not live to finish are not run again: the
+    /// model is told that they were interrupted.
+    fn resume(&mut self) -> Result<bool, AgentError> {
+        if self.running.is_some() {
+            return Err(AgentError::Busy);
+        }
+        self.lease()?;
+        self.settle_interrupted()?;
+        let failed = self.shared.recorder.facts(|facts| facts.failed_turn.is_some());
+        if failed {
+            self.start(Start::Resume);
+        } else {
+            self.end_lease();
+        }
+        Ok(failed)
+    }
+
+    /// A turn that the host did not live to finish is closed before anything new begins.
     fn settle_interrupted(&mut self) -> Result<bool, AgentError> {
         let recorder = &self.shared.recorder;
         if self.running.is_some() || recorder.facts(|facts| facts.open_turn.is_none()) {
@@ -262,7 +283,7 @@ impl Actor {
         turn::close_open_calls(&self.shared)?;
         recorder.record(SessionInfo {
             info_type: INTERRUPTED_INFO.into(),
-            message: "The host stopped in the middle of the last turn; it counts as interrupted.".into(),
+            message: INTERRUPTED_TURN.into(),
             ..SessionInfo::default()
         })?;
         Ok(true)
@@ -375,10 +396,15 @@ impl Actor {
         let ended = (&mut running.task).await;
         self.running = None;
         // What was queued for after this turn was meant for after this turn: an abort takes it back too.
-        self.shared.queue.change(|lists| {
+        let forgotten = self.shared.queue.change(|lists| {
+            let some = !lists.waiting.is_empty() || !lists.steering.is_empty();
             lists.waiting.clear();
             lists.steering.clear();
+            some
         });
+        if forgotten {
+            self.shared.recorder.note(PendingMessagesModified::default());
+        }
         self.turn_ended(ended.unwrap_or(Ended::Aborted), false);
         true
     }

@@ -55,6 +55,11 @@ pub enum QuestionKind {
 pub enum PermissionDecision {
     /// This once.
     ApproveOnce,
+    /// This once, with other arguments than the model wrote.
+    ApproveEdited {
+        /// What the tool gets instead.
+        arguments: Value,
+    },
     /// And whatever is like it in this session.
     ApproveForSession,
     /// And whatever is like it in this project.

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// `infoType` of the `session.info` that closes a turn which the host did not live to finish.
 pub const INTERRUPTED_INFO: &str = "interrupted";
 
+/// What that event says to people.
+pub const INTERRUPTED_TURN: &str = "The host stopped in the middle of the last turn; it counts as interrupted.";
+
 /// The facts. They are kept beside the log with the position they are valid for, and folded on from there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -37,6 +40,8 @@ pub struct Facts {
     pub compactions: u64,
     /// The turn that is not finished, if there is one.
     pub open_turn: Option<OpenTurn>,
+    /// The turn that failed, or that the host did not live to finish, while nothing was said since: it can be resumed.
+    pub failed_turn: Option<OpenTurn>,
     /// What was done so far, for `session.shutdown`.
     pub totals: Totals,
 }
@@ -158,6 +163,7 @@ impl Facts {
             Payload::SystemMessage(message) => self.system_prompt = Some(message.content.clone()),
             Payload::UserMessage(message) => {
                 self.user_messages += 1;
+                self.failed_turn = None;
                 self.last_message_id = message.message_id.clone();
                 if message.source.as_deref().is_none_or(|source| source == "user") || self.last_turn.is_none() {
                     let event = event.id().to_string();
@@ -169,7 +175,8 @@ impl Facts {
                 self.open_turn.get_or_insert_default().interaction_id = message.interaction_id.clone();
             }
             Payload::AssistantTurnStart(start) => {
-                let turn = self.open_turn.get_or_insert_default();
+                let resumed = self.failed_turn.take().unwrap_or_default();
+                let turn = self.open_turn.get_or_insert(resumed);
                 turn.turn_id = Some(start.turn_id.clone());
             }
             Payload::AssistantMessage(message) => {
@@ -200,8 +207,13 @@ impl Facts {
                     turn.calls.retain(|call| call.id != complete.tool_call_id);
                 }
             }
-            Payload::Abort(_) | Payload::SessionError(_) => self.open_turn = None,
-            Payload::SessionInfo(info) if info.info_type == INTERRUPTED_INFO => self.open_turn = None,
+            Payload::Abort(_) => self.open_turn = None,
+            // A turn that a person or a tool ended on purpose asked for tools last, and wants no more of them.
+            Payload::AssistantIdle(_) => self.open_turn = None,
+            Payload::SessionError(_) => self.failed_turn = self.open_turn.take(),
+            Payload::SessionInfo(info) if info.info_type == INTERRUPTED_INFO => {
+                self.failed_turn = self.open_turn.take();
+            }
             Payload::SessionCompactionComplete(done) if done.success => self.compactions += 1,
             Payload::AssistantUsage(usage) => {
                 self.totals.api_ms += usage.duration.unwrap_or_default();

@@ -144,6 +144,12 @@ impl Agent {
         self.ask(Command::Settle).await?
     }
 
+    /// Goes on with the turn that failed, or that the host did not live to finish, without another message: the model is
+    /// called again. False when there is none.
+    pub async fn resume_failed(&self) -> Result<bool, AgentError> {
+        self.ask(Command::Resume).await?
+    }
+
     /// Answers an open question. False when it is not (or no longer) open.
     pub async fn answer(&self, request_id: &str, answer: Answer) -> Result<bool, AgentError> {
         self.ask(|reply| Command::Answer(request_id.to_owned(), answer, reply))

@@ -34,13 +34,14 @@ pub use client::{
     Capabilities, ClientCalls, ClientId, ClientSpec, ClientTool, ExitPlanQuestion, NoCalls, UserInputQuestion,
 };
 pub use compaction::Compacted;
-pub use facts::{Facts, INTERRUPTED_INFO, ModelTotals, OpenCall, OpenTurn, Totals, title_of};
+pub use facts::{Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenCall, OpenTurn, Totals, title_of};
 pub use handle::{Agent, NewAgent};
 pub use hooks::{FindHooks, HookFiles};
 pub use recorder::{Publish, Reopen};
 pub use session::{ContextSize, GitContext};
 pub use settings::{Approval, Change, Compaction, Delivery, Mode, Prompt, Settings, ToolFilter};
 pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};
+pub use transcript::INTERRUPTED;
 pub use turn::Ended;
 
 /// Why an agent did not do what it was told.

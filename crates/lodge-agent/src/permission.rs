@@ -4,6 +4,7 @@ use lodge_events::{PermissionCompleted, PermissionRequest, PermissionRequested, 
 use lodge_log::LogError;
 use lodge_tools::rules::{self, Decision, Mode, Place, Policy, Rule, RuleSet, Scope};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::{
     answer::{Answer, PermissionDecision, QuestionKind},
@@ -16,6 +17,8 @@ use crate::{
 pub(crate) enum Verdict {
     /// Go ahead.
     Allowed,
+    /// Yes, with other arguments.
+    Edited(Value),
     /// No, and the model reads why and goes on.
     Denied(String),
     /// No, and the turn ends here.
@@ -106,6 +109,14 @@ impl Shared {
         Ok(verdict)
     }
 
+    /// Why a rule forbids something, if one does. A person who writes a call speaks for themselves, not for the rules.
+    pub(crate) fn forbidden(&self, request: &PermissionRequest) -> Option<String> {
+        match self.permissions.decide(self, request) {
+            Decision::Deny { why, .. } => Some(why),
+            _ => None,
+        }
+    }
+
     async fn ask_permission(&self, request_id: &str, request: PermissionRequest) -> Result<Verdict, LogError> {
         if !self.clients.lock().any(|can| can.permissions) {
             self.recorder.record(requested(request_id, &request))?;
@@ -122,6 +133,9 @@ impl Shared {
         };
         let (result, verdict) = match decision {
             PermissionDecision::ApproveOnce => (PermissionResult::approved(), Verdict::Allowed),
+            PermissionDecision::ApproveEdited { arguments } => {
+                (PermissionResult::approved(), Verdict::Edited(arguments))
+            }
             PermissionDecision::ApproveForSession => {
                 self.permissions.remember(self, &request, Keep::Session);
                 (PermissionResult::approved(), Verdict::Allowed)

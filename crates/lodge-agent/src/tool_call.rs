@@ -63,6 +63,16 @@ impl Outcome {
         }
     }
 
+    /// Tells the model something before the result itself.
+    fn preceded_by(mut self, told: &str) -> Self {
+        let text = match &mut self {
+            Self::Done(done) => &mut done.content,
+            Self::Failed { text, .. } => text,
+        };
+        *text = format!("{told}\n\n{text}");
+        self
+    }
+
     fn rejects(&self) -> bool {
         matches!(self, Self::Failed { code: "rejected", .. })
     }
@@ -158,6 +168,7 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
             None => changed.clone(),
         };
     }
+    let written = args.clone();
     let outcome = if before["permissionDecision"] == "deny" {
         let reason = before["permissionDecisionReason"]
             .as_str()
@@ -167,14 +178,19 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
     } else {
         let allowed = before["permissionDecision"] == "allow";
         match tool {
-            AnyTool::Builtin(tool) => call.builtin(tool, args.clone(), allowed).await?,
-            AnyTool::Client(tool) => call.external(tool, args.clone(), allowed).await?,
+            AnyTool::Builtin(tool) => call.builtin(tool, &mut args, allowed).await?,
+            AnyTool::Client(tool) => call.external(tool, &mut args, allowed).await?,
             AnyTool::Agent(tool) => call.own(*tool, args.clone()).await?,
         }
     };
     let outcome = call.after(outcome, &args, &before).await?;
     let rejected = outcome.rejects();
-    call.complete(outcome)?;
+    // The model has to know what its call became, or it takes the result for that of another one.
+    let edited = (args != written).then(|| format!("The user changed this call before it ran. What ran was: {args}"));
+    call.complete(match edited {
+        Some(told) => outcome.preceded_by(&told),
+        None => outcome,
+    })?;
     Ok(rejected)
 }
 
@@ -229,19 +245,23 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Asks for permission; an outcome means that there is none.
-    async fn permit(&self, request: PermissionRequest) -> Result<Option<Outcome>, Stop> {
+    /// Asks for permission; an outcome means that there is none. Whoever gives it may change the arguments.
+    async fn permit(&self, request: PermissionRequest, args: &mut Value) -> Result<Option<Outcome>, Stop> {
         let request = request.with_tool_call_id(self.id);
         Ok(
             match self.turn.shared.permit(&self.request_id("permission"), request).await? {
                 Verdict::Allowed => None,
+                Verdict::Edited(edited) => {
+                    *args = edited;
+                    None
+                }
                 Verdict::Denied(text) => Some(Outcome::failed(text, "denied")),
                 Verdict::Rejected(text) => Some(Outcome::failed(text, "rejected")),
             },
         )
     }
 
-    async fn builtin(&self, tool: &Arc<dyn Tool>, args: Value, allowed: bool) -> Result<Outcome, Stop> {
+    async fn builtin(&self, tool: &Arc<dyn Tool>, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
         let shared = self.turn.shared.clone();
         let call_id: Arc<str> = self.id.into();
         let (cwd, max_output_bytes) = {
@@ -272,35 +292,21 @@ impl Call<'_> {
             state: shared.tool_state.clone(),
             cancel: self.turn.cancel.clone(),
         };
-        if let Some(intent) = tool.intent(&args) {
+        if let Some(intent) = tool.intent(args) {
             shared.recorder.note(AssistantIntent { intent });
         }
-        let need = match tool.need(&args, &cx) {
-            Ok(need) => need,
-            Err(error) => {
-                self.start(args)?;
-                return Ok(Outcome::failed(error.0, "failure"));
-            }
+        let refused = match tool.need(args, &cx) {
+            Ok(need) => self.refusal(tool, need, args, &cx, allowed).await?,
+            Err(error) => Some(Outcome::failed(error.0, "failure")),
         };
-        let only_looks = shared.only_looks(tool.name(), &need);
-        let mut refused = shared.plan_refusal(only_looks);
-        if refused.is_none()
-            && let Need::Ask(request) = need
-            && !allowed
-            && !shared.is_plan(&request)
-        {
-            // The mode may have changed while somebody thought about it.
-            refused = self.permit(*request).await?.or_else(|| shared.plan_refusal(only_looks));
-        }
+        self.start(args.clone())?;
         if let Some(refused) = refused {
-            self.start(args)?;
             return Ok(refused);
         }
-        self.start(args.clone())?;
         let had_plan = shared.plan_path().exists();
-        let touches = tool.touches(&args, &cx);
+        let touches = tool.touches(args, &cx);
         shared.files_before(&touches).await;
-        let result = tool.run(args, cx).await;
+        let result = tool.run(args.clone(), cx).await;
         shared.files_after(touches).await;
         Ok(match result {
             Ok(output) => {
@@ -334,8 +340,45 @@ impl Call<'_> {
         })
     }
 
+    /// Why a built-in tool may not run. Asks where that is to be asked, and then its arguments may have changed.
+    async fn refusal(
+        &self,
+        tool: &Arc<dyn Tool>,
+        need: Need,
+        args: &mut Value,
+        cx: &ToolCx,
+        allowed: bool,
+    ) -> Result<Option<Outcome>, Stop> {
+        let shared = &self.turn.shared;
+        let only_looks = shared.only_looks(tool.name(), &need);
+        if let Some(refused) = shared.plan_refusal(only_looks) {
+            return Ok(Some(refused));
+        }
+        let Need::Ask(request) = need else { return Ok(None) };
+        if allowed || shared.is_plan(&request) {
+            return Ok(None);
+        }
+        let asked = args.clone();
+        if let Some(refused) = self.permit(*request, args).await? {
+            return Ok(Some(refused));
+        }
+        if *args == asked {
+            // The mode may have changed while somebody thought about it.
+            return Ok(shared.plan_refusal(only_looks));
+        }
+        Ok(match tool.need(args, cx) {
+            Err(error) => Some(Outcome::failed(error.0, "failure")),
+            Ok(need) => shared
+                .plan_refusal(shared.only_looks(tool.name(), &need))
+                .or_else(|| match &need {
+                    Need::Ask(request) => shared.forbidden(request).map(|why| Outcome::failed(why, "denied")),
+                    _ => None,
+                }),
+        })
+    }
+
     /// A tool that a client runs. The question outlives the client: one that comes back can still answer.
-    async fn external(&self, tool: &ClientTool, args: Value, allowed: bool) -> Result<Outcome, Stop> {
+    async fn external(&self, tool: &ClientTool, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
         let mut refused = shared.plan_refusal(tool.read_only);
         if refused.is_none() && !allowed && !tool.skip_permission {
@@ -346,12 +389,12 @@ impl Call<'_> {
                 ..CustomToolPermission::default()
             });
             refused = self
-                .permit(request)
+                .permit(request, args)
                 .await?
                 .or_else(|| shared.plan_refusal(tool.read_only));
         }
         if let Some(refused) = refused {
-            self.start(args)?;
+            self.start(args.clone())?;
             return Ok(refused);
         }
         self.start(args.clone())?;
@@ -369,7 +412,7 @@ impl Call<'_> {
             session_id: shared.id.to_string(),
             tool_call_id: self.id.into(),
             tool_name: self.name.into(),
-            arguments: Some(args),
+            arguments: Some(args.clone()),
             working_directory: Some(cwd),
             ..ExternalToolRequested::default()
         })?;

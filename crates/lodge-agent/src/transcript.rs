@@ -7,7 +7,7 @@ use lodge_models::{AssistantMessage, Image, Message, Part, ToolCall};
 use uuid::Uuid;
 
 /// What a model reads in place of a result that never came.
-pub(crate) const INTERRUPTED: &str = "The execution of this tool, or a previous tool was interrupted.";
+pub const INTERRUPTED: &str = "The execution of this tool, or a previous tool was interrupted.";
 
 #[derive(Debug)]
 enum Entry {

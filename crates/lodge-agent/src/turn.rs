@@ -32,6 +32,8 @@ pub(crate) enum Start {
     Prompt(Box<Prompt>, Delivery),
     /// Tool calls that were open when the host went down.
     Continue,
+    /// The model call at which the last turn failed.
+    Resume,
 }
 
 /// How a turn ended.
@@ -204,6 +206,14 @@ impl Turn {
                     ..Default::default()
                 })?;
                 self.work(turn_id + 1).await
+            }
+            Start::Resume => {
+                let failed = self.shared.recorder.facts(|facts| facts.failed_turn.clone());
+                let failed = failed.unwrap_or_default();
+                self.interaction_id = failed.interaction_id.unwrap_or_else(|| self.interaction_id.clone());
+                self.prepare_system().await?;
+                let last: Option<u32> = failed.turn_id.and_then(|turn| turn.parse().ok());
+                self.work(last.map_or(0, |last| last + 1)).await
             }
         }
     }

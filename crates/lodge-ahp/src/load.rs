@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     face::{Face, Talk, chat_state, point_to_chats, sub_state, summary_of},
-    projection::{Projector, Scope, Step, object, timestamp},
+    projection::{Now, Projector, Scope, Step, object, timestamp},
     state::{ChatStore, Closing, Keep, SessionEntry, Uri},
     store::{ChatRecord, SessionRecord},
     talk::{Draft, Driver, Effect},
@@ -366,16 +366,27 @@ fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
 /// Reads a log through the projection, and the events that come after it.
 async fn read(session: Session, read: Read) -> Result<(Read, Subscription), HostError> {
     // Whether a turn runs must be known for the moment that the log is read up to.
-    let (busy, history, events) = loop {
-        let before = session.is_busy();
+    let (now, history, events) = loop {
+        let now = now(&session);
         let (history, events) = session.history_and_subscribe(QUEUE)?;
-        if session.is_busy() == before {
-            break (before, history, events);
+        if self::now(&session) == now {
+            break (now, history, events);
         }
     };
     let pending = session.pending();
-    let read = aside(move || read.project(history, busy, &pending)).await?;
+    let (waiting, _) = session.queue();
+    let read = aside(move || read.project(history, now, &pending, &waiting)).await?;
     Ok((read, events))
+}
+
+fn now(session: &Session) -> Now {
+    if session.is_busy() {
+        Now::Busy
+    } else if session.facts().open_turn.is_some() {
+        Now::Interrupted
+    } else {
+        Now::AtRest
+    }
 }
 
 /// Runs long work beside the runtime.
@@ -407,20 +418,24 @@ impl Read {
     fn project(
         mut self,
         history: EventReader,
-        busy: bool,
+        now: Now,
         pending: &[lodge_host::PendingQuestion],
+        waiting: &[lodge_host::Prompt],
     ) -> Result<Self, HostError> {
         for event in history.events() {
             let steps = self.projector.event(&event?);
             self.apply(steps);
         }
-        let steps = self.projector.caught_up(busy);
+        let steps = self.projector.caught_up(now);
         self.apply(steps);
         // Questions are not recorded; those that are open now are asked again here.
         for question in pending {
             let steps = self.projector.event(&question.event);
             self.apply(steps);
         }
+        let head = self.chats.get(&Scope::Main).map(ChatStore::head);
+        let steps = head.map(|head| self.projector.queue_changed(head, waiting));
+        self.apply(steps.unwrap_or_default());
         Ok(self)
     }
 

@@ -8,7 +8,7 @@ use ahp_types::{
     actions::{ChatErrorAction, ChatPendingMessageRemovedAction},
     state::{ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, SessionActiveClient, ToolDefinition},
 };
-use lodge_events::{AbortReason, Uuid};
+use lodge_events::{AbortReason, Payload, Uuid};
 use lodge_host::{
     Answer, Approval, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, Mode, ModelChoice,
     NewSession, NoCalls, Prompt, QueueChange, Session, Subscription,
@@ -30,6 +30,8 @@ pub(crate) enum Effect {
     },
     /// Let the host have a session for it, before anything is said.
     Create(oneshot::Sender<Result<(), HostError>>),
+    /// Go on with the turn that failed.
+    Resume { turn: String },
     /// Stop the running turn.
     Abort,
     /// Answer what it asked.
@@ -196,6 +198,11 @@ impl Driver {
             self.face.events(&self.chat, events);
             tokio::task::yield_now().await;
         }
+        let queue_changed =
+            |event: &lodge_events::Event| matches!(event.payload(), Payload::PendingMessagesModified(_));
+        if let Some(live) = self.live.as_ref().filter(|_| batch.iter().any(queue_changed)) {
+            self.face.queue_changed(&self.chat, &live.session.queue().0);
+        }
     }
 
     /// The agent's session, brought to life if need be.
@@ -244,6 +251,14 @@ impl Driver {
                 }
                 return;
             }
+            Effect::Resume { turn } => {
+                let gone_on = match self.resume().await {
+                    Ok(true) => return,
+                    Ok(false) => "there is nothing to go on with".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                return self.face.turn_failed(&self.chat, &turn, &gone_on);
+            }
             Effect::Create(made) => {
                 let _ = made.send(self.session().await.map(drop));
                 return;
@@ -269,7 +284,10 @@ impl Driver {
     }
 
     async fn send(&mut self, id: &str, message: &Message, delivery: Delivery) -> Result<(), HostError> {
-        let (attachments, said) = attachments_of(message).map_err(HostError::Invalid)?;
+        let attached = message.clone();
+        let attachments = tokio::task::spawn_blocking(move || attachments_of(&attached)).await;
+        let attachments = attachments.map_err(|_| HostError::Invalid("the attachments cannot be read".to_owned()))?;
+        let (attachments, said) = attachments.map_err(HostError::Invalid)?;
         let model = message
             .model
             .as_ref()
@@ -307,6 +325,10 @@ impl Driver {
         };
         session.send(prompt).await?;
         Ok(())
+    }
+
+    async fn resume(&mut self) -> Result<bool, HostError> {
+        Ok(self.session().await?.session.resume_failed().await?)
     }
 
     async fn abort(&mut self) -> Result<(), HostError> {
@@ -417,6 +439,17 @@ impl Face {
                 inner.take(chat, steps);
             }
         }
+    }
+
+    /// Shows what waits at an agent.
+    fn queue_changed(&self, chat: &Uri, waiting: &[Prompt]) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let (Some(entry), Some(talk)) = (inner.core.chats.get(chat), inner.talks.get_mut(chat)) else {
+            return;
+        };
+        let steps = talk.projector.queue_changed(entry.store.head(), waiting);
+        inner.take(chat, steps);
     }
 
     /// The agent could not be given a message: the turn that waited for it has failed, or it no longer steers one.

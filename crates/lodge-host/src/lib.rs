@@ -19,9 +19,9 @@ pub use trust::Trust;
 pub use lodge_agent::{
     Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec, ClientTool,
     Compacted, Compaction, ContextSize, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult,
-    Facts, GitContext, HookFiles, Mode, NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind,
-    QueueChange, SECTIONS, SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer,
-    UserInputQuestion, title_of,
+    Facts, GitContext, HookFiles, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Mode, NoCalls, PendingQuestion,
+    PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, SECTIONS, SectionChange, Settings, SystemMessage,
+    ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,

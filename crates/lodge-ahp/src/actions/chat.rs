@@ -4,8 +4,8 @@ use ahp_types::{
     StateAction,
     actions::{
         ChatDraftChangedAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction,
-        ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnStartedAction,
-        PartialChatSummary, SessionChatUpdatedAction,
+        ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnResumeAction,
+        ChatTurnStartedAction, PartialChatSummary, SessionChatUpdatedAction,
     },
     state::{ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessageKind, SessionLifecycle},
 };
@@ -16,7 +16,7 @@ use super::{After, Before, Dispatch, NoChange, Plan, Refusal};
 use crate::{
     face::{Face, Inner},
     load::UNTITLED,
-    projection::attachments_of,
+    projection::check_attachments,
     state::{ChatStore, Uri, chat::StoredTurn},
     talk::Effect,
 };
@@ -52,7 +52,7 @@ fn sendable(dispatch: &Dispatch<'_>, message: &Message) -> Result<(), Refusal> {
     {
         return Err(format!("there is no model {:?}", model.id));
     }
-    attachments_of(message).map(drop)
+    check_attachments(message)
 }
 
 fn knows_turn(head: &ChatState, turns: &[StoredTurn], id: &str) -> bool {
@@ -106,6 +106,23 @@ pub(super) fn turn_cancelled(
         return Err("no such turn is running".to_owned());
     }
     Ok(Plan::effect(Effect::Abort).then(After::TurnCancelled))
+}
+
+pub(super) fn turn_resumed(
+    inner: &Inner,
+    dispatch: &Dispatch<'_>,
+    action: &ChatTurnResumeAction,
+) -> Result<Plan, Refusal> {
+    let store = writable(inner, dispatch)?;
+    if store.head().active_turn.is_some() {
+        return Err("a turn is running".to_owned());
+    }
+    let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
+    if !talk.is_some_and(|talk| talk.projector.can_resume(&action.turn_id)) {
+        return Err("only the last turn can be resumed, and only if its error says so".to_owned());
+    }
+    let turn = action.turn_id.clone();
+    Ok(Plan::effect(Effect::Resume { turn }).then(After::TurnResumed))
 }
 
 pub(super) fn truncated(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatTruncatedAction) -> Result<Plan, Refusal> {

@@ -51,6 +51,7 @@ enum After {
         message: Box<ahp_types::state::Message>,
     },
     TurnCancelled,
+    TurnResumed,
     Truncated(Option<String>),
     Steered(String),
     /// A queued message may start at once.
@@ -254,6 +255,11 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                 let steps = inner.talk_mut(channel).map(|talk| talk.projector.turn_cancelled());
                 inner.take(channel, steps.unwrap_or_default());
             }
+            After::TurnResumed => {
+                if let Some(talk) = inner.talk_mut(channel) {
+                    talk.projector.turn_resumed();
+                }
+            }
             After::Truncated(last) => {
                 if let Some(talk) = inner.talk_mut(channel) {
                     talk.projector.truncated(last.as_deref());
@@ -363,7 +369,7 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
         return match action {
             A::ChatTurnStarted(started) => chat::turn_started(inner, dispatch, started),
             A::ChatTurnCancelled(cancelled) => chat::turn_cancelled(inner, dispatch, cancelled),
-            A::ChatTurnResume(_) => Err("the turn's error cannot be resumed; send a message instead".to_owned()),
+            A::ChatTurnResume(resume) => chat::turn_resumed(inner, dispatch, resume),
             A::ChatTruncated(truncated) => chat::truncated(inner, dispatch, truncated),
             A::ChatPendingMessageSet(set) => chat::pending_set(inner, dispatch, set),
             A::ChatPendingMessageRemoved(removed) => chat::pending_removed(inner, dispatch, removed),

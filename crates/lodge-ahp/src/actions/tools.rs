@@ -55,9 +55,6 @@ pub(super) fn confirmed(
     else {
         return Err("the tool call does not wait for a confirmation".to_owned());
     };
-    if action.edited_tool_input.is_some() {
-        return Err("the input of this tool call cannot be edited".to_owned());
-    }
     if let Some(chosen) = &action.selected_option_id {
         let option = pending.options.iter().flatten().find(|option| option.id == *chosen);
         let option = option.ok_or_else(|| "there is no such option".to_owned())?;
@@ -69,10 +66,26 @@ pub(super) fn confirmed(
         action.confirmed = Some(ToolCallConfirmationReason::UserAction);
     }
     let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
+    let edited = match &action.edited_tool_input {
+        Some(input) if action.approved => {
+            let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
+            Some(
+                talk.ok_or("there is no such chat")?
+                    .projector
+                    .edited(&action.tool_call_id, input)?,
+            )
+        }
+        _ => None,
+    };
     let decision = if !action.approved {
         let suggested = action.user_suggestion.as_ref().map(|message| message.text.clone());
         let feedback = suggested.or_else(|| action.reason_message.as_ref().map(|reason| reason.as_text().to_owned()));
         PermissionDecision::Deny { feedback }
+    } else if let Some(arguments) = edited {
+        if action.selected_option_id.as_deref() == Some(ALLOW_SESSION) {
+            return Err("a call that was changed is allowed once".to_owned());
+        }
+        PermissionDecision::ApproveEdited { arguments }
     } else if action.selected_option_id.as_deref() == Some(ALLOW_SESSION) {
         PermissionDecision::ApproveForSession
     } else {
@@ -214,7 +227,10 @@ pub(crate) fn fail_calls_of(inner: &mut Inner, chat: &str, client: &str) {
         .response_parts
         .iter()
         .filter_map(|part| match part {
-            ResponsePart::ToolCall(part) if owner(&part.tool_call) == Some(client) => {
+            // A result that waits for a confirmation does not need its client any more.
+            ResponsePart::ToolCall(part)
+                if matches!(part.tool_call, ToolCallState::Running(_)) && owner(&part.tool_call) == Some(client) =>
+            {
                 Some(tool_call_id(&part.tool_call).to_owned())
             }
             _ => None,

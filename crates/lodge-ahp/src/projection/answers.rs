@@ -120,10 +120,6 @@ impl Projector {
         let chat = self.chat(&scope);
         let shown = if chat.text.id == *id { chat.text.length } else { 0 };
         chat.text = Streaming::default();
-        chat.wants_more = message
-            .tool_requests
-            .as_ref()
-            .is_some_and(|requests| !requests.is_empty());
         let told_reasoning = !chat.reasoning.id.is_empty();
         chat.reasoning = Streaming::default();
         if let Some(thought) = message

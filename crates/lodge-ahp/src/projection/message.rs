@@ -8,6 +8,8 @@ use lodge_events::{
     Attachment, BlobAttachment, DirectoryAttachment, FileAttachment, SelectionAttachment, SelectionRange, UserMessage,
 };
 
+use lodge_host::Prompt;
+
 use crate::uri;
 
 /// The message that opened a turn.
@@ -21,6 +23,16 @@ pub(crate) fn message_of(user: &UserMessage, kind: MessageKind) -> Message {
         agent: None,
         meta: None,
     }
+}
+
+/// A message that waits at the agent.
+pub(super) fn message_of_prompt(prompt: &Prompt) -> Message {
+    let said = UserMessage {
+        content: prompt.display_text.clone().unwrap_or_else(|| prompt.text.clone()),
+        attachments: Some(prompt.attachments.clone()),
+        ..UserMessage::default()
+    };
+    message_of(&said, MessageKind::User)
 }
 
 fn attachment(attachment: &Attachment) -> Option<MessageAttachment> {
@@ -77,8 +89,28 @@ fn attachment(attachment: &Attachment) -> Option<MessageAttachment> {
     }
 }
 
+/// Whether every attachment of a client's message is one that the agent can take.
+pub(crate) fn check_attachments(message: &Message) -> Result<(), String> {
+    message
+        .attachments
+        .iter()
+        .flatten()
+        .try_for_each(|attachment| match attachment {
+            MessageAttachment::Simple(_) | MessageAttachment::EmbeddedResource(_) => Ok(()),
+            MessageAttachment::Resource(resource) => path_of(resource).map(drop),
+            MessageAttachment::Annotations(_) | MessageAttachment::Chat(_) | MessageAttachment::Unknown(_) => {
+                Err("this host takes files, selections and embedded data as attachments".to_owned())
+            }
+        })
+}
+
+fn path_of(resource: &MessageResourceAttachment) -> Result<String, String> {
+    let path = uri::path(&resource.uri).ok_or_else(|| format!("{} is not a file on this host", resource.uri))?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
 /// The attachments of a client's message as the agent takes them, and text to add for those it cannot take. `Err` says
-/// what cannot be honoured.
+/// what cannot be honoured. Reads files.
 pub(crate) fn attachments_of(message: &Message) -> Result<(Vec<Attachment>, Vec<String>), String> {
     let mut taken = Vec::new();
     let mut said = Vec::new();
@@ -92,11 +124,7 @@ pub(crate) fn attachments_of(message: &Message) -> Result<(Vec<Attachment>, Vec<
                 ..BlobAttachment::default()
             })),
             MessageAttachment::Resource(resource) => {
-                let path = uri::path(&resource.uri)
-                    .ok_or_else(|| format!("{} is not a file on this host", resource.uri))?
-                    .to_string_lossy()
-                    .into_owned();
-                taken.push(file_attachment(resource, path));
+                taken.push(file_attachment(resource, path_of(resource)?));
             }
             MessageAttachment::Annotations(_) | MessageAttachment::Chat(_) | MessageAttachment::Unknown(_) => {
                 return Err("this host takes files, selections and embedded data as attachments".to_owned());

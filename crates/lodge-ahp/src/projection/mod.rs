@@ -15,16 +15,20 @@ use std::collections::HashMap;
 
 use ahp_types::{
     StateAction,
-    actions::{SessionActivityChangedAction, SessionConfigChangedAction, SessionTitleChangedAction},
-    state::{ErrorInfo, Message, MessageKind, MessageOrigin, UsageInfo},
+    actions::{
+        ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTurnResumeAction,
+        SessionActivityChangedAction, SessionConfigChangedAction, SessionTitleChangedAction,
+    },
+    state::{ChatState, ErrorInfo, Message, MessageKind, MessageOrigin, PendingMessageKind, UsageInfo},
 };
 use lodge_events::{Event, Payload, SubagentStarted, Timestamp, Uuid};
+use lodge_host::Prompt;
 use serde_json::{Map, Value, json};
 
-use self::{answers::markdown, turns::End};
+use self::{answers::markdown, message::message_of_prompt, turns::End};
 pub(crate) use self::{
     input::{Question, answers_of, one_answer},
-    message::{attachments_of, message_of},
+    message::{attachments_of, check_attachments, message_of},
     text::timestamp,
     tools::ALLOW_SESSION,
 };
@@ -54,7 +58,7 @@ pub enum Step {
         /// Its name for people.
         title: String,
     },
-    /// The conversation came to rest: a queued message may start.
+    /// The conversation came to rest after a turn that went well: a queued message may start.
     Rested,
 }
 
@@ -66,6 +70,8 @@ struct Turn {
     message: Message,
     /// Whether the agent has taken it up. Until then events belong to something before it.
     taken_up: bool,
+    /// Whether a client reopened it, and the agent has not taken it up again.
+    resumed: bool,
 }
 
 /// Text that streams in: the part it goes to and how much of it came.
@@ -79,11 +85,13 @@ struct Streaming {
 struct Chat {
     turn: Option<Turn>,
     last_turn: Option<String>,
+    /// The last turn, when it failed and can be resumed.
+    failed: Option<Turn>,
+    /// Whether the last turn came to its end, rather than failed or was stopped.
+    completed: bool,
     text: Streaming,
     reasoning: Streaming,
     usage: Option<UsageInfo>,
-    /// Whether the last answer asked for tools, so that more would have come.
-    wants_more: bool,
     /// A person cancelled the turn; what still comes of it is not shown.
     muted: bool,
 }
@@ -106,7 +114,20 @@ pub struct Projector {
     /// The recorded events that each shown turn begins and ends with, for forks and cuts.
     marks: Vec<Mark>,
     now: Timestamp,
+    /// When the agent last did something.
+    worked: Timestamp,
     out: Vec<Step>,
+}
+
+/// What the agent does at the moment that its log was read up to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Now {
+    /// It works on the last turn.
+    Busy,
+    /// It does nothing; the host did not live to finish the last turn.
+    Interrupted,
+    /// It does nothing.
+    AtRest,
 }
 
 /// Where a turn is in the log.
@@ -121,6 +142,9 @@ impl Projector {
     /// Takes one event and returns what it does.
     pub fn event(&mut self, event: &Event) -> Vec<Step> {
         self.now = event.timestamp();
+        if is_work(event.payload()) {
+            self.worked = self.now;
+        }
         self.take(event);
         if !event.is_ephemeral()
             && let Some(mark) = self.marks.last_mut()
@@ -130,18 +154,38 @@ impl Projector {
         std::mem::take(&mut self.out)
     }
 
-    /// After the log was read: a turn that the agent no longer works on is over. When it still does, the message that
-    /// streams right now began before anybody here listened.
-    pub fn caught_up(&mut self, busy: bool) -> Vec<Step> {
-        if busy {
-            self.joined_late = true;
-        } else {
-            for scope in self.scopes() {
-                let wants_more = self.chat(&scope).wants_more;
-                self.end_turn(&scope, if wants_more { End::Cancelled } else { End::Complete });
+    /// After the log was read. When the agent still works on the last turn, the message that streams right now began
+    /// before anybody here listened. When it does not, the turn is over; it failed when the host did not live to finish it.
+    pub fn caught_up(&mut self, now: Now) -> Vec<Step> {
+        match now {
+            Now::Busy => self.joined_late = true,
+            Now::Interrupted => self.interrupted(),
+            Now::AtRest => {
+                for scope in self.scopes() {
+                    self.end_turn(&scope, End::Complete);
+                }
             }
         }
         std::mem::take(&mut self.out)
+    }
+
+    /// The host went down in the middle of the last turn: what ran then has failed. That may be found out much later.
+    fn interrupted(&mut self) {
+        self.now = self.worked;
+        let mut open: Vec<String> = self.calls.keys().cloned().collect();
+        open.sort_unstable();
+        for call in open {
+            self.interrupt_call(&call);
+        }
+        for scope in self.scopes() {
+            let info = ErrorInfo {
+                error_type: lodge_host::INTERRUPTED_INFO.to_owned(),
+                message: lodge_host::INTERRUPTED_TURN.to_owned(),
+                stack: None,
+                meta: None,
+            };
+            self.end_turn(&scope, End::Error(info, scope == Scope::Main));
+        }
     }
 
     /// A client (or the queue) opened a turn; the agent is about to be given its message.
@@ -152,8 +196,25 @@ impl Projector {
             started,
             message,
             taken_up: false,
+            resumed: false,
         });
         self.main.usage = None;
+        self.main.muted = false;
+        self.main.failed = None;
+    }
+
+    /// Whether this is the last turn, and failed in a way that it can be resumed.
+    pub(crate) fn can_resume(&self, id: &str) -> bool {
+        self.main.turn.is_none() && self.main.failed.as_ref().is_some_and(|turn| turn.id == id)
+    }
+
+    /// A client reopened the turn that failed; the agent is about to be told.
+    pub(crate) fn turn_resumed(&mut self) {
+        self.main.turn = self.main.failed.take().map(|turn| Turn {
+            taken_up: false,
+            resumed: true,
+            ..turn
+        });
         self.main.muted = false;
     }
 
@@ -163,6 +224,7 @@ impl Projector {
             self.sent.retain(|sent| *sent != turn.id);
             self.main.last_turn = Some(turn.id);
         }
+        self.main.completed = false;
         self.main.muted = true;
         for scope in self.scopes() {
             if scope != Scope::Main {
@@ -201,6 +263,7 @@ impl Projector {
             .map_or(0, |at| at + 1);
         self.marks.truncate(keep);
         self.main.turn = None;
+        self.main.failed = None;
         self.main.last_turn = last.map(str::to_owned);
         self.main.muted = true;
     }
@@ -220,6 +283,40 @@ impl Projector {
     /// Whether the agent was already given this message.
     pub(crate) fn was_sent(&self, id: &str) -> bool {
         self.sent.iter().any(|sent| sent == id)
+    }
+
+    /// The queue of the agent, which other faces fill and a host that was killed leaves behind, as it is now. Messages that
+    /// clients of this face queued are given to the agent one by one and wait in the chat meanwhile.
+    pub(crate) fn queue_changed(&mut self, head: &ChatState, waiting: &[Prompt]) -> Vec<Step> {
+        let id_of = |prompt: &Prompt| prompt.message_id.clone();
+        let shown: Vec<&String> = head
+            .queued_messages
+            .iter()
+            .flatten()
+            .map(|message| &message.id)
+            .collect();
+        let running = head.active_turn.as_ref().map(|turn| &turn.id);
+        for id in &shown {
+            let is_agents = self.was_sent(id) && running != Some(*id);
+            if is_agents && !waiting.iter().any(|prompt| prompt.message_id.as_ref() == Some(*id)) {
+                self.sent.retain(|sent| sent != *id);
+                let (kind, id) = (PendingMessageKind::Queued, (*id).clone());
+                let action = ChatPendingMessageRemovedAction { kind, id };
+                self.act(&Scope::Main, StateAction::ChatPendingMessageRemoved(action));
+            }
+        }
+        for (prompt, id) in waiting.iter().filter_map(|prompt| Some((prompt, id_of(prompt)?))) {
+            if shown.contains(&&id) || running == Some(&id) || prompt.source.is_some() {
+                continue;
+            }
+            if !self.was_sent(&id) {
+                self.sent.push(id.clone());
+            }
+            let (kind, message) = (PendingMessageKind::Queued, message_of_prompt(prompt));
+            let action = ChatPendingMessageSetAction { kind, id, message };
+            self.act(&Scope::Main, StateAction::ChatPendingMessageSet(action));
+        }
+        std::mem::take(&mut self.out)
     }
 
     /// Which client runs which tool.
@@ -268,6 +365,9 @@ impl Projector {
 
     fn take(&mut self, event: &Event) {
         let of_agent = self.scope(event, None);
+        if of_agent == Some(Scope::Main) && goes_on(event.payload()) {
+            self.resume();
+        }
         match event.payload() {
             Payload::UserMessage(message) => self.user_message(event, message, of_agent),
             Payload::AssistantTurnStart(_) => {
@@ -312,8 +412,11 @@ impl Projector {
                     &Scope::Session,
                     StateAction::SessionActivityChanged(SessionActivityChangedAction::default()),
                 );
-                self.out.push(Step::Rested);
+                if self.main.completed {
+                    self.out.push(Step::Rested);
+                }
             }
+            Payload::SessionInfo(info) if info.info_type == lodge_host::INTERRUPTED_INFO => self.interrupted(),
             Payload::Abort(_) => {
                 for scope in self.scopes() {
                     self.end_turn(&scope, End::Cancelled);
@@ -327,7 +430,10 @@ impl Projector {
                     stack: None,
                     meta: error.status_code.map(|status| object(json!({ "statusCode": status }))),
                 };
-                self.end_turn(&of_agent.unwrap_or(Scope::Main), End::Error(info));
+                let scope = of_agent.unwrap_or(Scope::Main);
+                // What cannot be written down cannot be gone on from.
+                let resumable = scope == Scope::Main && error.error_type != "storage";
+                self.end_turn(&scope, End::Error(info, resumable));
             }
             Payload::SessionTitleChanged(changed) => {
                 let action = SessionTitleChangedAction {
@@ -368,13 +474,31 @@ impl Projector {
                     stack: None,
                     meta: None,
                 };
-                self.end_turn(&Scope::Sub(failed.tool_call_id.clone()), End::Error(info));
+                self.end_turn(&Scope::Sub(failed.tool_call_id.clone()), End::Error(info, false));
             }
             _ => {
                 if !self.tool_event(event) {
                     self.input_event(event);
                 }
             }
+        }
+    }
+
+    /// The agent goes on with a turn that failed, whoever told it to.
+    fn resume(&mut self) {
+        if let Some(turn) = self.main.turn.as_mut().filter(|turn| turn.resumed) {
+            (turn.taken_up, turn.resumed) = (true, false);
+        }
+        if self.main.turn.is_none()
+            && !self.main.muted
+            && let Some(failed) = self.main.failed.take()
+        {
+            let turn_id = failed.id.clone();
+            self.main.turn = Some(failed);
+            self.act(
+                &Scope::Main,
+                StateAction::ChatTurnResume(ChatTurnResumeAction { turn_id }),
+            );
         }
     }
 
@@ -417,6 +541,28 @@ impl Projector {
         let now = self.now;
         self.open_turn(&Scope::Sub(call.clone()), event.id().to_string(), message, now, false);
         self.show_subagent(&call, started);
+    }
+}
+
+/// Whether an event shows that the agent works on a turn. Tool calls that were closed after a crash do not; they tell no
+/// turn.
+fn goes_on(payload: &Payload) -> bool {
+    match payload {
+        Payload::AssistantTurnStart(_) | Payload::PermissionRequested(_) => true,
+        Payload::ToolExecutionStart(start) => start.turn_id.is_some(),
+        _ => false,
+    }
+}
+
+/// Whether an event tells of something that the agent did, rather than of what was found out or set about it.
+fn is_work(payload: &Payload) -> bool {
+    match payload {
+        Payload::ToolExecutionComplete(done) => {
+            let code = done.error.as_ref().and_then(|error| error.code.as_deref());
+            code != Some(lodge_host::INTERRUPTED_INFO)
+        }
+        Payload::UserMessage(_) | Payload::AssistantMessage(_) | Payload::AssistantUsage(_) => true,
+        other => goes_on(other),
     }
 }
 

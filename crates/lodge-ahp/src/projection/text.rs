@@ -100,6 +100,23 @@ pub(super) fn input(arguments: &Value) -> Option<String> {
     }
 }
 
+/// The arguments that an input stands for which a person changed: the other way round.
+pub(super) fn edited(arguments: &Value, input: &str) -> Result<Value, String> {
+    match arguments {
+        Value::String(_) => Ok(input.into()),
+        Value::Object(map) if map.get("command").is_some_and(Value::is_string) && map.len() <= 3 => {
+            let mut map = map.clone();
+            map.insert("command".to_owned(), input.into());
+            Ok(Value::Object(map))
+        }
+        _ => match serde_json::from_str(input) {
+            Ok(Value::Object(map)) => Ok(Value::Object(map)),
+            Ok(_) => Err("the input of this tool is a JSON object".to_owned()),
+            Err(error) => Err(format!("the input is not JSON: {error}")),
+        },
+    }
+}
+
 /// The question put to the person.
 pub(super) fn confirmation(request: &PermissionRequest) -> String {
     match request {
@@ -151,6 +168,20 @@ pub(super) fn asked(request: &PermissionRequest) -> (&str, Value, Option<&str>) 
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_input_is_edited_as_it_is_shown() {
+        let check = |arguments: Value, text: &str, expected: Option<Value>| {
+            assert!(input(&arguments).is_some());
+            assert_eq!(edited(&arguments, text).ok(), expected, "{text}");
+        };
+        let command = json!({"command": "ls", "description": "look"});
+        check(command, "pwd", Some(json!({"command": "pwd", "description": "look"})));
+        check(json!({"path": "/a"}), r#"{"path": "/b"}"#, Some(json!({"path": "/b"})));
+        check(json!({"path": "/a"}), "/b", None);
+        check(json!({"path": "/a"}), "[]", None);
+        check(json!("raw"), "other", Some(json!("other")));
+    }
 
     #[test]
     fn calls_are_told_in_a_sentence() {

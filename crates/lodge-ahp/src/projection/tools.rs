@@ -235,11 +235,18 @@ impl Projector {
             confirmation_title: Some(text::confirmation(request).into()),
             risk_assessment: None,
             edits: None,
-            editable: None,
+            editable: (!call.arguments.is_null()).then_some(true),
             confirmed: None,
             options: Some(options()),
         };
         self.act(&call.scope, StateAction::ChatToolCallReady(action));
+    }
+
+    /// What a call would get whose input a person changed.
+    pub(crate) fn edited(&self, call: &str, input: &str) -> Result<Value, String> {
+        let call = self.calls.get(call).filter(|call| !call.arguments.is_null());
+        let call = call.ok_or_else(|| "the input of this tool call cannot be edited".to_owned())?;
+        text::edited(&call.arguments, input)
     }
 
     fn permission_completed(&mut self, request_id: &str, approved: bool, by_rule: bool, feedback: Option<&str>) {
@@ -341,7 +348,8 @@ impl Projector {
             let cut = call.output.ceil_char_boundary(call.output.len().saturating_sub(TAIL));
             content.push(text_content(call.output[cut..].to_owned()));
         }
-        let Some(turn_id) = self.running_turn(&scope) else {
+        // Output of what outlived its turn belongs to no other one.
+        let Some(turn_id) = self.chat(&scope).turn.as_ref().map(|turn| turn.id.clone()) else {
             return;
         };
         let action = ChatToolCallContentChangedAction {
@@ -390,6 +398,13 @@ impl Projector {
             None => json!({ "message": error.message }),
         });
         self.complete(id, done.success, content, structured, error);
+    }
+
+    /// The host went down while the call ran, or waited to.
+    pub(super) fn interrupt_call(&mut self, id: &str) {
+        self.ready(id);
+        let error = json!({ "message": lodge_host::INTERRUPTED, "code": "interrupted" });
+        self.complete(id, false, Vec::new(), None, Some(error));
     }
 
     fn complete(

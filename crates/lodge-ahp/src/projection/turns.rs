@@ -16,7 +16,8 @@ use super::{Mark, Projector, Scope, Streaming, Turn, message_of, text};
 pub(super) enum End {
     Complete,
     Cancelled,
-    Error(ErrorInfo),
+    /// And whether it can be resumed.
+    Error(ErrorInfo, bool),
 }
 
 impl Projector {
@@ -45,7 +46,11 @@ impl Projector {
             if !from_person && turn.taken_up {
                 return;
             }
-            if turn.taken_up {
+            if turn.resumed {
+                // Somebody's message was quicker than the wish to go on.
+                turn.taken_up = true;
+                self.end_turn(&scope, End::Cancelled);
+            } else if turn.taken_up {
                 self.end_turn(&scope, End::Complete);
             } else {
                 self.step_back(&scope);
@@ -82,9 +87,10 @@ impl Projector {
             started,
             message: message.clone(),
             taken_up: true,
+            resumed: false,
         });
         chat.usage = None;
-        chat.wants_more = false;
+        chat.failed = None;
         let action = ChatTurnStartedAction {
             turn_id: id.clone(),
             started_at: text::timestamp(started),
@@ -103,7 +109,8 @@ impl Projector {
         match &chat.turn {
             Some(turn) if turn.taken_up => return Some(turn.id.clone()),
             Some(_) => return None,
-            None if chat.muted => return None,
+            // What still comes of a turn that failed is not shown.
+            None if chat.muted || chat.failed.is_some() => return None,
             None => {}
         }
         let message = Message {
@@ -132,6 +139,8 @@ impl Projector {
             return;
         };
         chat.last_turn = Some(turn.id.clone());
+        chat.completed = matches!(end, End::Complete);
+        chat.failed = matches!(end, End::Error(_, true)).then(|| turn.clone());
         chat.text = Streaming::default();
         chat.reasoning = Streaming::default();
         let (turn_id, meta) = (turn.id, None);
@@ -147,8 +156,9 @@ impl Projector {
                 duration,
                 meta,
             }),
-            End::Error(error) => {
-                let part = ErrorResponsePart { error, resumable: None };
+            End::Error(error, resumable) => {
+                let resumable = resumable.then_some(true);
+                let part = ErrorResponsePart { error, resumable };
                 StateAction::ChatError(ChatErrorAction {
                     turn_id,
                     duration,

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, path::PathBuf, time::Duration};
 use futures_util::{SinkExt, StreamExt};
 use lodge_ahp::{AhpConfig, Limits, Server};
 use lodge_host::{Home, HomeOptions, Host, HostConfig};
+use lodge_models::ModelsConfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -19,9 +20,9 @@ pub(crate) const SEED_ROOT: &str = "agenthost:/root";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct House {
-    pub(crate) dir: TempDir,
-    pub(crate) host: Host,
     pub(crate) server: Option<Server>,
+    pub(crate) host: Host,
+    pub(crate) dir: TempDir,
 }
 
 pub(crate) async fn house() -> House {
@@ -39,9 +40,40 @@ pub(crate) async fn house_with(limits: Limits) -> House {
     }
 }
 
+/// A house whose model is behind a server, as real ones are.
+pub(crate) async fn house_of(models: &testkit::model_server::ModelServer) -> House {
+    let provider = lodge_models::ProviderEntry {
+        name: "there".into(),
+        base_url: models.openai_url(),
+        ..Default::default()
+    };
+    let model = lodge_models::ModelEntry {
+        id: "distant".into(),
+        provider: "there".into(),
+        ..Default::default()
+    };
+    let models = ModelsConfig {
+        providers: vec![provider],
+        models: vec![model],
+        default_model: Some("distant".into()),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("work")).unwrap();
+    let (host, server) = open_with(&dir, Limits::default(), models).await;
+    House {
+        dir,
+        host,
+        server: Some(server),
+    }
+}
+
 async fn open(dir: &TempDir, limits: Limits) -> (Host, Server) {
+    open_with(dir, limits, ModelsConfig::default()).await
+}
+
+async fn open_with(dir: &TempDir, limits: Limits, models: ModelsConfig) -> (Host, Server) {
     let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
-    let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
+    let models = lodge_models::Catalogue::from(models, |_| None).unwrap();
     let idle_after = Duration::from_secs(600);
     let host = Host::new(HostConfig {
         home,
@@ -109,6 +141,20 @@ impl House {
         self.server = Some(server);
     }
 
+    /// Another host on the files as they are now: what a host leaves behind that is killed at this moment.
+    pub(crate) async fn crash(mut self) -> House {
+        let dir = tempfile::tempdir().unwrap();
+        copy(self.dir.path(), dir.path());
+        self.server.take().unwrap().shutdown().await;
+        self.host.shutdown().await;
+        let (host, server) = open(&dir, Limits::default()).await;
+        House {
+            server: Some(server),
+            host,
+            dir,
+        }
+    }
+
     /// A connection that has not said anything yet.
     pub(crate) async fn connect(&self) -> Client {
         Client::connect(&self.url()).await.unwrap()
@@ -132,6 +178,18 @@ impl House {
         client.request("initialize", params).await.unwrap();
         client.name = name.to_owned();
         client
+    }
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy(&from, &to);
+        } else {
+            std::fs::copy(from, to).unwrap();
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Tests of the face over its socket.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod crash;
 mod docs;
+mod edits;
 mod kit;
 mod mirror;
 mod obligations;

@@ -719,8 +719,6 @@ async fn tool_calls() {
     assert_eq!(state["status"].as_u64().unwrap() & 31, 24);
     assert_eq!(state["chats"][0]["status"].as_u64().unwrap() & 31, 24);
     assert_eq!(state["inputNeeded"][0]["kind"], "toolConfirmation");
-    a.refused(&chat, confirm(json!({ "editedToolInput": "rm -rf /" })))
-        .await;
     a.refused(&chat, confirm(json!({ "selectedOptionId": "deny" }))).await;
     a.refused(&chat, confirm(json!({ "selectedOptionId": "none" }))).await;
     a.refused(&chat, confirm(json!({ "toolCallId": "none" }))).await;

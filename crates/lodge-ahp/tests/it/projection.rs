@@ -1,6 +1,6 @@
 //! Recorded event streams and the actions they become. The events are as the Copilot CLI and this host write them.
 
-use lodge_ahp::projection::{Projector, Scope, Step};
+use lodge_ahp::projection::{Now, Projector, Scope, Step};
 use lodge_events::Event;
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ fn from_log(stream: &[(&str, Value)]) -> String {
     let mut projector = Projector::default();
     let recorded = events(stream).into_iter().filter(|event| !event.is_ephemeral());
     let mut lines: Vec<String> = recorded.flat_map(|event| shown(projector.event(&event))).collect();
-    lines.extend(shown(projector.caught_up(false)));
+    lines.extend(shown(projector.caught_up(Now::AtRest)));
     lines.join("\n")
 }
 
@@ -261,7 +261,7 @@ fn an_answer_whose_beginning_was_missed_comes_whole() {
         ),
     ]);
     projector.event(&stream[0]);
-    assert_eq!(projector.caught_up(true), []);
+    assert_eq!(projector.caught_up(Now::Busy), []);
     assert_eq!(projector.event(&stream[1]), []);
     let lines = shown(projector.event(&stream[2]));
     assert_eq!(lines.len(), 1);

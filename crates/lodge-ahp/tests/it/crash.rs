@@ -1,0 +1,213 @@
+//! Turns that fail, because of the model or because the host was killed, and going on with them.
+
+use lodge_host::Prompt;
+use serde_json::{Value, json};
+use testkit::model_server::{ModelServer, Reply};
+
+use crate::kit::*;
+
+fn resume(turn: &str) -> Value {
+    json!({ "type": "chat/turnResume", "turnId": turn })
+}
+
+/// Waits until the log of a chat's session holds something.
+async fn recorded(house: &House, id: &str, what: &str) {
+    for _ in 0..1000 {
+        let mut events = house.host.read(id).unwrap().events();
+        if events.any(|event| event.unwrap().kind() == what) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("no {what} came");
+}
+
+#[tokio::test]
+async fn a_turn_that_a_killed_host_did_not_finish_has_failed_and_can_be_resumed() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let id = uuid(1);
+    let (session, chat) = a.session(&id).await;
+    a.turn(&chat, "t1", "say before").await;
+    a.say(&chat, "t2", "call bash {\"command\":\"touch here\"} then say after")
+        .await;
+    a.action("chat/toolCallReady").await;
+    recorded(&house, &id, "assistant.message").await;
+    let seen = a.last_seq;
+    let house = house.crash().await;
+
+    let mut b = house.connect().await;
+    let params = json!({ "clientId": "a", "lastSeenServerSeq": seen, "subscriptions": [session, chat] });
+    let result = b.request("reconnect", params).await.unwrap();
+    b.name = "a".to_owned();
+    assert_eq!(result["type"], "snapshot");
+    let state = result["snapshots"][1]["state"].clone();
+    assert!(state.get("activeTurn").is_none());
+    assert_eq!(state["status"].as_u64().unwrap() & 31, 2, "the chat is in error");
+    let turn = state["turns"][1].clone();
+    assert_eq!((&turn["id"], &turn["state"]), (&json!("t2"), &json!("error")));
+    let parts = turn["responseParts"].as_array().unwrap();
+    let (call, error) = (&parts[parts.len() - 2]["toolCall"], &parts[parts.len() - 1]);
+    assert_eq!(
+        (&call["status"], &call["success"]),
+        (&json!("completed"), &json!(false))
+    );
+    assert_eq!(
+        (&error["kind"], &error["error"]["errorType"], &error["resumable"]),
+        (&json!("error"), &json!("interrupted"), &json!(true))
+    );
+    // Looking at it changed nothing: it is the same for who comes next, and after another crash.
+    let house = house.crash().await;
+    let mut b = house.client("a").await;
+    b.subscribe(&session).await;
+    assert_eq!(b.subscribe(&chat).await["state"]["turns"][1], turn);
+    // Only the last turn, and only that.
+    assert!(b.refused(&chat, resume("t1")).await.contains("last turn"));
+    assert!(b.refused(&chat, resume("nope")).await.contains("last turn"));
+    b.accepted(&chat, resume("t2")).await;
+    b.refused(&chat, resume("t2")).await;
+    let end = b.ends(&chat, "t2").await;
+    assert_eq!(end["type"], "chat/turnComplete", "{end}");
+    let state = b.subscribe(&chat).await["state"].clone();
+    let turn = &state["turns"][1];
+    assert_eq!(
+        (turn["state"].as_str(), state["turns"].as_array().unwrap().len()),
+        (Some("complete"), 2)
+    );
+    let parts = turn["responseParts"].as_array().unwrap();
+    assert_eq!(
+        parts.iter().filter(|part| part["kind"] == "error").count(),
+        1,
+        "what failed stays to be seen"
+    );
+    assert_eq!(parts.last().unwrap()["content"], "after");
+    b.refused(&chat, resume("t2")).await;
+    // The log alone tells the same.
+    let house = house.crash().await;
+    let mut c = house.client("c").await;
+    let again = c.subscribe(&chat).await["state"]["turns"][1].clone();
+    assert_eq!(again["responseParts"], turn["responseParts"]);
+    assert_eq!(again["state"], "complete");
+}
+
+#[tokio::test]
+async fn a_turn_that_is_followed_by_another_after_a_crash_stays_failed() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let id = uuid(1);
+    let (_, chat) = a.session(&id).await;
+    a.say(&chat, "t1", "call bash {\"command\":\"touch here\"} then say after")
+        .await;
+    a.action("chat/toolCallReady").await;
+    recorded(&house, &id, "assistant.message").await;
+    let house = house.crash().await;
+    let mut a = house.client("a").await;
+    let before = a.subscribe(&chat).await["state"]["turns"][0].clone();
+    // Said by somebody else, so that nothing here announces it.
+    let other = house.host.open_session(&id).await.unwrap();
+    let prompt = Prompt {
+        text: "say next".into(),
+        message_id: Some("t2".into()),
+        ..Prompt::default()
+    };
+    other.send(prompt).await.unwrap();
+    a.ends(&chat, "t2").await;
+    let state = a.subscribe(&chat).await["state"].clone();
+    assert_eq!(state["turns"][0], before);
+    assert_eq!(state["turns"].as_array().unwrap().len(), 2, "{state:#}");
+    a.refused(&chat, resume("t1")).await;
+    let house = house.crash().await;
+    let mut c = house.client("c").await;
+    let again = c.subscribe(&chat).await["state"].clone();
+    assert_eq!(again["turns"][0], before);
+    assert_eq!(again["turns"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_turn_that_the_model_failed_can_be_resumed_and_holds_up_the_queue() {
+    let models = ModelServer::rehearsing();
+    let house = house_of(&models).await;
+    let mut a = house.client("a").await;
+    let mut b = house.client("b").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let failure = || Reply::error(400, "bad_request", "No.");
+    let slow = failure().delay(std::time::Duration::from_millis(300));
+    models.reply(slow).reply(failure()).reply(Reply::text("recovered"));
+    a.say(&chat, "t1", "go").await;
+    let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q1",
+        "message": { "text": "say queued", "origin": { "kind": "user" } } });
+    a.accepted(&chat, queued).await;
+    let failed = a.ends(&chat, "t1").await;
+    assert_eq!(
+        (failed["type"].as_str(), &failed["part"]["resumable"]),
+        (Some("chat/error"), &json!(true))
+    );
+    // Another client goes on with it. It fails once more, and then does not.
+    b.subscribe(&session).await;
+    let state = b.subscribe(&chat).await["state"].clone();
+    assert_eq!(
+        (&state["status"], &state["queuedMessages"][0]["id"]),
+        (&json!(2), &json!("q1"))
+    );
+    b.accepted(&chat, resume("t1")).await;
+    assert_eq!(a.ends(&chat, "t1").await["type"], "chat/error");
+    a.accepted(&chat, resume("t1")).await;
+    assert_eq!(a.ends(&chat, "t1").await["type"], "chat/turnComplete");
+    // What waited comes now.
+    a.ends(&chat, "q1").await;
+    let state = a.subscribe(&chat).await["state"].clone();
+    let parts = state["turns"][0]["responseParts"].as_array().unwrap();
+    assert_eq!(parts.iter().filter(|part| part["kind"] == "error").count(), 2);
+    assert_eq!(state["turns"].as_array().unwrap().len(), 2);
+    assert_eq!(a.subscribe(&session).await["state"]["chats"][0]["status"], 1);
+}
+
+#[tokio::test]
+async fn messages_that_wait_at_the_agent_are_shown_also_after_a_crash() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let id = uuid(1);
+    let (_, chat) = a.session(&id).await;
+    a.say(&chat, "t1", "slowly 50 ms, stream 1000 chunks").await;
+    a.action("chat/delta").await;
+    let other = house.host.open_session(&id).await.unwrap();
+    for (id, text) in [("w1", "say first"), ("w2", "say second"), ("w3", "say third")] {
+        let prompt = Prompt {
+            text: text.into(),
+            message_id: Some(id.into()),
+            ..Prompt::default()
+        };
+        other.send(prompt).await.unwrap();
+        assert_eq!(a.action("chat/pendingMessageSet").await["action"]["id"], id);
+    }
+    other
+        .change_queue(lodge_host::QueueChange::Remove("w3".into()))
+        .await
+        .unwrap();
+    assert_eq!(a.action("chat/pendingMessageRemoved").await["action"]["id"], "w3");
+    drop(other);
+    let house = house.crash().await;
+    let mut b = house.client("b").await;
+    let state = b.subscribe(&chat).await["state"].clone();
+    assert_eq!(state["turns"][0]["state"], "error");
+    let ids = |state: &Value| -> Vec<Value> {
+        let queue = state["queuedMessages"].as_array().cloned().unwrap_or_default();
+        queue.iter().map(|queued| queued["id"].clone()).collect()
+    };
+    assert_eq!(ids(&state), ["w1", "w2"]);
+    assert_eq!(state["queuedMessages"][0]["message"]["text"], "say first");
+    // It can be taken back; what is left comes before what is said next.
+    let remove = json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": "w1" });
+    b.accepted(&chat, remove).await;
+    b.say(&chat, "t2", "say fourth").await;
+    b.ends(&chat, "t2").await;
+    let state = b.subscribe(&chat).await["state"].clone();
+    let turns: Vec<&Value> = state["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| &turn["id"])
+        .collect();
+    assert_eq!(turns, ["t1", "w2", "t2"]);
+    assert!(ids(&state).is_empty());
+}
