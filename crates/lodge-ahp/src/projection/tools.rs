@@ -42,6 +42,8 @@ pub(super) struct Call {
     output_shown: Option<Timestamp>,
     /// Whether clients know that it runs.
     runs: bool,
+    /// Whether one of them is to run it.
+    is_clients: bool,
     /// Other content, such as the sub-agent's chat, that stays while output comes and goes.
     pinned: Vec<ToolResultContent>,
 }
@@ -103,6 +105,7 @@ impl Projector {
                     tool_call_id: request.tool_call_id.clone(),
                 };
                 self.questions.insert(request.request_id.clone(), question);
+                self.ready(&request.tool_call_id);
             }
             Payload::ExternalToolCompleted(done) => {
                 self.questions.remove(&done.request_id);
@@ -184,6 +187,7 @@ impl Projector {
             output: String::new(),
             output_shown: None,
             runs: false,
+            is_clients: self.client_tools.contains_key(name),
             pinned: Vec::new(),
         };
         self.calls.insert(id.to_owned(), call);
@@ -291,7 +295,10 @@ impl Projector {
             None,
             None,
         );
-        self.ready(&start.tool_call_id);
+        // A client may be quicker than the agent: its call runs when the agent waits for it.
+        if self.calls.get(&start.tool_call_id).is_some_and(|call| !call.is_clients) {
+            self.ready(&start.tool_call_id);
+        }
     }
 
     /// The call runs. Where a person was asked it runs already.
