@@ -37,6 +37,8 @@ pub struct AhpConfig {
     pub roots: Vec<PathBuf>,
     /// The directory that folder pickers start in.
     pub default_directory: Option<PathBuf>,
+    /// The shell of terminals; without one the user's.
+    pub shell: Option<PathBuf>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -52,6 +54,7 @@ impl AhpConfig {
             tls: None,
             roots: Vec::new(),
             default_directory: None,
+            shell: None,
             limits: Limits::default(),
         }
     }
@@ -90,6 +93,12 @@ pub struct Limits {
     pub client_grace: Duration,
     /// How long a session that nobody watches stays open here.
     pub unwatched: Duration,
+    /// Terminals at a time.
+    pub terminals: usize,
+    /// Bytes of a terminal's past output that are kept.
+    pub terminal_bytes: usize,
+    /// How long a terminal lives on whose client is gone and that nobody watches.
+    pub terminal_grace: Duration,
 }
 
 impl Default for Limits {
@@ -110,6 +119,9 @@ impl Default for Limits {
             directory_entries: 100_000,
             client_grace: Duration::from_secs(30),
             unwatched: Duration::from_secs(60),
+            terminals: 64,
+            terminal_bytes: 256 << 10,
+            terminal_grace: Duration::from_secs(3600),
         }
     }
 }

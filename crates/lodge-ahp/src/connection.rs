@@ -79,6 +79,7 @@ async fn write(conn: Arc<Conn>, mut sink: SplitSink<WebSocket, Message>) {
             break why;
         }
         while let Some(queued) = frames.pop_front() {
+            let bytes = queued.frame.len();
             let sent = tokio::select! {
                 sent = sink.feed(Message::Text(queued.frame.clone().into_bytes())) => sent,
                 // A client that does not read would keep this waiting for ever.
@@ -88,6 +89,7 @@ async fn write(conn: Arc<Conn>, mut sink: SplitSink<WebSocket, Message>) {
                 conn.close(Closing::Gone);
                 return;
             }
+            conn.sent(bytes);
         }
         let flushed = tokio::select! {
             flushed = sink.flush() => flushed,
@@ -175,6 +177,7 @@ async fn notified(face: &Arc<Face>, conn: &Arc<Conn>, method: &str, params: Opti
             let left = face.inner.lock().core.unsubscribe(conn.id, peer, &uri);
             if left {
                 face.watchers_changed();
+                face.somebody_left();
                 face.client_left(&uri, &peer.client);
                 let (again, unwatched) = (face.clone(), face.config.limits.unwatched);
                 face.later(unwatched, move || again.unload_unwatched());

@@ -31,6 +31,7 @@ use crate::{
     state::{Bounds, ChatStore, Conn, Core, Keep, Seq, Uri},
     store::Store,
     talk::Effect,
+    terminals::Terminals,
     uri,
     watch::Watch,
 };
@@ -100,6 +101,7 @@ pub(crate) struct Inner {
     pub(crate) talks: HashMap<Uri, Talk>,
     /// From a sub-agent's chat to the chat of its conversation.
     pub(crate) subs: HashMap<Uri, Uri>,
+    pub(crate) terminals: Terminals,
 }
 
 /// The face.
@@ -146,6 +148,7 @@ impl Face {
             core: Core::new(seq, root, bounds),
             talks: HashMap::new(),
             subs: HashMap::new(),
+            terminals: Terminals::default(),
         };
         Ok(Arc::new(Self {
             host,
@@ -183,6 +186,7 @@ impl Face {
         };
         self.watchers_changed();
         let Some(peer) = conn.peer().cloned() else { return };
+        self.somebody_left();
         {
             let mut windows = self.windows.lock();
             if windows.len() > 10_000 {
@@ -344,6 +348,7 @@ impl Inner {
             self.subs.remove(&chat);
         }
         self.core.remove_session(session);
+        self.terminals_changed();
     }
 
     /// Where an action of a conversation goes.

@@ -23,6 +23,7 @@ mod server;
 mod state;
 mod store;
 mod talk;
+mod terminals;
 mod tls;
 pub mod uri;
 pub mod version;

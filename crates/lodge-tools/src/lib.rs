@@ -23,6 +23,7 @@ pub mod shell;
 mod shells;
 pub mod spill;
 mod state;
+pub mod terminal;
 pub mod text;
 mod tool;
 mod tools;

@@ -76,7 +76,7 @@ impl Start<'_> {
             }
         };
         let (reader, writer) = io::pipe()?;
-        let mark = mark_of(self.name);
+        let (mark, marked) = mark(self.name);
         command
             .args(arguments)
             .arg(self.command)
@@ -85,7 +85,7 @@ impl Start<'_> {
             .stdin(if self.stdin { Stdio::piped() } else { Stdio::null() })
             .stdout(writer.try_clone()?)
             .stderr(writer)
-            .env(MARK, &mark)
+            .env(mark, marked)
             .env("PWD", self.cwd)
             .envs([
                 ("TERM", "dumb"),
@@ -113,21 +113,14 @@ impl Start<'_> {
         let mut child = command.spawn()?;
         // The command holds the pipe's writing end: without dropping it there would be no end of file.
         drop(command);
-        let pid = child
-            .id()
-            .and_then(|id| Pid::from_raw(id.cast_signed()))
-            .ok_or(io::ErrorKind::NotFound)?;
+        let group = Group::of(&child, self.name)?;
         let stdin = child.stdin.take();
         let output = pipe::Receiver::from_owned_fd(reader.into())?;
         Ok(Spawned {
             child,
             output,
             stdin,
-            group: Group {
-                pid,
-                mark,
-                leader: AtomicBool::new(true),
-            },
+            group,
         })
     }
 }
@@ -142,6 +135,16 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// The group of a child that was started with the [`mark`] of this name.
+    pub(crate) fn of(child: &Child, name: &str) -> io::Result<Self> {
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        Ok(Self {
+            pid: pid.ok_or(io::ErrorKind::NotFound)?,
+            mark: mark_of(name),
+            leader: AtomicBool::new(true),
+        })
+    }
+
     /// The leader was waited for.
     pub(crate) fn leader_gone(&self) {
         self.leader.store(false, Ordering::Release);

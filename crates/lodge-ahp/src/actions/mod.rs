@@ -20,6 +20,7 @@ use crate::{
     rpc,
     state::{Conn, Peer, Uri},
     talk::Effect,
+    terminals::Deed,
     version::Dialect,
     wire::Origin,
 };
@@ -63,6 +64,7 @@ enum After {
     ClientGone,
     /// Keep what the person set.
     Keep,
+    Terminal(Deed),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -291,6 +293,7 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                 }
             }
             After::Keep => dispatch.face.keep(inner, channel),
+            After::Terminal(deed) => inner.do_terminal(channel, deed),
         }
     }
     let to = match inner.core.sessions.get(channel) {
@@ -392,7 +395,7 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
         return session::check(inner, dispatch, action);
     }
     if let Some(service) = inner.core.service(&dispatch.channel) {
-        return service::check(service, dispatch, action);
+        return service::check(inner, service, dispatch, action);
     }
     match action {
         A::RootConfigChanged(_) => Err("this host has no settings of that kind".to_owned()),

@@ -6,6 +6,7 @@ mod configuration;
 mod handshake;
 mod resources;
 mod sessions;
+mod terminals;
 mod watches;
 
 use std::sync::Arc;
@@ -120,6 +121,8 @@ methods! {
     "completions" Everywhere Beside configuration::completions,
     "resolveSessionConfig" Everywhere Beside configuration::resolve,
     "sessionConfigCompletions" Everywhere Beside configuration::config_completions,
+    "createTerminal" Everywhere InTurn terminals::create,
+    "disposeTerminal" Everywhere InTurn terminals::dispose,
     "resourceRead" Everywhere Beside resources::read,
     "resourceWrite" Everywhere InTurn resources::write,
     "resourceList" Everywhere Beside resources::list,

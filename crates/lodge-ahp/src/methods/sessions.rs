@@ -1,6 +1,6 @@
 //! Making, removing and listing sessions.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use ahp_types::{
     StateAction,
@@ -95,7 +95,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let wanted = wanted(request, &params)?;
     let gate = face.gate(&session);
     let _one = gate.lock().await;
-    let taken = face.inner.lock().core.session_of(&session).is_some() || face.locate(&session).is_some();
+    let taken = face.inner.lock().core.channels.contains_key(&session) || face.locate(&session).is_some();
     if taken {
         return Err(RpcError::new(
             code::SESSION_ALREADY_EXISTS,
@@ -140,7 +140,7 @@ async fn materialise(request: &Request<'_>, session: &Uri) -> Result<(), RpcErro
 }
 
 /// Any scheme will do; it is echoed as it is.
-fn is_uri(text: &str) -> bool {
+pub(super) fn is_uri(text: &str) -> bool {
     let scheme = text.split_once(':').map(|(scheme, _)| scheme);
     let reserved = ["ahp-root", "agenthost", "ahp-chat", "file"];
     text.len() <= 1024
@@ -327,6 +327,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
         draft
     };
     if draft {
+        face.close_terminals_of(&session);
         return rpc::null();
     }
     let located = face.locate(&session).filter(|(uri, _)| *uri == session);
@@ -337,6 +338,8 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
             let mut inner = face.inner.lock();
             inner.remove_session(&session);
             inner.core.notify_removed(&session);
+            drop(inner);
+            face.close_terminals_of(&session);
             return rpc::null();
         }
         return Err(RpcError::new(
@@ -506,11 +509,13 @@ impl crate::face::Face {
     }
 
     /// A session is gone for good.
-    pub(crate) fn forget(&self, id: &str, session: &str) {
+    pub(crate) fn forget(self: &Arc<Self>, id: &str, session: &str) {
         self.store.forget(id);
         let mut inner = self.inner.lock();
         inner.remove_session(session);
         inner.core.notify_removed(session);
+        drop(inner);
+        self.close_terminals_of(session);
     }
 }
 

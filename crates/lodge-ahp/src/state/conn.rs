@@ -3,7 +3,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -67,6 +70,8 @@ pub(crate) struct Conn {
     pub(crate) id: u64,
     limit: usize,
     queue: Mutex<Queue>,
+    /// Bytes that the socket has not taken yet, queued or on their way.
+    unsent: AtomicUsize,
     wake: Notify,
     /// No more is read.
     end: CancellationToken,
@@ -91,6 +96,7 @@ impl Conn {
             id,
             limit,
             queue: Mutex::default(),
+            unsent: AtomicUsize::new(0),
             wake: Notify::new(),
             end: CancellationToken::new(),
             cut: CancellationToken::new(),
@@ -123,6 +129,7 @@ impl Conn {
             self.cut.cancel();
         } else {
             queue.bytes += frame.len();
+            self.unsent.fetch_add(frame.len(), Ordering::Relaxed);
             queue.frames.push_back(Queued { frame, _large: None });
         }
         let first = queue.frames.len() <= 1;
@@ -144,10 +151,21 @@ impl Conn {
         }
         let mut queue = self.queue.lock();
         if queue.closing.is_none() {
+            self.unsent.fetch_add(frame.len(), Ordering::Relaxed);
             queue.frames.push_back(Queued { frame, _large: turn });
             drop(queue);
             self.wake.notify_one();
         }
+    }
+
+    /// The socket took so many bytes.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.unsent.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that the socket has yet to take.
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.load(Ordering::Relaxed)
     }
 
     /// Ends the connection after what is queued.

@@ -88,6 +88,34 @@ impl Core {
         self.services.get(uri).map(|entry| &entry.service)
     }
 
+    /// A terminal's state, to forget its past.
+    pub(crate) fn terminal_mut(&mut self, uri: &str) -> Option<&mut TerminalState> {
+        match &mut self.services.get_mut(uri)?.service {
+            Service::Terminal(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// A terminal's state.
+    pub(crate) fn terminal(&self, uri: &str) -> Option<&TerminalState> {
+        match self.service(uri)? {
+            Service::Terminal(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// How many bytes the listener that keeps up best has yet to take. None: nobody listens.
+    pub(crate) fn least_unsent(&self, channel: &str) -> Option<usize> {
+        let listeners = &self.channels.get(channel)?.subscribers;
+        listeners.iter().map(|listener| listener.conn.unsent()).min()
+    }
+
+    /// Whether a client is here.
+    pub(crate) fn is_connected(&self, client: &str) -> bool {
+        let known = |conn: &std::sync::Arc<super::Conn>| conn.peer().is_some_and(|peer| &*peer.client == client);
+        self.conns.values().any(known)
+    }
+
     /// Whether anybody listens to exactly this channel.
     pub(crate) fn is_heard(&self, channel: &str) -> bool {
         self.channels

@@ -85,6 +85,7 @@ async fn open_with(dir: &TempDir, limits: Limits, models: ModelsConfig) -> (Host
     let work = dir.path().canonicalize().unwrap().join("work");
     let config = AhpConfig {
         default_directory: Some(work),
+        shell: Some("/bin/bash".into()),
         limits,
         ..AhpConfig::loopback(TOKEN)
     };

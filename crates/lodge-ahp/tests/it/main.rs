@@ -13,6 +13,7 @@ mod resources;
 mod restart;
 mod seed_walk;
 mod sync;
+mod terminals;
 mod tls;
 mod turns;
 mod watches;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session};
+use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session, apply_action_to_terminal};
 use ahp_types::{
     ActionEnvelope,
-    state::{ChatState, RootState, SessionState},
+    state::{ChatState, RootState, SessionState, TerminalState},
 };
 use serde_json::Value;
 
@@ -17,9 +17,11 @@ use crate::kit::{ROOT, SEED_ROOT};
 enum State {
     SeedRoot(Box<seed::RootState>),
     SeedSession(Box<seed::SessionState>),
+    SeedTerminal(Box<seed::TerminalState>),
     Root(Box<RootState>),
     Session(Box<SessionState>),
     Chat(Box<ChatState>),
+    Terminal(Box<TerminalState>),
 }
 
 /// What one client knows.
@@ -42,6 +44,10 @@ impl Mirror {
             State::SeedSession(serde_json::from_value(state).unwrap())
         } else if uri == ROOT {
             State::Root(serde_json::from_value(state).unwrap())
+        } else if state.get("claim").is_some() && state.get("lifecycle").is_some() {
+            State::Terminal(serde_json::from_value(state).unwrap())
+        } else if state.get("claim").is_some() {
+            State::SeedTerminal(serde_json::from_value(state).unwrap())
         } else if state.get("lifecycle").is_some() {
             State::Session(serde_json::from_value(state).unwrap())
         } else {
@@ -92,7 +98,10 @@ impl Mirror {
             State::Root(state) => drop(apply_action_to_root(state, &parsed.action)),
             State::Session(state) => drop(apply_action_to_session(state, &parsed.action)),
             State::Chat(state) => drop(apply_action_to_chat(state, &parsed.action)),
-            State::SeedRoot(_) | State::SeedSession(_) => panic!("{envelope} is not in the seed's spelling"),
+            State::Terminal(state) => drop(apply_action_to_terminal(state, &parsed.action)),
+            State::SeedRoot(_) | State::SeedSession(_) | State::SeedTerminal(_) => {
+                panic!("{envelope} is not in the seed's spelling")
+            }
         }
     }
 
@@ -109,10 +118,15 @@ impl Mirror {
             self.last_seq
         );
         self.last_seq = parsed.server_seq;
-        let uri = envelope["action"]["session"].as_str().unwrap_or(SEED_ROOT);
+        let action = &envelope["action"];
+        let uri = action["session"]
+            .as_str()
+            .or(action["terminal"].as_str())
+            .unwrap_or(SEED_ROOT);
         match self.states.get_mut(uri) {
             Some(State::SeedRoot(state)) => drop(seed_reducers::apply_action_to_root(state, &parsed.action)),
             Some(State::SeedSession(state)) => drop(seed_reducers::apply_action_to_session(state, &parsed.action)),
+            Some(State::SeedTerminal(state)) => drop(seed_reducers::apply_action_to_terminal(state, &parsed.action)),
             Some(_) => panic!("{envelope} is in the seed's spelling"),
             None => {}
         }
@@ -124,6 +138,8 @@ impl Mirror {
             State::Root(state) => serde_json::to_value(state).unwrap(),
             State::Session(state) => serde_json::to_value(state).unwrap(),
             State::Chat(state) => serde_json::to_value(state).unwrap(),
+            State::Terminal(state) => serde_json::to_value(state).unwrap(),
+            State::SeedTerminal(state) => serde_json::to_value(state).unwrap(),
             State::SeedRoot(state) => serde_json::to_value(state).unwrap(),
             State::SeedSession(state) => {
                 let mut value = serde_json::to_value(state).unwrap();

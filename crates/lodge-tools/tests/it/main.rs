@@ -10,3 +10,4 @@ mod processes;
 mod requests;
 mod scratch;
 mod search;
+mod terminal;

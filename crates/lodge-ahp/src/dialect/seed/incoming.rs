@@ -34,6 +34,15 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
         let Some(Value::String(uri)) = action.remove("terminal") else {
             return Err("the action names no terminal".to_owned());
         };
+        // A session has one chat there, which needs no name.
+        if let Some(Value::Object(claim)) = action.get_mut("claim")
+            && let Some(chat) = claim
+                .get("session")
+                .and_then(Value::as_str)
+                .map(crate::uri::default_chat)
+        {
+            claim.insert("chat".into(), chat.into());
+        }
         return Ok(Incoming {
             uri,
             to_chat: false,
@@ -156,7 +165,15 @@ mod tests {
             json!({"type": "session/titleChanged", "title": "x"}),
             Err("the action names no session"),
         );
-        check(json!({"type": "terminal/input"}), Err("the action names no terminal"));
+        check(
+            json!({"type": "terminal/input", "data": "x"}),
+            Err("the action names no terminal"),
+        );
+        check(
+            json!({"type": "terminal/claimed", "terminal": "t:/1", "claim": {"kind": "session", "session": "lodge:/abc"}}),
+            Ok(json!(["t:/1", false, {"type": "terminal/claimed", "claim": {
+                "kind": "session", "session": "lodge:/abc", "chat": "ahp-chat://default/bG9kZ2U6L2FiYw"}}])),
+        );
         check(json!("x"), Err("the action is not an object"));
     }
 }
