@@ -7,7 +7,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use lodge_events::{
     AbortReason, CapabilitiesChanged, Event, PendingMessagesModified, SessionIdle, SessionInfo, SessionShutdown,
-    SessionToolsUpdated, ShutdownType, UiCapabilities,
+    ShutdownType, UiCapabilities,
 };
 use lodge_log::LogError;
 use parking_lot::Mutex;
@@ -96,10 +96,6 @@ pub(crate) struct Actor {
     shared: Arc<Shared>,
     inbox: mpsc::UnboundedReceiver<Command>,
     running: Option<Running>,
-    /// Whether the tools or the model changed since clients were told.
-    tools_told: Option<(String, Vec<String>)>,
-    /// The tools of the last turn.
-    tools_offered: Vec<String>,
     /// The session's directory, open; locked while a turn runs.
     lease: Option<std::fs::File>,
     /// Whether something was said when clients knew already that the turn is over, and it was not quite.
@@ -114,8 +110,6 @@ impl Actor {
             running: None,
             lease: None,
             said_late: false,
-            tools_told: None,
-            tools_offered: Vec::new(),
         }
     }
 
@@ -299,8 +293,6 @@ impl Actor {
     }
 
     fn start(&mut self, start: Start) {
-        self.tell_tools();
-        self.notice_lost_tools();
         let cancel = CancellationToken::new();
         let reason = Arc::new(Mutex::new(AbortReason::UserInitiated));
         let task = tokio::spawn(turn::run(self.shared.clone(), start, cancel.clone(), reason.clone()));
@@ -315,35 +307,6 @@ impl Actor {
     fn set_running(&mut self, running: Running) {
         self.shared.busy.store(true, Ordering::Release);
         self.running = Some(running);
-    }
-
-    /// Tells clients when other tools, or tools for another model, are offered than the last time.
-    fn tell_tools(&mut self) {
-        let model = self.shared.settings.lock().model.info().id.clone();
-        let names = self.shared.tools().into_iter().map(|(spec, _)| spec.name).collect();
-        let now = (model.clone(), names);
-        if self.tools_told.as_ref() != Some(&now) {
-            self.tools_told = Some(now);
-            self.shared.recorder.note(SessionToolsUpdated { model });
-        }
-    }
-
-    /// The model has seen tools that are gone now; the next message tells it.
-    fn notice_lost_tools(&mut self) {
-        let now = self
-            .tools_told
-            .as_ref()
-            .map(|(_, names)| names.clone())
-            .unwrap_or_default();
-        let before = std::mem::replace(&mut self.tools_offered, now.clone());
-        let lost: Vec<String> = before.into_iter().filter(|name| !now.contains(name)).collect();
-        if !lost.is_empty() {
-            *self.shared.notice.lock() = Some(format!(
-                "<tools_changed_notice>\nTools no longer available: {}\n\nImportant: Do not attempt to call tools that are no \
-                 longer available unless you've been notified that they're available again.\n</tools_changed_notice>",
-                lost.join(", ")
-            ));
-        }
     }
 
     fn turn_panicked(&self, panic: &tokio::task::JoinError) -> Ended {
@@ -424,10 +387,7 @@ impl Actor {
             };
             self.shared.recorder.note(CapabilitiesChanged { ui: Some(ui) });
         }
-        // Before the first turn nobody has been told of any tools.
-        if self.tools_told.is_some() {
-            self.tell_tools();
-        }
+        self.shared.retell_tools();
         result
     }
 
@@ -480,6 +440,9 @@ impl Actor {
 
     async fn leave(&self) {
         self.shared.compacting.cancel();
+        if !self.shared.mcp.is_empty() {
+            self.shared.mcp.shutdown().await;
+        }
         let (tools, changes) = (self.shared.tool_state.clone(), self.shared.changes.clone());
         // Ending processes looks through all of the system's: not on a thread that serves others.
         let end = move || {

@@ -203,6 +203,11 @@ impl Pending {
         entry.is_some_and(|entry| entry.answer.send(answer).is_ok())
     }
 
+    /// Closes one, when nobody waits for it any more.
+    pub(crate) fn close(&self, request_id: &str) {
+        self.0.lock().1.remove(request_id);
+    }
+
     /// Closes all of them.
     pub(crate) fn clear(&self) {
         self.0.lock().1.clear();

@@ -15,7 +15,10 @@ use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::turn::{Stop, Turn};
+use crate::{
+    mcp::McpTool,
+    turn::{Stop, Turn},
+};
 
 /// How often a call is tried in all.
 const TRIES: u32 = 5;
@@ -217,14 +220,24 @@ impl Turn {
                 ..AssistantReasoning::default()
             })?;
         }
-        let requests = message.tool_calls.iter().map(|call| ToolRequest {
-            tool_call_id: call.id.clone(),
-            name: call.name.clone(),
-            arguments: Some(
-                parse_arguments(&call.arguments).unwrap_or_else(|_| Value::String(call.arguments.to_string())),
-            ),
-            type_: Some(if call.custom { "custom" } else { "function" }.into()),
-            ..ToolRequest::default()
+        let mcp = self.shared.mcp_tools();
+        let requests = message.tool_calls.iter().map(|call| {
+            let tool = mcp
+                .iter()
+                .find(|(spec, _)| spec.name == call.name)
+                .map(|(_, tool)| tool);
+            ToolRequest {
+                tool_call_id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: Some(
+                    parse_arguments(&call.arguments).unwrap_or_else(|_| Value::String(call.arguments.to_string())),
+                ),
+                type_: Some(if call.custom { "custom" } else { "function" }.into()),
+                tool_title: tool.map(McpTool::title),
+                mcp_server_name: tool.map(|tool| tool.server.to_string()),
+                mcp_tool_name: tool.map(|tool| tool.tool.name.clone()),
+                ..ToolRequest::default()
+            }
         });
         recorder.keep_verbatim(&message.tool_calls)?;
         let event = recorder.record(AssistantMessage {

@@ -86,7 +86,7 @@ impl Agent {
     pub fn spawn(new: NewAgent) -> Self {
         let (inbox, commands) = mpsc::unbounded_channel();
         let queue = Queue::open(&new.dir, &new.facts);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|shared| Shared {
             id: new.id.into(),
             dir: new.dir,
             recorder: Recorder::new(new.log, new.reopen, new.facts, new.publish),
@@ -98,6 +98,8 @@ impl Agent {
             changes: new.changes,
             permissions: Permissions::new(new.rules),
             hooks: Hooks::new(new.find_hooks),
+            mcp: crate::mcp::none(shared),
+            offered: Default::default(),
             queue,
             notice: Default::default(),
             greeted: Default::default(),
@@ -275,6 +277,16 @@ impl Agent {
         };
         self.record(completed).await?;
         Ok(answer)
+    }
+
+    /// The MCP servers. What is done to them is no part of the session's log, so it needs no command.
+    pub fn mcp(&self) -> &lodge_mcp::Servers {
+        &self.shared.mcp
+    }
+
+    /// Adds MCP servers, or gives them another configuration. They start when they are needed.
+    pub fn add_mcp_servers(&self, servers: Vec<lodge_mcp::Configured>) {
+        self.shared.add_mcp_servers(servers);
     }
 
     /// Names and descriptions of the tools that the model may call now.

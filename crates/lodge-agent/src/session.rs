@@ -19,6 +19,8 @@ use crate::{
     client::{ClientTool, Clients},
     compaction::Compacting,
     hooks::Hooks,
+    mcp::McpTool,
+    offered::Offered,
     permission::Permissions,
     queue::Queue,
     recorder::Recorder,
@@ -39,6 +41,10 @@ pub(crate) struct Shared {
     pub(crate) changes: Arc<Changes>,
     pub(crate) permissions: Permissions,
     pub(crate) hooks: Hooks,
+    /// The MCP servers.
+    pub(crate) mcp: lodge_mcp::Servers,
+    /// Which tools clients and the model know of.
+    pub(crate) offered: Mutex<Offered>,
     /// Messages that wait.
     pub(crate) queue: Queue,
     /// The compaction that runs beside the turns.
@@ -56,6 +62,7 @@ pub(crate) enum AnyTool {
     Builtin(Arc<dyn Tool>),
     Client(ClientTool),
     Agent(agent_tools::AgentTool),
+    Mcp(McpTool),
 }
 
 impl AnyTool {
@@ -64,6 +71,7 @@ impl AnyTool {
         match self {
             Self::Builtin(_) | Self::Agent(_) => "builtin",
             Self::Client(_) => "custom",
+            Self::Mcp(_) => "mcp",
         }
     }
 }
@@ -112,6 +120,11 @@ impl Shared {
                 parameters: tool.parameters.clone(),
             };
             tools.push((spec, AnyTool::Client(tool)));
+        }
+        for (spec, tool) in self.mcp_tools() {
+            if !tools.iter().any(|(known, _)| known.name == spec.name) {
+                tools.push((spec, AnyTool::Mcp(tool)));
+            }
         }
         tools.retain(|(spec, tool)| settings.tools.allows(&spec.name, tool.origin()));
         tools

@@ -68,6 +68,7 @@ pub(crate) struct PromptContext<'a> {
     pub(crate) git_root: Option<&'a str>,
     pub(crate) branch: Option<&'a str>,
     pub(crate) tool_names: &'a [String],
+    pub(crate) mcp: &'a str,
     pub(crate) instructions: &'a str,
     pub(crate) mode: Mode,
     pub(crate) session_dir: &'a std::path::Path,
@@ -138,6 +139,7 @@ fn tool_instructions(cx: &PromptContext<'_>, bash: bool, ask: bool) -> String {
     if ask {
         text.push_str(" Use ask_user when a decision is the person's to make.");
     }
+    text.push_str(cx.mcp);
     text
 }
 

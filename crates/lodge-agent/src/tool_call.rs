@@ -19,6 +19,7 @@ use crate::{
     answer::{Answer, ExternalResult, QuestionKind, ToolAnswer, request_id},
     call::parse_arguments,
     client::ClientTool,
+    mcp::McpTool,
     permission::Verdict,
     session::AnyTool,
     settings::Prompt,
@@ -43,6 +44,8 @@ pub(crate) struct Success {
     pub(crate) detailed: Option<String>,
     pub(crate) contents: Vec<ContentBlock>,
     pub(crate) telemetry: Option<Value>,
+    pub(crate) structured: Option<Value>,
+    pub(crate) mcp_meta: Option<Value>,
 }
 
 impl Outcome {
@@ -85,6 +88,8 @@ pub(crate) struct Call<'a> {
     pub(crate) name: &'a str,
     pub(crate) message: Uuid,
     pub(crate) turn_id: &'a str,
+    /// Set when an MCP server has the tool.
+    pub(crate) mcp: Option<&'a McpTool>,
 }
 
 /// Runs them all. Stops with [`Stop::Rejected`] when a person said no to one of them.
@@ -93,7 +98,7 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
     let find = |name: &str| tools.iter().find(|(spec, _)| spec.name == name).map(|(_, tool)| tool);
     let side_by_side = |call: &ToolCall| match find(&call.name) {
         Some(AnyTool::Builtin(tool)) => tool.parallel(),
-        Some(AnyTool::Client(_)) => true,
+        Some(AnyTool::Client(_) | AnyTool::Mcp(_)) => true,
         Some(AnyTool::Agent(_)) | None => false,
     };
     let mut rejected = false;
@@ -117,6 +122,10 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
                 name: &call.name,
                 message,
                 turn_id,
+                mcp: match find(&call.name) {
+                    Some(AnyTool::Mcp(tool)) => Some(tool),
+                    _ => None,
+                },
             };
             run_one(this, &call.arguments, find(&call.name), &names)
         }))
@@ -181,6 +190,7 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
             AnyTool::Builtin(tool) => call.builtin(tool, &mut args, allowed).await?,
             AnyTool::Client(tool) => call.external(tool, &mut args, allowed).await?,
             AnyTool::Agent(tool) => call.own(*tool, args.clone()).await?,
+            AnyTool::Mcp(tool) => call.mcp(tool, &mut args, allowed).await?,
         }
     };
     let outcome = call.after(outcome, &args, &before).await?;
@@ -207,7 +217,7 @@ impl Call<'_> {
             arguments: Some(arguments),
             turn_id: Some(self.turn_id.into()),
             model: Some(shared.settings.lock().model.info().id.clone()),
-            ..ToolExecutionStart::default()
+            ..self.mcp.map(|tool| shared.mcp_start(tool)).unwrap_or_default()
         })?;
         Ok(())
     }
@@ -225,10 +235,13 @@ impl Call<'_> {
             Outcome::Done(done) => {
                 complete.success = true;
                 complete.tool_telemetry = done.telemetry;
+                complete.mcp_meta.clone_from(&done.mcp_meta);
                 complete.result = Some(ToolResult {
                     content: done.content,
                     detailed_content: done.detailed,
                     contents: (!done.contents.is_empty()).then_some(done.contents),
+                    structured_content: done.structured,
+                    mcp_meta: done.mcp_meta,
                     ..ToolResult::default()
                 });
             }
@@ -246,7 +259,7 @@ impl Call<'_> {
     }
 
     /// Asks for permission; an outcome means that there is none. Whoever gives it may change the arguments.
-    async fn permit(&self, request: PermissionRequest, args: &mut Value) -> Result<Option<Outcome>, Stop> {
+    pub(crate) async fn permit(&self, request: PermissionRequest, args: &mut Value) -> Result<Option<Outcome>, Stop> {
         let request = request.with_tool_call_id(self.id);
         Ok(
             match self.turn.shared.permit(&self.request_id("permission"), request).await? {
@@ -333,7 +346,7 @@ impl Call<'_> {
                     content: output.content,
                     detailed: output.detailed,
                     contents,
-                    telemetry: None,
+                    ..Success::default()
                 }))
             }
             Err(error) => Outcome::failed(error.0, "failure"),
@@ -522,6 +535,7 @@ fn external_outcome(result: ExternalResult) -> Outcome {
                 detailed,
                 contents,
                 telemetry,
+                ..Success::default()
             }));
         }
         "rejected" => "rejected",

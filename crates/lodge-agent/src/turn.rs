@@ -181,6 +181,8 @@ fn tell_log_error(shared: &Shared, error: &LogError) {
 
 impl Turn {
     async fn go(&mut self, start: Start) -> Result<(), Stop> {
+        self.shared.mcp_ready().await;
+        self.shared.tell_tools();
         match start {
             Start::Prompt(prompt, delivery) => {
                 self.begin(*prompt, delivery).await?;
@@ -317,6 +319,7 @@ impl Turn {
             git_root: git.root.as_deref(),
             branch: git.branch.as_deref(),
             tool_names: &tool_names,
+            mcp: &shared.mcp_instructions(),
             instructions: &instructions,
             mode: settings.mode,
             session_dir: &shared.dir,

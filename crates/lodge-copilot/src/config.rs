@@ -45,6 +45,8 @@ pub(crate) struct SessionConfig {
     pub(crate) large_output: Option<LargeOutput>,
     pub(crate) skip_custom_instructions: Option<bool>,
     pub(crate) enable_file_hooks: Option<bool>,
+    pub(crate) mcp_servers: Option<serde_json::Map<String, Value>>,
+    pub(crate) disabled_mcp_servers: Option<Vec<String>>,
     pub(crate) git_hub_token: Option<String>,
     pub(crate) disable_resume: Option<bool>,
     pub(crate) continue_pending_work: Option<bool>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lodge_host::{
     Approval, Compaction, HookFiles, ModelChoice, NewSession, Resume, SectionChange, SystemMessage, ToolFilter,
+    mcp::{self, Configured, ServerConfig, Source},
 };
 use uuid::Uuid;
 
@@ -56,6 +57,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             },
             project_instructions: config.skip_custom_instructions != Some(true),
             hook_files: hook_files(config),
+            mcp_servers: mcp_servers(config)?,
             ..defaults
         })
         .await?;
@@ -109,6 +111,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         hook_files: (fresh || config.enable_file_hooks.is_some()).then(|| hook_files(config)),
         continue_pending: config.continue_pending_work.unwrap_or(false),
         silent: config.disable_resume.unwrap_or(false),
+        mcp_servers: mcp_servers(config)?,
     };
     ctx.host.resume(id, change).await?;
     attached.warn(chosen.and_then(|chosen| chosen.warning)).await?;
@@ -170,6 +173,24 @@ fn hook_files(config: &SessionConfig) -> HookFiles {
         Some(true) => HookFiles::All,
         _ => HookFiles::Off,
     }
+}
+
+/// The MCP servers that the client brings. One that makes no sense is there, and says why it cannot be used.
+pub(crate) fn mcp_servers(config: &SessionConfig) -> Result<Vec<Configured>, RpcError> {
+    let disabled = config.disabled_mcp_servers.as_deref().unwrap_or_default();
+    let servers = config.mcp_servers.iter().flatten().map(|(name, value)| {
+        mcp::check_name(name).map_err(RpcError::params)?;
+        let mut config = ServerConfig::read(value);
+        if let Ok(config) = &mut config {
+            config.disabled |= disabled.contains(name);
+        }
+        Ok(Configured {
+            name: name.clone(),
+            source: Source::Client,
+            config,
+        })
+    });
+    servers.collect()
 }
 
 fn compaction(config: Option<&InfiniteSessions>) -> Option<Compaction> {

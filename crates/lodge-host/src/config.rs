@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use lodge_agent::{Approval, Change, Compaction, Facts, HookFiles, Mode, Settings, SystemMessage, ToolFilter};
+use lodge_mcp::Configured;
 use lodge_models::Model;
 
 use crate::{
@@ -59,6 +60,8 @@ pub struct NewSession {
     pub project_instructions: bool,
     /// Which hooks of files are in force.
     pub hook_files: HookFiles,
+    /// MCP servers that the client brings.
+    pub mcp_servers: Vec<Configured>,
 }
 
 impl Default for NewSession {
@@ -81,6 +84,7 @@ impl Default for NewSession {
             max_tool_output: 50 * 1024,
             project_instructions: true,
             hook_files: HookFiles::default(),
+            mcp_servers: Vec::new(),
         }
     }
 }
@@ -110,6 +114,8 @@ pub struct Resume {
     pub compaction: Option<Compaction>,
     /// Other hooks of files.
     pub hook_files: Option<HookFiles>,
+    /// MCP servers to add.
+    pub mcp_servers: Vec<Configured>,
     /// Whether tool calls and questions that were open are taken up again; otherwise they count as interrupted.
     pub continue_pending: bool,
     /// Whether it is done without a `session.resume`: to join a session rather than to take it up.

@@ -161,6 +161,7 @@ impl Host {
             };
             session.record(mode).await?;
         }
+        session.add_mcp_servers(new.mcp_servers);
         self.0.label(&session);
         let _ = self.0.lifecycle.send(Lifecycle::Created(id));
         Ok(session)
@@ -221,6 +222,7 @@ impl Host {
         for change in self.0.changes(&resume)? {
             session.configure(change).await?;
         }
+        session.add_mcp_servers(resume.mcp_servers.clone());
         let settings = session.settings();
         let event_count = session.paused(|log| log.count());
         if !resume.silent {

@@ -26,6 +26,7 @@ pub use lodge_agent::{
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,
 };
+pub use lodge_mcp as mcp;
 pub use lodge_tools::changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip};
 
 /// What happened to a session.

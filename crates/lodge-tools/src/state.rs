@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -36,6 +37,8 @@ pub struct SessionTools {
     shells: Mutex<Vec<Arc<Shell>>>,
     next: AtomicU64,
     closed: AtomicBool,
+    /// Whether programs other than shells may have been started.
+    programs: AtomicBool,
     pub(crate) scratch: Scratch,
     exclusions: Exclusions,
     asked: Mutex<VecDeque<(Arc<str>, Vec<PathBuf>)>>,
@@ -54,6 +57,7 @@ impl SessionTools {
             shells: Mutex::default(),
             next: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            programs: AtomicBool::new(false),
             asked: Mutex::default(),
         }
     }
@@ -81,9 +85,19 @@ impl SessionTools {
         for shell in &shells {
             shell.kill();
         }
-        if self.next.load(Ordering::Acquire) > 0 {
+        if self.next.load(Ordering::Acquire) > 0 || self.programs.load(Ordering::Acquire) {
             process::kill_session(&self.name);
         }
+    }
+
+    /// The environment of a program that the session starts beside its shells: what to set, so that the program ends with
+    /// the session or, should the host be killed, with its next start; and what to hide.
+    pub fn program_environment(&self) -> (Vec<(OsString, OsString)>, Vec<OsString>) {
+        self.programs.store(true, Ordering::Release);
+        (
+            vec![process::mark(&format!("{}.program", self.name))],
+            process::secrets(),
+        )
     }
 
     /// Starts a command in a shell that the session owns. Without a name it gets the next number.

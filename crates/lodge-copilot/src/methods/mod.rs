@@ -5,6 +5,7 @@ pub(crate) mod core;
 mod event_log;
 mod history;
 mod inference;
+mod mcp;
 mod metadata;
 mod model;
 mod permissions;
@@ -55,6 +56,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &turns::TURNS,
     &permissions::PERMISSIONS,
     &tools::TOOLS,
+    &mcp::MCP,
     &model::MODEL,
     &inference::INFERENCE,
     &state::STATE,

@@ -1,0 +1,318 @@
+//! The MCP servers of a session: what they tell becomes events, what they ask becomes questions, and their tools stand
+//! beside the others.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use lodge_events::{
+    ElicitationCompleted, ElicitationMode, ElicitationRequested, McpPromptsListChanged, McpResourcesListChanged,
+    McpServer, McpServerMetadata, McpSource, McpStatus, McpToolsListChanged, McpTransport, SessionMcpServerRemoved,
+    SessionMcpServerStatusChanged, SessionMcpServersLoaded, ToolExecutionStart,
+};
+use lodge_mcp::{
+    Configured, Elicitation, ElicitationAnswer as McpAnswer, List, Owner, ServerInfo, Servers, Source, Status,
+    Surroundings, Tool,
+};
+use lodge_models::ToolSpec;
+use uuid::Uuid;
+
+use crate::{
+    answer::{Answer, ElicitationAnswer, QuestionKind},
+    session::Shared,
+};
+
+/// How long a turn waits for servers that start; what comes later is there for the next model call.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest name a model may call a tool by.
+const NAME_BYTES: usize = 64;
+/// How much of what a server says about itself goes into the system prompt.
+const INSTRUCTIONS_CHARACTERS: usize = 4_000;
+
+/// A tool of an MCP server, as the model may call it.
+#[derive(Clone)]
+pub(crate) struct McpTool {
+    pub(crate) server: Arc<str>,
+    pub(crate) tool: Arc<Tool>,
+}
+
+impl McpTool {
+    /// What people read.
+    pub(crate) fn title(&self) -> String {
+        self.tool.title.clone().unwrap_or_else(|| self.tool.name.clone())
+    }
+}
+
+/// The name a model calls a tool of a server by: both names, without what models do not take.
+fn tool_name(server: &str, tool: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+            c
+        } else {
+            '_'
+        }
+    };
+    let name: String = format!("{server}-{tool}").chars().map(plain).collect();
+    if name.len() <= NAME_BYTES {
+        return name;
+    }
+    // Long names keep their beginning and stay apart.
+    let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{server}/{tool}").as_bytes())
+        .simple()
+        .to_string();
+    format!("{}_{}", &name[..NAME_BYTES - 9], &id[..8])
+}
+
+/// A server as events tell of it.
+pub(crate) fn server_event(info: &ServerInfo) -> McpServer {
+    McpServer {
+        name: info.name.clone(),
+        status: status_event(info.status),
+        source: source_event(info.source),
+        display_name: info.display_name.clone(),
+        error: info.error.clone(),
+        server_metadata: (info.status == Status::Connected).then(|| McpServerMetadata {
+            instructions: info.instructions.clone(),
+        }),
+        transport: info.kind.map(transport_event),
+        ..McpServer::default()
+    }
+}
+
+fn status_event(status: Status) -> McpStatus {
+    match status {
+        Status::Pending => McpStatus::Pending,
+        Status::Connected => McpStatus::Connected,
+        Status::Failed => McpStatus::Failed,
+        Status::NeedsAuth => McpStatus::NeedsAuth,
+        Status::Disabled => McpStatus::Disabled,
+        Status::Stopped => McpStatus::Stopped,
+    }
+}
+
+/// What a client brings has none of the sources that the vocabulary knows.
+pub(crate) fn source_event(source: Source) -> Option<McpSource> {
+    match source {
+        Source::User => Some(McpSource::User),
+        Source::Workspace => Some(McpSource::Workspace),
+        Source::Client => None,
+    }
+}
+
+pub(crate) fn transport_event(kind: &str) -> McpTransport {
+    kind.into()
+}
+
+/// Passes on what servers tell and ask. Holds the session weakly: servers must not keep it alive.
+pub(crate) struct McpOwner(pub(crate) Weak<Shared>);
+
+impl Owner for McpOwner {
+    fn changed(&self, server: &ServerInfo) {
+        let Some(shared) = self.0.upgrade() else { return };
+        shared.recorder.note(SessionMcpServerStatusChanged {
+            server_name: server.name.clone(),
+            status: status_event(server.status),
+            error: server.error.clone(),
+        });
+        if server.status != Status::Pending {
+            shared.retell_tools();
+        }
+    }
+
+    fn loaded(&self, servers: &[ServerInfo]) {
+        let Some(shared) = self.0.upgrade() else { return };
+        shared.recorder.note(SessionMcpServersLoaded {
+            servers: servers.iter().map(server_event).collect(),
+        });
+    }
+
+    fn removed(&self, server: &str) {
+        let Some(shared) = self.0.upgrade() else { return };
+        shared.recorder.note(SessionMcpServerRemoved {
+            server_name: server.to_owned(),
+        });
+        shared.retell_tools();
+    }
+
+    fn list_changed(&self, server: &str, list: List) {
+        let Some(shared) = self.0.upgrade() else { return };
+        let server_name = server.to_owned();
+        match list {
+            List::Tools => {
+                shared.recorder.note(McpToolsListChanged { server_name });
+                shared.retell_tools();
+            }
+            List::Resources => shared.recorder.note(McpResourcesListChanged { server_name }),
+            List::Prompts => shared.recorder.note(McpPromptsListChanged { server_name }),
+        }
+    }
+
+    fn elicit(&self, server: &str, form: Elicitation) -> BoxFuture<'static, McpAnswer> {
+        let (shared, server) = (self.0.clone(), server.to_owned());
+        Box::pin(async move {
+            let cancelled = || McpAnswer {
+                action: "cancel".into(),
+                content: None,
+            };
+            // Held only while something is done: a form that waits keeps nobody in memory.
+            let waiting = {
+                let Some(shared) = shared.upgrade() else {
+                    return cancelled();
+                };
+                let Some(waiting) = shared.ask_form(&server, form) else {
+                    return cancelled();
+                };
+                waiting
+            };
+            waiting.await
+        })
+    }
+}
+
+impl Shared {
+    /// Opens a form for whoever can show one; nothing when nobody can.
+    fn ask_form(self: &Arc<Self>, server: &str, form: Elicitation) -> Option<BoxFuture<'static, McpAnswer>> {
+        if !self.clients.lock().any(|can| can.elicitation) {
+            return None;
+        }
+        let request_id = Uuid::new_v4().to_string();
+        let waiting = self.pending.open(&request_id, QuestionKind::Elicitation);
+        let event = self.recorder.record(ElicitationRequested {
+            request_id: request_id.clone(),
+            tool_call_id: form.call_id,
+            elicitation_source: Some(server.to_owned()),
+            message: form.message,
+            mode: Some(ElicitationMode::Form),
+            requested_schema: serde_json::from_value(form.schema).ok(),
+            ..ElicitationRequested::default()
+        });
+        self.pending.asked(&request_id, event.ok()?);
+        let mut end = FormEnd {
+            shared: Arc::downgrade(self),
+            request_id,
+            answer: None,
+        };
+        Some(Box::pin(async move {
+            if let Ok(Answer::Elicitation(answer)) = waiting.await {
+                end.answer = Some(answer);
+            }
+            let answer = end.answer.clone();
+            McpAnswer {
+                action: answer
+                    .as_ref()
+                    .map_or("cancel", |answer| answer.action.as_str())
+                    .to_owned(),
+                content: answer.and_then(|answer| answer.content),
+            }
+        }))
+    }
+
+    /// The tools of MCP servers, by the names that models call them by.
+    pub(crate) fn mcp_tools(&self) -> Vec<(ToolSpec, McpTool)> {
+        let tools = self.mcp.tools().into_iter().map(|(server, tool)| {
+            let spec = ToolSpec {
+                name: tool_name(&server, &tool.name),
+                description: tool.description.clone().unwrap_or_else(|| tool.name.clone()),
+                parameters: tool.schema.clone(),
+            };
+            (spec, McpTool { server, tool })
+        });
+        tools.collect()
+    }
+
+    /// What the start of a call says about the server that has the tool.
+    pub(crate) fn mcp_start(&self, tool: &McpTool) -> ToolExecutionStart {
+        let info = self.mcp.info(&tool.server);
+        ToolExecutionStart {
+            mcp_server_name: Some(tool.server.to_string()),
+            mcp_config_server_name: Some(tool.server.to_string()),
+            mcp_tool_name: Some(tool.tool.name.clone()),
+            mcp_transport: info.as_ref().and_then(|info| info.kind).map(transport_event),
+            mcp_config_source: info.and_then(|info| source_event(info.source)),
+            ..ToolExecutionStart::default()
+        }
+    }
+
+    /// Sees to it that the servers are there, as far as they can be had in reasonable time.
+    pub(crate) async fn mcp_ready(&self) {
+        if !self.mcp.is_empty() {
+            self.mcp.move_to(self.settings.lock().cwd.clone());
+            self.mcp.ready(PATIENCE).await;
+        }
+    }
+
+    /// Adds servers, or gives them another configuration.
+    pub(crate) fn add_mcp_servers(&self, servers: Vec<Configured>) {
+        if !servers.is_empty() {
+            let (env, hidden) = self.tool_state.program_environment();
+            let cwd = self.settings.lock().cwd.clone();
+            self.mcp.surround(Surroundings { cwd, env, hidden });
+            self.mcp.add(servers);
+        }
+    }
+
+    /// What connected servers say about how to use them.
+    pub(crate) fn mcp_instructions(&self) -> String {
+        let mut text = String::new();
+        for server in self.mcp.list() {
+            if let Some(said) = server.instructions.filter(|said| !said.trim().is_empty()) {
+                let said: String = said.trim().chars().take(INSTRUCTIONS_CHARACTERS).collect();
+                text.push_str(&format!(
+                    "\n<mcp_server name=\"{}\">\n{said}\n</mcp_server>",
+                    server.name
+                ));
+            }
+        }
+        text
+    }
+}
+
+/// Tells that a form is answered, or that nobody waits for it any more.
+struct FormEnd {
+    shared: Weak<Shared>,
+    request_id: String,
+    answer: Option<ElicitationAnswer>,
+}
+
+impl Drop for FormEnd {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        shared.pending.close(&self.request_id);
+        let (action, content) = match self.answer.take() {
+            Some(answer) => (answer.action, answer.content),
+            None => ("cancel".to_owned(), None),
+        };
+        shared.recorder.note(ElicitationCompleted {
+            request_id: self.request_id.clone(),
+            action: Some(action.as_str().into()),
+            content,
+        });
+    }
+}
+
+/// No servers, told to this session.
+pub(crate) fn none(shared: &Weak<Shared>) -> Servers {
+    Servers::new(Arc::new(McpOwner(shared.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_called_by_both_names_in_letters_that_models_take() {
+        for (server, tool, expected) in [
+            ("env-echo", "get_env", "env-echo-get_env"),
+            ("my server", "read.file", "my_server-read_file"),
+            ("a/b", "x", "a_b-x"),
+        ] {
+            assert_eq!(tool_name(server, tool), expected);
+        }
+        let long = "x".repeat(80);
+        let (one, two) = (tool_name(&long, "a"), tool_name(&long, "b"));
+        assert_eq!(one.len(), NAME_BYTES);
+        assert_ne!(one, two);
+    }
+}

@@ -1,0 +1,284 @@
+//! The MCP servers of a session.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use lodge_host::mcp::{Configured, McpError, ServerConfig, ServerInfo, Servers, Source, Status, check_name};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{rpc::RpcError, session::Attached};
+
+pub(crate) static MCP: Capability = Capability {
+    title: "MCP servers",
+    methods: &[
+        method!(session "session.mcp.list", 23, "the servers and their state; starts those that have not been", list),
+        method!(session "session.mcp.listTools", 4, "the tools of a connected server", list_tools),
+        method!(session "session.mcp.isServerRunning", 2, "whether a server is connected", is_running),
+        method!(session "session.mcp.enable", 1, "lets a server be used", enable),
+        method!(session "session.mcp.disable", 1, "ends a server and keeps it from being started", disable),
+        method!(session "session.mcp.reload", 1, "connects to all servers anew", reload),
+        method!(session "session.mcp.startServer", 0, "starts a server, given ones too", start),
+        method!(session "session.mcp.stopServer", 1, "ends a server", stop),
+        method!(session "session.mcp.restartServer", 0, "ends a server and starts it anew", restart),
+        method!(session "session.mcp.moveLoadingToBackground", 0, "lets a turn go on that waits for servers", release),
+        method!(session "session.mcp.setEnvValueMode", 1, "values of variables are taken as they are: only `direct`", env_mode),
+        method!(session "session.mcp.removeGitHub", 1, "there is no server of its own to remove: always `false`", remove_github),
+        method!(session "session.mcp.resources.list", 0, "one page of a server's resources", resources),
+        method!(session "session.mcp.resources.listTemplates", 0, "one page of a server's resource templates", templates),
+        method!(session "session.mcp.resources.read", 0, "a resource of a server", read_resource),
+    ],
+};
+
+/// How long an answer waits for servers that start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl From<McpError> for RpcError {
+    fn from(error: McpError) -> Self {
+        Self::failed(error)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    server_name: String,
+}
+
+fn servers(session: &Attached) -> &Servers {
+    session.session().mcp()
+}
+
+/// The servers, when there are any; otherwise the words that clients know.
+fn existing<'a>(session: &'a Attached, otherwise: &str) -> Result<&'a Servers, RpcError> {
+    let servers = servers(session);
+    if servers.is_empty() {
+        return Err(RpcError::failed(otherwise));
+    }
+    Ok(servers)
+}
+
+async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let servers = servers(&session);
+    if servers.is_empty() {
+        return Ok(json!({"servers": []}));
+    }
+    servers.ready(PATIENCE).await;
+    let all = servers.list();
+    let names = |status: Status| -> Vec<&str> {
+        let those = all.iter().filter(|server| server.status == status);
+        those.map(|server| server.name.as_str()).collect()
+    };
+    let failed: Map<String, Value> = all
+        .iter()
+        .filter(|server| server.status == Status::Failed)
+        .map(|server| {
+            (
+                server.name.clone(),
+                json!({"message": server.error, "timestamp": millis(server.since)}),
+            )
+        })
+        .collect();
+    Ok(json!({
+        "servers": all.iter().map(server_json).collect::<Vec<_>>(),
+        "host": {
+            "clients": names(Status::Connected),
+            "disabledServers": names(Status::Disabled),
+            "failedServers": failed,
+            "filteredServers": [],
+            "mcp3pEnabled": true,
+            "needsAuthServers": {},
+            "pendingConnections": names(Status::Pending),
+        },
+    }))
+}
+
+fn millis(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
+
+fn server_json(server: &ServerInfo) -> Value {
+    let mut value = json!({"name": server.name, "status": status_word(server.status)});
+    match server.source {
+        Source::User => value["source"] = "user".into(),
+        Source::Workspace => value["source"] = "workspace".into(),
+        Source::Client => {}
+    }
+    if let Some(error) = &server.error {
+        value["error"] = error.clone().into();
+    }
+    if let Some(name) = &server.display_name {
+        value["displayName"] = name.clone().into();
+    }
+    if server.status == Status::Connected {
+        value["serverMetadata"] = json!({"instructions": server.instructions});
+    }
+    value
+}
+
+fn status_word(status: Status) -> &'static str {
+    match status {
+        Status::Pending => "pending",
+        Status::Connected => "connected",
+        Status::Failed => "failed",
+        Status::NeedsAuth => "needs-auth",
+        Status::Disabled => "disabled",
+        Status::Stopped => "stopped",
+    }
+}
+
+async fn list_tools(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
+    let servers = servers(&session);
+    if servers
+        .info(&server_name)
+        .is_some_and(|server| server.status == Status::Pending)
+    {
+        servers.ready(PATIENCE).await;
+    }
+    let tools = servers.list_tools(&server_name).await?.into_iter().map(|tool| {
+        let mut value = json!({"name": tool.name});
+        if let Some(description) = tool.description {
+            value["description"] = description.into();
+        }
+        value
+    });
+    Ok(json!({"tools": tools.collect::<Vec<_>>()}))
+}
+
+async fn is_running(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
+    let server = servers(&session).info(&server_name);
+    Ok(json!({"running": server.is_some_and(|server| server.status == Status::Connected)}))
+}
+
+/// A name that is not configured is no mistake: it may become so.
+fn known(done: Result<(), McpError>) -> Result<Value, RpcError> {
+    match done {
+        Ok(()) | Err(McpError::NotConfigured(_)) => Ok(Value::Null),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn enable(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
+    let servers = existing(&session, "No MCP host initialized")?;
+    known(servers.enable(&server_name))
+}
+
+async fn disable(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
+    let servers = existing(&session, "No MCP host initialized")?;
+    known(servers.disable(&server_name))
+}
+
+async fn reload(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let servers = existing(&session, "MCP config reload not available")?;
+    servers.reset();
+    servers.ready(PATIENCE).await;
+    Ok(Value::Null)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StartParams {
+    server_name: String,
+    #[serde(default)]
+    config: Option<Value>,
+}
+
+impl StartParams {
+    /// Takes over the configuration, where there is one.
+    fn configure(&self, session: &Attached) -> Result<(), RpcError> {
+        if let Some(value) = &self.config {
+            check_name(&self.server_name).map_err(RpcError::params)?;
+            let config = ServerConfig::read(value).map_err(RpcError::params)?;
+            session.session().add_mcp_servers(vec![Configured {
+                name: self.server_name.clone(),
+                source: Source::Client,
+                config: Ok(config),
+            }]);
+        }
+        Ok(())
+    }
+}
+
+async fn start(session: Arc<Attached>, params: StartParams) -> Result<Value, RpcError> {
+    params.configure(&session)?;
+    servers(&session).start(&params.server_name).await?;
+    Ok(Value::Null)
+}
+
+async fn stop(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
+    servers(&session).stop(&server_name)?;
+    Ok(json!({}))
+}
+
+async fn restart(session: Arc<Attached>, params: StartParams) -> Result<Value, RpcError> {
+    params.configure(&session)?;
+    servers(&session).restart(&params.server_name).await?;
+    Ok(Value::Null)
+}
+
+async fn release(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"movedToBackground": servers(&session).release()}))
+}
+
+#[derive(Debug, Deserialize)]
+struct Mode {
+    mode: String,
+}
+
+async fn env_mode(_: Arc<Attached>, Mode { mode }: Mode) -> Result<Value, RpcError> {
+    if mode != "direct" {
+        return Err(RpcError::failed(
+            "Variables of MCP servers that a client brings are taken as they are; write ${env:NAME} in a file instead.",
+        ));
+    }
+    Ok(json!({"mode": mode}))
+}
+
+async fn remove_github(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"removed": false}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageParams {
+    server_name: String,
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+async fn page(session: &Attached, params: PageParams, method: &str, list: &str) -> Result<Value, RpcError> {
+    let cursor = params.cursor.map(|cursor| json!({"cursor": cursor}));
+    let page = servers(session).request(&params.server_name, method, cursor).await?;
+    let mut answer = json!({list: page.get(list).cloned().unwrap_or_else(|| json!([]))});
+    if let Some(next) = page.get("nextCursor").filter(|next| next.is_string()) {
+        answer["nextCursor"] = next.clone();
+    }
+    Ok(answer)
+}
+
+async fn resources(session: Arc<Attached>, params: PageParams) -> Result<Value, RpcError> {
+    page(&session, params, "resources/list", "resources").await
+}
+
+async fn templates(session: Arc<Attached>, params: PageParams) -> Result<Value, RpcError> {
+    page(&session, params, "resources/templates/list", "resourceTemplates").await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadParams {
+    server_name: String,
+    uri: String,
+}
+
+async fn read_resource(session: Arc<Attached>, params: ReadParams) -> Result<Value, RpcError> {
+    let uri = json!({"uri": params.uri});
+    let read = servers(&session)
+        .request(&params.server_name, "resources/read", Some(uri))
+        .await?;
+    Ok(json!({"contents": read.get("contents").cloned().unwrap_or_else(|| json!([]))}))
+}

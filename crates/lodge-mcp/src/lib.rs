@@ -1,0 +1,50 @@
+//! MCP servers: their configuration, processes and connections, their tools, resources and prompts.
+//!
+//! This room knows the servers of one session at a time and what they offer. It may not know sessions, models, events or
+//! any wire of Lodge's own. A server that crashes, hangs, babbles or lies hurts only itself: what it sends is bounded in
+//! size and pace, what is asked of it is bounded in time, and its whole process group ends with it.
+
+mod call;
+mod config;
+mod handler;
+mod info;
+mod link;
+mod owner;
+mod pace;
+mod process;
+mod servers;
+
+pub use call::{Call, CallResult, Progress};
+pub use config::{OauthClient, Remote, ServerConfig, Source, Transport, check_name};
+pub use info::{Configured, ServerInfo, Status, Tool};
+pub use owner::{Elicitation, ElicitationAnswer, List, Owner};
+pub use process::Surroundings;
+pub use servers::Servers;
+
+/// Why a server did not do what was asked of it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum McpError {
+    /// It is not connected.
+    #[error("MCP server \"{0}\" is not connected")]
+    NotConnected(String),
+    /// There is none of this name.
+    #[error("MCP server \"{0}\" is not configured")]
+    NotConfigured(String),
+    /// It answered with an error, and this is its text.
+    #[error("{0}")]
+    Refused(String),
+    /// It did not answer in time.
+    #[error("MCP server \"{server}\" did not answer within {seconds} s")]
+    TimedOut {
+        /// The server.
+        server: String,
+        /// The time it had.
+        seconds: u64,
+    },
+    /// It went away while it was asked.
+    #[error("MCP server \"{0}\" closed the connection")]
+    Closed(String),
+    /// It could not be reached or did not behave, and the text says how.
+    #[error("{0}")]
+    Failed(String),
+}

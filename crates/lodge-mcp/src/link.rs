@@ -1,0 +1,303 @@
+//! One connection to one server, from the handshake to its end.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rmcp::{
+    RoleClient, ServiceExt,
+    model::{
+        CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest,
+        CustomRequest, GetExtensions, GetMeta, MetaObject, RequestId, RequestMetaObject, ServerResult,
+    },
+    service::{
+        ClientInitializeError, Peer, PeerRequestOptions, RequestHandle, RunningService,
+        RunningServiceCancellationToken, RxJsonRpcMessage, ServiceError, TxJsonRpcMessage,
+    },
+    transport::{Transport as Wire, async_rw::AsyncRwTransport},
+};
+use serde_json::Value;
+
+use crate::{
+    McpError, Tool,
+    call::{Call, CallResult, Calls, json},
+    config::{ServerConfig, Transport},
+    handler::{Bells, Handler},
+    owner::Owner,
+    pace::{Messages, Paced},
+    process::{Process, Surroundings},
+};
+
+/// The longest message a server may send.
+const MESSAGE_BYTES: usize = 16 << 20;
+/// How long a tool may take without a sign of life, unless the configuration says otherwise.
+const CALL_LIMIT: Duration = Duration::from_secs(300);
+/// How long it may take with signs of life.
+const CALL_TOTAL: Duration = Duration::from_secs(4 * 3600);
+/// How long anything else may take.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// Pages of a list that are read, and entries that are kept.
+const PAGES: usize = 50;
+/// Tools of one server.
+const TOOLS: usize = 1_000;
+
+/// A connected server.
+pub(crate) struct Link {
+    server: Arc<str>,
+    peer: Peer<RoleClient>,
+    calls: Arc<Calls>,
+    call_limit: Duration,
+    /// What the server says about how to use it.
+    pub(crate) instructions: Option<String>,
+    stop: Mutex<Option<RunningServiceCancellationToken>>,
+}
+
+/// The part of a connection that notices its end. Whoever holds it also holds the process.
+pub(crate) struct Watch {
+    service: RunningService<RoleClient, Handler>,
+    process: Option<Process>,
+    pub(crate) bells: Arc<Bells>,
+}
+
+impl Watch {
+    /// Waits for the end of the connection. Answers what became of the server, and what is left of it.
+    pub(crate) async fn ended(self) -> (String, Option<Process>) {
+        let _ = self.service.waiting().await;
+        match self.process {
+            Some(process) => (format!("The server {}.", process.epitaph().await), Some(process)),
+            None => ("The server closed the connection.".to_owned(), None),
+        }
+    }
+}
+
+/// Marks a request whose `_meta` is to go out exactly as it is.
+#[derive(Clone)]
+struct ExactMeta;
+
+/// A transport that keeps a server's pace bearable and leaves `_meta` alone where it must be exact.
+struct Guarded<T> {
+    inner: T,
+    pace: Messages,
+}
+
+/// Takes out what the library adds to a `_meta` that must be exact.
+pub(crate) fn settle_meta(message: &mut TxJsonRpcMessage<RoleClient>) {
+    if let TxJsonRpcMessage::<RoleClient>::Request(request) = message
+        && request.request.extensions_mut().remove::<ExactMeta>().is_some()
+    {
+        let meta = request.request.get_meta_mut();
+        meta.0.0.remove("progressToken");
+        if meta.0.0.is_empty() {
+            request.request.extensions_mut().remove::<RequestMetaObject>();
+        }
+    }
+}
+
+impl<T: Wire<RoleClient>> Wire<RoleClient> for Guarded<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        mut item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        settle_meta(&mut item);
+        self.inner.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.pace.turn().await;
+        let message = self.inner.receive().await;
+        self.pace.count();
+        message
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
+}
+
+/// Connects to a server and shakes hands with it. The caller limits the time.
+pub(crate) async fn connect(
+    server: &Arc<str>,
+    config: &ServerConfig,
+    around: &Surroundings,
+    owner: Arc<dyn Owner>,
+) -> Result<(Link, Watch), McpError> {
+    let handler = Handler::new(server.clone(), owner);
+    let (calls, bells) = (handler.calls.clone(), handler.bells.clone());
+    let (service, process) = match &config.transport {
+        Transport::Stdio { command, .. } => {
+            let (process, stdout, stdin) = Process::start(&config.transport, around)
+                .map_err(|error| McpError::Failed(format!("`{command}` cannot be started: {error}")))?;
+            let wire = AsyncRwTransport::new_client(Paced::new(stdout), stdin).with_max_line_length(MESSAGE_BYTES);
+            let wire = Guarded {
+                inner: wire,
+                pace: Messages::new(),
+            };
+            match Box::pin(handler.serve(wire)).await {
+                Ok(service) => (service, Some(process)),
+                Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
+                    let epitaph = process.epitaph().await;
+                    process.end().await;
+                    return Err(McpError::Failed(format!("The server {epitaph}.")));
+                }
+                Err(error) => return Err(McpError::Failed(handshake_text(&error))),
+            }
+        }
+        Transport::Http(_) | Transport::Sse(_) => {
+            return Err(McpError::Failed("This kind of server is not supported.".into()));
+        }
+    };
+    let info = service.peer().peer_info();
+    let link = Link {
+        server: server.clone(),
+        peer: service.peer().clone(),
+        calls,
+        call_limit: config.timeout.unwrap_or(CALL_LIMIT),
+        instructions: info.as_ref().and_then(|info| info.instructions.clone()),
+        stop: Mutex::new(Some(service.cancellation_token())),
+    };
+    let watch = Watch {
+        service,
+        process,
+        bells,
+    };
+    Ok((link, watch))
+}
+
+/// What went wrong, without the whole message that was wrong.
+fn handshake_text(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => format!("The server refused the handshake: {}", error.message),
+        ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
+            "The server did not answer the handshake as MCP wants it.".to_owned()
+        }
+        other => {
+            let text: String = other.to_string().chars().take(500).collect();
+            format!("The handshake failed: {text}")
+        }
+    }
+}
+
+impl Link {
+    /// Whether the connection is over.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.peer.is_transport_closed()
+    }
+
+    /// Ends the connection; the watch does the rest.
+    pub(crate) fn close(&self) {
+        if let Some(stop) = self.stop.lock().take() {
+            stop.cancel();
+        }
+    }
+
+    /// All tools of the server.
+    pub(crate) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
+        let mut found: Vec<Tool> = Vec::new();
+        let mut cursor: Option<Value> = None;
+        for _ in 0..PAGES {
+            let params = cursor.take().map(|cursor| serde_json::json!({"cursor": cursor}));
+            let page = match self.request("tools/list", params).await {
+                // A server without tools is a server, too.
+                Err(McpError::Refused(_)) if found.is_empty() => return Ok(found),
+                other => other?,
+            };
+            for tool in page["tools"].as_array().into_iter().flatten() {
+                if let Some(tool) = Tool::read(tool).filter(|tool| !found.iter().any(|known| known.name == tool.name)) {
+                    found.push(tool);
+                }
+            }
+            cursor = page.get("nextCursor").filter(|cursor| cursor.is_string()).cloned();
+            if cursor.is_none() || found.len() >= TOOLS {
+                break;
+            }
+        }
+        found.truncate(TOOLS);
+        Ok(found)
+    }
+
+    /// Calls a tool. Dropping the future tells the server that nobody waits any more.
+    pub(crate) async fn call(&self, call: Call) -> Result<CallResult, McpError> {
+        let mut params = CallToolRequestParams::new(call.tool.clone());
+        params.arguments = call.arguments.clone();
+        let mut request = CallToolRequest::new(params);
+        let mut options = PeerRequestOptions::with_timeout(self.call_limit)
+            .reset_timeout_on_progress()
+            .with_max_total_timeout(CALL_TOTAL);
+        if let Some(meta) = &call.meta {
+            request.extensions_mut().insert(ExactMeta);
+            options = options.with_meta(RequestMetaObject(MetaObject(meta.clone().unwrap_or_default())));
+        }
+        let handle = self
+            .peer
+            .send_cancellable_request(ClientRequest::CallToolRequest(request), options)
+            .await
+            .map_err(|error| self.error(&error))?;
+        let _open = self.calls.begin(handle.progress_token.clone(), &call);
+        match self.answer(handle).await? {
+            ServerResult::CallToolResult(result) => Ok(CallResult::of(result)),
+            ServerResult::EmptyResult(_) => Ok(CallResult::default()),
+            _ => Err(McpError::Failed(format!(
+                "MCP server \"{}\" answered with something that is not the result of a tool",
+                self.server
+            ))),
+        }
+    }
+
+    /// Any request of the protocol, as JSON.
+    pub(crate) async fn request(&self, method: &str, params: Option<Value>) -> Result<Value, McpError> {
+        let request = ClientRequest::CustomRequest(CustomRequest::new(method, params));
+        let options = PeerRequestOptions::with_timeout(REQUEST_LIMIT);
+        let handle = self
+            .peer
+            .send_cancellable_request(request, options)
+            .await
+            .map_err(|error| self.error(&error))?;
+        Ok(json(&self.answer(handle).await?))
+    }
+
+    async fn answer(&self, handle: RequestHandle<RoleClient>) -> Result<ServerResult, McpError> {
+        let mut waiting = Waiting {
+            peer: &self.peer,
+            id: Some(handle.id.clone()),
+        };
+        let answer = handle.await_response().await;
+        waiting.id = None;
+        answer.map_err(|error| self.error(&error))
+    }
+
+    fn error(&self, error: &ServiceError) -> McpError {
+        match error {
+            ServiceError::McpError(error) => McpError::Refused(error.message.to_string()),
+            ServiceError::TransportClosed => McpError::Closed(self.server.to_string()),
+            ServiceError::Timeout { timeout } => McpError::TimedOut {
+                server: self.server.to_string(),
+                seconds: timeout.as_secs(),
+            },
+            other => {
+                let text: String = other.to_string().chars().take(500).collect();
+                McpError::Failed(format!("MCP server \"{}\": {text}", self.server))
+            }
+        }
+    }
+}
+
+/// A request whose answer somebody waits for.
+struct Waiting<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let peer = self.peer.clone();
+        let params = CancelledNotificationParam::new(Some(id), Some("aborted".to_owned()));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let told = CancelledNotification::new(params);
+                let _ = peer.send_notification(told.into()).await;
+            });
+        }
+    }
+}

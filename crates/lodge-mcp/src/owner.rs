@@ -1,0 +1,51 @@
+//! Whom servers work for: what they tell, and what they ask.
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::ServerInfo;
+
+/// Lists of a server that may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// Its tools.
+    Tools,
+    /// Its resources.
+    Resources,
+    /// Its prompts.
+    Prompts,
+}
+
+/// A form that a server wants filled in.
+#[derive(Debug, Clone)]
+pub struct Elicitation {
+    /// The tool call it belongs to, where there is only one it can belong to.
+    pub call_id: Option<String>,
+    /// What it is about.
+    pub message: String,
+    /// JSON schema of the form.
+    pub schema: Value,
+}
+
+/// How the form was answered.
+#[derive(Debug, Clone)]
+pub struct ElicitationAnswer {
+    /// `accept`, `decline` or `cancel`.
+    pub action: String,
+    /// The values, when accepted.
+    pub content: Option<Value>,
+}
+
+/// Whom servers work for.
+pub trait Owner: Send + Sync + 'static {
+    /// A server's state changed.
+    fn changed(&self, server: &ServerInfo);
+    /// All servers that were to start have started or failed.
+    fn loaded(&self, servers: &[ServerInfo]);
+    /// A server is no longer there.
+    fn removed(&self, server: &str);
+    /// A list of a server changed. For tools, the new ones are known when this is called.
+    fn list_changed(&self, server: &str, list: List);
+    /// A server wants a form filled in.
+    fn elicit(&self, server: &str, form: Elicitation) -> BoxFuture<'static, ElicitationAnswer>;
+}

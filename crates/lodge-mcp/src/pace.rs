@@ -1,0 +1,122 @@
+//! How fast a server may talk. Whoever talks faster waits: its pipe fills up, and nobody else notices.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    time::{Instant, Sleep, sleep_until},
+};
+
+/// An allowance that refills steadily.
+struct Bucket {
+    /// When it would be empty of debt.
+    paid: Instant,
+    per_unit: Duration,
+    burst: Duration,
+}
+
+impl Bucket {
+    fn new(per_second: u64, burst: u64) -> Self {
+        let per_unit = Duration::from_nanos(1_000_000_000 / per_second);
+        Self {
+            paid: Instant::now(),
+            per_unit,
+            burst: per_unit * u32::try_from(burst).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Takes so much; answers until when to wait because of it.
+    fn take(&mut self, units: u32) -> Option<Instant> {
+        let now = Instant::now();
+        self.paid = self.paid.max(now) + self.per_unit * units;
+        (self.paid > now + self.burst).then(|| self.paid - self.burst)
+    }
+}
+
+/// Bytes a server may send per second, and at once.
+const BYTES: (u64, u64) = (32 << 20, 64 << 20);
+/// Messages a server may send per second, and at once.
+const MESSAGES: (u64, u64) = (1_000, 5_000);
+
+/// The output of a server, at a bearable pace.
+pub(crate) struct Paced<R> {
+    inner: R,
+    bucket: Bucket,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl<R> Paced<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        Self {
+            inner,
+            bucket: Bucket::new(BYTES.0, BYTES.1),
+            pause: None,
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Paced<R> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Some(pause) = &mut this.pause {
+            std::task::ready!(pause.as_mut().poll(cx));
+            this.pause = None;
+        }
+        let before = buf.filled().len();
+        std::task::ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+        let read = u32::try_from(buf.filled().len() - before).unwrap_or(u32::MAX);
+        this.pause = this.bucket.take(read).map(|until| Box::pin(sleep_until(until)));
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Counts messages; waiting for it keeps a server from flooding the host with small ones.
+pub(crate) struct Messages {
+    bucket: Bucket,
+    until: Option<Instant>,
+}
+
+impl Messages {
+    pub(crate) fn new() -> Self {
+        Self {
+            bucket: Bucket::new(MESSAGES.0, MESSAGES.1),
+            until: None,
+        }
+    }
+
+    /// Waits until the next message may be taken. May be cancelled and called again.
+    pub(crate) async fn turn(&mut self) {
+        if let Some(until) = self.until {
+            sleep_until(until).await;
+            self.until = None;
+        }
+    }
+
+    /// One was taken.
+    pub(crate) fn count(&mut self) {
+        self.until = self.bucket.take(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_free_and_what_comes_after_it_waits() {
+        let mut bucket = Bucket::new(1_000, 10);
+        for _ in 0..10 {
+            assert_eq!(bucket.take(1), None);
+        }
+        let until = bucket.take(5).expect("the burst is spent");
+        assert_eq!(until - Instant::now(), Duration::from_millis(5));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(bucket.take(10), None, "time pays the debt");
+    }
+}

@@ -1,0 +1,603 @@
+//! The servers of one session: which there are, what state each is in, and what they offer together.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::{
+    McpError,
+    call::{Call, CallResult},
+    config::{ServerConfig, Source},
+    info::{Configured, ServerInfo, Status, Tool},
+    link::{Link, Watch, connect},
+    owner::{List, Owner},
+    process::Surroundings,
+};
+
+/// How long a server may take to start and to tell its tools.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How often in a row a server is started by itself before somebody has to ask for it.
+const ATTEMPTS: u32 = 3;
+/// A server that lived this long did not break down because of how it was started.
+const STEADY: Duration = Duration::from_secs(60);
+/// How long a session waits for its servers to end.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// The shortest time between two readings of a server's lists.
+const LISTS_EVERY: Duration = Duration::from_millis(200);
+
+enum State {
+    Idle,
+    Starting(tokio::task::AbortHandle),
+    Connected(Arc<Link>),
+    Failed(String),
+    Disabled,
+    Stopped,
+}
+
+struct Entry {
+    name: Arc<str>,
+    source: Source,
+    config: Result<Arc<ServerConfig>, String>,
+    state: State,
+    tools: Arc<[Arc<Tool>]>,
+    /// Starts in a row that nobody asked for.
+    attempts: u32,
+    /// Tells this start from an earlier one.
+    start: u64,
+    /// When it came into its state.
+    since: SystemTime,
+}
+
+impl Entry {
+    fn new(configured: Configured) -> Self {
+        let config = configured.config.map(Arc::new);
+        let state = match &config {
+            Ok(config) if config.disabled => State::Disabled,
+            Ok(_) => State::Idle,
+            Err(error) => State::Failed(error.clone()),
+        };
+        Self {
+            name: configured.name.into(),
+            source: configured.source,
+            config,
+            state,
+            tools: [].into(),
+            attempts: 0,
+            start: 0,
+            since: SystemTime::now(),
+        }
+    }
+
+    fn info(&self) -> ServerInfo {
+        let config = self.config.as_ref().ok();
+        ServerInfo {
+            name: self.name.to_string(),
+            status: match self.state {
+                State::Idle | State::Starting(_) => Status::Pending,
+                State::Connected(_) => Status::Connected,
+                State::Failed(_) => Status::Failed,
+                State::Disabled => Status::Disabled,
+                State::Stopped => Status::Stopped,
+            },
+            source: self.source,
+            kind: config.map(|config| config.kind()),
+            error: match &self.state {
+                State::Failed(error) => Some(error.clone()),
+                _ => None,
+            },
+            since: self.since,
+            display_name: config.and_then(|config| config.display_name.clone()),
+            instructions: match &self.state {
+                State::Connected(link) => link.instructions.clone(),
+                _ => None,
+            },
+        }
+    }
+
+    /// Takes it out of service; what it had under way fails.
+    fn put_down(&mut self, state: State) {
+        match std::mem::replace(&mut self.state, state) {
+            State::Starting(task) => task.abort(),
+            State::Connected(link) => link.close(),
+            _ => {}
+        }
+        self.start += 1;
+        self.since = SystemTime::now();
+        self.tools = [].into();
+    }
+}
+
+/// The servers of a session. Cheap to clone; when the last clone is gone all of them end.
+#[derive(Clone)]
+pub struct Servers(Arc<Inner>);
+
+struct Inner {
+    owner: Arc<dyn Owner>,
+    around: Mutex<Surroundings>,
+    entries: Mutex<Vec<Entry>>,
+    /// Changes whenever a server has started or failed.
+    settled: watch::Sender<u64>,
+    /// Until when anybody waits for servers that start by themselves.
+    patience: Mutex<Instant>,
+    /// How many connections there are, ending ones too.
+    alive: Arc<watch::Sender<usize>>,
+    /// Changes when nobody is to wait any longer for servers that start.
+    released: watch::Sender<u64>,
+}
+
+/// Counts a connection until all is gone that belonged to it.
+struct Alive(Arc<watch::Sender<usize>>);
+
+impl Alive {
+    fn one(count: &Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|alive| *alive += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.send_modify(|alive| *alive -= 1);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for entry in self.entries.get_mut() {
+            entry.put_down(State::Stopped);
+        }
+    }
+}
+
+impl Servers {
+    /// No servers yet.
+    pub fn new(owner: Arc<dyn Owner>) -> Self {
+        Self(Arc::new(Inner {
+            owner,
+            around: Mutex::default(),
+            entries: Mutex::default(),
+            settled: watch::Sender::new(0),
+            patience: Mutex::new(Instant::now()),
+            alive: Arc::new(watch::Sender::new(0)),
+            released: watch::Sender::new(0),
+        }))
+    }
+
+    /// Where programs are started from now on, and what they see there.
+    pub fn surround(&self, around: Surroundings) {
+        *self.0.around.lock() = around;
+    }
+
+    /// Programs are started there from now on.
+    pub fn move_to(&self, cwd: PathBuf) {
+        self.0.around.lock().cwd = cwd;
+    }
+
+    /// Makes the servers these. Those that are configured as before stay as they are.
+    pub fn configure(&self, wanted: Vec<Configured>) {
+        let gone: Vec<Arc<str>> = {
+            let mut entries = self.0.entries.lock();
+            let wants = |entry: &Entry| wanted.iter().any(|wanted| *entry.name == wanted.name);
+            let gone = entries.extract_if(.., |entry| !wants(entry));
+            gone.map(|mut entry| {
+                entry.put_down(State::Stopped);
+                entry.name
+            })
+            .collect()
+        };
+        for name in gone {
+            self.0.owner.removed(&name);
+        }
+        self.add(wanted);
+    }
+
+    /// Adds servers, or gives them another configuration. The others stay, and so do those that are configured so
+    /// already.
+    pub fn add(&self, wanted: Vec<Configured>) {
+        let mut entries = self.0.entries.lock();
+        for configured in wanted {
+            match entries.iter_mut().find(|entry| *entry.name == configured.name) {
+                Some(entry) if entry.config.as_deref().ok() == configured.config.as_ref().ok() => {
+                    entry.source = configured.source;
+                }
+                Some(entry) => {
+                    entry.put_down(State::Stopped);
+                    *entry = Entry {
+                        start: entry.start,
+                        ..Entry::new(configured)
+                    };
+                }
+                None => entries.push(Entry::new(configured)),
+            }
+        }
+    }
+
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.0.entries.lock().is_empty()
+    }
+
+    /// All of them, as they are now.
+    pub fn list(&self) -> Vec<ServerInfo> {
+        self.0.entries.lock().iter().map(Entry::info).collect()
+    }
+
+    /// One of them.
+    pub fn info(&self, name: &str) -> Option<ServerInfo> {
+        let entries = self.0.entries.lock();
+        entries.iter().find(|entry| *entry.name == *name).map(Entry::info)
+    }
+
+    /// How one of them is configured.
+    pub fn config(&self, name: &str) -> Option<Arc<ServerConfig>> {
+        let entries = self.0.entries.lock();
+        let entry = entries.iter().find(|entry| *entry.name == *name)?;
+        entry.config.as_ref().ok().cloned()
+    }
+
+    /// The tools that may be called now, with the names of their servers.
+    pub fn tools(&self) -> Vec<(Arc<str>, Arc<Tool>)> {
+        let entries = self.0.entries.lock();
+        let of = |entry: &Entry| {
+            let name = entry.name.clone();
+            entry
+                .tools
+                .iter()
+                .map(move |tool| (name.clone(), tool.clone()))
+                .collect::<Vec<_>>()
+        };
+        entries.iter().flat_map(of).collect()
+    }
+
+    /// Starts whatever has not been started, and what broke down and may be tried again; then waits until all of them
+    /// are there or have failed, but no longer than this. What is not there by then goes on starting.
+    pub async fn ready(&self, limit: Duration) {
+        let names: Vec<Arc<str>> = {
+            let entries = self.0.entries.lock();
+            let due = |entry: &&Entry| match &entry.state {
+                State::Idle => true,
+                State::Failed(_) => entry.config.is_ok() && entry.attempts < ATTEMPTS,
+                _ => false,
+            };
+            entries.iter().filter(due).map(|entry| entry.name.clone()).collect()
+        };
+        for name in &names {
+            Inner::start(&self.0, name, true);
+        }
+        if !names.is_empty() {
+            *self.0.patience.lock() = Instant::now() + limit;
+            let inner = Arc::downgrade(&self.0);
+            let mut settled = self.0.settled.subscribe();
+            tokio::spawn(async move {
+                loop {
+                    let Some(inner) = inner.upgrade() else { return };
+                    if !inner.any_starting(None) {
+                        let servers: Vec<ServerInfo> = inner.entries.lock().iter().map(Entry::info).collect();
+                        inner.owner.loaded(&servers);
+                        return;
+                    }
+                    drop(inner);
+                    if settled.changed().await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let left = self.0.patience.lock().saturating_duration_since(Instant::now());
+        self.wait(None, left).await;
+    }
+
+    /// Waits until a server, or all, are there or have failed.
+    async fn wait(&self, name: Option<&str>, limit: Duration) {
+        let mut settled = self.0.settled.subscribe();
+        let mut released = self.0.released.subscribe();
+        released.mark_unchanged();
+        let all = async {
+            while self.0.any_starting(name) {
+                if settled.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = all => {}
+            _ = released.changed() => {}
+            () = tokio::time::sleep(limit) => {}
+        }
+    }
+
+    /// Lets everybody go on who waits for servers that start. False when none does.
+    pub fn release(&self) -> bool {
+        let starting = self.0.any_starting(None) && self.0.released.receiver_count() > 0;
+        if starting {
+            self.0.released.send_modify(|count| *count += 1);
+        }
+        starting
+    }
+
+    /// Starts a server, whatever state it is in, and waits for it.
+    pub async fn start(&self, name: &str) -> Result<(), McpError> {
+        self.0.must_have(name)?;
+        if self.info(name).is_some_and(|info| info.status != Status::Connected) {
+            Inner::start(&self.0, name, false);
+        }
+        // A start ends by itself, one way or the other; the wait only must not be the first to give up.
+        self.wait(Some(name), START_LIMIT * 2).await;
+        match self.info(name) {
+            Some(info) if info.status == Status::Failed => Err(McpError::Failed(info.error.unwrap_or_default())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stops a server; it is not started again by itself.
+    pub fn stop(&self, name: &str) -> Result<(), McpError> {
+        self.0.set(name, State::Stopped)
+    }
+
+    /// Stops a server and starts it anew.
+    pub async fn restart(&self, name: &str) -> Result<(), McpError> {
+        self.stop(name)?;
+        self.start(name).await
+    }
+
+    /// Keeps a server from being started.
+    pub fn disable(&self, name: &str) -> Result<(), McpError> {
+        self.0.set(name, State::Disabled)
+    }
+
+    /// Takes that back; the server starts when it is needed.
+    pub fn enable(&self, name: &str) -> Result<(), McpError> {
+        match self.info(name) {
+            Some(info) if !matches!(info.status, Status::Disabled | Status::Stopped) => Ok(()),
+            _ => self.0.set(name, State::Idle),
+        }
+    }
+
+    /// Ends all connections; they are made anew when they are needed.
+    pub fn reset(&self) {
+        let names: Vec<Arc<str>> = {
+            let entries = self.0.entries.lock();
+            let live = entries
+                .iter()
+                .filter(|entry| !matches!(entry.state, State::Disabled | State::Idle) && entry.config.is_ok());
+            live.map(|entry| entry.name.clone()).collect()
+        };
+        for name in names {
+            let _ = self.0.set(&name, State::Idle);
+        }
+    }
+
+    /// Ends all of them, for good, and gives them a moment to do it themselves.
+    pub async fn shutdown(&self) {
+        for entry in self.0.entries.lock().iter_mut() {
+            entry.put_down(State::Stopped);
+        }
+        let mut alive = self.0.alive.subscribe();
+        let _ = tokio::time::timeout(FAREWELL, alive.wait_for(|alive| *alive == 0)).await;
+    }
+
+    /// Calls a tool.
+    pub async fn call(&self, server: &str, call: Call) -> Result<CallResult, McpError> {
+        self.0.link(server)?.call(call).await
+    }
+
+    /// Any request of the protocol to a connected server.
+    pub async fn request(&self, server: &str, method: &str, params: Option<Value>) -> Result<Value, McpError> {
+        self.0.link(server)?.request(method, params).await
+    }
+
+    /// The tools of a connected server as it tells them now, whatever the configuration lets through.
+    pub async fn list_tools(&self, server: &str) -> Result<Vec<Tool>, McpError> {
+        self.0.link(server)?.tools().await
+    }
+}
+
+impl Inner {
+    fn any_starting(&self, name: Option<&str>) -> bool {
+        self.entries
+            .lock()
+            .iter()
+            .any(|entry| matches!(entry.state, State::Starting(_)) && name.is_none_or(|name| *entry.name == *name))
+    }
+
+    fn must_have(&self, name: &str) -> Result<(), McpError> {
+        let known = self.entries.lock().iter().any(|entry| *entry.name == *name);
+        if known {
+            Ok(())
+        } else {
+            Err(McpError::NotConfigured(name.to_owned()))
+        }
+    }
+
+    fn link(&self, name: &str) -> Result<Arc<Link>, McpError> {
+        let entries = self.entries.lock();
+        match entries
+            .iter()
+            .find(|entry| *entry.name == *name)
+            .map(|entry| &entry.state)
+        {
+            Some(State::Connected(link)) if !link.is_closed() => Ok(link.clone()),
+            _ => Err(McpError::NotConnected(name.to_owned())),
+        }
+    }
+
+    /// Puts a server down and into this state, because somebody asked for it.
+    fn set(&self, name: &str, state: State) -> Result<(), McpError> {
+        let info = {
+            let mut entries = self.entries.lock();
+            let Some(entry) = entries.iter_mut().find(|entry| *entry.name == *name) else {
+                return Err(McpError::NotConfigured(name.to_owned()));
+            };
+            if let (Err(error), State::Idle) = (&entry.config, &state) {
+                return Err(McpError::Failed(error.clone()));
+            }
+            entry.put_down(state);
+            entry.attempts = 0;
+            entry.info()
+        };
+        self.settled.send_modify(|count| *count += 1);
+        self.owner.changed(&info);
+        Ok(())
+    }
+
+    /// Begins to start a server. `by_itself` counts against the number of attempts.
+    fn start(self: &Arc<Self>, name: &str, by_itself: bool) {
+        let info = {
+            let mut entries = self.entries.lock();
+            let Some(entry) = entries.iter_mut().find(|entry| *entry.name == *name) else {
+                return;
+            };
+            let Ok(config) = entry.config.clone() else { return };
+            entry.put_down(State::Idle);
+            entry.attempts = if by_itself { entry.attempts + 1 } else { 0 };
+            let (weak, server, number) = (Arc::downgrade(self), entry.name.clone(), entry.start);
+            let (around, owner) = (self.around.lock().clone(), self.owner.clone());
+            let task = tokio::spawn(async move {
+                let connected = tokio::time::timeout(START_LIMIT, establish(&server, &config, &around, owner)).await;
+                let connected = connected.unwrap_or_else(|_| {
+                    Err(McpError::TimedOut {
+                        server: server.to_string(),
+                        seconds: START_LIMIT.as_secs(),
+                    })
+                });
+                if let Some(inner) = weak.upgrade() {
+                    inner.started(&server, number, &config, connected);
+                }
+            });
+            entry.state = State::Starting(task.abort_handle());
+            entry.info()
+        };
+        self.owner.changed(&info);
+    }
+
+    /// A start came to its end.
+    fn started(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        number: u64,
+        config: &ServerConfig,
+        result: Result<(Link, Watch, Vec<Tool>), McpError>,
+    ) {
+        let info = {
+            let mut entries = self.entries.lock();
+            let entry = entries
+                .iter_mut()
+                .find(|entry| entry.name == *name && entry.start == number);
+            // Somebody wanted it otherwise meanwhile; dropping the watch ends the process.
+            let Some(entry) = entry else { return };
+            match result {
+                Ok((link, watch, tools)) => {
+                    let link = Arc::new(link);
+                    entry.state = State::Connected(link.clone());
+                    entry.tools = offered(config, tools);
+                    entry.since = SystemTime::now();
+                    let (weak, alive) = (Arc::downgrade(self), Alive::one(&self.alive));
+                    tokio::spawn(attend(weak, name.clone(), number, link, watch, alive));
+                }
+                Err(error) => {
+                    entry.state = State::Failed(error.to_string());
+                    entry.since = SystemTime::now();
+                }
+            }
+            entry.info()
+        };
+        self.owner.changed(&info);
+        self.settled.send_modify(|count| *count += 1);
+    }
+
+    /// A connection ended, whoever ended it.
+    fn lost(&self, name: &Arc<str>, number: u64, why: String) {
+        let info = {
+            let mut entries = self.entries.lock();
+            let entry = entries
+                .iter_mut()
+                .find(|entry| entry.name == *name && entry.start == number);
+            let Some(entry) = entry else { return };
+            if entry.since.elapsed().is_ok_and(|lived| lived > STEADY) {
+                entry.attempts = 0;
+            }
+            entry.put_down(State::Failed(why));
+            entry.info()
+        };
+        self.owner.changed(&info);
+        self.settled.send_modify(|count| *count += 1);
+    }
+
+    fn set_tools(&self, name: &Arc<str>, number: u64, tools: Vec<Tool>) {
+        let mut entries = self.entries.lock();
+        if let Some(entry) = entries
+            .iter_mut()
+            .find(|entry| entry.name == *name && entry.start == number)
+            && let Ok(config) = &entry.config
+        {
+            entry.tools = offered(config, tools);
+        }
+    }
+}
+
+fn offered(config: &ServerConfig, tools: Vec<Tool>) -> Arc<[Arc<Tool>]> {
+    let offered = tools.into_iter().filter(|tool| config.offers(&tool.name));
+    offered.map(Arc::new).collect()
+}
+
+async fn establish(
+    server: &Arc<str>,
+    config: &ServerConfig,
+    around: &Surroundings,
+    owner: Arc<dyn Owner>,
+) -> Result<(Link, Watch, Vec<Tool>), McpError> {
+    let (link, watch) = connect(server, config, around, owner).await?;
+    match link.tools().await {
+        Ok(tools) => Ok((link, watch, tools)),
+        Err(McpError::Closed(_)) => Err(McpError::Failed(watch.ended().await.0)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Looks after a connection until it ends.
+async fn attend(
+    inner: std::sync::Weak<Inner>,
+    name: Arc<str>,
+    number: u64,
+    link: Arc<Link>,
+    watch: Watch,
+    _alive: Alive,
+) {
+    let bells = watch.bells.clone();
+    let lists = async {
+        loop {
+            let list = bells.next().await;
+            if list == List::Tools {
+                let Ok(tools) = link.tools().await else { continue };
+                let Some(inner) = inner.upgrade() else { return };
+                inner.set_tools(&name, number, tools);
+            }
+            let Some(inner) = inner.upgrade() else { return };
+            inner.owner.list_changed(&name, list);
+            drop(inner);
+            tokio::time::sleep(LISTS_EVERY).await;
+        }
+    };
+    let ended = watch.ended();
+    tokio::pin!(ended);
+    let (why, left) = tokio::select! {
+        ended = &mut ended => ended,
+        // Nobody has these servers any more.
+        () = lists => {
+            link.close();
+            ended.await
+        }
+    };
+    if let Some(inner) = inner.upgrade() {
+        inner.lost(&name, number, why);
+    }
+    if let Some(process) = left {
+        process.end().await;
+    }
+}

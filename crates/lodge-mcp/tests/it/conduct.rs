@@ -1,0 +1,370 @@
+//! Whatever a server does, it hurts only itself.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::future::{BoxFuture, ready};
+use lodge_mcp::{
+    Call, CallResult, Configured, Elicitation, ElicitationAnswer, List, McpError, Owner, ServerConfig, ServerInfo,
+    Servers, Source, Status, Surroundings, Transport,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::hostile::TEMPER;
+
+/// More than anything here takes, even on a machine with other things to do.
+const LONG: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Notes {
+    fn all(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}
+
+struct Listener(Arc<Notes>);
+
+impl Owner for Listener {
+    fn changed(&self, server: &ServerInfo) {
+        self.0.0.lock().push(format!("{} {:?}", server.name, server.status));
+    }
+
+    fn loaded(&self, servers: &[ServerInfo]) {
+        self.0.0.lock().push(format!("loaded {}", servers.len()));
+    }
+
+    fn removed(&self, server: &str) {
+        self.0.0.lock().push(format!("{server} removed"));
+    }
+
+    fn list_changed(&self, server: &str, list: List) {
+        self.0.0.lock().push(format!("{server} {list:?} changed"));
+    }
+
+    fn elicit(&self, server: &str, form: Elicitation) -> BoxFuture<'static, ElicitationAnswer> {
+        self.0
+            .0
+            .lock()
+            .push(format!("{server} asks {:?}: {}", form.call_id, form.message));
+        Box::pin(ready(ElicitationAnswer {
+            action: "accept".into(),
+            content: Some(json!({"colour": "blue"})),
+        }))
+    }
+}
+
+fn config(temper: &str) -> ServerConfig {
+    let program = std::env::current_exe().expect("a test runs from a file");
+    ServerConfig {
+        transport: Transport::Stdio {
+            command: program.to_string_lossy().into_owned(),
+            args: ["--exact", "hostile::serve", "--nocapture"].map(str::to_owned).to_vec(),
+            env: BTreeMap::from([(TEMPER.to_owned(), temper.to_owned())]),
+            cwd: None,
+        },
+        ..ServerConfig::read(&json!({"command": "x"})).expect("a server")
+    }
+}
+
+fn configured(name: &str, config: ServerConfig) -> Configured {
+    Configured {
+        name: name.to_owned(),
+        source: Source::Client,
+        config: Ok(config),
+    }
+}
+
+fn servers(all: &[(&str, &str)]) -> (Servers, Arc<Notes>) {
+    let notes = Arc::<Notes>::default();
+    let servers = Servers::new(Arc::new(Listener(notes.clone())));
+    servers.surround(Surroundings {
+        cwd: std::env::temp_dir(),
+        ..Surroundings::default()
+    });
+    servers.configure(
+        all.iter()
+            .map(|(name, temper)| configured(name, config(temper)))
+            .collect(),
+    );
+    (servers, notes)
+}
+
+fn call(tool: &str, arguments: Value) -> Call {
+    Call {
+        id: "call-1".into(),
+        tool: tool.into(),
+        arguments: arguments.as_object().cloned(),
+        meta: None,
+        progress: Arc::new(|_| {}),
+    }
+}
+
+async fn told_to(servers: &Servers, name: &str, what: &str) -> Result<CallResult, McpError> {
+    servers.call(name, call("do", json!({"what": what}))).await
+}
+
+fn text(result: &CallResult) -> &str {
+    result.content[0]["text"].as_str().unwrap_or_default()
+}
+
+fn status(servers: &Servers, name: &str) -> (Status, String) {
+    let info = servers.info(name).expect("it is configured");
+    (info.status, info.error.unwrap_or_default())
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_a_bad_start_fails_and_the_others_work() {
+    let bad = [
+        ("ends at once", "exit code 3; it said: no such luck"),
+        ("lies about the handshake", ""),
+        ("answers with the wrong number", ""),
+    ];
+    let mut all = vec![
+        ("good", "is kind"),
+        ("chatty", "talks nonsense between"),
+        ("loud", "floods standard error"),
+    ];
+    all.extend(bad.iter().map(|(temper, _)| (*temper, *temper)));
+    let (servers, notes) = servers(&all);
+    let missing = ServerConfig::read(&json!({"command": "/nowhere/at/all"})).expect("a server");
+    servers.add(vec![configured("missing", missing)]);
+    servers.ready(LONG).await;
+    for name in ["good", "chatty", "loud"] {
+        assert_eq!(status(&servers, name), (Status::Connected, String::new()), "{name}");
+        let answer = servers.call(name, call("echo", json!({"a": 1}))).await.expect(name);
+        assert!(text(&answer).contains(r#""arguments":{"a":1}"#), "{name}: {answer:?}");
+    }
+    for (name, error) in bad
+        .into_iter()
+        .chain([("missing", "/nowhere/at/all` cannot be started")])
+    {
+        let (state, said) = status(&servers, name);
+        assert_eq!(state, Status::Failed, "{name}");
+        assert!(said.contains(error), "{name}: {said}");
+    }
+    assert_eq!(servers.tools().len(), 6);
+    until("it is told that all are loaded", || {
+        notes.all().contains(&"loaded 7".to_owned())
+    })
+    .await;
+    servers.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_is_given_up() {
+    let (servers, _) = servers(&[("mute", "never answers"), ("flood", "fills its pipe without a line")]);
+    servers.ready(Duration::from_secs(1)).await;
+    assert_eq!(
+        status(&servers, "mute").0,
+        Status::Pending,
+        "a turn does not wait for ever"
+    );
+    assert!(servers.start("mute").await.is_err());
+    let (state, error) = status(&servers, "mute");
+    assert_eq!(state, Status::Failed);
+    assert!(error.contains("did not answer within"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_tool_does_to_its_server_stays_with_that_call() {
+    let (servers, notes) = servers(&[("s", "is kind")]);
+    servers.ready(LONG).await;
+    assert!(told_to(&servers, "s", "fail").await.expect("an answer").is_error);
+    let refused = told_to(&servers, "s", "refuse").await.expect_err("refused").to_string();
+    assert_eq!(refused, "I would rather not");
+    assert!(told_to(&servers, "s", "lie").await.is_err());
+    let asked = told_to(&servers, "s", "ask").await.expect("an answer");
+    assert!(
+        text(&asked).contains(r#""action":"accept""#) && text(&asked).contains("blue"),
+        "{asked:?}"
+    );
+    assert!(
+        notes
+            .all()
+            .contains(&r#"s asks Some("call-1"): Which colour?"#.to_owned())
+    );
+    assert_eq!(
+        text(&told_to(&servers, "s", "change").await.expect("an answer")),
+        "changed"
+    );
+    until("the change is told", || {
+        notes.all().iter().any(|note| note == "s Tools changed")
+    })
+    .await;
+    assert!(
+        notes.all().iter().filter(|note| *note == "s Tools changed").count() < 20,
+        "{:?}",
+        notes.all()
+    );
+
+    let crashed = told_to(&servers, "s", "crash")
+        .await
+        .expect_err("it is gone")
+        .to_string();
+    assert!(crashed.contains("closed the connection"), "{crashed}");
+    until("the crash is noticed", || status(&servers, "s").0 == Status::Failed).await;
+    assert!(status(&servers, "s").1.contains("exit code 9; it said: out of cheese"));
+    assert!(servers.tools().is_empty());
+    assert!(matches!(
+        told_to(&servers, "s", "fail").await,
+        Err(McpError::NotConnected(_))
+    ));
+    servers.ready(LONG).await;
+    assert_eq!(
+        status(&servers, "s").0,
+        Status::Connected,
+        "it is started again when it is needed"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_always_crashes_is_not_started_for_ever() {
+    let (servers, notes) = servers(&[("s", "ends at once")]);
+    for _ in 0..6 {
+        servers.ready(LONG).await;
+    }
+    let starts = || notes.all().iter().filter(|note| *note == "s Pending").count();
+    assert_eq!(starts(), 3);
+    assert!(servers.start("s").await.is_err());
+    assert_eq!(starts(), 4, "but whoever asks for it gets a try");
+}
+
+#[tokio::test]
+async fn a_hanging_tool_runs_out_of_time_and_a_babbling_one_is_heard_in_moderation() {
+    let (servers, _) = servers(&[]);
+    let short = ServerConfig {
+        timeout: Some(Duration::from_millis(300)),
+        ..config("is kind")
+    };
+    servers.add(vec![configured("short", short), configured("s", config("is kind"))]);
+    servers.ready(LONG).await;
+    let error = told_to(&servers, "short", "hang").await.expect_err("too late");
+    assert!(matches!(error, McpError::TimedOut { .. }), "{error}");
+    assert!(told_to(&servers, "short", "fail").await.is_ok(), "it can still be used");
+
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ear = heard.clone();
+    let babble = Call {
+        progress: Arc::new(move |word| ear.lock().push(word)),
+        ..call("do", json!({"what": "babble"}))
+    };
+    assert_eq!(
+        text(&servers.call("s", babble).await.expect("an answer")),
+        "said it all"
+    );
+    let heard = heard.lock();
+    assert!(!heard.is_empty() && heard.len() < 2_000, "{}", heard.len());
+    assert_eq!(heard[0], "step 0");
+}
+
+#[tokio::test]
+async fn a_message_without_measure_is_dropped_and_the_server_lives_on() {
+    let (servers, _) = servers(&[]);
+    let patient = ServerConfig {
+        timeout: Some(Duration::from_secs(5)),
+        ..config("is kind")
+    };
+    servers.add(vec![configured("s", patient)]);
+    servers.ready(LONG).await;
+    assert!(told_to(&servers, "s", "huge").await.is_err());
+    assert!(told_to(&servers, "s", "fail").await.is_ok());
+}
+
+#[tokio::test]
+async fn lies_about_tools_are_sorted_out() {
+    let (servers, _) = servers(&[("liar", "lies about its tools"), ("pager", "has pages without end")]);
+    servers.ready(LONG).await;
+    let names = |server: &str| -> Vec<String> {
+        let of = servers.tools().into_iter().filter(|(name, _)| **name == *server);
+        of.map(|(_, tool)| tool.name.clone()).collect()
+    };
+    assert_eq!(names("liar"), ["echo", "odd"]);
+    assert!(names("pager").len() <= 50);
+    let odd = servers
+        .tools()
+        .into_iter()
+        .find(|(_, tool)| tool.name == "odd")
+        .expect("it is offered");
+    assert_eq!(*odd.1.schema, json!({"type": "object", "properties": {}}));
+}
+
+#[tokio::test]
+async fn the_labels_of_a_call_are_exactly_those_that_were_chosen() {
+    let (servers, _) = servers(&[("s", "is kind")]);
+    servers.ready(LONG).await;
+    for (meta, expected) in [
+        (
+            Some(Some(json!({"mine": "yes"}))),
+            r#"{"meta":{"mine":"yes"},"arguments":{}}"#,
+        ),
+        (Some(None), r#"{"meta":null,"arguments":{}}"#),
+    ] {
+        let labelled = Call {
+            meta: meta.map(|meta| meta.and_then(|meta| meta.as_object().cloned())),
+            ..call("echo", json!({}))
+        };
+        let answer = servers.call("s", labelled).await.expect("an answer");
+        assert_eq!(text(&answer), expected);
+    }
+    let usual = servers.call("s", call("echo", json!({}))).await.expect("an answer");
+    assert!(text(&usual).contains("progressToken"));
+}
+
+#[tokio::test]
+async fn a_server_that_will_not_end_is_ended_with_all_its_kin() {
+    let (servers, _) = servers(&[]);
+    let mark = format!("lodge-mcp-test-{}", std::process::id());
+    let mut stubborn = config("will not end");
+    if let Transport::Stdio { env, .. } = &mut stubborn.transport {
+        env.insert("MARK_OF_TEST".into(), mark.clone());
+    }
+    servers.add(vec![configured("s", stubborn)]);
+    servers.ready(LONG).await;
+    let living = || {
+        let all = std::fs::read_dir("/proc").expect("there are processes").flatten();
+        let marked = all.filter(|entry| {
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(&mark)
+        });
+        marked.count()
+    };
+    assert!(living() >= 2, "the server and its child");
+    servers.stop("s").expect("it runs");
+    until("all of them are gone", || living() == 0).await;
+}
+
+#[tokio::test]
+async fn configuring_anew_keeps_what_is_the_same() {
+    let (servers, notes) = servers(&[("a", "is kind"), ("b", "is kind")]);
+    servers.ready(LONG).await;
+    servers.configure(vec![
+        configured("a", config("is kind")),
+        configured("c", config("is kind")),
+    ]);
+    assert_eq!(status(&servers, "a").0, Status::Connected);
+    assert_eq!(status(&servers, "c").0, Status::Pending);
+    assert!(servers.info("b").is_none());
+    assert!(notes.all().contains(&"b removed".to_owned()));
+    servers.disable("a").expect("it is there");
+    servers.ready(LONG).await;
+    assert_eq!(status(&servers, "a").0, Status::Disabled);
+    assert_eq!(status(&servers, "c").0, Status::Connected);
+    servers.enable("a").expect("it is there");
+    servers.reset();
+    servers.ready(LONG).await;
+    assert_eq!(status(&servers, "a").0, Status::Connected);
+}

@@ -1,0 +1,4 @@
+//! Servers of every temper, as real processes.
+
+mod conduct;
+mod hostile;
