@@ -20,11 +20,8 @@ impl Call<'_> {
     /// A tool of an MCP server.
     pub(crate) async fn mcp(&self, tool: &McpTool, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
-        if let Some(refused) = shared.plan_refusal(tool.tool.read_only) {
-            self.start(args)?;
-            return Ok(refused);
-        }
-        if !allowed {
+        let mut refused = shared.plan_refusal(tool.tool.read_only);
+        if refused.is_none() && !allowed {
             let request = PermissionRequest::Mcp(McpPermission {
                 server_name: tool.server.to_string(),
                 tool_name: tool.tool.name.clone(),
@@ -33,10 +30,14 @@ impl Call<'_> {
                 read_only: tool.tool.read_only,
                 ..McpPermission::default()
             });
-            if let Some(refused) = self.permit(request).await? {
-                self.start(args)?;
-                return Ok(refused);
-            }
+            refused = self
+                .permit(request)
+                .await?
+                .or_else(|| shared.plan_refusal(tool.tool.read_only));
+        }
+        if let Some(refused) = refused {
+            self.start(args)?;
+            return Ok(refused);
         }
         self.start(args.clone())?;
         let hook = json!({
