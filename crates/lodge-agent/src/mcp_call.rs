@@ -8,7 +8,7 @@ use lodge_events::{
 };
 use lodge_mcp::{CallResult, McpError};
 use lodge_tools::spill::Collected;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     mcp::McpTool,
@@ -31,12 +31,12 @@ impl Call<'_> {
                 ..McpPermission::default()
             });
             refused = self
-                .permit(request)
+                .permit(request, args)
                 .await?
                 .or_else(|| shared.plan_refusal(tool.tool.read_only));
         }
         if let Some(refused) = refused {
-            self.start(args)?;
+            self.start(args.clone())?;
             return Ok(refused);
         }
         self.start(args.clone())?;
@@ -66,7 +66,7 @@ impl Call<'_> {
         let call = lodge_mcp::Call {
             id: self.id.to_owned(),
             tool: tool.tool.name.clone(),
-            arguments: arguments(args),
+            arguments: args.as_object().cloned(),
             meta,
             progress,
         };
@@ -102,14 +102,6 @@ impl Call<'_> {
             mcp_meta: result.meta,
             ..Success::default()
         }))
-    }
-}
-
-/// Arguments are an object, or there are none.
-fn arguments(args: Value) -> Option<Map<String, Value>> {
-    match args {
-        Value::Object(args) => Some(args),
-        _ => None,
     }
 }
 
