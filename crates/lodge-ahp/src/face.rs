@@ -20,7 +20,7 @@ use ahp_types::{
     },
 };
 use lodge_events::Timestamp;
-use lodge_host::{Host, HostError};
+use lodge_host::{Delivery, Host, HostError};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -455,12 +455,32 @@ impl Inner {
             queued_message_id: Some(id.clone()),
             meta: None,
         };
-        talk.projector.turn_started(&id, message.clone(), now);
+        let send = self.core.for_agent(id.clone(), message.clone(), Delivery::Enqueue);
+        talk.projector.turn_started(&id, message, now);
         talk.is_draft = false;
-        talk.tell(Effect::send(id, message));
+        talk.tell(send);
         self.core
             .publish(chat, &StateAction::ChatPendingMessageRemoved(removed), None);
         self.core.publish(chat, &StateAction::ChatTurnStarted(started), None);
+        self.steer(chat);
+    }
+
+    /// Gives the agent the message that waits to steer the turn that runs now.
+    pub(crate) fn steer(&mut self, chat: &Uri) {
+        let Some(head) = self.core.chats.get(chat).map(|chat| chat.store.head()) else {
+            return;
+        };
+        let (Some(_), Some(waiting)) = (&head.active_turn, &head.steering_message) else {
+            return;
+        };
+        let effect = self
+            .core
+            .for_agent(waiting.id.clone(), waiting.message.clone(), Delivery::Immediate);
+        let id = waiting.id.clone();
+        if let Some(talk) = self.talks.get_mut(chat).filter(|talk| !talk.projector.was_sent(&id)) {
+            talk.projector.steered(&id);
+            talk.tell(effect);
+        }
     }
 
     /// Who runs which tools may have changed: the agents are told.

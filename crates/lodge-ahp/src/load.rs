@@ -83,21 +83,34 @@ struct Opened {
 }
 
 impl Face {
+    /// What the catalogue says about a session. It is a database: not for threads that serve others.
+    pub(crate) async fn summary(&self, id: &str) -> Option<lodge_host::SessionSummary> {
+        let (host, id) = (self.host.clone(), id.to_owned());
+        let found = tokio::task::spawn_blocking(move || host.summary(&id)).await;
+        found.ok()?.ok()?
+    }
+
+    /// Whether the host has a session of this id.
+    pub(crate) async fn exists(&self, id: &str) -> bool {
+        self.host.live(id).is_some() || self.summary(id).await.is_some()
+    }
+
+    /// Whether a session of this URI is on disk, as far as that can be told at once.
+    pub(crate) fn is_kept(&self, uri: &str) -> bool {
+        self.store.id_of(uri).is_some() || uri::id_in(uri).is_some_and(|id| self.host.read(id).is_ok())
+    }
+
     /// The session that a URI belongs to: its URI and the host's id of it.
-    pub(crate) fn locate(&self, uri: &str) -> Option<(String, String)> {
-        if let Some(session) = uri::session_of_default_chat(uri) {
-            return self.locate(&session);
-        }
-        if let Some(session) = uri::session_of_sub_chat(uri) {
-            return self.locate(&session);
-        }
+    pub(crate) async fn locate(&self, uri: &str) -> Option<(String, String)> {
+        let of_chat = uri::session_of_default_chat(uri).or_else(|| uri::session_of_sub_chat(uri));
+        let uri = of_chat.as_deref().unwrap_or(uri);
         if let Some(id) = self.store.id_of(uri) {
             return Some((self.uri_of(&id), id));
         }
         let id = uri.strip_prefix(uri::PROVIDER)?.strip_prefix(":/")?;
         let record = self.store.session(id);
-        let known = self.host.live(id).is_some() || self.host.summary(id).ok().flatten().is_some();
-        (known && record.uri.is_none() && record.chat_of.is_none()).then(|| (uri.to_owned(), id.to_owned()))
+        let shown = record.uri.is_none() && record.chat_of.is_none();
+        (shown && self.exists(id).await).then(|| (uri.to_owned(), id.to_owned()))
     }
 
     /// Opens the session that a URI belongs to, if there is one and it is not open already.
@@ -109,7 +122,10 @@ impl Face {
         if is_open(self) {
             return Ok(());
         }
-        let (session_uri, id) = self.locate(uri).ok_or_else(|| HostError::NotFound(uri.to_owned()))?;
+        let (session_uri, id) = self
+            .locate(uri)
+            .await
+            .ok_or_else(|| HostError::NotFound(uri.to_owned()))?;
         let gate = self.gate(&session_uri);
         let _one = gate.lock().await;
         if self.inner.lock().core.sessions.contains_key(session_uri.as_str()) {
@@ -123,10 +139,8 @@ impl Face {
         let record = self.store.session(id);
         let chat: Uri = uri::default_chat(session_uri).into();
         let created = self
-            .host
             .summary(id)
-            .ok()
-            .flatten()
+            .await
             .map_or_else(Timestamp::now, |summary| summary.created);
         let mut opened = vec![self.open_talk(session_uri, id, default_head(&chat, &record), 0).await?];
         for extra in &record.chats {
@@ -144,6 +158,11 @@ impl Face {
         );
         for talk in opened {
             self.tasks.spawn(inner.show(session_uri, talk).run());
+        }
+        if let Some(entry) = inner.core.sessions.get_mut(session_uri) {
+            let place = |chat: &str| record.order.iter().position(|known| known == chat);
+            let chats = &mut entry.state.chats;
+            chats.sort_by_key(|chat| place(&chat.resource).unwrap_or(usize::MAX));
         }
         // It is in the list of sessions already, as it is now.
         let summary = inner
@@ -201,6 +220,7 @@ impl Face {
         let head = chat_state(&record.uri, record.title.clone(), record.origin.clone());
         ChatState {
             draft: kept.draft,
+            movable: Some(true),
             ..head
         }
     }
@@ -355,7 +375,8 @@ pub(crate) fn flags(record: &SessionRecord) -> u32 {
 }
 
 fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
-    let mut head = chat_state(chat, UNTITLED.to_owned(), ChatOrigin::User);
+    let title = record.default_title.clone().unwrap_or_else(|| UNTITLED.to_owned());
+    let mut head = chat_state(chat, title, ChatOrigin::User);
     head.draft.clone_from(&record.draft);
     if !record.queue.is_empty() {
         head.queued_messages = Some(record.queue.clone());

@@ -222,7 +222,7 @@ async fn watch(face: Arc<Face>) {
             },
             _ = tick.tick(), if !changed.is_empty() => {
                 for id in changed.drain() {
-                    tell(&face, &id, &mut told, &mut made);
+                    tell(&face, &id, &mut told, &mut made).await;
                 }
             }
             () = face.stop.cancelled() => return,
@@ -231,7 +231,7 @@ async fn watch(face: Arc<Face>) {
 }
 
 /// Tells clients about a session that is not open here; open ones speak for themselves.
-fn tell(
+async fn tell(
     face: &Face,
     id: &str,
     told: &mut std::collections::HashMap<String, Map<String, Value>>,
@@ -249,7 +249,7 @@ fn tell(
             return;
         }
     }
-    let Some(line) = face.host.summary(id).ok().flatten().and_then(|line| face.line(&line)) else {
+    let Some(line) = face.summary(id).await.and_then(|line| face.line(&line)) else {
         return;
     };
     let Ok(Value::Object(map)) = serde_json::to_value(&line) else {

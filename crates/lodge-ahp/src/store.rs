@@ -49,6 +49,12 @@ pub(crate) struct SessionRecord {
     pub(crate) auto_approve: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) chats: Vec<ChatRecord>,
+    /// The order of its chats, where somebody chose one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) order: Vec<String>,
+    /// The title of its default chat, which is the session's until there are others beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) default_title: Option<String>,
     /// The session that this one is a chat of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) chat_of: Option<String>,

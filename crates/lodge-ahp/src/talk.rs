@@ -22,11 +22,12 @@ const QUEUE: usize = 64 << 20;
 
 /// Something for the agent to do.
 pub(crate) enum Effect {
-    /// Give it a message.
+    /// Give it a message, and what was said in the chats that it refers to.
     Send {
         id: String,
         message: Box<Message>,
         delivery: Delivery,
+        chats: Vec<String>,
     },
     /// Let the host have a session for it, before anything is said.
     Create(oneshot::Sender<Result<(), HostError>>),
@@ -52,15 +53,6 @@ impl Effect {
         Self::Answer {
             request_id: request_id.to_owned(),
             answer: Box::new(answer),
-        }
-    }
-
-    /// A message for the next turn.
-    pub(crate) fn send(id: String, message: Message) -> Self {
-        Self::Send {
-            id,
-            message: Box::new(message),
-            delivery: Delivery::Enqueue,
         }
     }
 }
@@ -244,8 +236,13 @@ impl Driver {
 
     async fn perform(&mut self, effect: Effect) {
         let failed = match effect {
-            Effect::Send { id, message, delivery } => {
-                let sent = self.send(&id, &message, delivery).await;
+            Effect::Send {
+                id,
+                message,
+                delivery,
+                chats,
+            } => {
+                let sent = self.send(&id, &message, delivery, chats).await;
                 if let Err(error) = sent {
                     self.face.turn_failed(&self.chat, &id, &error.to_string());
                 }
@@ -283,7 +280,13 @@ impl Driver {
         }
     }
 
-    async fn send(&mut self, id: &str, message: &Message, delivery: Delivery) -> Result<(), HostError> {
+    async fn send(
+        &mut self,
+        id: &str,
+        message: &Message,
+        delivery: Delivery,
+        chats: Vec<String>,
+    ) -> Result<(), HostError> {
         let attached = message.clone();
         let attachments = tokio::task::spawn_blocking(move || attachments_of(&attached)).await;
         let attachments = attachments.map_err(|_| HostError::Invalid("the attachments cannot be read".to_owned()))?;
@@ -312,6 +315,7 @@ impl Driver {
         }
         let text = said
             .into_iter()
+            .chain(chats)
             .chain(preface)
             .fold(message.text.clone(), |text, more| format!("{text}\n\n{more}"));
         let display_text = (text != message.text).then(|| message.text.clone());

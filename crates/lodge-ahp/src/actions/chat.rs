@@ -40,7 +40,7 @@ fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatSto
 }
 
 /// A message that a client may send: from a person, with attachments and a model that this host knows.
-fn sendable(dispatch: &Dispatch<'_>, message: &Message) -> Result<(), Refusal> {
+fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, message: &mut Message) -> Result<(), Refusal> {
     if message.origin.kind != MessageKind::User {
         return Err("clients speak for people: the message's origin must be \"user\"".to_owned());
     }
@@ -52,7 +52,8 @@ fn sendable(dispatch: &Dispatch<'_>, message: &Message) -> Result<(), Refusal> {
     {
         return Err(format!("there is no model {:?}", model.id));
     }
-    check_attachments(message)
+    check_attachments(message)?;
+    inner.core.pin_chats(message)
 }
 
 fn knows_turn(head: &ChatState, turns: &[StoredTurn], id: &str) -> bool {
@@ -62,7 +63,7 @@ fn knows_turn(head: &ChatState, turns: &[StoredTurn], id: &str) -> bool {
 pub(super) fn turn_started(
     inner: &Inner,
     dispatch: &Dispatch<'_>,
-    action: &ChatTurnStartedAction,
+    action: &mut ChatTurnStartedAction,
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     let session = inner
@@ -81,7 +82,7 @@ pub(super) fn turn_started(
     if action.started_at.parse::<Timestamp>().is_err() {
         return Err("startedAt is not a time as RFC 3339 writes it".to_owned());
     }
-    sendable(dispatch, &action.message)?;
+    sendable(inner, dispatch, &mut action.message)?;
     if let Some(queued) = &action.queued_message_id
         && find_pending(store.head(), PendingMessageKind::Queued, queued).is_none()
         && find_pending(store.head(), PendingMessageKind::Steering, queued).is_none()
@@ -89,7 +90,11 @@ pub(super) fn turn_started(
         return Err("there is no such queued message".to_owned());
     }
     let message = Box::new(action.message.clone());
-    let plan = Plan::effect(Effect::send(action.turn_id.clone(), action.message.clone()));
+    let plan = Plan::effect(
+        inner
+            .core
+            .for_agent(action.turn_id.clone(), action.message.clone(), Delivery::Enqueue),
+    );
     Ok(plan.then(After::TurnStarted {
         id: action.turn_id.clone(),
         message,
@@ -166,11 +171,11 @@ fn find_pending<'a>(head: &'a ChatState, kind: PendingMessageKind, id: &str) -> 
 pub(super) fn pending_set(
     inner: &Inner,
     dispatch: &Dispatch<'_>,
-    action: &ChatPendingMessageSetAction,
+    action: &mut ChatPendingMessageSetAction,
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     let head = store.head();
-    sendable(dispatch, &action.message)?;
+    sendable(inner, dispatch, &mut action.message)?;
     if action.id.is_empty() || knows_turn(head, store.turns(), &action.id) {
         return Err("a message needs an id of its own".to_owned());
     }
@@ -185,12 +190,9 @@ pub(super) fn pending_set(
         PendingMessageKind::Queued => Ok(Plan::default().then(After::StartQueued).then(After::Keep)),
         PendingMessageKind::Steering if head.active_turn.is_none() => Ok(Plan::default()),
         PendingMessageKind::Steering => {
-            let message = Box::new(action.message.clone());
-            let effect = Effect::Send {
-                id: action.id.clone(),
-                message,
-                delivery: Delivery::Immediate,
-            };
+            let effect = inner
+                .core
+                .for_agent(action.id.clone(), action.message.clone(), Delivery::Immediate);
             Ok(Plan::effect(effect).then(After::Steered(action.id.clone())))
         }
     }
@@ -282,11 +284,17 @@ pub(super) fn renamed(
         chat: chat.to_owned(),
         changes,
     };
+    if let Some(chat) = inner.core.chats.get_mut(chat) {
+        chat.store.set_title(title);
+    }
     inner
         .core
         .publish(session, &StateAction::SessionChatUpdated(action), None);
     if let Some(talk) = inner.talks.get(default) {
         face.store.update(&talk.host_id, |record| {
+            if **default == *chat {
+                record.default_title = Some(title.to_owned());
+            }
             for known in record.chats.iter_mut().filter(|known| *known.uri == *chat) {
                 title.clone_into(&mut known.title);
             }
@@ -294,6 +302,19 @@ pub(super) fn renamed(
     }
     inner.core.settle(session);
     Ok(())
+}
+
+/// A default chat goes by the title of its session until there are others beside it; then it keeps that one.
+pub(crate) fn name_default(face: &Face, inner: &mut Inner, session: &Uri) {
+    let Some(entry) = inner.core.sessions.get(session) else {
+        return;
+    };
+    let (title, default) = (entry.state.title.clone(), entry.default_chat.clone());
+    let head = inner.core.chats.get(&default).map(|chat| chat.store.head());
+    if head.is_some_and(|head| head.title == UNTITLED) {
+        // A session's title can be one of a chat.
+        let _ = renamed(face, inner, &default, &(session.clone(), default.clone()), &title);
+    }
 }
 
 /// A further chat that nobody named is called by the first words said in it.

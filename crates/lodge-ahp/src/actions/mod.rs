@@ -13,7 +13,7 @@ use ahp_types::StateAction;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-pub(crate) use self::tools::fail_calls_of;
+pub(crate) use self::{chat::name_default, tools::fail_calls_of};
 use crate::{
     dialect::seed,
     face::{Face, Inner},
@@ -165,12 +165,26 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
     } else {
         channel
     };
+    for chat in attached_chats(&action) {
+        // One that is not there is refused in a moment.
+        let _ = face.open(chat).await;
+    }
     if channel != ahp_types::ROOT_RESOURCE_URI && face.open(&channel).await.is_err() {
         tracing::debug!(channel, "an action for a channel that is not there");
         return;
     }
     let mut guard = face.inner.lock();
     accept(face, &mut guard, conn, peer, channel, action, &params.action, &origin);
+}
+
+/// The chats that a message in an action refers to.
+fn attached_chats(action: &Value) -> impl Iterator<Item = &str> {
+    let attachments = action["message"]["attachments"].as_array();
+    let chats = attachments
+        .into_iter()
+        .flatten()
+        .filter(|attachment| attachment["type"] == "chat");
+    chats.filter_map(|chat| chat["resource"].as_str()).take(16)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -305,6 +319,7 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
             talk.tell(effect);
         }
     }
+    inner.steer(&to);
     if let Some(session) = inner.core.session_of(channel) {
         inner.core.settle(&session);
     }
@@ -328,14 +343,14 @@ pub(crate) fn begin(
         peer: &peer,
         channel: chat.clone(),
     };
-    let action = ahp_types::actions::ChatTurnStartedAction {
+    let mut action = ahp_types::actions::ChatTurnStartedAction {
         turn_id: uuid::Uuid::new_v4().to_string(),
         started_at: crate::projection::timestamp(lodge_events::Timestamp::now()),
         message,
         queued_message_id: None,
         meta: None,
     };
-    let plan = chat::turn_started(inner, &dispatch, &action)?;
+    let plan = chat::turn_started(inner, &dispatch, &mut action)?;
     inner.core.publish(chat, &StateAction::ChatTurnStarted(action), None);
     finish(&dispatch, inner, plan);
     Ok(())

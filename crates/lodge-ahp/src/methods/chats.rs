@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     Reply, Request,
-    sessions::{fork_point, host_error},
+    sessions::{adopt, fork_point, host_error},
 };
 use crate::{
     dialect::seed,
@@ -57,16 +57,13 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         .await
         .map_err(|_| no_session(&params.channel))?;
     let session: Uri = params.channel.as_str().into();
-    let (main_id, directories) = {
+    let (main_id, directories, is_draft) = {
         let inner = face.inner.lock();
         let entry = inner
             .core
             .sessions
             .get(&session)
             .ok_or_else(|| no_session(&params.channel))?;
-        if entry.announced.is_none() {
-            return Err(RpcError::params("the session has no turns yet; use its default chat"));
-        }
         let talk = inner
             .talks
             .get(&entry.default_chat)
@@ -74,6 +71,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         (
             talk.host_id.clone(),
             entry.state.working_directories.clone().unwrap_or_default(),
+            entry.announced.is_none(),
         )
     };
     if !params.chat.starts_with("ahp-chat:") || params.chat.len() > 1024 {
@@ -89,11 +87,19 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     }
     let gate = face.gate(&params.chat);
     let _one = gate.lock().await;
-    if face.inner.lock().core.session_of(&params.chat).is_some() || face.locate(&params.chat).is_some() {
+    let known = face.inner.lock().core.session_of(&params.chat);
+    if known.is_some() || face.locate(&params.chat).await.is_some() {
+        // The same wish again, after an answer that was lost: it is fulfilled already.
+        if known.as_ref() == Some(&session) && is_made_so(request, &params) {
+            return rpc::null();
+        }
         return Err(RpcError::new(
             code::ALREADY_EXISTS,
             format!("there is a chat {} already", params.chat),
         ));
+    }
+    if is_draft {
+        adopt(request, &session, &main_id).await?;
     }
     let id = uuid::Uuid::new_v4().to_string();
     let mut record = ChatRecord {
@@ -122,6 +128,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     face.insert_extra(&session, &record).await.map_err(host_error)?;
     face.store.update(&main_id, |own| own.chats.push(record));
     let mut inner = face.inner.lock();
+    crate::actions::name_default(face, &mut inner, &session);
     if let Some(chat) = inner.core.chats.get(params.chat.as_str()) {
         let action = SessionChatAddedAction {
             summary: summary_of(chat.store.head()),
@@ -135,6 +142,26 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     }
     inner.core.settle(&session);
     rpc::null()
+}
+
+/// Whether a chat is what is asked for again.
+fn is_made_so(request: &Request<'_>, params: &Create) -> bool {
+    let inner = request.face.inner.lock();
+    let origin = inner
+        .core
+        .chats
+        .get(params.chat.as_str())
+        .map(|chat| &chat.store.head().origin);
+    match (origin, &params.source) {
+        (Some(Some(ChatOrigin::User)), None) => true,
+        (Some(Some(ChatOrigin::Fork { chat, turn_id })), Some(source)) => {
+            source.kind == "fork" && (chat, turn_id) == (&source.chat, &source.turn_id)
+        }
+        (Some(Some(ChatOrigin::SideChat { chat, turn_id, .. })), Some(source)) => {
+            source.kind == "sideChat" && (chat, turn_id) == (&source.chat, &source.turn_id)
+        }
+        _ => false,
+    }
 }
 
 /// A chat made from another: a fork shows what was said up to a turn, a side chat only knows it.
@@ -152,6 +179,13 @@ async fn from_source(
     let (chat, turn_id) = (source.chat.clone(), source.turn_id.clone());
     match source.kind.as_str() {
         "fork" => {
+            let inner = face.inner.lock();
+            let source = inner.core.chats.get(chat.as_str());
+            if source.is_some_and(|source| source.store.active(&turn_id).is_some()) {
+                return Err(RpcError::params(
+                    "the turn is still running; a fork begins after a whole turn",
+                ));
+            }
             record.title = "Fork".to_owned();
             record.origin = ChatOrigin::Fork { chat, turn_id };
         }
@@ -184,7 +218,7 @@ async fn from_source(
     Ok(())
 }
 
-fn no_session(uri: &str) -> RpcError {
+pub(super) fn no_session(uri: &str) -> RpcError {
     RpcError::new(code::SESSION_NOT_FOUND, format!("there is no session {uri}"))
 }
 
@@ -272,12 +306,14 @@ pub(super) async fn fetch_turns(request: &Request<'_>) -> Reply {
     let Some(chat) = params.channel else {
         return RpcError::params("no chat is named").into();
     };
-    if request.face.open(&chat).await.is_err() {
-        return RpcError::new(code::NOT_FOUND, format!("there is no chat {chat}")).into();
-    }
+    let opened = request.face.open(&chat).await;
     let mut inner = request.face.inner.lock();
-    if !inner.core.chats.contains_key(chat.as_str()) {
-        return RpcError::new(code::NOT_FOUND, format!("there is no chat {chat}")).into();
+    if opened.is_err() || !inner.core.chats.contains_key(chat.as_str()) {
+        return RpcError::new(
+            code::SESSION_NOT_FOUND,
+            format!("session not found: there is no chat {chat}"),
+        )
+        .into();
     }
     // The turns come as an action, and before the response.
     match inner.core.load_turns(request.conn.id, &chat, params.cursor.as_deref()) {
@@ -285,7 +321,7 @@ pub(super) async fn fetch_turns(request: &Request<'_>) -> Reply {
             request.conn.push(rpc::response(Some(request.id), &rpc::ok(json!({}))));
             Reply::Sent
         }
-        None => RpcError::params("the cursor is not one of this chat's").into(),
+        None => RpcError::params("unrecognized fetchTurns cursor: it is not one of this chat's").into(),
     }
 }
 

@@ -4,6 +4,7 @@
 mod chats;
 mod configuration;
 mod handshake;
+mod moving;
 mod resources;
 mod sessions;
 mod terminals;
@@ -117,6 +118,7 @@ methods! {
     "listSessions" Everywhere InTurn sessions::list,
     "createChat" Modern InTurn chats::create,
     "disposeChat" Modern InTurn chats::dispose,
+    "moveChat" Modern InTurn moving::move_chat,
     "fetchTurns" Everywhere InTurn chats::fetch_turns,
     "completions" Everywhere Beside configuration::completions,
     "resolveSessionConfig" Everywhere Beside configuration::resolve,

@@ -95,14 +95,15 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let wanted = wanted(request, &params)?;
     let gate = face.gate(&session);
     let _one = gate.lock().await;
-    let taken = face.inner.lock().core.channels.contains_key(&session) || face.locate(&session).is_some();
+    let taken = face.inner.lock().core.channels.contains_key(&session);
+    let taken = taken || face.locate(&session).await.is_some();
     if taken {
         return Err(RpcError::new(
             code::SESSION_ALREADY_EXISTS,
             format!("there is a session {session} already"),
         ));
     }
-    let id = free_id(request, &session);
+    let id = free_id(request, &session).await;
     if let Some(fork) = &params.fork {
         forked(request, fork, &session, &id).await?;
     } else {
@@ -113,15 +114,22 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     }
     // The seed's clients expect a session in the list as soon as it is made. Today's make drafts that nobody may ever
     // use: those are announced with their first turn.
-    if request.is_seed() {
-        if let Err(error) = materialise(request, &session).await {
-            face.inner.lock().remove_session(&session);
-            return Err(error);
-        }
-        face.store.update(&id, |record| record.uri = Some(session.to_string()));
-        face.inner.lock().core.announce(&session);
+    if request.is_seed()
+        && let Err(error) = adopt(request, &session, &id).await
+    {
+        face.inner.lock().remove_session(&session);
+        return Err(error);
     }
     rpc::null()
+}
+
+/// Makes a session of a draft before anything is said in it: it is kept and announced from now on.
+pub(super) async fn adopt(request: &Request<'_>, session: &Uri, id: &str) -> Result<(), RpcError> {
+    materialise(request, session).await?;
+    let face = request.face;
+    face.store.update(id, |record| record.uri = Some(session.to_string()));
+    face.inner.lock().core.announce(session);
+    Ok(())
 }
 
 /// Lets the host have the session now, so that it is there whatever happens next.
@@ -204,14 +212,11 @@ fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
 }
 
 /// The host's id of a new session: what its URI ends with, where that can be and is free.
-fn free_id(request: &Request<'_>, session: &str) -> String {
-    let free = |id: &&str| {
-        let host = &request.face.host;
-        host.live(id).is_none() && host.summary(id).ok().flatten().is_none()
-    };
-    uri::id_in(session)
-        .filter(free)
-        .map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+async fn free_id(request: &Request<'_>, session: &str) -> String {
+    match uri::id_in(session) {
+        Some(id) if !request.face.exists(id).await => id.to_owned(),
+        _ => uuid::Uuid::new_v4().to_string(),
+    }
 }
 
 fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
@@ -330,7 +335,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
         face.close_terminals_of(&session);
         return rpc::null();
     }
-    let located = face.locate(&session).filter(|(uri, _)| *uri == session);
+    let located = face.locate(&session).await.filter(|(uri, _)| *uri == session);
     let announced = face.inner.lock().core.sessions.contains_key(session.as_str());
     let Some((_, id)) = located else {
         if announced {
@@ -408,10 +413,7 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
         }
         Ok::<_, RpcError>((items, after))
     });
-    let (mut items, next_cursor) = listed.await.map_err(RpcError::internal)??;
-    if seed {
-        items.extend(unsaved(request));
-    }
+    let (items, next_cursor) = listed.await.map_err(RpcError::internal)??;
     let spell = |summary: SessionSummary| match serde_json::to_value(summary) {
         Ok(Value::Object(line)) if seed => seed::summary(&line, None),
         Ok(line) => line,
@@ -422,21 +424,6 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
         items: items.into_iter().map(spell).collect(),
         next_cursor,
     })
-}
-
-/// Sessions that were announced and have no log yet.
-fn unsaved(request: &Request<'_>) -> Vec<SessionSummary> {
-    let inner = request.face.inner.lock();
-    let announced = inner
-        .core
-        .sessions
-        .iter()
-        .filter(|(_, entry)| entry.announced.is_some());
-    let fresh = announced.filter(|(_, entry)| {
-        let talk = inner.talks.get(&entry.default_chat);
-        talk.is_some_and(|talk| request.face.host.summary(&talk.host_id).ok().flatten().is_none())
-    });
-    fresh.filter_map(|(uri, _)| inner.core.summary(uri)).collect()
 }
 
 impl crate::face::Face {
@@ -461,7 +448,7 @@ impl crate::face::Face {
         let chat = uri::default_chat(&resource);
         let mut chats = vec![SessionChatSummary {
             resource: chat.clone(),
-            title: UNTITLED.to_owned(),
+            title: record.default_title.clone().unwrap_or_else(|| UNTITLED.to_owned()),
             origin: Some(ahp_types::state::ChatOrigin::User),
             interactivity: None,
             status: Some(SessionStatus::Idle.bits()),

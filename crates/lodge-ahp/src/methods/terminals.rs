@@ -50,7 +50,8 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     };
     let gate = face.gate(&named);
     let _one = gate.lock().await;
-    if face.inner.lock().core.channels.contains_key(&named) || face.locate(&named).is_some() {
+    let taken = face.inner.lock().core.channels.contains_key(&named);
+    if taken || face.locate(&named).await.is_some() {
         return Err(RpcError::new(
             code::ALREADY_EXISTS,
             format!("there is something at {named} already"),

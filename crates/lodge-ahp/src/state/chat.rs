@@ -146,6 +146,11 @@ impl ChatStore {
         turns.filter_map(|at| self.json(at)).collect()
     }
 
+    /// Gives it another title. No action of a chat tells that: it is told by the list of chats of its session.
+    pub(crate) fn set_title(&mut self, title: &str) {
+        title.clone_into(&mut self.head.title);
+    }
+
     /// All but the finished turns.
     pub(crate) fn head(&self) -> &ChatState {
         &self.head

@@ -3,6 +3,7 @@
 
 pub(crate) mod chat;
 pub(crate) mod conn;
+mod quote;
 pub(crate) mod ring;
 pub(crate) mod seq;
 mod service;

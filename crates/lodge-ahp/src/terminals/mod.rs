@@ -286,7 +286,7 @@ impl Inner {
         let mut lonely = self.terminals_where(|claim| match claim {
             TerminalClaim::Client(claim) => !self.core.is_connected(&claim.client_id),
             TerminalClaim::Session(claim) => {
-                !self.core.sessions.contains_key(claim.session.as_str()) && face.locate(&claim.session).is_none()
+                !self.core.sessions.contains_key(claim.session.as_str()) && !face.is_kept(&claim.session)
             }
         });
         lonely.retain(|uri| {

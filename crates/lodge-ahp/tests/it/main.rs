@@ -1,9 +1,11 @@
 //! Tests of the face over its socket.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod chats;
 mod crash;
 mod docs;
 mod edits;
+mod hostile;
 mod kit;
 mod mirror;
 mod obligations;

@@ -1,0 +1,245 @@
+//! Further chats of a session.
+
+use serde_json::{Value, json};
+use testkit::model_server::{ModelServer, Reply};
+
+use crate::kit::*;
+
+fn ids(state: &Value) -> Vec<String> {
+    let chats = state["chats"].as_array().unwrap();
+    chats
+        .iter()
+        .map(|chat| chat["resource"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn title_of(state: &Value, chat: &str) -> Value {
+    let chats = state["chats"].as_array().unwrap();
+    chats.iter().find(|known| known["resource"] == chat).unwrap()["title"].clone()
+}
+
+#[tokio::test]
+async fn chats_can_be_made_twice_and_before_anything_is_said() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, default) = a.session(&uuid(1)).await;
+    a.accepted(&session, json!({ "type": "session/titleChanged", "title": "Original" }))
+        .await;
+    let peer = json!({ "channel": session, "chat": "ahp-chat:/peer" });
+    a.request("createChat", peer.clone()).await.unwrap();
+    a.request("createChat", peer.clone()).await.unwrap();
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(ids(&state), [default.as_str(), "ahp-chat:/peer"]);
+    // From now on the default chat has a title of its own.
+    assert_eq!(title_of(&state, &default), "Original");
+    a.accepted(&session, json!({ "type": "session/titleChanged", "title": "Renamed" }))
+        .await;
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(
+        (&state["title"], &title_of(&state, &default)),
+        (&json!("Renamed"), &json!("Original"))
+    );
+    assert_eq!(a.subscribe(&default).await["state"]["title"], "Original");
+    a.dispatch(
+        "ahp-chat:/peer",
+        json!({ "type": "session/titleChanged", "title": "Peer" }),
+    )
+    .await;
+    a.action("session/chatUpdated").await;
+    assert_eq!(a.subscribe("ahp-chat:/peer").await["state"]["title"], "Peer");
+    // It is a session now, and only one.
+    let listed = a.request("listSessions", json!({})).await.unwrap();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    // The same URI for something else is a mistake.
+    let other = json!({ "channel": session, "chat": "ahp-chat:/peer", "source": { "kind": "fork", "chat": default, "turnId": "t" } });
+    assert_eq!(a.code("createChat", other).await, -32010);
+    // A fork begins after a whole turn; a side chat may begin in one that runs.
+    a.subscribe(&default).await;
+    a.say(&default, "t1", "slowly 50 ms, stream 40 chunks").await;
+    a.action("chat/delta").await;
+    let from = |kind: &str, chat: &str| json!({ "channel": session, "chat": chat, "source": { "kind": kind, "chat": default, "turnId": "t1" } });
+    assert_eq!(a.code("createChat", from("fork", "ahp-chat:/fork")).await, -32602);
+    a.request("createChat", from("sideChat", "ahp-chat:/side"))
+        .await
+        .unwrap();
+    a.ends(&default, "t1").await;
+    assert_eq!(a.subscribe("ahp-chat:/side").await["state"]["turns"], json!([]));
+    a.request("createChat", from("fork", "ahp-chat:/fork")).await.unwrap();
+    assert_eq!(
+        a.subscribe("ahp-chat:/fork").await["state"]["turns"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    let house = house.crash().await;
+    let mut b = house.client("b").await;
+    let state = b.subscribe(&session).await["state"].clone();
+    assert_eq!(title_of(&state, &default), "Original");
+    assert_eq!(title_of(&state, "ahp-chat:/peer"), "Peer");
+    assert_eq!(state["chats"].as_array().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn chats_can_be_moved() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (one, default) = a.session(&uuid(1)).await;
+    let (two, elsewhere) = a.session(&uuid(2)).await;
+    for chat in ["ahp-chat:/x", "ahp-chat:/y"] {
+        a.request("createChat", json!({ "channel": one, "chat": chat }))
+            .await
+            .unwrap();
+    }
+    let to = |chat: &str, destination: Value| json!({ "channel": chat, "destination": destination });
+    let before = a.subscribe(&one).await["state"].clone();
+    assert_eq!(before["chats"][1]["movable"], true);
+    assert!(before["chats"][0].get("movable").is_none());
+    // What cannot be moved stays, and nothing changes.
+    for (wrong, code) in [
+        (to(&default, json!({ "kind": "session", "session": one })), -32602),
+        (to("ahp-chat:/x", json!({ "kind": "newSession" })), -32602),
+        (to("ahp-chat:/x", json!({ "kind": "elsewhere" })), -32602),
+        (
+            to("ahp-chat:/x", json!({ "kind": "session", "session": "x:/none" })),
+            -32001,
+        ),
+        (to("ahp-chat:/x", json!({ "kind": "session", "session": two })), -32602),
+        (
+            to(
+                "ahp-chat:/x",
+                json!({ "kind": "session", "session": one, "after": "ahp-chat:/x" }),
+            ),
+            -32602,
+        ),
+        (
+            to("ahp-chat:/none", json!({ "kind": "session", "session": one })),
+            -32001,
+        ),
+    ] {
+        assert_eq!(a.code("moveChat", wrong.clone()).await, code, "{wrong}");
+    }
+    assert_eq!(a.subscribe(&one).await["state"], before);
+    // Within the list of its session.
+    let first = a
+        .request(
+            "moveChat",
+            to("ahp-chat:/y", json!({ "kind": "session", "session": one })),
+        )
+        .await
+        .unwrap();
+    assert_eq!(first["session"], one);
+    let after = json!({ "kind": "session", "session": one, "after": "ahp-chat:/y" });
+    a.request("moveChat", to("ahp-chat:/x", after)).await.unwrap();
+    assert_eq!(
+        ids(&a.subscribe(&one).await["state"]),
+        ["ahp-chat:/y", "ahp-chat:/x", default.as_str()]
+    );
+    // To another session, with all that was said in it.
+    a.subscribe("ahp-chat:/x").await;
+    a.turn("ahp-chat:/x", "t1", "say moved").await;
+    a.turn(&elsewhere, "t2", "say there").await;
+    a.drain().await;
+    let into = json!({ "kind": "session", "session": two, "after": elsewhere });
+    assert_eq!(
+        a.request("moveChat", to("ahp-chat:/x", into)).await.unwrap()["session"],
+        two
+    );
+    assert_eq!(a.action("session/chatRemoved").await["channel"], one);
+    assert_eq!(a.action("session/chatAdded").await["channel"], two);
+    a.turn("ahp-chat:/x", "t3", "say on").await;
+    let check = async |client: &mut Client| {
+        assert_eq!(
+            ids(&client.subscribe(&one).await["state"]),
+            ["ahp-chat:/y", default.as_str()]
+        );
+        assert_eq!(
+            ids(&client.subscribe(&two).await["state"]),
+            [elsewhere.as_str(), "ahp-chat:/x"]
+        );
+        assert_eq!(
+            client.subscribe("ahp-chat:/x").await["state"]["turns"]
+                .as_array()
+                .unwrap()
+                .len(),
+            2
+        );
+    };
+    check(&mut a).await;
+    let house = house.crash().await;
+    let mut b = house.client("b").await;
+    check(&mut b).await;
+}
+
+#[tokio::test]
+async fn a_message_can_refer_to_another_chat() {
+    let models = ModelServer::rehearsing();
+    let house = house_of(&models).await;
+    let mut a = house.client("a").await;
+    let (_, source) = a.session(&uuid(1)).await;
+    let (_, chat) = a.session(&uuid(2)).await;
+    a.turn(&source, "s1", "say the word is quince").await;
+    a.turn(&source, "s2", "say the word is medlar").await;
+    let with = |turn: &str, attachment: Value| {
+        let mut started = turn_started(turn, "what was it?");
+        started["message"]["attachments"] = json!([attachment]);
+        started
+    };
+    let attached = |end: Option<&str>| {
+        let mut attachment = json!({ "type": "chat", "resource": source, "label": "Fruit" });
+        if let Some(end) = end {
+            attachment["endTurn"] = end.into();
+        }
+        attachment
+    };
+    a.refused(&chat, with("t0", attached(Some("none")))).await;
+    a.refused(
+        &chat,
+        with(
+            "t0",
+            json!({ "type": "chat", "resource": "ahp-chat:/none", "label": "x" }),
+        ),
+    )
+    .await;
+    models.reply(Reply::text("quince"));
+    a.accepted(&chat, with("t1", attached(Some("s1")))).await;
+    a.ends(&chat, "t1").await;
+    let read = String::from_utf8(models.last_request().raw.to_vec()).unwrap();
+    assert!(read.contains("quince") && !read.contains("medlar"), "{read}");
+    // Without a turn the last one is meant, whatever is said later.
+    models.reply(Reply::text("medlar"));
+    let accepted = a.accepted(&chat, with("t2", attached(None))).await;
+    assert_eq!(accepted["message"]["attachments"][0]["endTurn"], "s2");
+    a.ends(&chat, "t2").await;
+    assert!(String::from_utf8_lossy(&models.last_request().raw).contains("medlar"));
+    // A chat in which nothing was said yet is nothing to quote, and no mistake.
+    let (_, empty) = a.session(&uuid(3)).await;
+    a.accepted(
+        &chat,
+        with("t3", json!({ "type": "chat", "resource": empty, "label": "Empty" })),
+    )
+    .await;
+    a.ends(&chat, "t3").await;
+}
+
+#[tokio::test]
+async fn a_steering_message_that_comes_early_steers_the_next_turn() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (_, chat) = a.session(&uuid(1)).await;
+    let steer = json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": "s1",
+        "message": { "text": "say steered", "origin": { "kind": "user" } } });
+    a.accepted(&chat, steer).await;
+    assert_eq!(a.subscribe(&chat).await["state"]["steeringMessage"]["id"], "s1");
+    a.say(&chat, "t1", "say begun").await;
+    a.ends(&chat, "s1").await;
+    let state = a.subscribe(&chat).await["state"].clone();
+    let turns: Vec<&Value> = state["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| &turn["id"])
+        .collect();
+    assert_eq!(turns, ["t1", "s1"]);
+    assert!(state.get("steeringMessage").is_none());
+}
