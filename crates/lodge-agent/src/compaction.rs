@@ -48,11 +48,12 @@ impl Turn {
         Ok(())
     }
 
-    /// How much of the model's window is taken.
+    /// How much the conversation takes of what the model's window leaves for it.
     fn fullness(&self) -> Result<f64, Stop> {
         let size = self.shared.context_size(self.system.len())?;
         let window = self.shared.settings.lock().model.info().context_window;
-        Ok(size.total() as f64 / window as f64)
+        let room = window.saturating_sub(size.system + size.tools).max(1);
+        Ok(size.conversation as f64 / room as f64)
     }
 
     /// Compacts now. Nothing, when the model could not summarise; clients have been told.
@@ -225,7 +226,11 @@ async fn finish(shared: &Shared, begun: Begun, cancel: &CancellationToken) -> Re
         checkpoint_number: Some(number),
         checkpoint_path: checkpoint,
         compaction_tokens_used: Some(CompactionTokensUsed {
-            input_tokens: usage.input_tokens,
+            // Some providers do not count; then it is what was sent, as far as that is known here.
+            input_tokens: usage
+                .input_tokens
+                .filter(|tokens| *tokens > 0)
+                .or(Some(before.system + before.conversation)),
             output_tokens: usage.output_tokens,
             cache_read_tokens: usage.cache_read_tokens,
             cache_write_tokens: usage.cache_write_tokens,

@@ -1,4 +1,4 @@
-//! What the host adds to what the person said: the time, attachments, and the project's own instructions.
+//! What the host adds to what the person said: the time and attachments.
 
 use std::{
     fmt::Write as _,
@@ -47,11 +47,15 @@ pub(crate) fn transform(
                     true => format!("line {first}"),
                     false => format!("lines {first}-{last}"),
                 };
+                let name = match selection.display_name.as_str() {
+                    "" => &selection.file_path,
+                    name => name,
+                };
                 let _ = write!(
                     selections,
                     "<ide_selection>\nThe user has the following text selected in their IDE. This may or may not be related \
                      to their request.\nFile: {} ({lines})\n```\n{}\n```\n</ide_selection>\n\n",
-                    selection.file_path, selection.text
+                    name, selection.text
                 );
             }
             Attachment::GithubReference(reference) => {
@@ -99,71 +103,9 @@ fn count_lines(path: &Path) -> usize {
     lines + usize::from(last != b'\n')
 }
 
-/// Longer instructions than this are cut: they are sent with every call.
-const LONGEST_INSTRUCTIONS: usize = 64 * 1024;
-
-/// The project's instructions: AGENTS.md, CLAUDE.md and .github/copilot-instructions.md from the repository's root down to
-/// the working directory, and everything in .github/instructions.
-pub(crate) fn project_instructions(cwd: &Path, git_root: Option<&str>) -> String {
-    let root = git_root.map_or(cwd, Path::new);
-    let mut directories: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect();
-    directories.reverse();
-    let mut files: Vec<PathBuf> = directories
-        .iter()
-        .flat_map(|dir| ["AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md"].map(|name| dir.join(name)))
-        .collect();
-    if let Ok(entries) = std::fs::read_dir(root.join(".github/instructions")) {
-        let mut more: Vec<PathBuf> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.to_string_lossy().ends_with(".instructions.md"))
-            .collect();
-        more.sort();
-        files.extend(more);
-    }
-    let mut out = String::new();
-    for path in files {
-        let Ok(text) = std::fs::read_to_string(&path) else {
-            continue;
-        };
-        if text.trim().is_empty() || out.contains(text.trim()) {
-            continue;
-        }
-        let name = path.strip_prefix(root).unwrap_or(&path).display();
-        let _ = write!(out, "Instructions from {name}:\n{}\n\n", text.trim());
-        if out.len() > LONGEST_INSTRUCTIONS {
-            let mut end = LONGEST_INSTRUCTIONS;
-            while !out.is_char_boundary(end) {
-                end -= 1;
-            }
-            out.truncate(end);
-            out.push_str("\n(cut)");
-            break;
-        }
-    }
-    out.trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn instructions_are_read_from_the_root_down_and_never_twice() {
-        let dir = tempfile::tempdir().unwrap();
-        let sub = dir.path().join("a/b");
-        std::fs::create_dir_all(&sub).unwrap();
-        std::fs::create_dir_all(dir.path().join(".github/instructions")).unwrap();
-        std::fs::write(dir.path().join("AGENTS.md"), "root rules").unwrap();
-        std::fs::write(dir.path().join("CLAUDE.md"), "root rules\n").unwrap();
-        std::fs::write(dir.path().join(".github/instructions/x.instructions.md"), "x rules").unwrap();
-        std::fs::write(sub.join("AGENTS.md"), "b rules").unwrap();
-        let text = project_instructions(&sub, dir.path().to_str());
-        assert_eq!(
-            text,
-            "Instructions from AGENTS.md:\nroot rules\n\nInstructions from a/b/AGENTS.md:\nb rules\n\n\
-             Instructions from .github/instructions/x.instructions.md:\nx rules"
-        );
-    }
 
     #[test]
     fn lines_are_counted_with_and_without_a_final_newline() {

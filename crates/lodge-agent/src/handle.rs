@@ -7,7 +7,7 @@ use std::{
 
 use lodge_events::{AbortReason, ElicitationCompleted, ElicitationRequested, Event, Payload};
 use lodge_log::{Opened, Position, SessionLog};
-use lodge_tools::{SessionTools, Tool, changes::Changes, rules::RuleSet};
+use lodge_tools::{OutputSink, SessionTools, Todos, Tool, UserCommand, changes::Changes, rules::RuleSet};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
@@ -287,6 +287,26 @@ impl Agent {
     /// Adds MCP servers, or gives them another configuration. They start when they are needed.
     pub fn add_mcp_servers(&self, servers: Vec<lodge_mcp::Configured>) {
         self.shared.add_mcp_servers(servers);
+    }
+
+    /// Runs a command for a person, beside the agent and in its working directory unless another is named.
+    pub fn run_for_user(&self, command: &str, cwd: Option<&Path>, out: OutputSink) -> Result<UserCommand, AgentError> {
+        let settings = self.shared.settings();
+        let cwd = cwd.map_or(settings.cwd.clone(), |cwd| settings.cwd.join(cwd));
+        self.shared
+            .tool_state
+            .run_for_user(command, &cwd, settings.max_tool_output, out)
+            .map_err(|error| AgentError::Refused(error.0))
+    }
+
+    /// Has clients that want hooks hear of something; the output is what they say to it.
+    pub async fn hook(&self, hook_type: &str, input: serde_json::Value) -> Result<serde_json::Value, AgentError> {
+        Ok(self.shared.hook(hook_type, input).await?)
+    }
+
+    /// What the agent has noted to do. Reads a file.
+    pub fn todos(&self) -> Todos {
+        self.shared.tool_state.todos()
     }
 
     /// Names and descriptions of the tools that the model may call now.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     answer::{Answer, PermissionDecision, QuestionKind},
     session::Shared,
-    settings::Approval,
+    settings::{Approval, RulesChange},
 };
 
 /// What came of asking.
@@ -52,6 +52,31 @@ impl Permissions {
     /// Forgets what was answered in this session.
     pub(crate) fn forget_answers(&self) {
         self.session.lock().clear();
+    }
+
+    /// Changes rules; the error says what could not be kept.
+    pub(crate) fn change(&self, change: RulesChange) -> Result<(), String> {
+        let mut session = self.session.lock();
+        match change {
+            RulesChange::Replace(rules) => *session = rules,
+            RulesChange::Add(rules) => {
+                for rule in rules {
+                    if !session.contains(&rule) {
+                        session.push(rule);
+                    }
+                }
+            }
+            RulesChange::Remove(rules) => session.retain(|rule| !rules.contains(rule)),
+            RulesChange::AddForLocation(rules) => {
+                let kept = self.rules.lock().remember(Scope::Location, &rules);
+                kept.map_err(|error| error.to_string())?;
+            }
+            RulesChange::RemoveForLocation(rules) => {
+                let gone = self.rules.lock().forget_for_location(rules.as_deref());
+                gone.map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
     }
 
     fn place(&self, shared: &Shared) -> Place {
@@ -103,8 +128,11 @@ impl Shared {
             (Decision::Deny { why, .. }, Some(result)) => (result, Verdict::Denied(why.clone())),
             _ => return self.ask_permission(request_id, request).await,
         };
-        // Clients see what was decided for them, as a question that is answered at once.
-        self.recorder.record(requested(request_id, &request))?;
+        // Clients see what was decided for them, as a question that is answered at once and that they need not answer.
+        self.recorder.record(PermissionRequested {
+            resolved_by_hook: Some(true),
+            ..requested(request_id, &request)
+        })?;
         self.recorder.record(completed(request_id, &request, result))?;
         Ok(verdict)
     }

@@ -130,12 +130,6 @@ impl Shared {
         tools
     }
 
-    /// Whether the turn ends with a tool of this name.
-    pub(crate) fn ends_turn(&self, name: &str) -> bool {
-        let tools = self.clients.lock().tools();
-        tools.iter().any(|tool| tool.terminal && tool.name == name)
-    }
-
     /// How full the context is, with a system prompt of so many bytes.
     pub(crate) fn context_size(&self, system_bytes: usize) -> Result<ContextSize, LogError> {
         let (messages, conversation) = self.recorder.size()?;

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use lodge_events::Attachment;
 use lodge_models::Model;
+use lodge_tools::rules::Rule;
 use serde::{Deserialize, Serialize};
 
 use crate::{hooks::HookFiles, system_prompt::SystemMessage};
@@ -43,6 +44,8 @@ pub struct Settings {
     pub project_instructions: bool,
     /// Which hooks of files are in force.
     pub hook_files: HookFiles,
+    /// Further directories whose AGENTS.md and its like are read.
+    pub instruction_directories: Vec<PathBuf>,
 }
 
 /// Which tools the model may see.
@@ -114,7 +117,7 @@ pub enum Approval {
     DenyAll,
 }
 
-/// When the conversation is compacted on its own, as shares of the model's window.
+/// When the conversation is compacted on its own, as shares of what the model's window leaves for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Compaction {
     /// Whether it is at all.
@@ -219,8 +222,27 @@ pub enum Change {
     ProjectInstructions(bool),
     /// Other hooks of files.
     HookFiles(HookFiles),
+    /// Further directories with instructions.
+    InstructionDirectories(Vec<PathBuf>),
     /// Forget what was approved for this session.
     ForgetApprovals,
+    /// Other permission rules.
+    Rules(RulesChange),
+}
+
+/// A change of permission rules.
+#[derive(Debug, Clone)]
+pub enum RulesChange {
+    /// These take the place of all rules of this session.
+    Replace(Vec<Rule>),
+    /// These hold in this session, too.
+    Add(Vec<Rule>),
+    /// These do not hold in this session any more.
+    Remove(Vec<Rule>),
+    /// These hold in this session's location, for ever.
+    AddForLocation(Vec<Rule>),
+    /// These do not hold in this session's location any more; with none named, no rule of the location does.
+    RemoveForLocation(Option<Vec<Rule>>),
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, join_all};
 use lodge_events::{
     AssistantIntent, ContentBlock, CustomToolPermission, ExternalToolCompleted, ExternalToolRequested, FileOperation,
-    ImageBlock, PermissionRequest, SessionPlanChanged, ToolError, ToolExecutionComplete, ToolExecutionPartialResult,
-    ToolExecutionProgress, ToolExecutionStart, ToolResult,
+    ImageBlock, PermissionRequest, SessionPlanChanged, SessionTodosChanged, ToolError, ToolExecutionComplete,
+    ToolExecutionPartialResult, ToolExecutionProgress, ToolExecutionStart, ToolResult,
 };
 use lodge_models::ToolCall;
 use lodge_tools::{Need, OutputSink, Tool, ToolCx, ToolUpdate, changes::Touches};
@@ -81,6 +81,16 @@ impl Outcome {
     }
 }
 
+/// What a call means for the turn.
+enum End {
+    /// The model reads the result.
+    GoesOn,
+    /// The turn ends here: the tool is one that ends it.
+    Terminal,
+    /// The turn ends here: a person said no.
+    Rejected,
+}
+
 /// One call on its way.
 pub(crate) struct Call<'a> {
     pub(crate) turn: &'a Turn,
@@ -93,7 +103,7 @@ pub(crate) struct Call<'a> {
 }
 
 /// Runs them all. Stops with [`Stop::Rejected`] when a person said no to one of them.
-pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn_id: &str) -> Result<(), Stop> {
+pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn_id: &str) -> Result<bool, Stop> {
     let tools = turn.shared.tools();
     let find = |name: &str| tools.iter().find(|(spec, _)| spec.name == name).map(|(_, tool)| tool);
     let side_by_side = |call: &ToolCall| match find(&call.name) {
@@ -101,7 +111,7 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
         Some(AnyTool::Client(_) | AnyTool::Mcp(_)) => true,
         Some(AnyTool::Agent(_)) | None => false,
     };
-    let mut rejected = false;
+    let (mut rejected, mut terminal) = (false, false);
     let mut rest = calls;
     while let Some((first, _)) = rest.split_first() {
         let run = if side_by_side(first) {
@@ -131,18 +141,22 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
         }))
         .await;
         for end in ends {
-            rejected |= end?;
+            match end? {
+                End::Rejected => rejected = true,
+                End::Terminal => terminal = true,
+                End::GoesOn => {}
+            }
         }
     }
     if rejected {
         crate::turn::close_open_calls(&turn.shared)?;
         return Err(Stop::Rejected);
     }
-    Ok(())
+    Ok(terminal)
 }
 
-/// Runs one call and records its end. True when a person rejected it.
-async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names: &[&str]) -> Result<bool, Stop> {
+/// Runs one call and records its end.
+async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names: &[&str]) -> Result<End, Stop> {
     let shared = &call.turn.shared;
     let mut args = match parse_arguments(arguments) {
         Ok(args) => args,
@@ -152,17 +166,8 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
                 "The arguments of `{}` are not valid JSON ({error}). Send them again.",
                 call.name
             );
-            return call.complete(Outcome::failed(text, "failure")).map(|()| false);
+            return call.complete(Outcome::failed(text, "failure")).map(|()| End::GoesOn);
         }
-    };
-    let Some(tool) = tool else {
-        call.start(args)?;
-        let text = format!(
-            "Tool '{}' does not exist. Available tools that can be called are {}.",
-            call.name,
-            names.join(", ")
-        );
-        return call.complete(Outcome::failed(text, "failure")).map(|()| false);
     };
     let before = shared
         .hook(
@@ -187,21 +192,35 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
     } else {
         let allowed = before["permissionDecision"] == "allow";
         match tool {
-            AnyTool::Builtin(tool) => call.builtin(tool, &mut args, allowed).await?,
-            AnyTool::Client(tool) => call.external(tool, &mut args, allowed).await?,
-            AnyTool::Agent(tool) => call.own(*tool, args.clone()).await?,
-            AnyTool::Mcp(tool) => call.mcp(tool, &mut args, allowed).await?,
+            Some(AnyTool::Builtin(tool)) => call.builtin(tool, &mut args, allowed).await?,
+            Some(AnyTool::Client(tool)) => call.external(tool, &mut args, allowed).await?,
+            Some(AnyTool::Agent(tool)) => call.own(*tool, args.clone()).await?,
+            Some(AnyTool::Mcp(tool)) => call.mcp(tool, &mut args, allowed).await?,
+            None => {
+                call.start(args)?;
+                let text = format!(
+                    "Tool '{}' does not exist. Available tools that can be called are {}.",
+                    call.name,
+                    names.join(", ")
+                );
+                return call.complete(Outcome::failed(text, "failure")).map(|()| End::GoesOn);
+            }
         }
     };
     let outcome = call.after(outcome, &args, &before).await?;
-    let rejected = outcome.rejects();
+    let end = match (&outcome, tool) {
+        (outcome, _) if outcome.rejects() => End::Rejected,
+        // A failure is for the model to deal with.
+        (Outcome::Done(_), Some(AnyTool::Client(tool))) if tool.terminal => End::Terminal,
+        _ => End::GoesOn,
+    };
     // The model has to know what its call became, or it takes the result for that of another one.
     let edited = (args != written).then(|| format!("The user changed this call before it ran. What ran was: {args}"));
     call.complete(match edited {
         Some(told) => outcome.preceded_by(&told),
         None => outcome,
     })?;
-    Ok(rejected)
+    Ok(end)
 }
 
 impl Call<'_> {
@@ -277,9 +296,10 @@ impl Call<'_> {
     async fn builtin(&self, tool: &Arc<dyn Tool>, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
         let shared = self.turn.shared.clone();
         let call_id: Arc<str> = self.id.into();
-        let (cwd, max_output_bytes) = {
+        let (cwd, max_output_bytes, number_lines) = {
             let settings = shared.settings.lock();
-            (settings.cwd.clone(), settings.max_tool_output)
+            let number_lines = wants_line_numbers(&settings.model.info().id);
+            (settings.cwd.clone(), settings.max_tool_output, number_lines)
         };
         let out = {
             let (shared, call_id) = (shared.clone(), call_id.clone());
@@ -301,6 +321,7 @@ impl Call<'_> {
             roots: shared.writable_roots(),
             session_dir: shared.dir.clone(),
             max_output_bytes,
+            number_lines,
             out,
             state: shared.tool_state.clone(),
             cancel: self.turn.cancel.clone(),
@@ -337,6 +358,9 @@ impl Call<'_> {
                         facts.totals.files.insert(change.path.to_string_lossy().into_owned());
                     }
                 });
+                if output.todos_changed {
+                    shared.recorder.note(SessionTodosChanged::default());
+                }
                 let images = output
                     .images
                     .into_iter()
@@ -508,6 +532,16 @@ impl Call<'_> {
     }
 }
 
+/// Whether a model is one of those that the Copilot CLI numbered the lines of files for: Claude up to its fourth generation.
+/// Later models and those of others get the text alone, as it shows it today.
+fn wants_line_numbers(model: &str) -> bool {
+    let Some((_, version)) = model.split_once("claude-") else {
+        return false;
+    };
+    let generation = version.split(['-', '.']).find_map(|part| part.parse::<u32>().ok());
+    generation.is_some_and(|generation| generation < 5)
+}
+
 fn image_block(mime_type: String, data: String) -> ContentBlock {
     ContentBlock::Image(ImageBlock { mime_type, data })
 }
@@ -548,4 +582,23 @@ fn external_outcome(result: ExternalResult) -> Outcome {
         text
     };
     Outcome::Failed { text, code, telemetry }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_numbered_for_the_models_that_were_used_to_it() {
+        for (model, expected) in [
+            ("claude-sonnet-4.5", true),
+            ("claude-3-5-haiku", true),
+            ("anthropic/claude-opus-4-20250514", true),
+            ("claude-sonnet-5", false),
+            ("claude-next", false),
+            ("gpt-4.1", false),
+        ] {
+            assert_eq!(wants_line_numbers(model), expected, "{model}");
+        }
+    }
 }

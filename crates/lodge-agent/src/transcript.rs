@@ -54,6 +54,8 @@ pub(crate) struct Transcript {
     entries: Vec<Entry>,
     /// Tool-call arguments as the model wrote them, for calls of this run; events hold them parsed.
     verbatim: HashMap<String, Arc<str>>,
+    /// Commands that the person runs, by their call.
+    by_person: HashMap<String, String>,
     bytes: usize,
     /// How many entries the compaction under way will summarise.
     summarising: Option<usize>,
@@ -101,6 +103,12 @@ impl Transcript {
                     results,
                 });
             }
+            Payload::ToolUserRequested(request) => {
+                let arguments = request.arguments.as_ref();
+                let command = arguments.and_then(|arguments| arguments["command"].as_str());
+                let command = command.unwrap_or(&request.tool_name).to_owned();
+                self.by_person.insert(request.tool_call_id.clone(), command);
+            }
             Payload::ToolExecutionComplete(done) => {
                 let content = match (&done.result, &done.error) {
                     (Some(result), _) => result.content.as_str(),
@@ -112,6 +120,11 @@ impl Transcript {
                     .iter()
                     .flat_map(|result| result.contents.iter().flatten())
                     .filter_map(block_image);
+                if let Some(command) = self.by_person.remove(&done.tool_call_id) {
+                    let text =
+                        format!("<user_command>\nThe user ran this command: {command}\n{content}\n</user_command>");
+                    return self.push(Entry::User(vec![Part::Text(text.into())], command));
+                }
                 self.settle(
                     &done.tool_call_id,
                     Outcome {
@@ -186,9 +199,10 @@ impl Transcript {
             return;
         }
         let since = self.entries.split_off(end);
+        // A question that is still to be answered stays as it was asked.
         let answered = match self.entries.last() {
             Some(Entry::Assistant { message, .. }) => message.tool_calls.is_empty(),
-            _ => false,
+            _ => since.iter().any(|entry| matches!(entry, Entry::Assistant { .. })),
         };
         let asked = self.entries.iter().rposition(|entry| matches!(entry, Entry::User(..)));
         let open = asked.filter(|_| !answered).map(|at| self.entries.remove(at));
@@ -368,13 +382,15 @@ mod tests {
         };
         let cleared = || event("session.context_cleared", r#"{"messagesCleared":2}"#);
         // (what happens, what stays besides the summary, whether there is a summary)
-        let cases: [(Vec<Event>, &[&str], bool); 5] = [
+        let cases: [(Vec<Event>, &[&str], bool); 6] = [
             (vec![say("a"), answer("b"), start(), done(true)], &[], true),
+            // What was answered meanwhile needs not be asked again.
             (
                 vec![say("a"), start(), answer("b"), say("c"), done(true)],
-                &["a", "b", "c"],
+                &["b", "c"],
                 true,
             ),
+            (vec![say("a"), start(), say("c"), done(true)], &["a", "c"], true),
             (
                 vec![say("a"), answer("b"), start(), say("c"), done(false)],
                 &["a", "b", "c"],

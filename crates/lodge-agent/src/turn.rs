@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     agent_tools::AgentTool,
-    context,
+    context, instructions,
     modes::{AUTOPILOT, Autopilot},
     session::{GitContext, Shared},
     settings::{Mode, Prompt},
@@ -74,7 +74,12 @@ pub(crate) struct Turn {
     /// The mode that the system prompt speaks of.
     mode: Mode,
     autopilot: Autopilot,
+    /// How often hooks kept the agent from stopping.
+    blocked_stops: u32,
 }
+
+/// A hook that never lets the agent stop is not asked any more after this often.
+const MOST_BLOCKED_STOPS: u32 = 8;
 
 /// Runs a turn to its end, whatever that is.
 pub(crate) async fn run(
@@ -92,6 +97,7 @@ pub(crate) async fn run(
         system: "".into(),
         mode: Mode::default(),
         autopilot: Autopilot::default(),
+        blocked_stops: 0,
     };
     let result = tokio::select! {
         biased;
@@ -200,13 +206,17 @@ impl Turn {
                     .recorder
                     .facts(|facts| facts.open_turn.as_ref()?.turn_id.as_ref()?.parse().ok());
                 let turn_id: u32 = turn_id.unwrap_or(0);
+                let mut ended = false;
                 if let Some((event, calls)) = self.shared.recorder.open_calls()? {
-                    self.run_tools(event, &calls, &turn_id.to_string()).await?;
+                    ended = self.run_tools(event, &calls, &turn_id.to_string()).await?;
                 }
                 self.shared.recorder.record(AssistantTurnEnd {
                     turn_id: turn_id.to_string(),
                     ..Default::default()
                 })?;
+                if ended {
+                    return Ok(());
+                }
                 self.work(turn_id + 1).await
             }
             Start::Resume => {
@@ -299,7 +309,10 @@ impl Turn {
         {
             shared.recorder.note(SessionTitleChanged { title });
         }
-        self.message_id = Some(message_id);
+        // What a hook adds is part of what the person asked for: its answer answers that.
+        if self.message_id.is_none() || prompt.source.as_deref() != Some("hook") {
+            self.message_id = Some(message_id);
+        }
         self.prompt = prompt;
         Ok(())
     }
@@ -310,7 +323,11 @@ impl Turn {
         let settings = shared.settings();
         let git = GitContext::of(&settings.cwd);
         let instructions = match settings.project_instructions {
-            true => context::project_instructions(&settings.cwd, git.root.as_deref()),
+            true => instructions::text(&instructions::instructions(
+                &settings.cwd,
+                git.root.as_deref(),
+                &settings.instruction_directories,
+            )),
             false => String::new(),
         };
         let tool_names: Vec<String> = shared.tools().into_iter().map(|(spec, _)| spec.name).collect();
@@ -399,9 +416,9 @@ impl Turn {
             let called = self.call_model(&turn_id).await?;
             let calls = called.completion.message.tool_calls.clone();
             let event = self.record_answer(called, &turn_id)?;
-            let rejected = match self.run_tools(event, &calls, &turn_id).await {
-                Err(Stop::Rejected) => true,
-                other => other.map(|()| false)?,
+            let (rejected, ended) = match self.run_tools(event, &calls, &turn_id).await {
+                Err(Stop::Rejected) => (true, true),
+                other => (false, other?),
             };
             self.shared.recorder.record(AssistantTurnEnd {
                 turn_id,
@@ -410,7 +427,7 @@ impl Turn {
             if rejected {
                 return Err(Stop::Rejected);
             }
-            if calls.iter().any(|call| self.shared.ends_turn(&call.name)) {
+            if ended {
                 return Ok(());
             }
             self.autopilot.answered(!calls.is_empty());
@@ -449,10 +466,16 @@ impl Turn {
 
     /// Asks hooks whether the agent may stop here; what blocks it is said to the model as the next message.
     async fn agent_may_stop(&mut self) -> Result<bool, Stop> {
-        let output = self.shared.hook("agentStop", json!({"stopReason": "end_turn"})).await?;
+        let mut input = json!({"stopReason": "end_turn", "transcriptPath": self.shared.dir.join("events.jsonl")});
+        if self.blocked_stops > 0 {
+            input["stopHookActive"] = json!(true);
+        }
+        let output = self.shared.hook("agentStop", input).await?;
         if output["decision"] == "block"
+            && self.blocked_stops < MOST_BLOCKED_STOPS
             && let Some(why) = output["reason"].as_str()
         {
+            self.blocked_stops += 1;
             self.add_user_message(Prompt::of_hook(why), None, Delivery::Steering)
                 .await?;
             return Ok(false);
@@ -486,8 +509,8 @@ impl Turn {
         Ok(())
     }
 
-    /// Runs the tool calls of one message.
-    async fn run_tools(&self, message: Uuid, calls: &[ToolCall], turn_id: &str) -> Result<(), Stop> {
+    /// Runs the tool calls of one message. True when the turn ends with one of them.
+    async fn run_tools(&self, message: Uuid, calls: &[ToolCall], turn_id: &str) -> Result<bool, Stop> {
         crate::tool_call::run_all(self, message, calls, turn_id).await
     }
 }

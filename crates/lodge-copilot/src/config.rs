@@ -47,6 +47,7 @@ pub(crate) struct SessionConfig {
     pub(crate) enable_file_hooks: Option<bool>,
     pub(crate) mcp_servers: Option<serde_json::Map<String, Value>>,
     pub(crate) disabled_mcp_servers: Option<Vec<String>>,
+    pub(crate) instruction_directories: Option<Vec<PathBuf>>,
     pub(crate) git_hub_token: Option<String>,
     pub(crate) disable_resume: Option<bool>,
     pub(crate) continue_pending_work: Option<bool>,

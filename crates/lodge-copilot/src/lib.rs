@@ -23,10 +23,12 @@ mod outbox;
 mod peer;
 mod providers;
 pub mod rpc;
+mod rules;
 mod schedule;
 mod server;
 mod session;
 mod stdio;
+mod user_settings;
 
 pub use args::{ServerArgs, Transport, parse_cli_args};
 pub use server::{ServerOptions, announcement, serve_connection, serve_stdio, serve_tcp};

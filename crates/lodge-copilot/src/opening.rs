@@ -16,6 +16,7 @@ use crate::{
     providers::{Chooser, Registry},
     rpc::RpcError,
     session::Attached,
+    user_settings::{self, UserSettings},
 };
 
 /// Who a session belongs to when its client does not say.
@@ -26,8 +27,14 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let id = config.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let auth = auth(ctx, config).await?;
     let chooser = chooser(ctx, config, &id);
+    let user = UserSettings::read(ctx.host.home().path()).map_err(RpcError::failed)?;
+    // What the user has set for all sessions counts where the client has no opinion, nor a provider of its own.
+    let model = match (&config.model, &config.provider) {
+        (None, None) => user.text(user_settings::MODEL),
+        (model, _) => model.clone(),
+    };
     let chosen = chooser
-        .choose(config.model.as_deref(), config.model_capabilities.as_ref())
+        .choose(model.as_deref(), config.model_capabilities.as_ref())
         .await?;
     let large = config.large_output.as_ref();
     let defaults = NewSession::default();
@@ -35,8 +42,11 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         .host
         .create(NewSession {
             id: Some(id.clone()),
-            model: ModelChoice::Given(chosen.model),
-            reasoning_effort: config.reasoning_effort.clone(),
+            model: ModelChoice::Given(chosen.model.clone()),
+            reasoning_effort: config
+                .reasoning_effort
+                .clone()
+                .or_else(|| user.text(user_settings::EFFORT)),
             streaming: config.streaming.unwrap_or(false),
             cwd: config.working_directory.clone(),
             additional_directories: config.additional_directories.clone().unwrap_or_default(),
@@ -49,13 +59,20 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             },
             name: config.name.clone().filter(|name| !name.trim().is_empty()),
             client_name: Some(config.client_name.clone().unwrap_or_else(|| CLIENT_NAME.to_owned())),
-            compaction: compaction(config.infinite_sessions.as_ref()).unwrap_or_default(),
+            compaction: compaction(config.infinite_sessions.as_ref()).unwrap_or_else(|| Compaction {
+                enabled: !user.is_off(user_settings::COMPACTION),
+                ..Compaction::default()
+            }),
             max_tool_output: match large {
                 Some(large) if large.enabled == Some(false) => usize::MAX,
                 Some(large) => large.max_size_bytes.unwrap_or(defaults.max_tool_output),
                 None => defaults.max_tool_output,
             },
-            project_instructions: config.skip_custom_instructions != Some(true),
+            project_instructions: match config.skip_custom_instructions {
+                Some(skip) => !skip,
+                None => !user.is_off(user_settings::INSTRUCTIONS),
+            },
+            instruction_directories: config.instruction_directories.clone().unwrap_or_default(),
             hook_files: hook_files(config),
             mcp_servers: mcp_servers(config)?,
             ..defaults
@@ -63,7 +80,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         .await?;
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(&id), auth, true)?;
     attached.attach(client_name(ctx, config), config).await?;
-    attached.warn(chosen.warning).await?;
+    attached.chose(chosen).await?;
     Ok(attached)
 }
 
@@ -77,9 +94,16 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let session = ctx.host.open_session(id).await?;
     let auth = auth(ctx, config).await?;
     let chooser = chooser(ctx, config, id);
-    // Without a word about models the session keeps the one it has, also when another client brought it.
+    // Without a word about models the session keeps the one it has, also when another client brought it. One that comes
+    // back from its log gets the model that the log names, where this client's providers have it.
     let chosen = match (&config.model, &config.provider) {
-        (None, None) => None,
+        (None, None) => match session.facts().model.filter(|_| fresh) {
+            Some(model) if model != session.settings().model.info().id => chooser
+                .choose(Some(&model), config.model_capabilities.as_ref())
+                .await
+                .ok(),
+            _ => None,
+        },
         (model, _) => Some(
             chooser
                 .choose(model.as_deref(), config.model_capabilities.as_ref())
@@ -99,6 +123,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         streaming: config.streaming.or(fresh.then_some(false)),
         cwd: config.working_directory.clone(),
         additional_directories: config.additional_directories.clone(),
+        instruction_directories: config.instruction_directories.clone(),
         system_message: system_message(config.system_message.as_ref()),
         tools: tools.then(|| tool_filter(config)),
         approval: if ctx.shared.options.approve_all {
@@ -114,7 +139,9 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         mcp_servers: mcp_servers(config)?,
     };
     ctx.host.resume(id, change).await?;
-    attached.warn(chosen.and_then(|chosen| chosen.warning)).await?;
+    if let Some(chosen) = chosen {
+        attached.chose(chosen).await?;
+    }
     Ok(attached)
 }
 

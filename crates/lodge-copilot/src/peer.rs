@@ -100,6 +100,16 @@ impl Peer {
         });
     }
 
+    /// Tells the client something that it does not answer.
+    pub(crate) fn notify(&self, method: &str, params: &impl Serialize) {
+        self.send_json(&Outgoing {
+            jsonrpc: "2.0",
+            id: None,
+            method,
+            params,
+        });
+    }
+
     /// Calls the client and waits for its answer, for as long as the client is there. Dropping the future forgets the
     /// call; a late answer is ignored.
     pub(crate) async fn call(&self, method: &str, params: &impl Serialize) -> Result<Value, CallError> {

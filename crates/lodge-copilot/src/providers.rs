@@ -3,7 +3,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use futures_util::{future::BoxFuture, stream::BoxStream};
+use futures_util::{
+    StreamExt,
+    future::{BoxFuture, ready},
+    stream::{self, BoxStream},
+};
 use lodge_host::Host;
 use lodge_models::{
     Auth, Catalogue, CatalogueError, Chunk, ErrorKind, Model, ModelError, ModelInfo, ModelRequest, ProviderConfig,
@@ -85,6 +89,8 @@ pub(crate) struct Chooser {
 pub(crate) struct Chosen {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) warning: Option<String>,
+    /// Why the model is not known yet: its provider could not be asked. It is asked again when it is needed.
+    pub(crate) unreached: Option<ModelError>,
 }
 
 impl Chooser {
@@ -102,12 +108,9 @@ impl Chooser {
         adjust(&mut info, capabilities);
         let model = Arc::new(Described {
             info,
-            inner: chosen.model,
+            inner: chosen.model.clone(),
         });
-        Ok(Chosen {
-            model,
-            warning: chosen.warning,
-        })
+        Ok(Chosen { model, ..chosen })
     }
 
     async fn named(&self, name: Option<&str>) -> Result<Chosen, RpcError> {
@@ -136,11 +139,16 @@ impl Chooser {
                     "Nobody serves the model {name} here, so the offline rehearsal model answers in its place. Configure a \
                      provider to bring it."
                 )),
+                unreached: None,
             }),
-            (Err(error), _) => {
-                let failed = answers.into_iter().find_map(|answer| answer.models.err());
-                Err(failed.map_or_else(|| RpcError::failed(error), RpcError::failed))
-            }
+            (Err(error), _) => match answers.into_iter().find_map(|answer| answer.models.err()) {
+                Some(failure) => Ok(Chosen {
+                    model: Arc::new(Unreached::new(name, failure.clone())),
+                    warning: None,
+                    unreached: Some(failure),
+                }),
+                None => Err(RpcError::failed(error)),
+            },
         }
     }
 
@@ -255,7 +263,11 @@ pub(crate) async fn available(catalogue: &Catalogue) -> Vec<ModelInfo> {
 
 impl From<Arc<dyn Model>> for Chosen {
     fn from(model: Arc<dyn Model>) -> Self {
-        Self { model, warning: None }
+        Self {
+            model,
+            warning: None,
+            unreached: None,
+        }
     }
 }
 
@@ -332,6 +344,32 @@ impl Model for StandIn {
 
     fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {
         self.rehearsal.call(request)
+    }
+}
+
+/// A model whose provider could not be asked what it has. A session can be made with it; a call says why it fails.
+struct Unreached {
+    info: ModelInfo,
+    failure: ModelError,
+}
+
+impl Unreached {
+    fn new(name: Option<&str>, failure: ModelError) -> Self {
+        let info = ModelInfo {
+            id: name.unwrap_or("default").to_owned(),
+            ..Rehearsal::new().info().clone()
+        };
+        Self { info, failure }
+    }
+}
+
+impl Model for Unreached {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn call(&self, _: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        stream::once(ready(Err(self.failure.clone()))).boxed()
     }
 }
 

@@ -1,8 +1,11 @@
 //! One session that a client has open: its events on their way to the client, and what the client can do for it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -18,8 +21,9 @@ use crate::{
     calls::SdkCalls,
     config::{ModelCapabilities, ModelConfig, SessionConfig, ToolConfig},
     connection::Ctx,
+    methods::shell::Running,
     peer::{Peer, event_prefix},
-    providers::Chooser,
+    providers::{Chooser, Chosen},
     rpc::{Params, RpcError},
 };
 
@@ -34,10 +38,15 @@ pub(crate) struct Attached {
     /// What `session.gitHubAuth.getStatus` answers.
     auth: Value,
     named_by_person: AtomicBool,
+    /// Whether the model could not be asked for when the session was opened.
+    model_is_late: AtomicBool,
     board: Arc<Board>,
     /// This client's number on the board.
     client_number: u64,
     interests: Mutex<Vec<(String, String)>>,
+    running: Running,
+    /// The location whose rules the client had applied last.
+    pub(crate) location: Mutex<Option<PathBuf>>,
 }
 
 /// What the client can do, and the attachment that says so to the session.
@@ -101,6 +110,7 @@ impl Attached {
         };
         Ok(Self {
             named_by_person: AtomicBool::new(session.settings().name.is_some()),
+            model_is_late: AtomicBool::new(false),
             session,
             feed,
             _listening: listening,
@@ -110,6 +120,8 @@ impl Attached {
             client_number: board.client(),
             board,
             interests: Mutex::default(),
+            running: Running::default(),
+            location: Mutex::default(),
         })
     }
 
@@ -177,6 +189,25 @@ impl Attached {
         }
     }
 
+    /// Commands that the client runs in the session.
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// The client.
+    pub(crate) fn peer(&self) -> Peer {
+        self.feed.peer.clone()
+    }
+
+    /// Says whether the client answers questions for permission.
+    pub(crate) fn answer_permissions(&self, answers: bool) {
+        let mut client = self.client.lock();
+        client.spec.can.permissions = answers;
+        if let Some(attachment) = &client.attachment {
+            attachment.update(client.spec.clone());
+        }
+    }
+
     /// The session's id.
     pub(crate) fn id(&self) -> &str {
         self.session.id()
@@ -206,13 +237,46 @@ impl Attached {
     ) -> Result<(), RpcError> {
         let chooser = self.chooser.lock().clone();
         let chosen = chooser.choose(Some(name), capabilities).await?;
+        if let Some(failure) = chosen.unreached {
+            return Err(RpcError::failed(failure));
+        }
         self.session
             .configure(Change::Model {
                 model: chosen.model,
                 reasoning_effort,
             })
             .await?;
+        self.model_is_late.store(false, Ordering::Relaxed);
         self.warn(chosen.warning).await
+    }
+
+    /// What the choice of a model leaves to do: people are told, or the model is asked for again when it is needed.
+    pub(crate) async fn chose(&self, chosen: Chosen) -> Result<(), RpcError> {
+        self.model_is_late.store(chosen.unreached.is_some(), Ordering::Relaxed);
+        self.warn(chosen.warning).await
+    }
+
+    /// Asks for the model again, where that failed when the session was opened. A failure shows when the model is called.
+    pub(crate) async fn catch_up_with_model(&self) -> Result<(), RpcError> {
+        if !self.model_is_late.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let chooser = self.chooser.lock().clone();
+        let named = self.session.settings().model.info().id.clone();
+        let chosen = chooser
+            .choose(Some(named.as_str()).filter(|name| *name != "default"), None)
+            .await?;
+        if chosen.unreached.is_none() {
+            let model = chosen.model.clone();
+            let reasoning_effort = None;
+            self.session
+                .configure(Change::Model {
+                    model,
+                    reasoning_effort,
+                })
+                .await?;
+        }
+        self.chose(chosen).await
     }
 
     /// Tells people about the choice of a model.

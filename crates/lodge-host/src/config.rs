@@ -62,6 +62,8 @@ pub struct NewSession {
     pub hook_files: HookFiles,
     /// MCP servers that the client brings.
     pub mcp_servers: Vec<Configured>,
+    /// Further directories whose AGENTS.md and its like are read.
+    pub instruction_directories: Vec<PathBuf>,
 }
 
 impl Default for NewSession {
@@ -85,6 +87,7 @@ impl Default for NewSession {
             project_instructions: true,
             hook_files: HookFiles::default(),
             mcp_servers: Vec::new(),
+            instruction_directories: Vec::new(),
         }
     }
 }
@@ -102,6 +105,8 @@ pub struct Resume {
     pub cwd: Option<PathBuf>,
     /// Other further directories.
     pub additional_directories: Option<Vec<PathBuf>>,
+    /// Other further directories with instructions.
+    pub instruction_directories: Option<Vec<PathBuf>>,
     /// Another system prompt.
     pub system_message: Option<SystemMessage>,
     /// Other tools.
@@ -156,6 +161,7 @@ impl Inner {
             max_tool_output: new.max_tool_output,
             project_instructions: new.project_instructions,
             hook_files: new.hook_files,
+            instruction_directories: new.instruction_directories.clone(),
         })
     }
 
@@ -198,6 +204,12 @@ impl Inner {
         changes.extend(resume.streaming.map(Change::Streaming));
         changes.extend(resume.cwd.clone().map(Change::Cwd));
         changes.extend(resume.additional_directories.clone().map(Change::AdditionalDirectories));
+        changes.extend(
+            resume
+                .instruction_directories
+                .clone()
+                .map(Change::InstructionDirectories),
+        );
         changes.extend(resume.system_message.clone().map(Change::SystemMessage));
         changes.extend(resume.tools.clone().map(Change::Tools));
         changes.extend(resume.approval.map(Change::Approval));

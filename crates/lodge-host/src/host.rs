@@ -235,7 +235,7 @@ impl Host {
                     context: Some(context_of(&settings)),
                     already_in_use: Some(was_live && session.clients() > 1),
                     session_was_active: Some(session.is_busy()),
-                    continue_pending_work: resume.continue_pending.then_some(true),
+                    continue_pending_work: Some(resume.continue_pending),
                     ..SessionResume::default()
                 })
                 .await?;

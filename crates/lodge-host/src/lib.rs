@@ -19,15 +19,18 @@ pub use trust::Trust;
 pub use lodge_agent::{
     Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec, ClientTool,
     Compacted, Compaction, ContextSize, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult,
-    Facts, GitContext, HookFiles, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Mode, NoCalls, PendingQuestion,
-    PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, SECTIONS, SectionChange, Settings, SystemMessage,
-    ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, title_of,
+    Facts, GitContext, HookFiles, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, Mode, NoCalls,
+    PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS,
+    SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
+    instruction_places, instructions, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,
 };
 pub use lodge_mcp as mcp;
 pub use lodge_tools::changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip};
+
+pub use lodge_tools::{OutputSink, Todos, ToolUpdate, UserCommand, rules};
 
 /// What happened to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]

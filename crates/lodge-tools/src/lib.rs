@@ -27,8 +27,11 @@ pub mod terminal;
 pub mod text;
 mod tool;
 mod tools;
+mod user;
 
 pub use process::sweep_orphans;
+pub use scratch::{Todo, TodoDependency, Todos};
 pub use state::SessionTools;
 pub use tool::*;
 pub use tools::builtin;
+pub use user::UserCommand;

@@ -4,6 +4,55 @@ use std::path::PathBuf;
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
+use serde::Serialize;
+
+use crate::SessionTools;
+
+/// What the agent has to do, as it noted it in its scratch database.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Todos {
+    /// The items, oldest first.
+    pub rows: Vec<Todo>,
+    /// Which waits for which.
+    pub dependencies: Vec<TodoDependency>,
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Todo {
+    /// Its name.
+    pub id: String,
+    /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// More about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// `pending`, `in_progress`, `done` or `blocked`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// When it was noted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<String>,
+}
+
+/// One thing that waits for another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TodoDependency {
+    /// What waits.
+    pub todo_id: String,
+    /// For what.
+    pub depends_on: String,
+}
+
+impl SessionTools {
+    /// What the agent has to do. Nothing, when it noted nothing or did so in a form of its own.
+    pub fn todos(&self) -> Todos {
+        self.scratch.todos().unwrap_or_default()
+    }
+}
 
 /// SQLite file that is made when it is first used.
 pub(crate) struct Scratch {
@@ -55,5 +104,35 @@ impl Scratch {
             Some(connection) => use_it(connection),
             None => Err(rusqlite::Error::InvalidQuery),
         }
+    }
+
+    fn todos(&self) -> rusqlite::Result<Todos> {
+        if !self.path.exists() {
+            return Ok(Todos::default());
+        }
+        self.with(|connection| {
+            let mut rows = connection
+                .prepare("SELECT id, title, description, status, created_at FROM todos ORDER BY created_at, rowid")?;
+            let rows = rows.query_map([], |row| {
+                Ok(Todo {
+                    id: row.get(0)?,
+                    title: row.get(1)?,
+                    description: row.get(2)?,
+                    status: row.get(3)?,
+                    created_at: row.get(4)?,
+                })
+            })?;
+            let mut edges = connection.prepare("SELECT todo_id, depends_on FROM todo_deps ORDER BY rowid")?;
+            let edges = edges.query_map([], |row| {
+                Ok(TodoDependency {
+                    todo_id: row.get(0)?,
+                    depends_on: row.get(1)?,
+                })
+            })?;
+            Ok(Todos {
+                rows: rows.collect::<rusqlite::Result<_>>()?,
+                dependencies: edges.collect::<rusqlite::Result<_>>()?,
+            })
+        })
     }
 }

@@ -119,7 +119,12 @@ impl Shell {
 
     /// What Ctrl+C does.
     pub(crate) fn interrupt(&self) {
-        self.group.signal(rustix::process::Signal::INT);
+        self.signal(rustix::process::Signal::INT);
+    }
+
+    /// Sends a signal to it and its children.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        self.group.signal(signal);
     }
 
     /// Writes to its input. `false` when it has none (any more).

@@ -32,11 +32,11 @@ const MAX_ASKED: usize = 256;
 pub struct SessionTools {
     dir: PathBuf,
     /// Unique per instance, so that a sweep never ends another session's processes.
-    name: String,
+    pub(crate) name: String,
     launcher: Option<SandboxLauncher>,
     shells: Mutex<Vec<Arc<Shell>>>,
-    next: AtomicU64,
-    closed: AtomicBool,
+    pub(crate) next: AtomicU64,
+    pub(crate) closed: AtomicBool,
     /// Whether programs other than shells may have been started.
     programs: AtomicBool,
     pub(crate) scratch: Scratch,

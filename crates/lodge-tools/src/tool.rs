@@ -58,6 +58,8 @@ pub struct ToolCx {
     pub session_dir: PathBuf,
     /// Results longer than this many bytes are put into a file.
     pub max_output_bytes: usize,
+    /// Whether `view` puts its number before every line.
+    pub number_lines: bool,
     /// Output while it happens.
     pub out: OutputSink,
     /// The session's long-lived shells and scratch database.
@@ -103,6 +105,8 @@ pub struct ToolOutput {
     pub images: Vec<(String, String)>,
     /// Files changed, for code-change counts.
     pub changes: Vec<FileChange>,
+    /// Whether the list of things to do may have changed.
+    pub todos_changed: bool,
 }
 
 /// One changed file.

@@ -5,11 +5,14 @@ it fails the test here.
 """
 
 import asyncio
+import http.server
+import json
 import logging
 import os
 import pathlib
 import shutil
 import tempfile
+import threading
 import time
 import unittest
 
@@ -125,3 +128,40 @@ async def wait_for(events, wanted):
 
 def persisted(events):
     return [event for event in events if not event.ephemeral]
+
+
+class ModelServer:
+    """A model on loopback that speaks chat completions and remembers what it was sent."""
+
+    def __init__(self, answer="hello"):
+        outer = self
+        self.bodies = []
+        self.headers = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.bodies.append(body)
+                outer.headers.append({name.lower(): value for name, value in self.headers.items()})
+                choice = {"index": 0, "message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}
+                usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+                reply = json.dumps({"id": "c", "object": "chat.completion", "created": 1, "model": body["model"], "choices": [choice], "usage": usage})
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply.encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()

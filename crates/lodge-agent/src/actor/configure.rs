@@ -32,6 +32,11 @@ impl Actor {
                     }
                     (previous, previous_effort, settings.reasoning_effort.clone())
                 };
+                // The log has it as the session's model already; it only was not at hand when the session came back.
+                let known = recorder.facts(|facts| facts.model.as_ref() == Some(&model.info().id));
+                if known && previous.info().id != model.info().id && previous_effort == effort {
+                    return Ok(());
+                }
                 recorder.record(SessionModelChange {
                     previous_model: Some(previous.info().id.clone()),
                     new_model: model.info().id.clone(),
@@ -74,7 +79,9 @@ impl Actor {
             Change::ClientName(name) => self.shared.settings.lock().client_name = name,
             Change::Compaction(compaction) => self.shared.settings.lock().compaction = compaction,
             Change::HookFiles(which) => self.shared.settings.lock().hook_files = which,
+            Change::InstructionDirectories(dirs) => self.shared.settings.lock().instruction_directories = dirs,
             Change::ForgetApprovals => self.shared.permissions.forget_answers(),
+            Change::Rules(change) => self.shared.permissions.change(change).map_err(AgentError::Refused)?,
             Change::ProjectInstructions(read) => self.shared.settings.lock().project_instructions = read,
         }
         Ok(())

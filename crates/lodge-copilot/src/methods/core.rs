@@ -213,6 +213,7 @@ impl From<SendParams> for Prompt {
 }
 
 async fn send(session: Arc<Attached>, params: SendParams) -> Result<Value, RpcError> {
+    session.catch_up_with_model().await?;
     let id = session.session().send(params.into()).await?;
     Ok(json!({"messageId": id}))
 }

@@ -5,13 +5,17 @@ pub(crate) mod core;
 mod event_log;
 mod history;
 mod inference;
+mod instructions;
 mod mcp;
 mod metadata;
 mod model;
 mod permissions;
 mod queue;
+mod rules;
 mod schedule;
 mod sessions;
+mod settings;
+pub(crate) mod shell;
 mod state;
 mod tools;
 mod turns;
@@ -55,6 +59,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &core::CORE,
     &turns::TURNS,
     &permissions::PERMISSIONS,
+    &rules::RULES,
     &tools::TOOLS,
     &mcp::MCP,
     &model::MODEL,
@@ -62,6 +67,8 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &state::STATE,
     &workspace::WORKSPACE,
     &metadata::METADATA,
+    &shell::SHELL,
+    &instructions::INSTRUCTIONS,
     &ui::UI,
     &commands::COMMANDS,
     &queue::QUEUE,
@@ -69,6 +76,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &event_log::EVENT_LOG,
     &schedule::SCHEDULE,
     &sessions::SESSIONS,
+    &settings::SETTINGS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Method>> = LazyLock::new(|| {

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use lodge_events::{Payload, SessionContextChanged, SessionError, SessionInfo, SessionWarning};
-use lodge_host::{Approval, Change, Mode, ToolFilter};
+use lodge_host::{Approval, Change, Mode, Todos, ToolFilter};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,6 +18,13 @@ pub(crate) static STATE: Capability = Capability {
         method!(session "session.plan.read", 2, "the plan", plan_read),
         method!(session "session.plan.update", 6, "writes the plan", plan_update),
         method!(session "session.plan.delete", 3, "deletes the plan", plan_delete),
+        method!(session "session.plan.readSqlTodos", 1, "what the agent has noted to do", todos),
+        method!(
+            session "session.plan.readSqlTodosWithDependencies",
+            1,
+            "the same, and what waits for what",
+            todos_with_dependencies
+        ),
         method!(session "session.name.get", 3, "the name, or the title", name_get),
         method!(session "session.name.set", 8, "names the session", name_set),
         method!(session "session.name.setAuto", 1, "names the session, unless a person has", name_set_auto),
@@ -71,6 +78,20 @@ async fn plan_update(session: Arc<Attached>, params: ContentParams) -> Result<Va
 async fn plan_delete(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     session.session().set_plan(None).await?;
     Ok(Value::Null)
+}
+
+/// Reads a file, so beside the runtime.
+async fn read_todos(session: Arc<Attached>) -> Result<Todos, RpcError> {
+    let read = move || session.session().todos();
+    tokio::task::spawn_blocking(read).await.map_err(RpcError::failed)
+}
+
+async fn todos(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"rows": read_todos(session).await?.rows}))
+}
+
+async fn todos_with_dependencies(session: Arc<Attached>, _: Nothing) -> Result<Todos, RpcError> {
+    read_todos(session).await
 }
 
 async fn name_get(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {

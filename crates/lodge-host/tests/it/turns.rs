@@ -248,7 +248,7 @@ async fn tools_that_only_read_run_side_by_side_and_answer_in_order() {
     assert_eq!(probe.said(), "done");
     let mut results = probe.results();
     results.sort();
-    assert_eq!(results, ["1. content 0", "1. content 1", "1. content 2"]);
+    assert_eq!(results, ["content 0", "content 1", "content 2"]);
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     io::Write as _,
     path::{Path, PathBuf},
 };
@@ -226,31 +225,58 @@ pub(super) fn append(path: &Path, location: Option<&Path>, rules: &[Rule]) -> Re
         text.push('\n');
     }
     for rule in rules {
-        let name = match rule.effect {
-            Effect::Allow => "allow",
-            Effect::Deny => "deny",
-        };
-        let place = location
-            .map(|place| format!("location.{}.", quoted(&place.display().to_string())))
-            .unwrap_or_default();
-        let _ = writeln!(text, "\n[[{place}{name}]]");
-        let _ = match &rule.what {
-            What::Tool(pattern) => writeln!(text, "tool = {}", quoted(pattern)),
-            What::Command(words) => writeln!(text, "command = {}", quoted(words)),
-            What::Url(pattern) => writeln!(text, "url = {}", quoted(pattern)),
-            What::Path { glob, access } => {
-                let access = match access {
-                    None => "",
-                    Some(Access::Read) => "access = \"read\"\n",
-                    Some(Access::Write) => "access = \"write\"\n",
-                };
-                write!(text, "path = {}\n{access}", quoted(glob))
-            }
-        };
+        text.push_str(&table(location, rule));
     }
     // A file written in another style (`allow = [...]`) cannot be added to in this way.
     toml::from_str::<File>(&text)
         .map_err(|error| syntax(path, format!("the rule cannot be added: {}", error.message())))?;
+    replace(path, &text).map_err(failed)
+}
+
+/// A rule as [`append`] writes it.
+fn table(location: Option<&Path>, rule: &Rule) -> String {
+    let name = match rule.effect {
+        Effect::Allow => "allow",
+        Effect::Deny => "deny",
+    };
+    let place = location
+        .map(|place| format!("location.{}.", quoted(&place.display().to_string())))
+        .unwrap_or_default();
+    let what = match &rule.what {
+        What::Tool(pattern) => format!("tool = {}\n", quoted(pattern)),
+        What::Command(words) => format!("command = {}\n", quoted(words)),
+        What::Url(pattern) => format!("url = {}\n", quoted(pattern)),
+        What::Path { glob, access } => {
+            let access = match access {
+                None => "",
+                Some(Access::Read) => "access = \"read\"\n",
+                Some(Access::Write) => "access = \"write\"\n",
+            };
+            format!("path = {}\n{access}", quoted(glob))
+        }
+    };
+    format!("\n[[{place}{name}]]\n{what}")
+}
+
+/// Takes rules of a location out of the user's file. Only what [`append`] wrote can be taken out: what people wrote
+/// there in their own way is theirs to change.
+pub(super) fn remove(path: &Path, location: &Path, rules: &[Rule]) -> Result<(), RulesError> {
+    let failed = |error: std::io::Error| RulesError::File {
+        path: path.to_owned(),
+        error,
+    };
+    let mut text = std::fs::read_to_string(path).map_err(failed)?;
+    for rule in rules {
+        let table = table(Some(location), rule);
+        if !text.contains(&table) {
+            let message = format!(
+                "the rule was not written by Lodge, take it out by hand:{}",
+                table.trim_end()
+            );
+            return Err(syntax(path, message));
+        }
+        text = text.replace(&table, "");
+    }
     replace(path, &text).map_err(failed)
 }
 

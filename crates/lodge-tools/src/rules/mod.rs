@@ -340,6 +340,30 @@ impl RuleSet {
         Ok(())
     }
 
+    /// Takes rules of this location back, from the user's file and from now on; all of them when none are named.
+    pub fn forget_for_location(&mut self, rules: Option<&[Rule]>) -> Result<(), RulesError> {
+        let gone = |(source, rule): &(Source, Rule)| {
+            *source == Source::Location && rules.is_none_or(|rules| rules.contains(rule))
+        };
+        let going: Vec<Rule> = self
+            .rules
+            .iter()
+            .filter(|entry| gone(entry))
+            .map(|(_, rule)| rule.clone())
+            .collect();
+        if let (Some(file), false) = (&self.file, going.is_empty()) {
+            file::remove(file, &self.location, &going)?;
+        }
+        self.rules.retain(|entry| !gone(entry));
+        Ok(())
+    }
+
+    /// The rules that hold in this location only.
+    pub fn of_location(&self) -> Vec<Rule> {
+        let of_location = self.rules.iter().filter(|(source, _)| *source == Source::Location);
+        of_location.map(|(_, rule)| rule.clone()).collect()
+    }
+
     /// What in the files was not taken, and why; for people.
     pub fn notes(&self) -> &[String] {
         &self.notes

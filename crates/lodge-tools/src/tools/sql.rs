@@ -77,12 +77,14 @@ impl Tool for Sql {
                 .with(|c| Ok(c.get_interrupt_handle()))
                 .map_err(database_error)?;
             let work = super::blocking(move || {
+                let before = state.todos();
                 let content = state
                     .scratch
                     .with(|connection| Ok(execute(connection, &args.query)))
                     .map_err(database_error)??;
                 Ok(ToolOutput {
                     content: spill::bound(content, &state.temp(), cx.max_output_bytes),
+                    todos_changed: state.todos() != before,
                     ..ToolOutput::default()
                 })
             });

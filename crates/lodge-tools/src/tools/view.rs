@@ -52,7 +52,7 @@ impl Tool for View {
     }
 
     fn description(&self) -> &'static str {
-        "Shows a file with line numbers, the entries of a directory, or an image (png, jpg, gif, webp)."
+        "Shows a file, the entries of a directory, or an image (png, jpg, gif, webp)."
     }
 
     fn parameters(&self) -> Arc<Value> {
@@ -87,7 +87,7 @@ impl Tool for View {
                 )));
             }
             let text = String::from_utf8_lossy(&bytes);
-            let content = numbered(&text, args.view_range.as_deref())?;
+            let content = lines(&text, args.view_range.as_deref(), cx.number_lines)?;
             if content.len() > cx.max_output_bytes && !args.force {
                 let lines = text.lines().count();
                 return Err(ToolError(format!(
@@ -103,8 +103,8 @@ impl Tool for View {
     }
 }
 
-/// The lines of the range, numbered.
-fn numbered(text: &str, range: Option<&[i64]>) -> Result<String, ToolError> {
+/// The lines of the range, with their numbers if they are wanted.
+fn lines(text: &str, range: Option<&[i64]>, numbered: bool) -> Result<String, ToolError> {
     let count = text.lines().count();
     let (first, last) = match range {
         None | Some([]) => (1, count),
@@ -123,10 +123,13 @@ fn numbered(text: &str, range: Option<&[i64]>) -> Result<String, ToolError> {
     }
     let mut out = String::new();
     for (index, line) in text.lines().enumerate().take(last).skip(first - 1) {
-        let _ = writeln!(out, "{}. {line}", index + 1);
+        let _ = match numbered {
+            true => writeln!(out, "{}. {line}", index + 1),
+            false => writeln!(out, "{line}"),
+        };
     }
-    // A whole file that ends with a line break shows the empty line after it, as the Copilot CLI does.
-    if range.is_none_or(<[i64]>::is_empty) && text.ends_with('\n') {
+    // A whole file that ends with a line break shows the empty line after it, as the Copilot CLI did.
+    if numbered && range.is_none_or(<[i64]>::is_empty) && text.ends_with('\n') {
         let _ = writeln!(out, "{}. ", count + 1);
     }
     out.pop();

@@ -17,6 +17,7 @@ pub(crate) struct Bench {
     pub(crate) updates: Arc<Mutex<Vec<ToolUpdate>>>,
     pub(crate) cancel: CancellationToken,
     pub(crate) max_output_bytes: usize,
+    pub(crate) number_lines: bool,
 }
 
 impl Bench {
@@ -29,6 +30,7 @@ impl Bench {
             updates: Arc::default(),
             cancel: CancellationToken::new(),
             max_output_bytes: 20_000,
+            number_lines: true,
         }
     }
 
@@ -57,6 +59,7 @@ impl Bench {
             roots: [self.work()].into(),
             session_dir: self.dir.path().join("session"),
             max_output_bytes: self.max_output_bytes,
+            number_lines: self.number_lines,
             out: OutputSink::new(move |update| updates.lock().unwrap().push(update)),
             state: self.state.clone(),
             cancel: self.cancel.clone(),

@@ -67,6 +67,19 @@ async fn view_shows_files_directories_and_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn view_shows_the_text_alone_to_models_that_want_no_numbers() {
+    let mut bench = Bench::new();
+    bench.number_lines = false;
+    bench.file("lines.txt", "one\ntwo\n\nfour\n");
+    for (arguments, expected) in [
+        (json!({"path": "lines.txt"}), "one\ntwo\n\nfour"),
+        (json!({"path": "lines.txt", "view_range": [2, 3]}), "two\n"),
+    ] {
+        check(&bench, "view", arguments, expected).await;
+    }
+}
+
+#[tokio::test]
 async fn view_of_a_large_file_says_how_to_go_on() {
     let bench = Bench::new();
     bench.file("large", "0123456789\n".repeat(5000));

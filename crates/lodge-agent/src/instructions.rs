@@ -1,0 +1,132 @@
+//! The project's own instructions: AGENTS.md and its like.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+/// Longer instructions than this are cut: they are sent with every call.
+const LONGEST: usize = 64 * 1024;
+
+/// Files that hold instructions for the directory they are in.
+const FILES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md"];
+
+/// Where a directory may hold more of them, one per file.
+const DIRECTORY: &str = ".github/instructions";
+
+/// A file with instructions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instruction {
+    /// The file.
+    pub path: PathBuf,
+    /// Its name for people: below the directory that it was found from.
+    pub name: String,
+    /// Whether it is in the repository's root, or a directory that was named.
+    pub at_root: bool,
+    /// What it says.
+    pub content: String,
+}
+
+/// Instructions from the repository's root down to the working directory, those in `.github/instructions` of the root,
+/// and those of further directories. What two files say is told once.
+pub fn instructions(cwd: &Path, git_root: Option<&str>, further: &[PathBuf]) -> Vec<Instruction> {
+    let root = git_root.map_or(cwd, Path::new);
+    let mut directories: Vec<&Path> = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect();
+    directories.reverse();
+    let mut found = Vec::new();
+    for directory in directories {
+        let files = FILES.map(|name| directory.join(name));
+        add(&mut found, root, directory == root, files);
+    }
+    add(&mut found, root, true, in_directory(root));
+    for directory in further {
+        let files = FILES.map(|name| directory.join(name)).into_iter();
+        add(&mut found, directory, true, files.chain(in_directory(directory)));
+    }
+    found
+}
+
+/// Places where instructions of a project can be put: path, and whether it is a directory of files.
+pub fn instruction_places(project: &Path) -> Vec<(PathBuf, bool)> {
+    let files = FILES.map(|name| (project.join(name), false));
+    files.into_iter().chain([(project.join(DIRECTORY), true)]).collect()
+}
+
+fn in_directory(root: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(root.join(DIRECTORY)) else {
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().ends_with(".instructions.md"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn add(found: &mut Vec<Instruction>, root: &Path, at_root: bool, files: impl IntoIterator<Item = PathBuf>) {
+    for path in files {
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        let content = text.trim();
+        if content.is_empty() || found.iter().any(|known| known.content.contains(content)) {
+            continue;
+        }
+        found.push(Instruction {
+            name: path.strip_prefix(root).unwrap_or(&path).display().to_string(),
+            content: content.to_owned(),
+            at_root,
+            path,
+        });
+    }
+}
+
+/// The instructions as the system prompt has them.
+pub(crate) fn text(instructions: &[Instruction]) -> String {
+    let mut out = String::new();
+    for Instruction { name, content, .. } in instructions {
+        let _ = write!(out, "Instructions from {name}:\n{content}\n\n");
+        if out.len() > LONGEST {
+            let mut end = LONGEST;
+            while !out.is_char_boundary(end) {
+                end -= 1;
+            }
+            out.truncate(end);
+            out.push_str("\n(cut)");
+            break;
+        }
+    }
+    out.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_are_read_from_the_root_down_and_never_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let sub = dir.path().join("a/b");
+        let more = dir.path().join("more");
+        std::fs::create_dir_all(&sub).unwrap();
+        std::fs::create_dir_all(dir.path().join(".github/instructions")).unwrap();
+        std::fs::create_dir_all(more.join(".github/instructions")).unwrap();
+        std::fs::write(dir.path().join("AGENTS.md"), "root rules").unwrap();
+        std::fs::write(dir.path().join("CLAUDE.md"), "root rules\n").unwrap();
+        std::fs::write(dir.path().join(".github/instructions/x.instructions.md"), "x rules").unwrap();
+        std::fs::write(sub.join("AGENTS.md"), "b rules").unwrap();
+        std::fs::write(more.join(".github/instructions/y.instructions.md"), "y rules").unwrap();
+        let found = instructions(&sub, dir.path().to_str(), &[more]);
+        assert_eq!(
+            text(&found),
+            "Instructions from AGENTS.md:\nroot rules\n\nInstructions from a/b/AGENTS.md:\nb rules\n\n\
+             Instructions from .github/instructions/x.instructions.md:\nx rules\n\n\
+             Instructions from .github/instructions/y.instructions.md:\ny rules"
+        );
+        assert_eq!(
+            found.iter().map(|found| found.at_root).collect::<Vec<_>>(),
+            [true, false, true, true]
+        );
+    }
+}

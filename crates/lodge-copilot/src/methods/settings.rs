@@ -1,0 +1,42 @@
+//! What the user has set for all sessions.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{connection::Ctx, rpc::RpcError, user_settings::UserSettings};
+
+pub(crate) static SETTINGS: Capability = Capability {
+    title: "User settings",
+    methods: &[
+        method!("user.settings.get", 1, "every setting, with its default", get),
+        method!("user.settings.set", 1, "changes settings; `null` takes one back", set),
+        method!(
+            "user.settings.reload",
+            3,
+            "reads `settings.json` again, as is done anyway",
+            reload
+        ),
+    ],
+};
+
+async fn get(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    let settings = UserSettings::read(ctx.host.home().path()).map_err(RpcError::failed)?;
+    Ok(json!({"settings": settings.list()}))
+}
+
+#[derive(Debug, Deserialize)]
+struct SetParams {
+    settings: Map<String, Value>,
+}
+
+async fn set(ctx: Ctx, params: SetParams) -> Result<Value, RpcError> {
+    UserSettings::change(ctx.host.home().path(), params.settings).map_err(RpcError::failed)?;
+    Ok(json!({"shadowedKeys": []}))
+}
+
+/// Nothing is kept in memory, so this only says whether the file can be read.
+async fn reload(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    UserSettings::read(ctx.host.home().path()).map_err(RpcError::failed)?;
+    Ok(Value::Null)
+}
