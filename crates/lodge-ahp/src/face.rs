@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    completions::Indexes,
     config::AhpConfig,
     projection::{Projector, Scope, Step, timestamp},
     state::{Bounds, ChatStore, Conn, Core, Keep, Seq, Uri},
@@ -115,6 +116,7 @@ pub(crate) struct Face {
     /// Where the windows of clients began that are away.
     pub(crate) windows: Mutex<HashMap<Arc<str>, HashMap<Uri, usize>>>,
     pub(crate) watches: Mutex<HashMap<Uri, Watch>>,
+    pub(crate) indexes: Arc<Indexes>,
     /// Sessions that this face is removing, so that it need not hear of it.
     pub(crate) removing: Mutex<HashSet<String>>,
     pub(crate) tasks: TaskTracker,
@@ -158,6 +160,7 @@ impl Face {
             gates: Mutex::default(),
             windows: Mutex::default(),
             watches: Mutex::default(),
+            indexes: Arc::default(),
             removing: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -284,7 +287,11 @@ impl Face {
     /// Removes a session of the host's for good.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), HostError> {
         self.removing.lock().insert(id.to_owned());
+        let worktree = self.store.session(id).worktree;
         let deleted = self.host.delete(id).await;
+        if let Some(worktree) = worktree.filter(|_| deleted.is_ok()) {
+            crate::talk::remove_worktree(worktree);
+        }
         self.store.forget(id);
         match deleted {
             Err(HostError::NotFound(_)) => {

@@ -10,6 +10,7 @@
 mod access;
 mod actions;
 mod auth;
+mod completions;
 mod config;
 mod connection;
 mod dialect;
@@ -20,6 +21,7 @@ pub mod methods;
 pub mod projection;
 pub mod rpc;
 mod server;
+mod session_config;
 mod state;
 mod store;
 mod talk;

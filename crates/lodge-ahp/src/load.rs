@@ -9,12 +9,13 @@ use ahp_types::state::{
 };
 use lodge_events::Timestamp;
 use lodge_host::{EventReader, HostError, Session, Subscription};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{
     face::{Face, Talk, chat_state, point_to_chats, sub_state, summary_of},
     projection::{Now, Projector, Scope, Step, object, timestamp},
+    session_config::{Branching, Isolation},
     state::{ChatStore, Closing, Keep, SessionEntry, Uri},
     store::{ChatRecord, SessionRecord},
     talk::{Draft, Driver, Effect},
@@ -27,39 +28,6 @@ const QUEUE: usize = 64 << 20;
 /// The title of a chat that nobody named. Editors show the session's title for a default chat, and a word of their own for
 /// others; any word here would be taken for a name.
 pub(crate) const UNTITLED: &str = "";
-
-/// What clients can set about a session, in the order that forms show it.
-pub(crate) fn config_schema() -> Arc<Value> {
-    static SCHEMA: std::sync::OnceLock<Arc<Value>> = std::sync::OnceLock::new();
-    let make = || {
-        Arc::new(json!({
-            "type": "object",
-            "properties": {
-                "mode": {
-                    "type": "string",
-                    "title": "Mode",
-                    "description": "How the agent works",
-                    "default": "interactive",
-                    "enum": ["interactive", "plan", "autopilot"],
-                    "enumLabels": ["Interactive", "Plan", "Autopilot"],
-                    "enumDescriptions": ["Does what it is told and stops", "Plans and changes nothing", "Goes on until the task is done"],
-                    "sessionMutable": true
-                },
-                "autoApprove": {
-                    "type": "string",
-                    "title": "Approvals",
-                    "description": "What is asked before tools run",
-                    "default": "default",
-                    "enum": ["default", "autoApprove"],
-                    "enumLabels": ["Default approvals", "Approve everything"],
-                    "enumDescriptions": ["What can do harm is asked", "Nothing is asked"],
-                    "sessionMutable": true
-                }
-            }
-        }))
-    };
-    SCHEMA.get_or_init(make).clone()
-}
 
 /// A chat as it was read from its log.
 struct Read {
@@ -152,9 +120,10 @@ impl Face {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let state = opened[0].read.state.clone();
+        let schema = self.config_schema(branching_of(&state).as_ref(), &[], true);
         inner.core.insert_session(
             session_uri.clone(),
-            SessionEntry::new(state, Some(config_schema()), timestamp(created), chat),
+            SessionEntry::new(state, Some(schema), timestamp(created), chat),
         );
         for talk in opened {
             self.tasks.spawn(inner.show(session_uri, talk).run());
@@ -236,7 +205,8 @@ impl Face {
         let (driver, effects) = self.driver(&chat, id);
         let head = chat_state(&chat, UNTITLED.to_owned(), ChatOrigin::User);
         state.chats = vec![summary_of(&head)];
-        let entry = SessionEntry::new(state, Some(config_schema()), head.modified_at.clone(), chat.clone());
+        let schema = self.config_schema(branching_of(&state).as_ref(), &[], false);
+        let entry = SessionEntry::new(state, Some(schema), head.modified_at.clone(), chat.clone());
         {
             let mut inner = self.inner.lock();
             let keep = inner.core.bounds.keep.clone();
@@ -290,6 +260,13 @@ impl Face {
         let settings = session.settings();
         let facts = session.facts();
         let git = lodge_host::GitContext::of(&settings.cwd);
+        let branching = match &record.worktree {
+            Some(worktree) => Some(Branching {
+                isolation: Isolation::Worktree,
+                branch: worktree.base.clone(),
+            }),
+            None => Branching::folder(&git),
+        };
         let title = settings
             .name
             .clone()
@@ -304,6 +281,7 @@ impl Face {
             mode: settings.mode.as_str(),
             auto_approve: auto,
             model: Some(settings.model.info().id.clone()),
+            branching,
             lifecycle: SessionLifecycle::Ready,
             flags: flags(record),
         })
@@ -319,6 +297,7 @@ pub(crate) struct NewState<'a> {
     pub(crate) mode: &'a str,
     pub(crate) auto_approve: bool,
     pub(crate) model: Option<String>,
+    pub(crate) branching: Option<Branching>,
     pub(crate) lifecycle: SessionLifecycle,
     pub(crate) flags: u32,
 }
@@ -330,7 +309,11 @@ pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
         "autoApprove": if new.auto_approve { "autoApprove" } else { "default" },
     }));
     if let Some(model) = new.model {
-        values.insert("model".to_owned(), json!({ "id": model }));
+        values.insert("model".to_owned(), model.into());
+    }
+    if let Some(git) = new.branching {
+        values.insert("isolation".to_owned(), git.isolation.as_str().into());
+        values.insert("branch".to_owned(), git.branch.into());
     }
     let project = new.git_root.map(|root| ProjectInfo {
         display_name: root.rsplit('/').next().unwrap_or(&root).to_owned(),
@@ -366,6 +349,15 @@ pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
         input_needed: None,
         meta: None,
     }
+}
+
+/// What a session's values say about git.
+pub(crate) fn branching_of(state: &SessionState) -> Option<Branching> {
+    let values = &state.config.as_ref()?.values;
+    Some(Branching {
+        isolation: Isolation::parse(values.get("isolation")?.as_str()?)?,
+        branch: values.get("branch")?.as_str()?.to_owned(),
+    })
 }
 
 /// The flags of the person, as bits of a status.

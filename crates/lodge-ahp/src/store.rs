@@ -47,6 +47,9 @@ pub(crate) struct SessionRecord {
     /// Whether everything runs without being asked.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) auto_approve: bool,
+    /// The work tree that was made for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) worktree: Option<lodge_host::Worktree>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) chats: Vec<ChatRecord>,
     /// The order of its chats, where somebody chose one.

@@ -5,17 +5,17 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use ahp_types::{
     StateAction,
-    actions::{ChatErrorAction, ChatPendingMessageRemovedAction},
+    actions::{ChatErrorAction, ChatPendingMessageRemovedAction, SessionWorkingDirectoryReplacedAction},
     state::{ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, SessionActiveClient, ToolDefinition},
 };
 use lodge_events::{AbortReason, Payload, Uuid};
 use lodge_host::{
     Answer, Approval, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, Mode, ModelChoice,
-    NewSession, NoCalls, Prompt, QueueChange, Session, Subscription,
+    NewSession, NoCalls, Prompt, QueueChange, Session, Subscription, Worktree,
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{face::Face, projection::attachments_of, state::Uri};
+use crate::{face::Face, projection::attachments_of, session_config::Isolation, state::Uri};
 
 /// Bytes of events that may wait to be shown. Beyond that the conversation is read anew from its log.
 const QUEUE: usize = 64 << 20;
@@ -66,6 +66,10 @@ pub(crate) enum Setting {
     Approval(Approval),
     /// The model, from the next turn on.
     Model(String),
+    /// Where it will work; only before it begins.
+    Isolation(Isolation),
+    /// Where its work tree will begin.
+    Branch(String),
 }
 
 /// A session to make when its first message comes.
@@ -77,6 +81,9 @@ pub(crate) struct Draft {
     pub(crate) approval: Approval,
     pub(crate) title: Option<String>,
     pub(crate) client: String,
+    pub(crate) isolation: Isolation,
+    /// The branch that a work tree begins at.
+    pub(crate) branch: Option<String>,
 }
 
 struct Live {
@@ -217,10 +224,19 @@ impl Driver {
     }
 
     async fn create(&mut self, draft: Draft) -> Result<Session, HostError> {
+        let worktree = match self.worktree(&draft).await {
+            Ok(made) => made,
+            Err(error) => {
+                self.draft = Some(draft);
+                return Err(HostError::Invalid(error.to_string()));
+            }
+        };
+        let moved = worktree.as_ref().zip(draft.cwd.as_ref());
+        let moved = moved.map(|(worktree, cwd)| worktree.directory(cwd));
         let new = NewSession {
             id: Some(self.host_id.clone()),
             model: draft.model.clone().map_or(ModelChoice::Default, ModelChoice::Named),
-            cwd: draft.cwd.clone(),
+            cwd: moved.clone().or_else(|| draft.cwd.clone()),
             mode: draft.mode,
             approval: draft.approval,
             name: draft.title.clone(),
@@ -228,10 +244,33 @@ impl Driver {
             ..NewSession::default()
         };
         let made = self.face.host.create(new).await;
+        match (&made, worktree) {
+            (Ok(_), Some(worktree)) => {
+                self.face
+                    .store
+                    .update(&self.host_id, |record| record.worktree = Some(worktree));
+                self.face.moved(&self.chat, moved);
+            }
+            (Err(_), Some(worktree)) => remove_worktree(worktree),
+            _ => {}
+        }
         if made.is_err() {
             self.draft = Some(draft);
         }
         made
+    }
+
+    /// The work tree that a draft wants, if it wants one.
+    async fn worktree(&self, draft: &Draft) -> Result<Option<Worktree>, HostError> {
+        let Some(cwd) = draft.cwd.clone().filter(|_| draft.isolation == Isolation::Worktree) else {
+            return Ok(None);
+        };
+        let base = draft.branch.clone().unwrap_or_else(|| "HEAD".to_owned());
+        let place = self.face.host.home().path().join("worktrees");
+        let id = self.host_id.clone();
+        let made = tokio::task::spawn_blocking(move || Worktree::create(&place, &cwd, &base, &id));
+        let made = made.await.map_err(|error| HostError::Invalid(error.to_string()))?;
+        made.map(Some).map_err(|error| HostError::Invalid(error.to_string()))
     }
 
     async fn perform(&mut self, effect: Effect) {
@@ -371,6 +410,8 @@ impl Driver {
                 Setting::Title(title) => draft.title = Some(title),
                 Setting::Mode(mode) => draft.mode = mode,
                 Setting::Approval(approval) => draft.approval = approval,
+                Setting::Isolation(isolation) => draft.isolation = isolation,
+                Setting::Branch(branch) => draft.branch = Some(branch),
                 Setting::Model(_) => {}
             }
             return Ok(());
@@ -382,7 +423,7 @@ impl Driver {
             }
             Setting::Mode(mode) => Change::Mode(mode),
             Setting::Approval(approval) => Change::Approval(approval),
-            Setting::Model(_) => return Ok(()),
+            Setting::Model(_) | Setting::Isolation(_) | Setting::Branch(_) => return Ok(()),
         };
         self.session().await?.session.configure(change).await?;
         Ok(())
@@ -409,6 +450,15 @@ impl Driver {
             }
         }
     }
+}
+
+/// Removes a work tree, beside everything else, unless there is work in it.
+pub(crate) fn remove_worktree(worktree: Worktree) {
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = worktree.remove() {
+            tracing::warn!(path = %worktree.path.display(), %error, "a worktree stays");
+        }
+    });
 }
 
 fn client_tool(tool: &ToolDefinition) -> ClientTool {
@@ -485,6 +535,29 @@ impl Face {
             })
         };
         inner.core.publish(chat, &action, None);
+        inner.core.settle(&session);
+    }
+
+    /// A session works somewhere else than it was said when it was a draft.
+    fn moved(&self, chat: &Uri, to: Option<PathBuf>) {
+        let mut inner = self.inner.lock();
+        let session = inner.core.session_of(chat);
+        let Some((session, to)) = session.zip(to) else { return };
+        let directories = inner
+            .core
+            .sessions
+            .get(&session)
+            .and_then(|entry| entry.state.working_directories.clone());
+        let Some(directory) = directories.and_then(|all| all.into_iter().next()) else {
+            return;
+        };
+        let action = SessionWorkingDirectoryReplacedAction {
+            directory,
+            replacement: crate::uri::file(to),
+        };
+        inner
+            .core
+            .publish(&session, &StateAction::SessionWorkingDirectoryReplaced(action), None);
         inner.core.settle(&session);
     }
 

@@ -8,6 +8,7 @@ mod host;
 mod hub;
 mod session;
 mod trust;
+mod worktree;
 
 pub use changes::{Span, WorkTree};
 pub use config::{ModelChoice, NewSession, Resume};
@@ -15,6 +16,7 @@ pub use host::{Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
 pub use session::{Attachment, Session};
 pub use trust::Trust;
+pub use worktree::{Worktree, WorktreeError, branches, can_begin};
 
 pub use lodge_agent::{
     Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec, ClientTool,

@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::{After, Dispatch, NoChange, Plan, Refusal};
 use crate::{
     face::Inner,
+    load::branching_of,
+    session_config::{Branching, Isolation},
     talk::{Effect, Setting},
     version::Dialect,
 };
@@ -38,7 +40,10 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             Ok(plan.then(After::Expect(Box::new(A::SessionTitleChanged(changed.clone())))))
         }
         A::SessionIsReadChanged(_) | A::SessionIsArchivedChanged(_) => Ok(Plan::default().then(After::Keep)),
-        A::SessionConfigChanged(changed) => config(state, dispatch, changed),
+        A::SessionConfigChanged(changed) => {
+            let is_draft = inner.talks.get(&entry.default_chat).is_some_and(|talk| talk.is_draft);
+            config(state, is_draft, dispatch, changed)
+        }
         A::SessionActiveClientSet(set) => {
             let client = &mut set.active_client;
             if client.client_id != *dispatch.peer.client {
@@ -91,14 +96,19 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
 
 fn config(
     state: &SessionState,
+    is_draft: bool,
     dispatch: &Dispatch<'_>,
     changed: &mut SessionConfigChangedAction,
 ) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
     // Replacing is merging here: what has a default has a value, and there is nothing else to take away.
     changed.replace = None;
+    let mut branching = branching_of(state);
+    if let (Some(git), Some(isolation)) = (&mut branching, changed.config.get("isolation").and_then(Value::as_str)) {
+        git.isolation = Isolation::parse(isolation).unwrap_or_default();
+    }
     for (key, value) in &changed.config {
-        let setting = setting(dispatch, key, value)?;
+        let setting = setting(dispatch, is_draft, branching.as_ref(), key, value)?;
         if state.config.as_ref().and_then(|config| config.values.get(key)) == Some(value) {
             continue;
         }
@@ -116,7 +126,13 @@ fn config(
 }
 
 /// One value of a session's configuration.
-fn setting(dispatch: &Dispatch<'_>, key: &str, value: &Value) -> Result<Setting, Refusal> {
+fn setting(
+    dispatch: &Dispatch<'_>,
+    is_draft: bool,
+    branching: Option<&Branching>,
+    key: &str,
+    value: &Value,
+) -> Result<Setting, Refusal> {
     let wrong = || format!("{value} is not a value for {key:?}");
     match key {
         "mode" => value
@@ -129,8 +145,8 @@ fn setting(dispatch: &Dispatch<'_>, key: &str, value: &Value) -> Result<Setting,
             Some("autoApprove") => Ok(Setting::Approval(Approval::ApproveAll)),
             _ => Err(wrong()),
         },
-        "model" if dispatch.peer.dialect == Dialect::Seed => {
-            let id = value.get("id").and_then(Value::as_str).ok_or_else(wrong)?;
+        "model" => {
+            let id = value.as_str().ok_or_else(wrong)?;
             let known = dispatch.face.host.models().resolve(Some(id)).is_ok();
             if known {
                 Ok(Setting::Model(id.to_owned()))
@@ -138,6 +154,15 @@ fn setting(dispatch: &Dispatch<'_>, key: &str, value: &Value) -> Result<Setting,
                 Err(format!("there is no model {id:?}"))
             }
         }
+        "isolation" | "branch" if !is_draft => Err("a session that has begun stays where it works".to_owned()),
+        "isolation" if branching.is_some() => {
+            let isolation = value.as_str().and_then(Isolation::parse).ok_or_else(wrong)?;
+            Ok(Setting::Isolation(isolation))
+        }
+        "branch" if branching.is_some_and(|git| git.isolation == Isolation::Worktree) => value
+            .as_str()
+            .map(|branch| Setting::Branch(branch.to_owned()))
+            .ok_or_else(wrong),
         _ => Err(format!("{key:?} cannot be changed")),
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     load::{NewState, UNTITLED, new_state},
     projection::timestamp,
     rpc::{self, RpcError, RpcResult, code},
+    session_config::{Branching, Isolation},
     state::Uri,
     talk::{Draft, Effect},
     uri,
@@ -64,6 +65,7 @@ struct Wanted {
     model: Option<String>,
     mode: Mode,
     approval: Approval,
+    branching: Option<Branching>,
 }
 
 pub(super) async fn create(request: &Request<'_>) -> RpcResult {
@@ -92,7 +94,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
             "activeClient.clientId is not the clientId of this connection",
         ));
     }
-    let wanted = wanted(request, &params)?;
+    let wanted = wanted(request, &params).await?;
     let gate = face.gate(&session);
     let _one = gate.lock().await;
     let taken = face.inner.lock().core.channels.contains_key(&session);
@@ -160,7 +162,7 @@ pub(super) fn is_uri(text: &str) -> bool {
         })
 }
 
-fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
+async fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
     let directory = params
         .working_directories
         .as_ref()
@@ -177,12 +179,6 @@ fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
         }
         None => request.face.config.default_directory.clone(),
     };
-    let model = params.model.as_ref().map(|model| model.id.clone());
-    if let Some(model) = &model
-        && request.face.host.models().resolve(Some(model)).is_err()
-    {
-        return Err(RpcError::params(format!("there is no model {model:?}")));
-    }
     let value = |key: &str| {
         params
             .config
@@ -190,6 +186,13 @@ fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
             .and_then(|config| config.get(key))
             .and_then(Value::as_str)
     };
+    let model = params.model.as_ref().map(|model| model.id.as_str());
+    let model = model.or_else(|| value("model")).map(str::to_owned);
+    if let Some(model) = &model
+        && request.face.host.models().resolve(Some(model)).is_err()
+    {
+        return Err(RpcError::params(format!("there is no model {model:?}")));
+    }
     let mode = match value("mode") {
         Some(mode) => Mode::parse(mode).ok_or_else(|| RpcError::params(format!("there is no mode {mode:?}")))?,
         None => Mode::default(),
@@ -203,12 +206,42 @@ fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
             )));
         }
     };
+    let isolation = match value("isolation") {
+        Some(text) => {
+            Isolation::parse(text).ok_or_else(|| RpcError::params(format!("there is no isolation {text:?}")))?
+        }
+        None => Isolation::Folder,
+    };
+    let branching = branching(cwd.clone(), isolation, value("branch").map(str::to_owned)).await?;
     Ok(Wanted {
         cwd,
         model,
         mode,
         approval,
+        branching,
     })
+}
+
+/// What a new session has to do with git. A work tree is only made with its first message, but could be made now.
+async fn branching(
+    cwd: Option<PathBuf>,
+    isolation: Isolation,
+    branch: Option<String>,
+) -> Result<Option<Branching>, RpcError> {
+    let Some(cwd) = cwd else { return Ok(None) };
+    let look = move || {
+        let folder = Branching::folder(&lodge_host::GitContext::of(&cwd));
+        if isolation == Isolation::Folder {
+            return Ok(folder);
+        }
+        let branch = branch
+            .or_else(|| folder.map(|git| git.branch))
+            .unwrap_or_else(|| "HEAD".to_owned());
+        lodge_host::can_begin(&cwd, &branch)?;
+        Ok(Some(Branching { isolation, branch }))
+    };
+    let looked = tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)?;
+    looked.map_err(|error: lodge_host::WorktreeError| RpcError::params(error.to_string()))
 }
 
 /// The host's id of a new session: what its URI ends with, where that can be and is free.
@@ -237,6 +270,7 @@ fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
                 .clone()
                 .unwrap_or_else(|| face.host.models().default_model().to_owned()),
         ),
+        branching: wanted.branching.clone(),
         lifecycle: SessionLifecycle::Creating,
         flags: SessionStatus::IsRead.bits(),
     });
@@ -252,6 +286,8 @@ fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
         approval: wanted.approval,
         title: None,
         client,
+        isolation: wanted.branching.as_ref().map_or(Isolation::Folder, |git| git.isolation),
+        branch: wanted.branching.map(|git| git.branch),
     };
     face.insert_draft(session, id, state, draft);
     face.inner

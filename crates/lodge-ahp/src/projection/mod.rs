@@ -445,7 +445,7 @@ impl Projector {
                 self.config(json!({ "mode": changed.new_mode }));
             }
             Payload::SessionModelChange(changed) if of_agent == Some(Scope::Main) => {
-                self.config(json!({ "model": { "id": changed.new_model } }));
+                self.config(json!({ "model": changed.new_model }));
             }
             Payload::SystemNotification(note) => self.notice(of_agent, &note.content),
             Payload::SessionWarning(warning) => self.notice(of_agent, &warning.message),

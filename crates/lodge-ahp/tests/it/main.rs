@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod chats;
+mod configuration;
 mod crash;
 mod docs;
 mod edits;

@@ -560,7 +560,10 @@ async fn sessions_and_chats() {
         )
         .await
         .unwrap();
-    assert_eq!(resolved["values"], json!({ "mode": "plan", "autoApprove": "default" }));
+    assert_eq!(
+        resolved["values"],
+        json!({ "model": "rehearsal", "mode": "plan", "autoApprove": "default" })
+    );
     let items = a
         .request(
             "sessionConfigCompletions",

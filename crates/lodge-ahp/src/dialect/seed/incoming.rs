@@ -90,7 +90,10 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
         }
         "modelChanged" => {
             set("session/configChanged");
-            let model = action.remove("model").ok_or("the action has no model")?;
+            let model = action
+                .remove("model")
+                .and_then(|mut model| model.get_mut("id").map(Value::take));
+            let model = model.ok_or("the action has no model")?;
             action.insert("config".into(), json!({ "model": model }));
             false
         }
@@ -151,7 +154,7 @@ mod tests {
         );
         check(
             json!({"type": "session/modelChanged", "session": "copilot:/1", "model": {"id": "m"}}),
-            Ok(json!(["copilot:/1", false, {"type": "session/configChanged", "config": {"model": {"id": "m"}}}])),
+            Ok(json!(["copilot:/1", false, {"type": "session/configChanged", "config": {"model": "m"}}])),
         );
         check(
             json!({"type": "session/activeClientChanged", "session": "copilot:/1", "activeClient": null}),

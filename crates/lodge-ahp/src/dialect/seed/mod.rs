@@ -72,7 +72,7 @@ pub(crate) fn expand(core: &Core, session: &str, channel: &str, action: &StateAc
                 actions.push(action);
             }
             if let Some(model) = model {
-                actions.push(json!({ "type": "session/modelChanged", "session": session, "model": model }));
+                actions.push(json!({ "type": "session/modelChanged", "session": session, "model": { "id": model } }));
             }
             Some(actions)
         }
@@ -116,7 +116,8 @@ fn active_client(session: &str, state: &SessionState) -> Value {
 
 /// The session's model; today's protocol has one per message instead.
 pub(crate) fn model_of(state: &SessionState) -> Option<Value> {
-    state.config.as_ref()?.values.get("model").cloned()
+    let model = state.config.as_ref()?.values.get("model")?;
+    Some(json!({ "id": model }))
 }
 
 /// A notification about the list of sessions.

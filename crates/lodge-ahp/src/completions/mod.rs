@@ -1,0 +1,66 @@
+//! What completes a message that is being written.
+
+mod fuzzy;
+mod index;
+
+pub(crate) use self::index::Indexes;
+
+/// What is being typed after a trigger.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mention {
+    pub(crate) trigger: char,
+    pub(crate) word: String,
+    /// Where the trigger is, in UTF-16 units.
+    pub(crate) start: usize,
+}
+
+/// What is being typed at an offset, which is in UTF-16 units. A `/` counts at the beginning of a message alone.
+pub(crate) fn mention(text: &str, offset: usize) -> Option<Mention> {
+    let units: Vec<u16> = text.encode_utf16().take(offset).collect();
+    let before = String::from_utf16_lossy(&units);
+    let at = match before.rfind(['@', '#']) {
+        Some(at) => at,
+        None => before.starts_with('/').then_some(0)?,
+    };
+    let trigger = before[at..].chars().next()?;
+    let word = &before[at + 1..];
+    let starts = before[..at].chars().next_back().is_none_or(char::is_whitespace);
+    (starts && !word.contains(char::is_whitespace)).then(|| Mention {
+        trigger,
+        word: word.to_owned(),
+        start: before[..at].encode_utf16().count(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mentions_are_found_where_the_cursor_is() {
+        let check = |text: &str, offset, expected: Option<(char, usize, &str)>| {
+            let expected = expected.map(|(trigger, start, word)| Mention {
+                trigger,
+                word: word.to_owned(),
+                start,
+            });
+            assert_eq!(mention(text, offset), expected, "{text} {offset}");
+        };
+        check("look at @src/ma", 15, Some(('@', 8, "src/ma")));
+        check("look at @src/ma", 9, Some(('@', 8, "")));
+        check("look at @src/ma", 4, None);
+        check("mail me@example", 15, None);
+        check("😀 @A", 5, Some(('@', 3, "A")));
+        check("😀😀\n#b", 7, Some(('#', 5, "b")));
+        check("@😀x", 3, Some(('@', 0, "😀")));
+        // In the middle of a character there is no character.
+        check("@😀x", 2, Some(('@', 0, "\u{fffd}")));
+        check("@a b", 4, None);
+        check("/comp", 5, Some(('/', 0, "comp")));
+        check("/", 1, Some(('/', 0, "")));
+        check("a /comp", 7, None);
+        check("/compact now", 12, None);
+        check("/fix @a", 7, Some(('@', 5, "a")));
+        check("", 0, None);
+    }
+}

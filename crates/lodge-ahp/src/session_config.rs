@@ -1,0 +1,186 @@
+//! What can be set about a session: the schema that forms are made from, and a value for everything in it. Both depend on
+//! where the session works, and on each other.
+
+use std::{path::Path, sync::Arc};
+
+use lodge_host::GitContext;
+use serde_json::{Map, Value, json};
+
+use crate::face::Face;
+
+/// Branches that are in the schema; others are found by typing.
+const SHOWN_BRANCHES: usize = 10;
+
+/// Where a session works on a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Isolation {
+    /// In the directory itself.
+    #[default]
+    Folder,
+    /// In a work tree of its own.
+    Worktree,
+}
+
+impl Isolation {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Folder => "folder",
+            Self::Worktree => "worktree",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        [Self::Folder, Self::Worktree]
+            .into_iter()
+            .find(|one| one.as_str() == text)
+    }
+}
+
+/// What a session has to do with git; only where there is a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Branching {
+    pub(crate) isolation: Isolation,
+    /// The branch that it works on, or that its work tree begins at.
+    pub(crate) branch: String,
+}
+
+impl Branching {
+    /// In the directory itself, on what is checked out there.
+    pub(crate) fn folder(git: &GitContext) -> Option<Self> {
+        git.root.as_ref()?;
+        Some(Self {
+            isolation: Isolation::Folder,
+            branch: git.branch.clone().unwrap_or_else(|| "HEAD".to_owned()),
+        })
+    }
+}
+
+/// A choice among few.
+fn choice(title: &str, description: &str, default: &str, choices: &[(&str, &str, &str)]) -> Value {
+    let column = |of: fn(&(&str, &str, &str)) -> Value| choices.iter().map(of).collect::<Value>();
+    json!({
+        "type": "string",
+        "title": title,
+        "description": description,
+        "default": default,
+        "enum": column(|choice| choice.0.into()),
+        "enumLabels": column(|choice| choice.1.into()),
+        "enumDescriptions": column(|choice| choice.2.into()),
+    })
+}
+
+impl Face {
+    /// The schema, in the order that forms show it. `branches` are those to choose from; a session that has begun keeps its
+    /// place.
+    pub(crate) fn config_schema(&self, git: Option<&Branching>, branches: &[String], begun: bool) -> Arc<Value> {
+        let models = self.host.models();
+        let list = models.list();
+        let mut model = json!({
+            "type": "string",
+            "title": "Model",
+            "description": "Who answers",
+            "default": models.default_model().as_str(),
+            "enum": list.iter().map(|model| model.id.as_str()).collect::<Vec<_>>(),
+            "enumLabels": list.iter().map(|model| model.name.as_str()).collect::<Vec<_>>(),
+        });
+        let mut mode = choice(
+            "Mode",
+            "How the agent works",
+            "interactive",
+            &[
+                ("interactive", "Interactive", "Does what it is told and stops"),
+                ("plan", "Plan", "Plans and changes nothing"),
+                ("autopilot", "Autopilot", "Goes on until the task is done"),
+            ],
+        );
+        let mut approve = choice(
+            "Approvals",
+            "What is asked before tools run",
+            "default",
+            &[
+                ("default", "Default approvals", "What can do harm is asked"),
+                ("autoApprove", "Approve everything", "Nothing is asked"),
+            ],
+        );
+        for property in [&mut model, &mut mode, &mut approve] {
+            property["sessionMutable"] = true.into();
+        }
+        let mut properties = Map::new();
+        properties.insert("model".into(), model);
+        properties.insert("mode".into(), mode);
+        properties.insert("autoApprove".into(), approve);
+        if let Some(git) = git {
+            let mut isolation = choice(
+                "Isolation",
+                "Where the agent works",
+                "folder",
+                &[
+                    ("folder", "Folder", "In the directory itself"),
+                    (
+                        "worktree",
+                        "Worktree",
+                        "In a git worktree of its own, on a branch of its own",
+                    ),
+                ],
+            );
+            if begun {
+                isolation["readOnly"] = true.into();
+            }
+            properties.insert("isolation".into(), isolation);
+            let free = git.isolation == Isolation::Worktree && !begun;
+            let mut shown = vec![git.branch.clone()];
+            let others = branches.iter().filter(|branch| **branch != git.branch && free);
+            shown.extend(others.take(SHOWN_BRANCHES).cloned());
+            properties.insert(
+                "branch".into(),
+                json!({
+                    "type": "string",
+                    "title": "Branch",
+                    "description": "The branch to work on, or to begin the worktree at",
+                    "default": git.branch,
+                    "enum": shown,
+                    "enumLabels": shown,
+                    "enumDynamic": free,
+                    "readOnly": !free,
+                }),
+            );
+        }
+        Arc::new(json!({ "type": "object", "properties": properties }))
+    }
+}
+
+/// What git has to do with what somebody wants, and the branches there are. Blocks.
+pub(crate) fn branching(directory: &Path, config: &Map<String, Value>) -> (Option<Branching>, Vec<String>) {
+    let Some(mut git) = Branching::folder(&GitContext::of(directory)) else {
+        return (None, Vec::new());
+    };
+    let text = |key: &str| config.get(key).and_then(Value::as_str);
+    let mut branches = Vec::new();
+    if text("isolation") == Some("worktree") {
+        git.isolation = Isolation::Worktree;
+        branches = lodge_host::branches(directory);
+        if let Some(wanted) = text("branch").filter(|wanted| branches.iter().any(|branch| branch == wanted)) {
+            git.branch = wanted.to_owned();
+        }
+    }
+    (Some(git), branches)
+}
+
+/// A value for everything in a schema: what was given where it can be, else the default.
+pub(crate) fn values(schema: &Value, git: Option<&Branching>, given: &Map<String, Value>) -> Map<String, Value> {
+    let mut values = Map::new();
+    for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+        let decided = git.and_then(|git| match key.as_str() {
+            "isolation" => Some(json!(git.isolation.as_str())),
+            "branch" => Some(json!(git.branch)),
+            _ => None,
+        });
+        let allowed = property["enum"].as_array();
+        let chosen = given
+            .get(key)
+            .filter(|value| allowed.is_none_or(|allowed| allowed.contains(value)));
+        let value = decided.unwrap_or_else(|| chosen.unwrap_or(&property["default"]).clone());
+        values.insert(key.clone(), value);
+    }
+    values
+}

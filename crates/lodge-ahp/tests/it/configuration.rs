@@ -1,0 +1,261 @@
+//! What can be set about a session, worktrees, and what completes a message.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Client, House, ROOT, house, uuid};
+
+fn git(directory: &Path, args: &[&str]) -> String {
+    let output = std::process::Command::new("git")
+        .arg("-C")
+        .arg(directory)
+        .args(args)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A repository in the directory that sessions work in.
+fn repository(house: &House) {
+    let work = house.work();
+    git(&work, &["init", "--quiet", "-b", "main"]);
+    git(&work, &["config", "user.name", "T"]);
+    git(&work, &["config", "user.email", "t@example.com"]);
+    std::fs::write(work.join("file"), "one").unwrap();
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "--quiet", "-m", "one"]);
+    git(&work, &["branch", "feature/config"]);
+}
+
+async fn resolve(client: &mut Client, config: Value) -> Value {
+    let params = json!({ "channel": ROOT, "provider": "lodge", "config": config });
+    client.request("resolveSessionConfig", params).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_schema_follows_the_values() {
+    let house = house().await;
+    let mut seed = house.client_of("seed", "0.1.0").await;
+    let mut a = house.client("a").await;
+    let names = |resolved: &Value| -> Vec<String> {
+        resolved["schema"]["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect()
+    };
+    assert_eq!(
+        names(&resolve(&mut a, json!({})).await),
+        ["model", "mode", "autoApprove"]
+    );
+    repository(&house);
+    for client in [&mut a, &mut seed] {
+        let folder = resolve(
+            client,
+            json!({ "branch": "feature/config", "mode": "plan", "autoApprove": "nonsense" }),
+        )
+        .await;
+        assert_eq!(names(&folder), ["model", "mode", "autoApprove", "isolation", "branch"]);
+        assert_eq!(
+            folder["values"],
+            json!({ "model": "rehearsal", "mode": "plan", "autoApprove": "default", "isolation": "folder", "branch": "main" })
+        );
+        let branch = &folder["schema"]["properties"]["branch"];
+        assert_eq!(
+            (&branch["readOnly"], &branch["enumDynamic"]),
+            (&json!(true), &json!(false))
+        );
+        let worktree = resolve(client, json!({ "isolation": "worktree", "branch": "feature/config" })).await;
+        assert_eq!(worktree["values"]["branch"], "feature/config");
+        let branch = &worktree["schema"]["properties"]["branch"];
+        assert_eq!(
+            (&branch["readOnly"], &branch["enumDynamic"]),
+            (&json!(false), &json!(true))
+        );
+        assert_eq!(branch["enum"], json!(["feature/config", "main"]));
+        let params = json!({
+            "channel": ROOT, "property": "branch", "query": "feat", "config": { "isolation": "worktree" },
+        });
+        let found = client.request("sessionConfigCompletions", params).await.unwrap();
+        assert_eq!(
+            found,
+            json!({ "items": [{ "value": "feature/config", "label": "feature/config" }] })
+        );
+    }
+    // Every schema is what the official types read.
+    let resolved = resolve(&mut a, json!({ "isolation": "worktree" })).await;
+    serde_json::from_value::<ahp_types::commands::ResolveSessionConfigResult>(resolved).unwrap();
+}
+
+#[tokio::test]
+async fn a_session_in_a_worktree_works_there_and_its_work_is_never_lost() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let create =
+        |number: u32, config: Value| json!({ "channel": format!("lodge:/{}", uuid(number)), "config": config });
+    let worktree = json!({ "isolation": "worktree", "branch": "feature/config" });
+    assert_eq!(a.code("createSession", create(1, worktree.clone())).await, -32602);
+    repository(&house);
+    assert_eq!(
+        a.code(
+            "createSession",
+            create(1, json!({ "isolation": "worktree", "branch": "none" }))
+        )
+        .await,
+        -32602
+    );
+    assert_eq!(
+        a.code("createSession", create(1, json!({ "isolation": "cage" }))).await,
+        -32602
+    );
+    a.request("createSession", create(1, worktree)).await.unwrap();
+    let session = format!("lodge:/{}", uuid(1));
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["branch"], "feature/config");
+    assert_eq!(state["workingDirectories"], json!([lodge_ahp::uri::file(house.work())]));
+    let chat = state["defaultChat"].as_str().unwrap().to_owned();
+    a.subscribe(&chat).await;
+    a.turn(&chat, "t1", "say hello").await;
+    let moved = a.action("session/workingDirectoryReplaced").await;
+    let place = lodge_ahp::uri::path(moved["action"]["replacement"].as_str().unwrap()).unwrap();
+    assert_eq!(std::fs::read_to_string(place.join("file")).unwrap(), "one");
+    assert!(git(&place, &["branch", "--show-current"]).starts_with("lodge/"));
+    // It stays where it works.
+    let change = |config: Value| json!({ "type": "session/configChanged", "config": config });
+    assert!(
+        a.refused(&session, change(json!({ "isolation": "folder" })))
+            .await
+            .contains("stays")
+    );
+    // Clients reach what the session works on.
+    let write =
+        json!({ "channel": ROOT, "uri": lodge_ahp::uri::file(place.join("new")), "data": "work", "encoding": "utf-8" });
+    a.request("resourceWrite", write).await.unwrap();
+    house.restart().await;
+    let mut a = house.client("a").await;
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["isolation"], "worktree");
+    assert_eq!(state["config"]["values"]["branch"], "feature/config");
+    assert_eq!(state["workingDirectories"], json!([lodge_ahp::uri::file(&place)]));
+    // Removed with work in it, the work stays; removed clean, nothing does.
+    a.request("disposeSession", json!({ "channel": session }))
+        .await
+        .unwrap();
+    let (session, chat) = {
+        a.request("createSession", create(2, json!({}))).await.unwrap();
+        let session = format!("lodge:/{}", uuid(2));
+        let state = a.subscribe(&session).await["state"].clone();
+        let chat = state["defaultChat"].as_str().unwrap().to_owned();
+        a.subscribe(&chat).await;
+        (session, chat)
+    };
+    assert!(
+        a.refused(&session, change(json!({ "branch": "feature/config" })))
+            .await
+            .contains("cannot be changed")
+    );
+    a.accepted(
+        &session,
+        change(json!({ "isolation": "worktree", "branch": "feature/config" })),
+    )
+    .await;
+    a.turn(&chat, "t1", "say hello").await;
+    let moved = a.action("session/workingDirectoryReplaced").await;
+    let clean = lodge_ahp::uri::path(moved["action"]["replacement"].as_str().unwrap()).unwrap();
+    assert!(clean.join("file").exists() && clean != place);
+    a.request("disposeSession", json!({ "channel": session }))
+        .await
+        .unwrap();
+    let mut tries = 0;
+    while clean.exists() {
+        tries += 1;
+        assert!(tries < 1000, "the clean worktree is still there");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert_eq!(std::fs::read_to_string(place.join("new")).unwrap(), "work");
+}
+
+#[tokio::test]
+async fn settings_change_while_a_session_runs() {
+    let house = house().await;
+    let (mut a, mut b) = (house.client("a").await, house.client_of("b", "0.1.0").await);
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "say hello").await;
+    b.request("subscribe", json!({ "resource": session })).await.unwrap();
+    let config = json!({ "mode": "plan", "autoApprove": "autoApprove", "model": "rehearsal" });
+    a.accepted(&session, json!({ "type": "session/configChanged", "config": config }))
+        .await;
+    let told = b.action("session/configChanged").await;
+    assert_eq!(told["action"]["config"]["mode"], "plan");
+    for wrong in [
+        json!({ "mode": "x" }),
+        json!({ "model": "none" }),
+        json!({ "other": 1 }),
+        json!({ "isolation": "worktree" }),
+    ] {
+        a.refused(&session, json!({ "type": "session/configChanged", "config": wrong }))
+            .await;
+    }
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"], config);
+}
+
+#[tokio::test]
+async fn files_complete_what_is_typed() {
+    let house = house().await;
+    for name in [
+        "src/main.rs",
+        "src/the main.txt",
+        "src/ünïcode😀.md",
+        "out/main.js",
+        "docs/maintain.md",
+    ] {
+        let path = house.work().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+    }
+    std::fs::write(house.work().join(".gitignore"), "out/\n").unwrap();
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let mut complete = async |channel: &str, text: &str| {
+        let params = json!({
+            "channel": channel, "kind": "userMessage", "text": text, "offset": text.encode_utf16().count(),
+        });
+        a.request("completions", params).await.unwrap()["items"]
+            .as_array()
+            .unwrap()
+            .clone()
+    };
+    let texts = |items: &[Value]| -> Vec<String> {
+        items
+            .iter()
+            .map(|item| item["insertText"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let items = complete(&chat, "😀 see @mai").await;
+    assert_eq!(
+        texts(&items),
+        ["@src/main.rs ", "@docs/maintain.md ", "@src/the main.txt "]
+    );
+    // The smiling face has two units.
+    assert_eq!(
+        (&items[0]["rangeStart"], &items[0]["rangeEnd"]),
+        (&json!(7), &json!(11))
+    );
+    assert_eq!(
+        items[0]["attachment"]["uri"],
+        lodge_ahp::uri::file(house.work().join("src/main.rs"))
+    );
+    assert_eq!(texts(&complete(&session, "@sr").await)[0], "@src/");
+    assert_eq!(texts(&complete(&chat, "#ÜNÏ").await), ["@src/ünïcode😀.md "]);
+    assert_eq!(complete(&chat, "@nothing-like-it").await, Vec::<Value>::new());
+    assert_eq!(complete(&chat, "no mention").await, Vec::<Value>::new());
+    serde_json::from_value::<ahp_types::commands::CompletionsResult>(json!({ "items": items })).unwrap();
+}

@@ -1,0 +1,215 @@
+//! Work trees of git: a session may work in one of its own, on a branch of its own, beside what the person is doing.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::GitContext;
+
+/// A work tree that was made for a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worktree {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The root of the work tree it was made from.
+    pub repository: PathBuf,
+    /// Its own branch.
+    pub branch: String,
+    /// The branch that it began at.
+    pub base: String,
+}
+
+/// Why there is no work tree.
+#[derive(Debug, thiserror::Error)]
+pub enum WorktreeError {
+    /// It is only for repositories.
+    #[error("{0} is not in a git repository")]
+    NoRepository(String),
+    /// It must begin somewhere.
+    #[error("there is no branch {0:?}")]
+    NoBranch(String),
+    /// Git has its reasons.
+    #[error("git: {0}")]
+    Git(String),
+    /// Git could not be run.
+    #[error("git cannot be run: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn git(directory: &Path, args: &[&str]) -> Result<String, WorktreeError> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(directory).args(args).stdin(Stdio::null());
+    // A host that was started from a hook of git must not take that repository for this one.
+    for variable in [
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_PREFIX",
+        "GIT_COMMON_DIR",
+    ] {
+        command.env_remove(variable);
+    }
+    let output = command.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C").output()?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(WorktreeError::Git(error));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+/// The branches of a repository: its own, then those known of elsewhere; the newest first. None where there is none.
+pub fn branches(directory: &Path) -> Vec<String> {
+    let list = |place: &str| {
+        let args = ["for-each-ref", "--sort=-committerdate", "--format=%(refname)", place];
+        git(directory, &args).unwrap_or_default()
+    };
+    let short = |list: String, prefix: &str| -> Vec<String> {
+        let names = list.lines().filter_map(|name| name.strip_prefix(prefix));
+        names
+            .filter(|name| !name.ends_with("/HEAD"))
+            .map(str::to_owned)
+            .collect()
+    };
+    let mut all = short(list("refs/heads"), "refs/heads/");
+    all.extend(short(list("refs/remotes"), "refs/remotes/"));
+    all
+}
+
+/// The commit that a branch is at.
+fn commit(directory: &Path, branch: &str) -> Result<String, WorktreeError> {
+    let places = match branch {
+        "HEAD" => vec!["HEAD".to_owned()],
+        _ => vec![format!("refs/heads/{branch}"), format!("refs/remotes/{branch}")],
+    };
+    let found = places.iter().find_map(|place| {
+        git(
+            directory,
+            &["rev-parse", "--verify", "--quiet", &format!("{place}^{{commit}}")],
+        )
+        .ok()
+    });
+    found.ok_or_else(|| WorktreeError::NoBranch(branch.to_owned()))
+}
+
+/// Whether a work tree could begin at this branch.
+pub fn can_begin(directory: &Path, base: &str) -> Result<(), WorktreeError> {
+    if GitContext::of(directory).root.is_none() {
+        return Err(WorktreeError::NoRepository(directory.display().to_string()));
+    }
+    commit(directory, base).map(drop)
+}
+
+impl Worktree {
+    /// Makes a work tree for a session, beneath `place`, that begins where `base` is now. Blocks.
+    pub fn create(place: &Path, directory: &Path, base: &str, id: &str) -> Result<Self, WorktreeError> {
+        let root = GitContext::of(directory).root;
+        let root = PathBuf::from(root.ok_or_else(|| WorktreeError::NoRepository(directory.display().to_string()))?);
+        let commit = commit(&root, base)?;
+        let name = root.file_name().unwrap_or("repository".as_ref());
+        let path = place.join(name).join(id);
+        std::fs::create_dir_all(path.parent().unwrap_or(place))?;
+        let short: String = id.chars().take(8).collect();
+        let named = |number: u32| match number {
+            1 => format!("lodge/{short}"),
+            _ => format!("lodge/{short}-{number}"),
+        };
+        let free = |branch: &String| self::commit(&root, branch).is_err();
+        let branch = (1..100).map(named).find(free).unwrap_or_else(|| format!("lodge/{id}"));
+        let target = path.to_string_lossy().into_owned();
+        git(&root, &["worktree", "add", "--quiet", "-b", &branch, &target, &commit])?;
+        Ok(Self {
+            path,
+            repository: root,
+            branch,
+            base: base.to_owned(),
+        })
+    }
+
+    /// The directory in it that stands for one in the repository.
+    pub fn directory(&self, of: &Path) -> PathBuf {
+        let below = of.strip_prefix(&self.repository).unwrap_or(Path::new(""));
+        let inside = self.path.join(below);
+        if inside.is_dir() { inside } else { self.path.clone() }
+    }
+
+    /// Removes it, unless there is work in it that is not committed. A branch with commits that are nowhere else stays.
+    /// Git is the judge of both: nothing is forced. Blocks.
+    pub fn remove(&self) -> Result<(), WorktreeError> {
+        let path = self.path.to_string_lossy();
+        git(&self.repository, &["worktree", "remove", &path])?;
+        if let Err(error) = git(&self.repository, &["branch", "--quiet", "-d", &self.branch]) {
+            tracing::info!(branch = self.branch, %error, "a branch stays");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap().join("repo");
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        std::fs::write(root.join("sub/file"), "one").unwrap();
+        for args in [
+            &["init", "--quiet", "-b", "main"][..],
+            &["config", "user.name", "T"],
+            &["config", "user.email", "t@example.com"],
+            &["add", "."],
+            &["commit", "--quiet", "-m", "one"],
+            &["branch", "feature/x"],
+        ] {
+            git(&root, args).unwrap();
+        }
+        (dir, root)
+    }
+
+    #[test]
+    fn a_session_gets_a_work_tree_of_its_own_and_loses_no_work_with_it() {
+        let (dir, root) = repository();
+        let place = dir.path().canonicalize().unwrap().join("worktrees");
+        assert_eq!(branches(&root), ["feature/x", "main"]);
+        let one = Worktree::create(&place, &root.join("sub"), "feature/x", "0123456789").unwrap();
+        assert_eq!(
+            (one.branch.as_str(), one.base.as_str()),
+            ("lodge/01234567", "feature/x")
+        );
+        assert_eq!(one.directory(&root.join("sub")), one.path.join("sub"));
+        assert_eq!(std::fs::read_to_string(one.path.join("sub/file")).unwrap(), "one");
+        let two = Worktree::create(&place, &root, "HEAD", "01234567-other").unwrap();
+        assert_eq!(two.branch, "lodge/01234567-2");
+        // Neither what is changed nor what is new is removed.
+        std::fs::write(one.path.join("sub/file"), "two").unwrap();
+        assert!(one.remove().is_err());
+        git(&one.path, &["checkout", "--quiet", "."]).unwrap();
+        std::fs::write(one.path.join("new"), "new").unwrap();
+        assert!(one.remove().is_err());
+        assert!(one.path.join("new").exists());
+        // What is committed stays on its branch.
+        git(&one.path, &["add", "."]).unwrap();
+        git(&one.path, &["commit", "--quiet", "-m", "two"]).unwrap();
+        one.remove().unwrap();
+        two.remove().unwrap();
+        assert!(!one.path.exists() && !two.path.exists());
+        let left = branches(&root);
+        assert!(left.contains(&one.branch) && !left.contains(&two.branch), "{left:?}");
+    }
+
+    #[test]
+    fn what_is_no_branch_or_no_repository_is_refused() {
+        let (dir, root) = repository();
+        let create =
+            |directory: &Path, base: &str| Worktree::create(dir.path(), directory, base, "0123456789").unwrap_err();
+        for base in ["none", "--force", "-b", "main..feature/x", "", "main^{tree}"] {
+            assert!(matches!(create(&root, base), WorktreeError::NoBranch(_)), "{base}");
+        }
+        assert!(matches!(create(dir.path(), "main"), WorktreeError::NoRepository(_)));
+        assert_eq!(branches(dir.path()), Vec::<String>::new());
+    }
+}
