@@ -1,31 +1,134 @@
-//! What clients may reach of the host's files.
+//! What clients may reach of the host's files, and who decides about the rest.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use lodge_events::{ElicitationRequested, ElicitationSchema};
+use lodge_host::{Answer, ElicitationAnswer, Session};
+use serde_json::{Value, json};
 
 use crate::{
+    config::Policy,
     face::Face,
     files::{Files, Root},
+    grants::Grant,
     uri,
 };
 
+/// A person who does not answer for so long does not answer.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 impl Face {
-    /// The files that a client may reach: where sessions work, and what the host was set up with.
-    pub(crate) fn files(&self, _client: &str) -> Files {
+    /// The directories that clients may reach: where sessions work, and what the host was set up with.
+    fn directories(&self) -> Vec<Root> {
         let config = &self.config;
-        let mut roots: Vec<Root> = config
-            .roots
-            .iter()
-            .chain(&config.default_directory)
-            .map(Root::whole)
-            .collect();
+        let mut directories: Vec<PathBuf> = config.roots.iter().chain(&config.default_directory).cloned().collect();
         let inner = self.inner.lock();
         let sessions = inner.core.sessions.values();
-        let directories = sessions.flat_map(|session| session.state.working_directories.iter().flatten());
-        roots.extend(
-            directories
-                .filter_map(|directory| uri::path(directory))
-                .map(Root::whole),
-        );
-        roots.sort();
-        roots.dedup();
+        let worked = sessions.flat_map(|session| session.state.working_directories.iter().flatten());
+        directories.extend(worked.filter_map(|directory| uri::path(directory)));
+        let ids: Vec<String> = inner.talks.values().map(|talk| talk.host_id.clone()).collect();
+        drop(inner);
+        directories.sort();
+        directories.dedup();
+        let sessions = self.host.home().path().join("session-state");
+        // What tools could not say in full, and what the agent keeps for later, is there to be read.
+        let kept = ids
+            .iter()
+            .flat_map(|id| ["temp", "files"].map(|dir| sessions.join(id).join(dir)));
+        let kept = kept.map(|path| Root {
+            write: false,
+            ..Root::whole(path)
+        });
+        directories.into_iter().map(Root::whole).chain(kept).collect()
+    }
+
+    /// The files that a client may reach: those of the directories, and what it was granted.
+    pub(crate) fn files(&self, client: &str) -> Files {
+        let mut roots = self.directories();
+        roots.extend(self.grants.roots(client));
         Files::new(roots)
     }
+
+    /// Whether a client may have what it asks for now: by the host's policy, or because a person says so.
+    pub(crate) async fn decide(self: &Arc<Self>, mut grant: Grant) -> Result<(), &'static str> {
+        const NOBODY: &str = "a person has to allow this: see `lodge grants`";
+        let keep = |grant: &Grant| self.grants.put(grant).map_err(|_| "this cannot be kept");
+        match self.config.resources {
+            Policy::Deny => return Err("this host grants nothing more"),
+            Policy::Allow => {}
+            Policy::Ask => {
+                let id = keep(&grant)?;
+                let Some(session) = self.somebody() else {
+                    return Err(NOBODY);
+                };
+                match ask(&session, &grant).await.as_deref() {
+                    Some("always") => grant.lasting = true,
+                    Some("now") => {}
+                    // Somebody may have said yes elsewhere meanwhile.
+                    _ if self.grants.get(&id).is_some_and(|grant| grant.allowed) => return Ok(()),
+                    _ => {
+                        let _ = self.grants.remove(&id);
+                        return Err("a person said no");
+                    }
+                }
+            }
+        }
+        grant.allowed = true;
+        keep(&grant).map(drop)
+    }
+
+    /// A session whose clients can be asked: a question is a part of a turn.
+    fn somebody(&self) -> Option<Session> {
+        let inner = self.inner.lock();
+        let mut busy = inner.talks.iter().filter(|(chat, talk)| {
+            let chat = inner.core.chats.get(*chat);
+            let running = chat.is_some_and(|chat| chat.store.head().active_turn.is_some());
+            running && inner.core.has_audience(&talk.session)
+        });
+        busy.find_map(|(_, talk)| self.host.live(&talk.host_id))
+    }
+}
+
+/// Asks the persons at a session.
+async fn ask(session: &Session, grant: &Grant) -> Option<String> {
+    let what = match (grant.read, grant.write) {
+        (true, true) => "read and write",
+        (false, true) => "write",
+        _ => "read",
+    };
+    let schema = json!({
+        "type": "object",
+        "properties": { "answer": {
+            "type": "string",
+            "title": "Access to files",
+            "description": "May it?",
+            "oneOf": [
+                { "const": "now", "title": "Allow until the host stops" },
+                { "const": "always", "title": "Always allow" },
+                { "const": "no", "title": "Deny" },
+            ],
+        } },
+        "required": ["answer"],
+    });
+    let request_id = uuid::Uuid::new_v4().to_string();
+    let question = ElicitationRequested {
+        request_id: request_id.clone(),
+        message: format!("{} wants to {what} {}", grant.client, grant.uri),
+        requested_schema: serde_json::from_value::<ElicitationSchema>(schema).ok(),
+        ..ElicitationRequested::default()
+    };
+    let asked = session.clone();
+    let mut asking = tokio::spawn(async move { asked.elicit(question).await });
+    let answer = match tokio::time::timeout(PATIENCE, &mut asking).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let action = "cancel".into();
+            let cancel = ElicitationAnswer { action, content: None };
+            let _ = session.answer(&request_id, Answer::Elicitation(cancel)).await;
+            asking.await
+        }
+    };
+    let answer = answer.ok()?.ok().filter(|answer| answer.action == "accept")?;
+    let chosen = serde_json::to_value(answer.content).ok()?;
+    chosen.get("answer").and_then(Value::as_str).map(str::to_owned)
 }

@@ -20,6 +20,19 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
+/// What becomes of a client's request for files that it may not reach yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// A person decides.
+    #[default]
+    Ask,
+    /// It is granted.
+    Allow,
+    /// It is not.
+    Deny,
+}
+
 /// How the face is set up.
 #[derive(Debug, Clone)]
 pub struct AhpConfig {
@@ -35,6 +48,8 @@ pub struct AhpConfig {
     pub tls: Option<TlsFiles>,
     /// Directories whose files clients may read and write, besides those of sessions.
     pub roots: Vec<PathBuf>,
+    /// What becomes of requests for more.
+    pub resources: Policy,
     /// The directory that folder pickers start in.
     pub default_directory: Option<PathBuf>,
     /// The shell of terminals; without one the user's.
@@ -53,6 +68,7 @@ impl AhpConfig {
             allowed_origins: Vec::new(),
             tls: None,
             roots: Vec::new(),
+            resources: Policy::Ask,
             default_directory: None,
             shell: None,
             limits: Limits::default(),

@@ -48,6 +48,8 @@ pub(crate) async fn run(face: Arc<Face>, socket: WebSocket) {
         match rpc::parse(&text, limits.json_depth) {
             // Answered out of turn, so that a slow request does not make the host look dead.
             Ok(Incoming::Request { id, method, .. }) if method == "ping" => answer(&conn, Some(&id), rpc::null()),
+            // Whoever waits for it may be what the queue waits for.
+            Ok(Incoming::Response { id, result }) => conn.answered(id, result),
             Ok(incoming) => {
                 if let Err(mpsc::error::TrySendError::Full(Incoming::Request { id, .. })) = work.try_send(incoming) {
                     answer(
@@ -142,7 +144,7 @@ async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::Receiver<Inc
                 }
             }
             Incoming::Notification { method, params } => notified(&face, &conn, &method, params.as_deref()).await,
-            Incoming::Response => {}
+            Incoming::Response { .. } => {}
         }
     }
 }

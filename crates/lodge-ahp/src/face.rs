@@ -28,6 +28,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     completions::Indexes,
     config::AhpConfig,
+    grants::Grants,
     projection::{Projector, Scope, Step, timestamp},
     state::{Bounds, ChatStore, Conn, Core, Keep, Seq, Uri},
     store::Store,
@@ -117,6 +118,7 @@ pub(crate) struct Face {
     pub(crate) windows: Mutex<HashMap<Arc<str>, HashMap<Uri, usize>>>,
     pub(crate) watches: Mutex<HashMap<Uri, Watch>>,
     pub(crate) indexes: Arc<Indexes>,
+    pub(crate) grants: Grants,
     /// Sessions that this face is removing, so that it need not hear of it.
     pub(crate) removing: Mutex<HashSet<String>>,
     pub(crate) tasks: TaskTracker,
@@ -128,6 +130,8 @@ impl Face {
     pub(crate) fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
         let dir = host.home().path().join("ahp");
         let store = Store::open(&dir)?;
+        let grants = Grants::of_home(host.home().path());
+        grants.begin();
         let seq = Seq::open(&dir.join("seq"))?;
         let root = RootState {
             agents: agents(&host),
@@ -161,6 +165,7 @@ impl Face {
             windows: Mutex::default(),
             watches: Mutex::default(),
             indexes: Arc::default(),
+            grants,
             removing: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -598,6 +603,11 @@ pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
             && sub.resource == *call
         {
             sub.resource = uri::sub_chat(session, call);
+        }
+        if let ToolResultContent::Resource(content) = part
+            && uri::session_of_content(&content.uri).is_some_and(|(of, _)| of.is_empty())
+        {
+            content.uri.insert_str(0, session);
         }
     }
 }

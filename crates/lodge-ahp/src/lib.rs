@@ -16,6 +16,7 @@ mod connection;
 mod dialect;
 mod face;
 mod files;
+mod grants;
 mod load;
 pub mod methods;
 pub mod projection;
@@ -32,6 +33,7 @@ pub mod version;
 mod watch;
 pub mod wire;
 
-pub use config::{AhpConfig, Limits, Listen, TlsFiles};
+pub use config::{AhpConfig, Limits, Listen, Policy, TlsFiles};
+pub use grants::{Grant, Grants};
 pub use server::{ServeError, Server, serve};
 pub use tls::TlsError;

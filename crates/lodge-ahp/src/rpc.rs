@@ -99,8 +99,13 @@ pub enum Incoming {
         /// With what.
         params: Option<Box<RawValue>>,
     },
-    /// Answers a request of the host. The host makes none today, so it is dropped.
-    Response,
+    /// Answers a request of the host.
+    Response {
+        /// Which one.
+        id: Option<u64>,
+        /// What the client says to it.
+        result: RpcResult,
+    },
 }
 
 #[derive(Deserialize)]
@@ -114,14 +119,42 @@ struct Envelope {
     #[serde(default)]
     params: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "present")]
-    result: bool,
+    result: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "present")]
-    error: bool,
+    error: Option<Box<RawValue>>,
 }
 
-/// True for a key that is there, whatever its value: `"result": null` is a response.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    serde::de::IgnoredAny::deserialize(deserializer).map(|_| true)
+/// A key that is there, whatever its value: `"result": null` is a response.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// What a client says to a request of the host, for whoever waits for it.
+fn answered(result: Option<Box<RawValue>>, error: Option<&RawValue>) -> RpcResult {
+    #[derive(Deserialize)]
+    struct Said {
+        #[serde(default)]
+        code: i32,
+        #[serde(default)]
+        message: String,
+        #[serde(default)]
+        data: Option<Value>,
+    }
+    match (
+        result,
+        error.and_then(|error| serde_json::from_str::<Said>(error.get()).ok()),
+    ) {
+        (Some(result), None) => Ok(result),
+        (_, Some(said)) => Err(RpcError {
+            code: said.code,
+            message: said.message,
+            data: said.data,
+        }),
+        (None, None) => Err(RpcError::new(
+            code::INTERNAL_ERROR,
+            "the client's answer cannot be read",
+        )),
+    }
 }
 
 /// Reads one frame. An error comes with the id to answer it with.
@@ -162,7 +195,10 @@ pub fn parse(text: &str, max_depth: usize) -> Result<Incoming, (Option<Box<RawVa
             method,
             params: envelope.params,
         }),
-        (None, _) if envelope.result || envelope.error => Ok(Incoming::Response),
+        (None, id) if envelope.result.is_some() || envelope.error.is_some() => Ok(Incoming::Response {
+            id: id.and_then(|id| id.get().parse().ok()),
+            result: answered(envelope.result, envelope.error.as_deref()),
+        }),
         (None, id) => invalid("there is no method", id),
     }
 }
@@ -224,7 +260,7 @@ mod tests {
                 )
             }
             Ok(Incoming::Notification { method, .. }) => format!("notification {method}"),
-            Ok(Incoming::Response) => "response".to_owned(),
+            Ok(Incoming::Response { .. }) => "response".to_owned(),
             Err((id, error)) => format!(
                 "error {} {}",
                 id.map_or("null".to_owned(), |id| id.get().to_owned()),

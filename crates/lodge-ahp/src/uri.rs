@@ -89,6 +89,21 @@ pub(crate) fn sub_chat(session: &str, tool_call_id: &str) -> String {
     uri
 }
 
+const CONTENT: &str = "/content/";
+
+/// Something that a tool said in a session, too large for the session's state.
+pub(crate) fn content(session: &str, name: &str) -> String {
+    let name = file(name);
+    format!("{session}{CONTENT}{}", &name["file://".len()..])
+}
+
+/// The session and the name of such a thing.
+pub(crate) fn session_of_content(uri: &str) -> Option<(&str, String)> {
+    let (session, name) = uri.rsplit_once(CONTENT)?;
+    let name = path(&format!("file:///{name}"))?;
+    Some((session, name.to_str()?.strip_prefix('/')?.to_owned()))
+}
+
 /// The session that a default chat's URI names.
 pub(crate) fn session_of_default_chat(chat: &str) -> Option<String> {
     let encoded = chat.strip_prefix("ahp-chat://default/")?;
@@ -128,6 +143,14 @@ mod tests {
         ] {
             assert_eq!(path(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn contents_name_their_session() {
+        let uri = content("copilot:/x", "call 1/a-0");
+        assert_eq!(uri, "copilot:/x/content/call%201/a-0");
+        assert_eq!(session_of_content(&uri), Some(("copilot:/x", "call 1/a-0".to_owned())));
+        assert_eq!(session_of_content("file:///x"), None);
     }
 
     #[test]

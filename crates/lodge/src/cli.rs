@@ -63,6 +63,11 @@ pub(crate) enum Command {
     },
     /// Say what protects this machine from what an agent runs
     Doctor,
+    /// Files beyond the directories of sessions that clients may reach, or ask for
+    Grants {
+        #[command(subcommand)]
+        command: Option<GrantsCommand>,
+    },
     /// Print a completion script for your shell
     Completions {
         /// The shell
@@ -76,6 +81,25 @@ pub(crate) enum Command {
         /// The command
         #[arg(last = true, required = true)]
         command: Vec<std::ffi::OsString>,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum GrantsCommand {
+    /// List them
+    List,
+    /// Allow what a client asked for
+    Allow {
+        /// The request, as listed
+        id: String,
+        /// Also after the host stops
+        #[arg(long)]
+        always: bool,
+    },
+    /// Take back what was allowed, or say no
+    Revoke {
+        /// The grant, as listed
+        id: String,
     },
 }
 

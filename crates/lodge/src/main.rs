@@ -3,6 +3,7 @@
 mod attach;
 mod cli;
 mod door;
+mod grants;
 mod question;
 mod run;
 mod serve;
@@ -64,6 +65,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),
         Some(Command::Trust { folder, remove }) => sessions::trust(&home?, folder.as_deref(), !remove),
         Some(Command::Doctor) => serve::doctor(&home?),
+        Some(Command::Grants { command }) => grants::run(&home?, command.as_ref()),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "lodge", &mut script);

@@ -114,12 +114,14 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
     };
     let secure = tls.is_some();
     let directory = std::env::current_dir().ok();
+    let settings = setup::config(home)?.ahp;
     let config = AhpConfig {
         listen,
         tls,
         allowed_origins: args.allow_origin.clone(),
         allowed_hosts: args.allow_host.clone(),
-        roots: directory.clone().into_iter().collect(),
+        roots: directory.clone().into_iter().chain(settings.roots).collect(),
+        resources: settings.resources,
         default_directory: directory,
         ..AhpConfig::loopback(token.as_str())
     };

@@ -23,6 +23,18 @@ pub(crate) struct Config {
     pub(crate) models: ModelsConfig,
     /// `auto` (the default) sandboxes shell commands where the system can; `off` does not.
     pub(crate) sandbox: Sandbox,
+    /// What clients on the AHP face may reach.
+    pub(crate) ahp: Ahp,
+}
+
+/// `[ahp]` of `lodge.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Ahp {
+    /// `ask` (the default), `allow` or `deny`: what becomes of a client's request for files beyond its sessions.
+    pub(crate) resources: lodge_ahp::Policy,
+    /// Directories that clients always may reach.
+    pub(crate) roots: Vec<PathBuf>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -40,10 +40,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             Ok(plan.then(After::Expect(Box::new(A::SessionTitleChanged(changed.clone())))))
         }
         A::SessionIsReadChanged(_) | A::SessionIsArchivedChanged(_) => Ok(Plan::default().then(After::Keep)),
-        A::SessionConfigChanged(changed) => {
-            let is_draft = inner.talks.get(&entry.default_chat).is_some_and(|talk| talk.is_draft);
-            config(state, is_draft, dispatch, changed)
-        }
+        A::SessionConfigChanged(changed) => config(state, entry.announced.is_some(), dispatch, changed),
         A::SessionActiveClientSet(set) => {
             let client = &mut set.active_client;
             if client.client_id != *dispatch.peer.client {
@@ -96,7 +93,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
 
 fn config(
     state: &SessionState,
-    is_draft: bool,
+    begun: bool,
     dispatch: &Dispatch<'_>,
     changed: &mut SessionConfigChangedAction,
 ) -> Result<Plan, Refusal> {
@@ -108,7 +105,7 @@ fn config(
         git.isolation = Isolation::parse(isolation).unwrap_or_default();
     }
     for (key, value) in &changed.config {
-        let setting = setting(dispatch, is_draft, branching.as_ref(), key, value)?;
+        let setting = setting(dispatch, begun, branching.as_ref(), key, value)?;
         if state.config.as_ref().and_then(|config| config.values.get(key)) == Some(value) {
             continue;
         }
@@ -128,7 +125,7 @@ fn config(
 /// One value of a session's configuration.
 fn setting(
     dispatch: &Dispatch<'_>,
-    is_draft: bool,
+    begun: bool,
     branching: Option<&Branching>,
     key: &str,
     value: &Value,
@@ -154,7 +151,7 @@ fn setting(
                 Err(format!("there is no model {id:?}"))
             }
         }
-        "isolation" | "branch" if !is_draft => Err("a session that has begun stays where it works".to_owned()),
+        "isolation" | "branch" if begun => Err("a session that has begun stays where it works".to_owned()),
         "isolation" if branching.is_some() => {
             let isolation = value.as_str().and_then(Isolation::parse).ok_or_else(wrong)?;
             Ok(Setting::Isolation(isolation))

@@ -90,6 +90,7 @@ type Result<T> = std::result::Result<T, FileError>;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     pub(crate) path: PathBuf,
+    pub(crate) read: bool,
     pub(crate) write: bool,
     /// Named by a person exactly so: links on the way to it, or in its place, are not followed.
     pub(crate) exact: bool,
@@ -100,6 +101,7 @@ impl Root {
     pub(crate) fn whole(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
+            read: true,
             write: true,
             exact: false,
         }
@@ -150,7 +152,10 @@ impl Files {
         {
             return None;
         }
-        let fitting = || self.roots.iter().filter(|root| root.write || !write);
+        let fitting = || {
+            let fits = |root: &&Root| if write { root.write } else { root.read };
+            self.roots.iter().filter(fits)
+        };
         let by_name = fitting().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?.to_owned())));
         let by_place = || {
             // A client that was told where a link leads names the place it leads to.
@@ -160,7 +165,18 @@ impl Files {
             })
         };
         let depth = |found: &(&Root, PathBuf)| found.1.components().count();
-        by_name.max_by_key(depth).or_else(|| by_place().max_by_key(depth))
+        let granted = || {
+            // A grant is for a place without links; the client may know it by another name.
+            let real = settled(path)?;
+            let exact = fitting().filter(|root| root.exact);
+            exact
+                .filter_map(|root| Some((root, real.strip_prefix(&root.path).ok()?.to_owned())))
+                .max_by_key(depth)
+        };
+        by_name
+            .max_by_key(depth)
+            .or_else(|| by_place().max_by_key(depth))
+            .or_else(granted)
     }
 
     fn place(&self, path: &Path, write: bool) -> Result<Place> {
@@ -216,15 +232,16 @@ impl Files {
     }
 
     /// The directory that a path is in, opened, and its name there.
-    fn parent<'a>(&self, path: &'a Path) -> Result<(OwnedFd, &'a OsStr)> {
-        let name = path.file_name().ok_or(FileError::Denied)?;
+    fn parent(&self, path: &Path) -> Result<(OwnedFd, OsString)> {
+        let name = path.file_name().ok_or(FileError::Denied)?.to_owned();
         // A root itself is not for clients to remove or replace.
         let (root, below) = self.root_of(path, true).ok_or(FileError::Denied)?;
         if below.as_os_str().is_empty() {
             if !root.exact || root.path.is_dir() {
                 return Err(FileError::Denied);
             }
-            return Ok((Self::exact(&root.path)?.root, name));
+            let name = root.path.file_name().ok_or(FileError::Denied)?;
+            return Ok((Self::exact(&root.path)?.root, name.to_owned()));
         }
         let parent = path.parent().ok_or(FileError::Denied)?;
         let place = self.place(parent, true)?;

@@ -397,6 +397,7 @@ fn a_grant_is_for_what_it_names_and_no_more() {
     let grant = |path: &Path, write| {
         Files::new(vec![Root {
             path: path.to_owned(),
+            read: true,
             write,
             exact: true,
         }])

@@ -83,6 +83,7 @@ impl Files {
     /// Removes a file, a link, or a directory.
     pub(crate) fn delete(&self, path: &Path, recursive: bool) -> Result<()> {
         let (parent, name) = self.parent(path)?;
+        let name = name.as_os_str();
         let stat = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if kind_of(&stat) != FileType::Directory {
             return Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?);
@@ -98,6 +99,7 @@ impl Files {
     pub(crate) fn copy(&self, from: &Path, to: &Path, fail_if_exists: bool) -> Result<()> {
         let (source, stat) = self.look(from, false, true)?;
         let (parent, name) = self.parent(to)?;
+        let name = name.as_os_str();
         let there = self.destination(from, to, (&parent, name), fail_if_exists)?;
         if there.is_some_and(|there| is_same(&there, &stat)) {
             return Ok(());
@@ -108,8 +110,10 @@ impl Files {
     /// Moves a file, a link, or a directory, in the place of what is there.
     pub(crate) fn rename(&self, from: &Path, to: &Path, fail_if_exists: bool) -> Result<()> {
         let (from_parent, from_name) = self.parent(from)?;
+        let from_name = from_name.as_os_str();
         let stat = rustix::fs::statat(&from_parent, from_name, AtFlags::SYMLINK_NOFOLLOW)?;
         let (to_parent, to_name) = self.parent(to)?;
+        let to_name = to_name.as_os_str();
         let there = self.destination(from, to, (&to_parent, to_name), fail_if_exists)?;
         if there.is_some_and(|there| is_same(&there, &stat)) {
             let same_place =

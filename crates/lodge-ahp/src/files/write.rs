@@ -67,7 +67,7 @@ impl Files {
     /// Writes a file, new or old.
     pub(crate) fn write(&self, path: &Path, write: &Write<'_>) -> Result<()> {
         let (parent, name) = self.parent(path)?;
-        let itself = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
+        let itself = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW);
         if itself.is_ok_and(|stat| kind_of(&stat) == FileType::Symlink) {
             if write.create_only {
                 return Err(FileError::Exists);
@@ -76,9 +76,9 @@ impl Files {
             let (target, _) = self.look(path, true, true)?;
             let real = real_path(&target)?;
             let (parent, name) = self.parent(&real)?;
-            return self.write_at(&real, &parent, name, write);
+            return self.write_at(&real, &parent, &name, write);
         }
-        self.write_at(path, &parent, name, write)
+        self.write_at(path, &parent, &name, write)
     }
 
     fn write_at(&self, path: &Path, parent: &OwnedFd, name: &OsStr, write: &Write<'_>) -> Result<()> {

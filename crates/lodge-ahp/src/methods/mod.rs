@@ -6,6 +6,7 @@ mod configuration;
 mod handshake;
 mod moving;
 mod resources;
+mod reverse;
 mod sessions;
 mod terminals;
 mod watches;
@@ -148,5 +149,8 @@ pub(crate) fn find(name: &str, peer: Option<&Peer>) -> Option<&'static Method> {
 
 /// Runs it.
 pub(crate) async fn call(method: &Method, request: &Request<'_>) -> Reply {
-    (method.run)(request).await
+    match reverse::forward(method, request).await {
+        Some(result) => result.into(),
+        None => (method.run)(request).await,
+    }
 }

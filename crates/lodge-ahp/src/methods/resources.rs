@@ -10,7 +10,8 @@ use serde_json::json;
 use super::{Reply, Request};
 use crate::{
     files::{Encoding, FileError, Files, How, Write, etag},
-    projection::timestamp,
+    grants::Grant,
+    projection::{said_in, timestamp},
     rpc::{self, RpcError, RpcResult, code},
     uri,
     wire::Frame,
@@ -100,8 +101,8 @@ pub(super) async fn run<T: Send + 'static>(
     about: About<'_>,
     work: impl FnOnce(Files) -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    let files = request.face.files(&request.peer()?.client);
-    let done = tokio::task::spawn_blocking(move || work(files))
+    let (face, client) = (request.face.clone(), request.peer()?.client.clone());
+    let done = tokio::task::spawn_blocking(move || work(face.files(&client)))
         .await
         .map_err(RpcError::internal)?;
     done.map_err(|failed| about.error(request, failed))
@@ -134,6 +135,14 @@ pub(super) async fn read(request: &Request<'_>) -> Reply {
 async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
     let params: OneUri = params(request)?;
     let about = About::read(&params.uri).missing(CONTENT);
+    if let Some((session, name)) = uri::session_of_content(&params.uri).filter(|_| uri::path(&params.uri).is_none()) {
+        let found = said(request, session, name).await;
+        let (data, kind) = found.ok_or_else(|| about.error(request, FileError::NotFound))?;
+        let result = rpc::ok(json!({ "data": data, "encoding": "base64", "contentType": kind }));
+        let turn = request.conn.large().await;
+        request.conn.push_large(rpc::response(Some(request.id), &result), turn);
+        return Ok(());
+    }
     let path = about.path(request)?;
     let size = {
         let path = path.clone();
@@ -157,6 +166,33 @@ async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
     text.push_str("}}");
     request.conn.push_large(Frame::from(text), turn);
     Ok(())
+}
+
+/// What a tool said in a session and was too large for its state: in base64, and of which kind.
+async fn said(request: &Request<'_>, session: &str, name: String) -> Option<(String, String)> {
+    let face = request.face;
+    face.open(session).await.ok()?;
+    let ids: Vec<String> = {
+        let inner = face.inner.lock();
+        let talks = inner.talks.values().filter(|talk| *talk.session == *session);
+        talks.map(|talk| talk.host_id.clone()).collect()
+    };
+    let (call, at) = name.rsplit_once('-')?;
+    let (call, at) = (call.to_owned(), at.parse::<usize>().ok()?);
+    for id in ids {
+        let Ok(history) = face.host.open_session(&id).await.ok()?.history() else {
+            continue;
+        };
+        let call = call.clone();
+        let find = move || {
+            let events = history.events().filter_map(Result::ok);
+            events.filter_map(|event| said_in(&event, &call, at)).last()
+        };
+        if let Ok(Some(found)) = tokio::task::spawn_blocking(find).await {
+            return Some(found);
+        }
+    }
+    None
 }
 
 /// Kinds that clients show by themselves; all else they tell by the name.
@@ -293,10 +329,15 @@ async fn transfer(
     let destination = About::write(&params.destination).missing(source.missing);
     let (from, to) = (source.path(request)?, destination.path(request)?);
     let fail = params.fail_if_exists == Some(true);
-    let at_source = !request.face.files(&request.peer()?.client).allows(&from, takes);
-    let about = if at_source { source } else { destination };
-    let done = run(request, about, move |files| work(&files, &from, &to, fail)).await;
-    done.and_then(|()| rpc::ok(json!({})))
+    let done = run(request, destination, move |files| {
+        let reached = files.allows(&from, takes);
+        Ok((reached, work(&files, &from, &to, fail)))
+    });
+    match done.await? {
+        (_, Ok(())) => rpc::ok(json!({})),
+        (false, Err(FileError::Denied)) => Err(source.error(request, FileError::Denied)),
+        (_, Err(error)) => Err(destination.error(request, error)),
+    }
 }
 
 pub(super) async fn copy(request: &Request<'_>) -> RpcResult {
@@ -367,17 +408,32 @@ struct Access {
     write: Option<bool>,
 }
 
-/// Access is what the host was set up with; asking gets a yes where it is given already.
+/// Asks for access. What is given already is given; about the rest decides the host's policy, or a person.
 pub(super) async fn request(request: &Request<'_>) -> RpcResult {
     let params: Access = params(request)?;
+    let client = request.peer()?.client.clone();
     let write = params.write == Some(true);
     let read = params.read == Some(true) || !write;
-    let files = request.face.files(&request.peer()?.client);
-    let path = uri::path(&params.uri);
-    if path.is_some_and(|path| files.allows(&path, write)) {
+    let denied = |why: String| {
+        let error = RpcError::new(code::PERMISSION_DENIED, format!("{}: {why}", params.uri));
+        error.with(json!({ "request": wanted(request, &params.uri, read, write) }))
+    };
+    let Some(path) = uri::path(&params.uri) else {
+        return Err(denied("this host has only files to give".to_owned()));
+    };
+    let face = request.face.clone();
+    let look = move || {
+        let files = face.files(&client);
+        let given = (!read || files.allows(&path, false)) && (!write || files.allows(&path, true));
+        (given, Grant::wanted(&client, &path, read, write))
+    };
+    let (given, grant) = tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)?;
+    if given {
         return rpc::ok(json!({}));
     }
-    let about = About::read(&params.uri);
-    let denied = about.error(request, FileError::Denied);
-    Err(denied.with(json!({ "request": wanted(request, &params.uri, read, write) })))
+    let grant = grant.ok_or_else(|| denied("this is no place".to_owned()))?;
+    match request.face.decide(grant).await {
+        Ok(()) => rpc::ok(json!({})),
+        Err(why) => Err(denied(why.to_owned())),
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) use self::{
     input::{Question, answers_of, one_answer},
     message::{attachments_of, check_attachments, message_of},
     text::timestamp,
-    tools::ALLOW_SESSION,
+    tools::{ALLOW_SESSION, said_in},
 };
 
 /// Where an action goes.

@@ -19,6 +19,7 @@ use lodge_events::{
 use serde_json::{Value, json};
 
 use super::{Projector, Question, Scope, object, text};
+use crate::uri;
 
 /// Tools that people do not see: they speak through other events.
 const HIDDEN: [&str; 2] = ["report_intent", "task_complete"];
@@ -392,7 +393,8 @@ impl Projector {
         let mut content = Vec::new();
         let mut structured = None;
         if let Some(result) = &done.result {
-            content.extend(result.contents.iter().flatten().filter_map(block));
+            let blocks = result.contents.iter().flatten().enumerate();
+            content.extend(blocks.filter_map(|(at, part)| block(part, &format!("{id}-{at}"))));
             let shown = result.detailed_content.as_ref().unwrap_or(&result.content);
             let said = content.iter().any(|part| matches!(part, ToolResultContent::Text(_)));
             if !said && !shown.is_empty() {
@@ -470,8 +472,40 @@ fn text_content(text: String) -> ToolResultContent {
     ToolResultContent::Text(ToolResultTextContent { text })
 }
 
-fn block(block: &ContentBlock) -> Option<ToolResultContent> {
+/// What a call said in its so-manieth part, in base64, and of which kind, when this event is its end.
+pub(crate) fn said_in(event: &Event, call: &str, at: usize) -> Option<(String, String)> {
+    let Payload::ToolExecutionComplete(done) = event.payload() else {
+        return None;
+    };
+    let result = done.result.as_ref().filter(|_| done.tool_call_id == call)?;
+    match result.contents.as_ref()?.get(at)? {
+        ContentBlock::Image(block) => Some((block.data.clone(), block.mime_type.clone())),
+        ContentBlock::Audio(block) => Some((block.data.clone(), block.mime_type.clone())),
+        ContentBlock::Resource(block) => {
+            let kind = block.resource.mime_type.as_deref().unwrap_or(BYTES);
+            Some((block.resource.blob.clone()?, kind.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// The kind of what has no kind.
+const BYTES: &str = "application/octet-stream";
+
+/// Contents beyond this are named in the state, and read when somebody wants to see them.
+const EMBEDDED: usize = 32 << 10;
+
+/// One part of what a tool said. `name` is what it is called when it is too large for the state.
+fn block(block: &ContentBlock, name: &str) -> Option<ToolResultContent> {
     let embedded = |data: &str, mime: &str| {
+        if data.len() > EMBEDDED {
+            return Some(ToolResultContent::Resource(ToolResultResourceContent {
+                uri: uri::content("", name),
+                size_hint: i64::try_from(data.len() / 4 * 3).ok(),
+                content_type: Some(mime.to_owned()),
+                nonce: None,
+            }));
+        }
         let content = ToolResultEmbeddedResourceContent {
             data: data.to_owned(),
             content_type: mime.to_owned(),
@@ -492,14 +526,7 @@ fn block(block: &ContentBlock) -> Option<ToolResultContent> {
         })),
         ContentBlock::Resource(block) => match (&block.resource.text, &block.resource.blob) {
             (Some(text), _) => Some(text_content(text.clone())),
-            (None, Some(blob)) => embedded(
-                blob,
-                block
-                    .resource
-                    .mime_type
-                    .as_deref()
-                    .unwrap_or("application/octet-stream"),
-            ),
+            (None, Some(blob)) => embedded(blob, block.resource.mime_type.as_deref().unwrap_or(BYTES)),
             (None, None) => None,
         },
         ContentBlock::Other(_) => None,

@@ -2,18 +2,29 @@
 //! client that does not read fills its own queue, loses its connection and nothing else.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::{version::Dialect, wire::Frame};
+use crate::{
+    rpc::{RpcError, RpcResult, code},
+    version::Dialect,
+    wire::Frame,
+};
+
+/// Requests of the host that may wait for one client.
+const CALLS: usize = 64;
+
+/// A client that says nothing for so long does not answer. It may have to ask a person.
+const CALL: Duration = Duration::from_secs(300);
 
 /// Who is at the other end, known after the handshake.
 #[derive(Debug, Clone)]
@@ -79,6 +90,14 @@ pub(crate) struct Conn {
     cut: CancellationToken,
     peer: OnceLock<Peer>,
     large: Arc<Semaphore>,
+    calls: Mutex<Calls>,
+}
+
+/// Requests of the host that wait for the client.
+#[derive(Default)]
+struct Calls {
+    last: u64,
+    waiting: HashMap<u64, oneshot::Sender<RpcResult>>,
 }
 
 impl std::fmt::Debug for Conn {
@@ -102,6 +121,7 @@ impl Conn {
             cut: CancellationToken::new(),
             peer: OnceLock::new(),
             large: Arc::new(Semaphore::new(1)),
+            calls: Mutex::default(),
         }
     }
 
@@ -166,6 +186,48 @@ impl Conn {
     /// Bytes that the socket has yet to take.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent.load(Ordering::Relaxed)
+    }
+
+    /// Asks the client for something. When it goes, there is no answer.
+    pub(crate) async fn call(&self, method: &str, params: &str) -> RpcResult {
+        let gone = || RpcError::new(code::INTERNAL_ERROR, "the client that was asked is gone");
+        let (sender, answer) = oneshot::channel();
+        let id = {
+            let mut calls = self.calls.lock();
+            if calls.waiting.len() >= CALLS {
+                return Err(RpcError::new(code::TOO_BUSY, "the client is asked too much already"));
+            }
+            calls.last += 1;
+            let id = calls.last;
+            calls.waiting.insert(id, sender);
+            id
+        };
+        self.push(Frame::from(format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
+        )));
+        let answer = tokio::select! {
+            answer = tokio::time::timeout(CALL, answer) => answer,
+            () = self.ended() => return Err(gone()),
+        };
+        self.calls.lock().waiting.remove(&id);
+        match answer {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(gone()),
+            Err(_) => Err(RpcError::new(
+                code::INTERNAL_ERROR,
+                "the client that was asked does not answer",
+            )),
+        }
+    }
+
+    /// The client answers a request of the host.
+    pub(crate) fn answered(&self, id: Option<u64>, result: RpcResult) {
+        let waiting = id.and_then(|id| self.calls.lock().waiting.remove(&id));
+        match waiting {
+            // Whoever waited may be gone.
+            Some(waiting) => drop(waiting.send(result)),
+            None => tracing::debug!(?id, "an answer to nothing that was asked"),
+        }
     }
 
     /// Ends the connection after what is queued.

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use futures_util::{SinkExt, StreamExt};
-use lodge_ahp::{AhpConfig, Limits, Server};
+use lodge_ahp::{AhpConfig, Limits, Policy, Server};
 use lodge_host::{Home, HomeOptions, Host, HostConfig};
 use lodge_models::ModelsConfig;
 use serde_json::{Value, json};
@@ -30,9 +30,17 @@ pub(crate) async fn house() -> House {
 }
 
 pub(crate) async fn house_with(limits: Limits) -> House {
+    house_set_up(limits, Policy::Ask).await
+}
+
+pub(crate) async fn house_with_policy(resources: Policy) -> House {
+    house_set_up(Limits::default(), resources).await
+}
+
+async fn house_set_up(limits: Limits, resources: Policy) -> House {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("work")).unwrap();
-    let (host, server) = open(&dir, limits).await;
+    let (host, server) = open(&dir, limits, resources).await;
     House {
         dir,
         host,
@@ -59,7 +67,7 @@ pub(crate) async fn house_of(models: &testkit::model_server::ModelServer) -> Hou
     };
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("work")).unwrap();
-    let (host, server) = open_with(&dir, Limits::default(), models).await;
+    let (host, server) = open_with(&dir, Limits::default(), Policy::Ask, models).await;
     House {
         dir,
         host,
@@ -67,11 +75,11 @@ pub(crate) async fn house_of(models: &testkit::model_server::ModelServer) -> Hou
     }
 }
 
-async fn open(dir: &TempDir, limits: Limits) -> (Host, Server) {
-    open_with(dir, limits, ModelsConfig::default()).await
+async fn open(dir: &TempDir, limits: Limits, resources: Policy) -> (Host, Server) {
+    open_with(dir, limits, resources, ModelsConfig::default()).await
 }
 
-async fn open_with(dir: &TempDir, limits: Limits, models: ModelsConfig) -> (Host, Server) {
+async fn open_with(dir: &TempDir, limits: Limits, resources: Policy, models: ModelsConfig) -> (Host, Server) {
     let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
     let models = lodge_models::Catalogue::from(models, |_| None).unwrap();
     let idle_after = Duration::from_secs(600);
@@ -87,6 +95,7 @@ async fn open_with(dir: &TempDir, limits: Limits, models: ModelsConfig) -> (Host
         default_directory: Some(work),
         shell: Some("/bin/bash".into()),
         limits,
+        resources,
         ..AhpConfig::loopback(TOKEN)
     };
     let server = lodge_ahp::serve(host.clone(), config).await.unwrap();
@@ -129,7 +138,7 @@ impl House {
             match Home::open(self.dir.path().join("home"), HomeOptions::default()) {
                 Ok(home) => {
                     drop(home);
-                    break open(&self.dir, Limits::default()).await;
+                    break open(&self.dir, Limits::default(), Policy::Ask).await;
                 }
                 Err(error) => {
                     tries += 1;
@@ -148,7 +157,7 @@ impl House {
         copy(self.dir.path(), dir.path());
         self.server.take().unwrap().shutdown().await;
         self.host.shutdown().await;
-        let (host, server) = open(&dir, Limits::default()).await;
+        let (host, server) = open(&dir, Limits::default(), Policy::Ask).await;
         House {
             server: Some(server),
             host,

@@ -1,6 +1,7 @@
 //! Tests of the face over its socket.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod access;
 mod chats;
 mod configuration;
 mod crash;

@@ -397,7 +397,7 @@ async fn sessions_and_chats() {
         .unwrap()
         .keys()
         .collect();
-    assert_eq!(keys, ["mode", "autoApprove"]);
+    assert_eq!(keys, ["model", "mode", "autoApprove"]);
     // A draft is nobody's business until it is used.
     assert!(b.drain().await.is_empty());
     assert_eq!(

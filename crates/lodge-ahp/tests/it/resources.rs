@@ -68,7 +68,7 @@ async fn every_command_says_what_is_wrong() {
             (one("resourceRead", "full"), -32602, ""),
             (("resourceRead", outside.clone()), -32009, ""),
             (
-                ("resourceRead", json!({ "uri": "virtual://x/y" })),
+                ("resourceRead", json!({ "uri": "other://x/y" })),
                 content,
                 "content not found",
             ),
@@ -466,4 +466,64 @@ async fn random_commands_and_plain_operations_end_in_the_same_tree() {
             "step {step}: {method} {params}"
         );
     }
+}
+
+/// What is too large for the state is named there and read under its name, by clients of every dialect, also later.
+#[tokio::test]
+async fn large_contents_of_a_session_are_read_under_their_names() {
+    let mut house = house().await;
+    let mut client = house.client("a").await;
+    fs::write(house.work().join("large.png"), vec![7; 90_000]).unwrap();
+    fs::write(house.work().join("small.png"), vec![7; 90]).unwrap();
+    let (session, chat) = client.session(&crate::kit::uuid(1)).await;
+    let state = client
+        .turn(
+            &chat,
+            "t1",
+            r#"call view {"path":"large.png"} then call view {"path":"small.png"}"#,
+        )
+        .await;
+    let parts = state["turns"][0]["responseParts"].as_array().unwrap().clone();
+    let contents: Vec<&Value> = parts
+        .iter()
+        .flat_map(|part| part["toolCall"]["content"].as_array().into_iter().flatten())
+        .filter(|content| content["type"] != "text")
+        .collect();
+    assert_eq!(contents.len(), 2, "{parts:#?}");
+    let (large, small) = (contents[0], contents[1]);
+    assert_eq!(
+        (&large["type"], &small["type"]),
+        (&json!("resource"), &json!("embeddedResource"))
+    );
+    assert_eq!(
+        (&large["contentType"], &large["sizeHint"]),
+        (&json!("image/png"), &json!(90_000))
+    );
+    let uri = large["uri"].as_str().unwrap().to_owned();
+    assert!(uri.starts_with(&format!("{session}/content/")), "{uri}");
+    let check = |read: Value| {
+        assert_eq!(
+            (&read["encoding"], &read["contentType"]),
+            (&json!("base64"), &json!("image/png"))
+        );
+        assert_eq!(read["data"].as_str().unwrap().len(), 120_000);
+    };
+    check(
+        client
+            .request("resourceRead", json!({ "channel": ROOT, "uri": uri }))
+            .await
+            .unwrap(),
+    );
+    house.restart().await;
+    let mut seed = house.client_of("seed", "0.1.0").await;
+    check(seed.request("resourceRead", json!({ "uri": uri })).await.unwrap());
+    for wrong in ["none-0", "none", "x-99999999999999999999"] {
+        let uri = format!("{session}/content/{wrong}");
+        assert_eq!(seed.code("resourceRead", json!({ "uri": uri })).await, -32006, "{uri}");
+    }
+    assert_eq!(
+        seed.code("resourceRead", json!({ "uri": "nobody:/x/content/a-0" }))
+            .await,
+        -32006
+    );
 }

@@ -138,21 +138,19 @@ async fn a_watch_needs_access_sense_and_room() {
 async fn a_flood_is_told_as_one_change_of_the_root() {
     let house = house().await;
     let mut a = house.client("a").await;
-    let channel = create(&mut a, &house, json!({})).await.unwrap();
+    let channel = create(&mut a, &house, json!({ "recursive": true })).await.unwrap();
     a.subscribe(&channel).await;
-    let work = house.work();
-    tokio::task::spawn_blocking(move || {
-        for number in 0..20_000 {
-            fs::write(work.join(number.to_string()), "").unwrap();
-        }
-    })
-    .await
-    .unwrap();
+    let many = house.dir.path().join("many");
+    fs::create_dir(&many).unwrap();
+    for number in 0..3000 {
+        fs::write(many.join(number.to_string()), "").unwrap();
+    }
+    fs::rename(&many, house.work().join("many")).unwrap();
     let root = json!({ "uri": lodge_ahp::uri::file(house.work()), "type": "updated" });
     a.until(|message| message["params"]["action"]["changes"]["items"][0] == root)
         .await;
-    fs::remove_file(house.work().join("777")).unwrap();
-    let gone = json!({ "uri": lodge_ahp::uri::file(house.work().join("777")), "type": "deleted" });
+    fs::remove_file(house.work().join("many/777")).unwrap();
+    let gone = json!({ "uri": lodge_ahp::uri::file(house.work().join("many/777")), "type": "deleted" });
     a.until(|message| {
         message["params"]["action"]["changes"]["items"]
             .as_array()

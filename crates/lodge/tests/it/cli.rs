@@ -253,3 +253,26 @@ fn help_version_and_completions_are_there() {
     check(&["completions", "zsh"], "#compdef lodge");
     check(&["models"], "rehearsal");
 }
+
+#[test]
+fn grants_are_seen_allowed_and_taken_back() {
+    let home = Home::new();
+    let list = || home.run(["grants"]).ok().stdout();
+    assert!(list().contains("nothing more"), "{}", list());
+    let grants = home.path().join("ahp/grants");
+    fs::create_dir_all(&grants).unwrap();
+    let asked = r#"{"client":"phone","uri":"file:///data/notes","read":true,"write":true}"#;
+    fs::write(grants.join("0123abcd.json"), asked).unwrap();
+    let id = "0123abcd";
+    assert!(
+        list().contains("0123abcd  asked       read, write  file:///data/notes  phone"),
+        "{}",
+        list()
+    );
+    let _ = home.run(["grants", "allow", id, "--always"]).ok();
+    assert!(list().contains("always"), "{}", list());
+    let _ = home.run(["grants", "revoke", id]).ok();
+    assert!(list().contains("nothing more"), "{}", list());
+    let again = home.run(["grants", "revoke", id]);
+    assert!(again.stderr.contains("There is no grant"), "{again:#?}");
+}

@@ -51,6 +51,7 @@ pub(super) const MEASURES: &[(&str, Measure)] = &[
     ("long session", long_session),
     ("large logs", large_logs),
     ("kill -9", kill),
+    ("files", super::files::measure),
 ];
 
 /// From nothing to connected, to a session, to the end of the first turn.

@@ -2,7 +2,9 @@
 //!
 //! Two cores and much noise are normal here: compare ratios and processor time, not wall time of different runs.
 
+mod ahp;
 mod client;
+mod files;
 mod logs;
 mod measures;
 mod model;
@@ -47,6 +49,10 @@ const BUDGETS: &[(&str, f64, Option<f64>)] = &[
     ("lost_by_kill_mid_stream", 0.0, None),
     ("lost_by_kill_tool_pending", 0.0, None),
     ("lost_by_kill_at_idle", 0.0, None),
+    ("list_10000_entries_ms", 10.0, None),
+    ("read_100mb_mb_per_s", 200.0, None),
+    ("read_100mb_extra_mb", 250.0, None),
+    ("completions_100000_ms", 20.0, None),
 ];
 
 type Results = BTreeMap<String, BTreeMap<&'static str, f64>>;

@@ -1,0 +1,82 @@
+//! Resources that clients own: `virtual://<clientId>/…`. Whoever asks for one is answered by its owner, through the host.
+
+use serde_json::{Value, value::RawValue};
+
+use super::{Method, Request};
+use crate::{
+    rpc::{RpcError, RpcResult, code},
+    version::Dialect,
+};
+
+const SCHEME: &str = "virtual://";
+
+/// The client that owns a resource.
+fn owner(uri: &str) -> Option<String> {
+    let rest = uri.strip_prefix(SCHEME)?;
+    let name = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    // Percent signs as in any address; the path of a file has the same rules.
+    crate::uri::path(&format!("file:///{name}"))?
+        .to_str()?
+        .strip_prefix('/')
+        .map(str::to_owned)
+}
+
+/// What the owner of the resource says, when the request is about a resource of a client.
+pub(super) async fn forward(method: &Method, request: &Request<'_>) -> Option<RpcResult> {
+    // Files of the host are by far the most; they need no second reading.
+    if !method.name.starts_with("resource") || !request.params?.get().contains(SCHEME) {
+        return None;
+    }
+    let params: Value = serde_json::from_str(request.params?.get()).ok()?;
+    let named = ["uri", "source", "destination"]
+        .iter()
+        .filter_map(|key| params.get(*key)?.as_str());
+    let owners: Vec<Option<String>> = named.map(owner).collect();
+    let first = owners.iter().flatten().next()?.clone();
+    if owners.iter().any(|owner| owner.as_ref() != Some(&first)) {
+        let error = RpcError::params("what one client owns cannot be copied or moved to another place");
+        return Some(Err(error));
+    }
+    Some(ask(method, request, &first).await)
+}
+
+async fn ask(method: &Method, request: &Request<'_>, owner: &str) -> RpcResult {
+    let conn = {
+        let inner = request.face.inner.lock();
+        let mut conns = inner.core.conns.values();
+        // The seed's dialect asks clients for nothing but access.
+        let fits = |dialect: Dialect| dialect == Dialect::Modern || method.name == "resourceRequest";
+        conns
+            .find(|conn| {
+                conn.peer()
+                    .is_some_and(|peer| *peer.client == *owner && fits(peer.dialect))
+            })
+            .cloned()
+    };
+    let Some(conn) = conn else {
+        return Err(RpcError::new(
+            code::NOT_FOUND,
+            format!("the client {owner:?} is not here"),
+        ));
+    };
+    let params = request.params.map_or("{}", RawValue::get);
+    conn.call(method.name, params).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_its_owner() {
+        for (uri, expected) in [
+            ("virtual://me/a/b", Some("me")),
+            ("virtual://me", Some("me")),
+            ("virtual://a%2Fb%20c/x", Some("a/b c")),
+            ("virtual:///x", Some("")),
+            ("file:///me", None),
+        ] {
+            assert_eq!(owner(uri).as_deref(), expected, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Who may reach what, who decides, and what clients own.
+
+use lodge_ahp::{Grants, Policy};
+use serde_json::{Value, json};
+
+use crate::kit::{Client, House, ROOT, house, house_with_policy, uuid};
+
+/// A file outside of everything that clients may reach.
+fn outside(house: &House) -> String {
+    let path = house.dir.path().canonicalize().unwrap().join("outside.txt");
+    std::fs::write(&path, "secret").unwrap();
+    lodge_ahp::uri::file(path)
+}
+
+async fn read(client: &mut Client, uri: &str) -> Result<Value, i64> {
+    let read = client
+        .request("resourceRead", json!({ "channel": ROOT, "uri": uri }))
+        .await;
+    read.map(|read| read["data"].clone())
+        .map_err(|error| error["code"].as_i64().unwrap())
+}
+
+async fn request(client: &mut Client, uri: &str, more: Value) -> Result<Value, Value> {
+    let mut params = json!({ "channel": ROOT, "uri": uri });
+    params
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    client.request("resourceRequest", params).await
+}
+
+#[tokio::test]
+async fn the_policy_decides_where_nobody_is_asked() {
+    for (policy, granted) in [(Policy::Allow, true), (Policy::Deny, false), (Policy::Ask, false)] {
+        let house = house_with_policy(policy).await;
+        let uri = outside(&house);
+        let mut a = house.client("a").await;
+        assert_eq!(read(&mut a, &uri).await, Err(-32009));
+        let seen = request(&mut a, &uri, json!({})).await;
+        assert_eq!(seen.is_ok(), granted, "{policy:?} {seen:?}");
+        if let Err(error) = &seen {
+            assert_eq!(error["code"], -32009);
+            assert_eq!(
+                error["data"],
+                json!({ "request": { "channel": ROOT, "uri": uri, "read": true } })
+            );
+        }
+        assert_eq!(read(&mut a, &uri).await.is_ok(), granted);
+        if granted {
+            // For reading, and for this client.
+            let write = json!({ "channel": ROOT, "uri": uri, "data": "", "encoding": "utf-8" });
+            assert_eq!(a.code("resourceWrite", write).await, -32009);
+            let mut b = house.client("b").await;
+            assert_eq!(read(&mut b, &uri).await, Err(-32009));
+            // Until it is taken back.
+            let grants = Grants::of_home(&house.dir.path().join("home"));
+            grants.remove(&grants.list()[0].0).unwrap();
+            assert_eq!(read(&mut a, &uri).await, Err(-32009));
+        }
+    }
+}
+
+/// What nobody could be asked about waits for a person at a terminal.
+#[tokio::test]
+async fn a_person_can_allow_it_later_and_for_good() {
+    let mut house = house().await;
+    let uri = outside(&house);
+    let mut a = house.client("a").await;
+    let refused = request(&mut a, &uri, json!({ "read": true, "write": true }))
+        .await
+        .unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("lodge grants"));
+    let grants = Grants::of_home(&house.dir.path().join("home"));
+    let (_, mut grant) = grants.list().remove(0);
+    assert_eq!((grant.client.as_str(), grant.allowed), ("a", false));
+    grant.allowed = true;
+    grant.lasting = true;
+    grants.put(&grant).unwrap();
+    assert_eq!(request(&mut a, &uri, json!({ "write": true })).await, Ok(json!({})));
+    let write = json!({ "channel": ROOT, "uri": uri, "data": "new", "encoding": "utf-8" });
+    a.request("resourceWrite", write).await.unwrap();
+    house.restart().await;
+    let mut a = house.client("a").await;
+    assert_eq!(read(&mut a, &uri).await, Ok(json!("new")));
+}
+
+/// While a turn runs, everybody at the session is asked; the first answer counts.
+#[tokio::test]
+async fn persons_at_a_session_are_asked() {
+    let house = house().await;
+    let uri = outside(&house);
+    let (mut a, mut b) = (house.client("a").await, house.client_of("b", "0.1.0").await);
+    let (_, chat) = a.session(&uuid(1)).await;
+    a.say(&chat, "t1", "slowly 100 ms, stream 600 chunks").await;
+    a.action("chat/responsePart").await;
+    for (answer, granted) in [("no", false), ("now", true)] {
+        let id = b.start("resourceRequest", json!({ "uri": uri })).await;
+        let asked = a.action("chat/inputRequested").await["action"]["request"].clone();
+        assert!(asked["message"].as_str().unwrap().contains("outside.txt"), "{asked}");
+        assert_eq!(asked["questions"][0]["options"].as_array().unwrap().len(), 3);
+        let answers = json!({ "answer": { "state": "submitted", "value": { "kind": "selected", "value": answer } } });
+        let done = json!({
+            "type": "chat/inputCompleted", "requestId": asked["id"], "response": "accept", "answers": answers,
+        });
+        a.accepted(&chat, done).await;
+        let seen = b.response(id).await;
+        assert_eq!(seen.is_ok(), granted, "{seen:?}");
+        assert_eq!(b.request("resourceRead", json!({ "uri": uri })).await.is_ok(), granted);
+    }
+    // Nobody else got anything by it.
+    assert_eq!(read(&mut a, &uri).await, Err(-32009));
+    a.dispatch(
+        &chat,
+        json!({ "type": "chat/turnCancelled", "turnId": "t1", "duration": 1 }),
+    )
+    .await;
+    a.ends(&chat, "t1").await;
+}
+
+/// Answers the next request of the host.
+async fn answer(client: &mut Client, method: &str, answer: Value) -> Value {
+    let asked = client
+        .until(|message| message["method"] == method && message.get("id").is_some())
+        .await;
+    let mut response = json!({ "jsonrpc": "2.0", "id": asked["id"] });
+    response
+        .as_object_mut()
+        .unwrap()
+        .extend(answer.as_object().unwrap().clone());
+    client.send_text(response.to_string()).await;
+    asked["params"].clone()
+}
+
+/// 89: what a client owns, its owner alone is asked for, and nobody waits for one who is gone.
+#[tokio::test]
+async fn what_clients_own_they_are_asked_for() {
+    let house = house().await;
+    let (mut a, mut b) = (house.client("a").await, house.client("b c").await);
+    let mut seed = house.client_of("seed", "0.1.0").await;
+    let uri = "virtual://b%20c/buffer";
+    for (method, result) in [
+        ("resourceRead", json!({ "data": "text", "encoding": "utf-8" })),
+        ("resourceList", json!({ "entries": [] })),
+        ("resourceRequest", json!({})),
+    ] {
+        let params = json!({ "channel": ROOT, "uri": uri, "read": true });
+        let id = a.start(method, params.clone()).await;
+        assert_eq!(answer(&mut b, method, json!({ "result": result })).await, params);
+        assert_eq!(a.response(id).await, Ok(result));
+    }
+    let denied = json!({ "code": -32009, "message": "no", "data": { "request": { "uri": uri } } });
+    let id = a.start("resourceRead", json!({ "channel": ROOT, "uri": uri })).await;
+    answer(&mut b, "resourceRead", json!({ "error": denied })).await;
+    assert_eq!(a.response(id).await, Err(denied));
+    // The seed's clients are asked for access, and for nothing else.
+    let id = a
+        .start("resourceRequest", json!({ "channel": ROOT, "uri": "virtual://seed/x" }))
+        .await;
+    answer(&mut seed, "resourceRequest", json!({ "result": {} })).await;
+    assert_eq!(a.response(id).await, Ok(json!({})));
+    for uri in ["virtual://seed/x", "virtual://nobody/x", "virtual:///x"] {
+        assert_eq!(read(&mut a, uri).await, Err(-32008), "{uri}");
+    }
+    let copy = json!({ "channel": ROOT, "source": uri, "destination": lodge_ahp::uri::file(house.work().join("x")) });
+    assert_eq!(a.code("resourceCopy", copy).await, -32602);
+    let id = a.start("resourceRead", json!({ "channel": ROOT, "uri": uri })).await;
+    b.until(|message| message["method"] == "resourceRead").await;
+    drop(b);
+    assert!(
+        a.response(id).await.unwrap_err()["message"]
+            .as_str()
+            .unwrap()
+            .contains("gone")
+    );
+    // Answers to nothing harm nobody.
+    a.send_text(json!({ "jsonrpc": "2.0", "id": 77, "result": {} }).to_string())
+        .await;
+    a.send_text(json!({ "jsonrpc": "2.0", "id": "x", "error": "odd" }).to_string())
+        .await;
+    a.drain().await;
+}

@@ -1,0 +1,49 @@
+//! `lodge grants`: what clients were allowed to reach, and what they ask for.
+
+use std::{path::Path, process::ExitCode};
+
+use anyhow::{Context, Result, bail};
+use lodge_ahp::Grants;
+
+use crate::{cli::GrantsCommand, serve::print_line};
+
+/// Lists, allows, takes back.
+pub(crate) fn run(home: &Path, command: Option<&GrantsCommand>) -> Result<ExitCode> {
+    let grants = Grants::of_home(home);
+    match command {
+        None | Some(GrantsCommand::List) => {
+            let all = grants.list();
+            if all.is_empty() {
+                print_line("Clients reach the directories of sessions, and nothing more.");
+            }
+            for (id, grant) in all {
+                let state = match (grant.allowed, grant.lasting) {
+                    (false, _) => "asked",
+                    (true, false) => "until stop",
+                    (true, true) => "always",
+                };
+                let what = match (grant.read, grant.write) {
+                    (true, true) => "read, write",
+                    (false, true) => "write",
+                    _ => "read",
+                };
+                print_line(&format!(
+                    "{id}  {state:<10}  {what:<11}  {}  {}",
+                    grant.uri, grant.client
+                ));
+            }
+        }
+        Some(GrantsCommand::Allow { id, always }) => {
+            if grants.get(id).is_none() {
+                bail!("There is no request {id}; `lodge grants` lists them.");
+            }
+            grants.allow(id, *always).context("It cannot be kept")?;
+        }
+        Some(GrantsCommand::Revoke { id }) => {
+            if grants.remove(id).is_err() {
+                bail!("There is no grant {id}; `lodge grants` lists them.");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
