@@ -21,6 +21,18 @@ pub enum Answer {
     Elicitation(ElicitationAnswer),
     /// To `exit_plan_mode.requested`.
     ExitPlan(ExitPlanAnswer),
+    /// To `mcp.oauth_required`: an access token, or a refusal.
+    McpToken(Option<AccessToken>),
+}
+
+/// A token for an MCP server. Nothing prints it: it must not get into a log or an event.
+#[derive(Clone)]
+pub struct AccessToken(pub String);
+
+impl std::fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccessToken(…)")
+    }
 }
 
 impl Answer {
@@ -31,6 +43,7 @@ impl Answer {
             Self::UserInput(_) => QuestionKind::UserInput,
             Self::Elicitation(_) => QuestionKind::Elicitation,
             Self::ExitPlan(_) => QuestionKind::ExitPlan,
+            Self::McpToken(_) => QuestionKind::McpToken,
         }
     }
 }
@@ -48,6 +61,8 @@ pub enum QuestionKind {
     Elicitation,
     /// `exit_plan_mode.requested`
     ExitPlan,
+    /// `mcp.oauth_required`
+    McpToken,
 }
 
 /// How a permission request was decided.

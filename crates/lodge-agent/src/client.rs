@@ -34,6 +34,8 @@ pub struct Capabilities {
     pub elicitation: bool,
     /// Answers `exit_plan_mode.requested`.
     pub exit_plan_mode: bool,
+    /// Answers `mcp.oauth_required`.
+    pub mcp_tokens: bool,
     /// Wants hooks invoked.
     pub hooks: bool,
     /// Sections of the system prompt that it wants to rewrite.

@@ -31,8 +31,8 @@ mod turn;
 
 pub use actor::{Command, QueueChange};
 pub use answer::{
-    Answer, ElicitationAnswer, ExitPlanAnswer, ExternalResult, PendingQuestion, PermissionDecision, QuestionKind,
-    ToolAnswer, UserInputAnswer,
+    AccessToken, Answer, ElicitationAnswer, ExitPlanAnswer, ExternalResult, PendingQuestion, PermissionDecision,
+    QuestionKind, ToolAnswer, UserInputAnswer,
 };
 pub use client::{
     Capabilities, ClientCalls, ClientId, ClientSpec, ClientTool, ExitPlanQuestion, NoCalls, UserInputQuestion,

@@ -8,13 +8,14 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use lodge_events::{
-    ElicitationCompleted, ElicitationMode, ElicitationRequested, McpPromptsListChanged, McpResourcesListChanged,
-    McpServer, McpServerMetadata, McpSource, McpStatus, McpToolsListChanged, McpTransport, SessionMcpServerRemoved,
-    SessionMcpServerStatusChanged, SessionMcpServersLoaded, ToolExecutionStart,
+    ElicitationCompleted, ElicitationMode, ElicitationRequested, McpOauthCompleted, McpOauthRequired,
+    McpPromptsListChanged, McpResourcesListChanged, McpServer, McpServerMetadata, McpSource, McpStatus,
+    McpToolsListChanged, McpTransport, OauthChallenge, OauthClientConfig, OauthOutcome, OauthReason,
+    SessionMcpServerRemoved, SessionMcpServerStatusChanged, SessionMcpServersLoaded, ToolExecutionStart,
 };
 use lodge_mcp::{
-    Configured, Elicitation, ElicitationAnswer as McpAnswer, List, Owner, ServerInfo, Servers, Source, Status,
-    Surroundings, Tool,
+    AuthReason, AuthRequest, Configured, Elicitation, ElicitationAnswer as McpAnswer, List, Owner, ServerInfo, Servers,
+    Source, Status, Surroundings, Tool,
 };
 use lodge_models::ToolSpec;
 use uuid::Uuid;
@@ -169,9 +170,76 @@ impl Owner for McpOwner {
             waiting.await
         })
     }
+
+    fn token(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn authorize(&self, server: &str, request: AuthRequest) -> BoxFuture<'static, Option<String>> {
+        let waiting = self
+            .0
+            .upgrade()
+            .and_then(|shared| shared.ask_token(server.to_owned(), request));
+        waiting.unwrap_or_else(|| Box::pin(std::future::ready(None)))
+    }
+}
+
+/// What `mcp.oauth_required` says of a server's wish.
+fn oauth_event(request_id: String, server: String, request: AuthRequest) -> McpOauthRequired {
+    McpOauthRequired {
+        request_id,
+        server_name: server,
+        server_url: request.url,
+        static_client_config: request.client.id.map(|client_id| OauthClientConfig {
+            client_id,
+            public_client: request.client.public,
+            grant_type: request.client.grant_type,
+            ..OauthClientConfig::default()
+        }),
+        www_authenticate_params: request.challenge.map(|said| OauthChallenge {
+            resource_metadata_url: said.resource_metadata_url,
+            scope: said.scope,
+            error: said.error,
+        }),
+        resource_metadata: request.resource_metadata,
+        reason: match request.reason {
+            AuthReason::Initial => OauthReason::Initial,
+            AuthReason::Refresh => OauthReason::Refresh,
+            AuthReason::Reauth => OauthReason::Reauth,
+            AuthReason::Upscope => OauthReason::Upscope,
+        },
+        ..McpOauthRequired::default()
+    }
 }
 
 impl Shared {
+    /// Asks for a token whoever can get one; nothing when nobody can.
+    fn ask_token(self: &Arc<Self>, server: String, request: AuthRequest) -> Option<BoxFuture<'static, Option<String>>> {
+        if !self.clients.lock().any(|can| can.mcp_tokens) {
+            return None;
+        }
+        let request_id = Uuid::new_v4().to_string();
+        let waiting = self.pending.open(&request_id, QuestionKind::McpToken);
+        let event = self.recorder.record(oauth_event(request_id.clone(), server, request));
+        self.pending.asked(&request_id, event.ok()?);
+        let shared = Arc::downgrade(self);
+        Some(Box::pin(async move {
+            let token = match waiting.await {
+                Ok(Answer::McpToken(token)) => token,
+                _ => None,
+            };
+            if let Some(shared) = shared.upgrade() {
+                let outcome = if token.is_some() {
+                    OauthOutcome::Token
+                } else {
+                    OauthOutcome::Cancelled
+                };
+                shared.recorder.note(McpOauthCompleted { request_id, outcome });
+            }
+            token.map(|token| token.0)
+        }))
+    }
+
     /// Opens a form for whoever can show one; nothing when nobody can.
     fn ask_form(self: &Arc<Self>, server: &str, form: Elicitation) -> Option<BoxFuture<'static, McpAnswer>> {
         if !self.clients.lock().any(|can| can.elicitation) {

@@ -177,6 +177,14 @@ impl Attached {
     pub(crate) fn add_interest(&self, event_type: String) -> String {
         let mut interests = self.interests.lock();
         let handle = format!("interest-{}", interests.len() + 1);
+        // Only who says so is asked to sign in for others.
+        if event_type == "mcp.oauth_required" {
+            let mut client = self.client.lock();
+            client.spec.can.mcp_tokens = true;
+            if let Some(attachment) = &client.attachment {
+                attachment.update(client.spec.clone());
+            }
+        }
         interests.push((handle.clone(), event_type));
         handle
     }
@@ -371,6 +379,7 @@ fn capabilities(config: &SessionConfig) -> Capabilities {
         user_input: is(config.request_user_input),
         elicitation: is(config.request_elicitation),
         exit_plan_mode: is(config.request_exit_plan_mode),
+        mcp_tokens: false,
         hooks: is(config.hooks),
         transforms,
     }

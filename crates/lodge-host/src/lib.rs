@@ -19,10 +19,10 @@ pub use trust::Trust;
 pub use worktree::{Worktree, WorktreeError, branches, can_begin};
 
 pub use lodge_agent::{
-    Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec, ClientTool,
-    Compacted, Compaction, ContextSize, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult,
-    Facts, GitContext, HookFiles, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, Mode, NoCalls,
-    PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS,
+    AccessToken, Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec,
+    ClientTool, Compacted, Compaction, ContextSize, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion,
+    ExternalResult, Facts, GitContext, HookFiles, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, Mode,
+    NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS,
     SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
     instruction_places, instructions, title_of,
 };

@@ -4,16 +4,20 @@
 //! any wire of Lodge's own. A server that crashes, hangs, babbles or lies hurts only itself: what it sends is bounded in
 //! size and pace, what is asked of it is bounded in time, and its whole process group ends with it.
 
+mod auth;
 mod call;
 mod config;
 mod handler;
+mod http;
 mod info;
 mod link;
 mod owner;
 mod pace;
 mod process;
 mod servers;
+mod sse;
 
+pub use auth::{AuthReason, AuthRequest, Challenge};
 pub use call::{Call, CallResult, Progress};
 pub use config::{OauthClient, Remote, ServerConfig, Source, Transport, check_name};
 pub use info::{Configured, ServerInfo, Status, Tool};
@@ -44,6 +48,9 @@ pub enum McpError {
     /// It went away while it was asked.
     #[error("MCP server \"{0}\" closed the connection")]
     Closed(String),
+    /// Somebody has to sign in first.
+    #[error("MCP server \"{0}\" requires authentication")]
+    NeedsAuth(String),
     /// It could not be reached or did not behave, and the text says how.
     #[error("{0}")]
     Failed(String),

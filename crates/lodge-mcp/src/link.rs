@@ -13,22 +13,28 @@ use rmcp::{
         ClientInitializeError, Peer, PeerRequestOptions, RequestHandle, RunningService,
         RunningServiceCancellationToken, RxJsonRpcMessage, ServiceError, TxJsonRpcMessage,
     },
-    transport::{Transport as Wire, async_rw::AsyncRwTransport},
+    transport::{
+        StreamableHttpClientTransport, Transport as Wire, async_rw::AsyncRwTransport,
+        streamable_http_client::StreamableHttpClientTransportConfig,
+    },
 };
 use serde_json::Value;
 
 use crate::{
     McpError, Tool,
+    auth::Auth,
     call::{Call, CallResult, Calls, json},
     config::{ServerConfig, Transport},
     handler::{Bells, Handler},
+    http::Http,
     owner::Owner,
     pace::{Messages, Paced},
     process::{Process, Surroundings},
+    sse::SseWire,
 };
 
 /// The longest message a server may send.
-const MESSAGE_BYTES: usize = 16 << 20;
+pub(crate) const MESSAGE_BYTES: usize = 16 << 20;
 /// How long a tool may take without a sign of life, unless the configuration says otherwise.
 const CALL_LIMIT: Duration = Duration::from_secs(300);
 /// How long it may take with signs of life.
@@ -143,8 +149,18 @@ pub(crate) async fn connect(
                 Err(error) => return Err(McpError::Failed(handshake_text(&error))),
             }
         }
-        Transport::Http(_) | Transport::Sse(_) => {
-            return Err(McpError::Failed("This kind of server is not supported.".into()));
+        Transport::Http(remote) | Transport::Sse(remote) => {
+            let auth = Arc::new(Auth::new(server.clone(), config, handler.owner.clone()));
+            let http = Http::new(remote, auth.clone()).map_err(McpError::Failed)?;
+            let service = match &config.transport {
+                Transport::Sse(_) => Box::pin(serve_sse(handler, http, &remote.url)).await,
+                _ => Box::pin(serve_http(handler, http, &remote.url)).await,
+            };
+            let service = service.map_err(|error| match auth.was_refused() {
+                true => McpError::NeedsAuth(server.to_string()),
+                false => error,
+            })?;
+            (service, None)
         }
     };
     let info = service.peer().peer_info();
@@ -162,6 +178,32 @@ pub(crate) async fn connect(
         bells,
     };
     Ok((link, watch))
+}
+
+async fn serve_sse(handler: Handler, http: Http, url: &str) -> Result<RunningService<RoleClient, Handler>, McpError> {
+    let wire = SseWire::open(http, url)
+        .await
+        .map_err(|error| McpError::Failed(format!("The server cannot be reached: {error}")))?;
+    let wire = Guarded {
+        inner: wire,
+        pace: Messages::new(),
+    };
+    handler
+        .serve(wire)
+        .await
+        .map_err(|error| McpError::Failed(handshake_text(&error)))
+}
+
+async fn serve_http(handler: Handler, http: Http, url: &str) -> Result<RunningService<RoleClient, Handler>, McpError> {
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
+    let wire = Guarded {
+        inner: StreamableHttpClientTransport::with_client(http, config),
+        pace: Messages::new(),
+    };
+    handler
+        .serve(wire)
+        .await
+        .map_err(|error| McpError::Failed(handshake_text(&error)))
 }
 
 /// What went wrong, without the whole message that was wrong.

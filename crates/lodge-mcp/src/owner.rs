@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::ServerInfo;
+use crate::{ServerInfo, auth::AuthRequest};
 
 /// Lists of a server that may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,4 +48,8 @@ pub trait Owner: Send + Sync + 'static {
     fn list_changed(&self, server: &str, list: List);
     /// A server wants a form filled in.
     fn elicit(&self, server: &str, form: Elicitation) -> BoxFuture<'static, ElicitationAnswer>;
+    /// The token to begin with, where one is kept.
+    fn token(&self, server: &str) -> Option<String>;
+    /// A server wants credentials: an access token, or nothing when there is none to be had.
+    fn authorize(&self, server: &str, request: AuthRequest) -> BoxFuture<'static, Option<String>>;
 }

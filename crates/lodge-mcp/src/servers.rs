@@ -36,6 +36,7 @@ enum State {
     Starting(tokio::task::AbortHandle),
     Connected(Arc<Link>),
     Failed(String),
+    NeedsAuth,
     Disabled,
     Stopped,
 }
@@ -82,6 +83,7 @@ impl Entry {
                 State::Idle | State::Starting(_) => Status::Pending,
                 State::Connected(_) => Status::Connected,
                 State::Failed(_) => Status::Failed,
+                State::NeedsAuth => Status::NeedsAuth,
                 State::Disabled => Status::Disabled,
                 State::Stopped => Status::Stopped,
             },
@@ -331,6 +333,7 @@ impl Servers {
         self.wait(Some(name), START_LIMIT * 2).await;
         match self.info(name) {
             Some(info) if info.status == Status::Failed => Err(McpError::Failed(info.error.unwrap_or_default())),
+            Some(info) if info.status == Status::NeedsAuth => Err(McpError::NeedsAuth(info.name)),
             _ => Ok(()),
         }
     }
@@ -501,7 +504,10 @@ impl Inner {
                     tokio::spawn(attend(weak, name.clone(), number, link, watch, alive));
                 }
                 Err(error) => {
-                    entry.state = State::Failed(error.to_string());
+                    entry.state = match error {
+                        McpError::NeedsAuth(_) => State::NeedsAuth,
+                        other => State::Failed(other.to_string()),
+                    };
                     entry.since = SystemTime::now();
                 }
             }

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use lodge_host::mcp::{Configured, McpError, ServerConfig, ServerInfo, Servers, Source, Status, check_name};
+use lodge_host::{
+    AccessToken, Answer,
+    mcp::{Call, Configured, McpError, ServerConfig, ServerInfo, Servers, Source, Status, Tool, check_name},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -27,6 +30,10 @@ pub(crate) static MCP: Capability = Capability {
         method!(session "session.mcp.moveLoadingToBackground", 0, "lets a turn go on that waits for servers", release),
         method!(session "session.mcp.setEnvValueMode", 1, "values of variables are taken as they are: only `direct`", env_mode),
         method!(session "session.mcp.removeGitHub", 1, "there is no server of its own to remove: always `false`", remove_github),
+        method!(session "session.mcp.oauth.handlePendingRequest", 4, "answers `mcp.oauth_required`", handle_token),
+        method!(session "session.mcp.apps.callTool", 2, "calls a tool for an app's own view", call_tool),
+        method!(session "session.mcp.apps.listTools", 1, "the tools that an app's own view may call", app_tools),
+        method!(session "session.mcp.apps.readResource", 1, "a resource of a server", read_resource),
         method!(session "session.mcp.resources.list", 0, "one page of a server's resources", resources),
         method!(session "session.mcp.resources.listTemplates", 0, "one page of a server's resource templates", templates),
         method!(session "session.mcp.resources.read", 0, "a resource of a server", read_resource),
@@ -82,6 +89,11 @@ async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
             )
         })
         .collect();
+    let needs_auth: Map<String, Value> = all
+        .iter()
+        .filter(|server| server.status == Status::NeedsAuth)
+        .map(|server| (server.name.clone(), json!({"timestamp": millis(server.since)})))
+        .collect();
     Ok(json!({
         "servers": all.iter().map(server_json).collect::<Vec<_>>(),
         "host": {
@@ -90,7 +102,7 @@ async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
             "failedServers": failed,
             "filteredServers": [],
             "mcp3pEnabled": true,
-            "needsAuthServers": {},
+            "needsAuthServers": needs_auth,
             "pendingConnections": names(Status::Pending),
         },
     }))
@@ -240,6 +252,86 @@ async fn env_mode(_: Arc<Attached>, Mode { mode }: Mode) -> Result<Value, RpcErr
 
 async fn remove_github(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({"removed": false}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenParams {
+    request_id: String,
+    result: TokenResult,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum TokenResult {
+    #[serde(rename_all = "camelCase")]
+    Token {
+        access_token: String,
+    },
+    Cancelled,
+}
+
+async fn handle_token(session: Arc<Attached>, params: TokenParams) -> Result<Value, RpcError> {
+    let token = match params.result {
+        TokenResult::Token { access_token } => Some(AccessToken(access_token)),
+        TokenResult::Cancelled => None,
+    };
+    let answer = Answer::McpToken(token);
+    Ok(json!({"success": session.session().answer(&params.request_id, answer).await?}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AppCall {
+    server_name: String,
+    origin_server_name: String,
+    #[serde(default)]
+    tool_name: String,
+    #[serde(default)]
+    arguments: Option<Map<String, Value>>,
+}
+
+impl AppCall {
+    /// A view may call the server that it came from, and what that server shows to views.
+    async fn visible(&self, session: &Attached) -> Result<Vec<Tool>, RpcError> {
+        if self.server_name != self.origin_server_name {
+            return Err(RpcError::failed("An MCP app can only call tools of its own server."));
+        }
+        let tools = servers(session).list_tools(&self.server_name).await?;
+        let visible = |tool: &Tool| {
+            let to = tool
+                .meta
+                .as_ref()
+                .and_then(|meta| meta["ui"]["visibility"].as_array().cloned());
+            to.is_none_or(|to| to.iter().any(|to| to == "app"))
+        };
+        Ok(tools.into_iter().filter(visible).collect())
+    }
+}
+
+async fn app_tools(session: Arc<Attached>, params: AppCall) -> Result<Value, RpcError> {
+    let tools = params.visible(&session).await?.into_iter().map(|tool| {
+        json!({"name": tool.name, "description": tool.description, "inputSchema": *tool.schema, "_meta": tool.meta})
+    });
+    Ok(json!({"tools": tools.collect::<Vec<_>>()}))
+}
+
+async fn call_tool(session: Arc<Attached>, params: AppCall) -> Result<Value, RpcError> {
+    let visible = params.visible(&session).await?;
+    if !visible.iter().any(|tool| tool.name == params.tool_name) {
+        return Err(RpcError::failed(format!(
+            "MCP server \"{}\" shows no tool {} to apps",
+            params.server_name, params.tool_name
+        )));
+    }
+    let call = Call {
+        id: String::new(),
+        tool: params.tool_name,
+        arguments: params.arguments,
+        meta: None,
+        progress: Arc::new(|_| {}),
+    };
+    Ok(servers(&session).call(&params.server_name, call).await?.json())
 }
 
 #[derive(Debug, Deserialize)]

@@ -8,8 +8,8 @@ use std::{
 
 use futures_util::future::{BoxFuture, ready};
 use lodge_mcp::{
-    Call, CallResult, Configured, Elicitation, ElicitationAnswer, List, McpError, Owner, ServerConfig, ServerInfo,
-    Servers, Source, Status, Surroundings, Transport,
+    AuthRequest, Call, CallResult, Configured, Elicitation, ElicitationAnswer, List, McpError, Owner, ServerConfig,
+    ServerInfo, Servers, Source, Status, Surroundings, Transport,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -56,6 +56,18 @@ impl Owner for Listener {
             action: "accept".into(),
             content: Some(json!({"colour": "blue"})),
         }))
+    }
+
+    fn token(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn authorize(&self, server: &str, request: AuthRequest) -> BoxFuture<'static, Option<String>> {
+        self.0
+            .0
+            .lock()
+            .push(format!("{server} wants credentials: {:?}", request.reason));
+        Box::pin(ready(None))
     }
 }
 

@@ -1,0 +1,228 @@
+//! Credentials for servers elsewhere: what they ask for, and who gives it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use futures_util::StreamExt;
+use http::{StatusCode, header};
+use parking_lot::Mutex;
+use reqwest::{Client, Response};
+
+use crate::{
+    config::{OauthClient, ServerConfig},
+    owner::Owner,
+};
+
+/// The longest metadata document that is read.
+const METADATA_BYTES: usize = 64 << 10;
+
+/// Why credentials are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthReason {
+    /// There were none.
+    Initial,
+    /// Those there were are no longer good.
+    Refresh,
+    /// And no fresh ones could be had.
+    Reauth,
+    /// They do not reach far enough.
+    Upscope,
+}
+
+/// A server's wish for credentials.
+#[derive(Debug, Clone)]
+pub struct AuthRequest {
+    /// The server's address.
+    pub url: String,
+    /// Why.
+    pub reason: AuthReason,
+    /// What its challenge said, when it said anything.
+    pub challenge: Option<Challenge>,
+    /// Its metadata document, as it came.
+    pub resource_metadata: Option<String>,
+    /// The OAuth client to be, where one is configured.
+    pub client: OauthClient,
+}
+
+/// What a `WWW-Authenticate` header said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Challenge {
+    /// Where the metadata is.
+    pub resource_metadata_url: Option<String>,
+    /// Scopes that are wanted.
+    pub scope: Option<String>,
+    /// The error.
+    pub error: Option<String>,
+    upscope: bool,
+    silent: bool,
+}
+
+impl Challenge {
+    /// The challenge of an answer, if it is one.
+    pub(crate) fn of(response: &Response, had_token: bool) -> Option<Self> {
+        let said = response.headers().get(header::WWW_AUTHENTICATE);
+        let said = said.and_then(|value| value.to_str().ok());
+        let upscope = match response.status() {
+            StatusCode::UNAUTHORIZED => false,
+            // Without a challenge a 403 is an answer, not a question.
+            StatusCode::FORBIDDEN if had_token && said.is_some_and(|said| said.contains("insufficient_scope")) => true,
+            _ => return None,
+        };
+        Some(Self {
+            upscope,
+            silent: said.is_none(),
+            ..said.map(Self::read).unwrap_or_default()
+        })
+    }
+
+    fn read(text: &str) -> Self {
+        let mut read = Self::default();
+        // The scheme, then `name=value` or `name="value"`, with commas between.
+        let mut rest = text.trim_start().split_once(' ').map_or("", |(_, rest)| rest);
+        while let Some((name, after)) = rest.split_once('=') {
+            let after = after.trim_start();
+            let (value, after) = match after.strip_prefix('"') {
+                Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+                None => after.split_once(',').unwrap_or((after, "")),
+            };
+            let value = Some(value.trim().to_owned());
+            match name.trim_matches([' ', ',']) {
+                "resource_metadata" => read.resource_metadata_url = value,
+                "scope" => read.scope = value,
+                "error" => read.error = value,
+                _ => {}
+            }
+            rest = after;
+        }
+        read
+    }
+}
+
+/// The credentials of one server.
+pub(crate) struct Auth {
+    server: Arc<str>,
+    url: String,
+    client: OauthClient,
+    owner: Arc<dyn Owner>,
+    token: Mutex<Option<String>>,
+    metadata: Mutex<Option<String>>,
+    /// One at a time asks.
+    asking: tokio::sync::Mutex<()>,
+    /// Whether credentials were wanted and could not be had.
+    refused: AtomicBool,
+}
+
+impl Auth {
+    pub(crate) fn new(server: Arc<str>, config: &ServerConfig, owner: Arc<dyn Owner>) -> Self {
+        Self {
+            token: Mutex::new(owner.token(&server)),
+            server,
+            url: config.remote().map(|remote| remote.url.clone()).unwrap_or_default(),
+            client: config.oauth.clone(),
+            owner,
+            metadata: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn token(&self) -> Option<String> {
+        self.token.lock().clone()
+    }
+
+    /// Whether somebody has to sign in.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
+    }
+
+    /// Gets credentials other than these. False when there are none to be had.
+    pub(crate) async fn renew(&self, http: &Client, challenge: Challenge, old: Option<String>) -> bool {
+        let _one = self.asking.lock().await;
+        if *self.token.lock() != old {
+            // Somebody else has got new ones meanwhile.
+            return true;
+        }
+        if let Some(url) = &challenge.resource_metadata_url
+            && let Some(found) = fetch(http, url).await
+        {
+            *self.metadata.lock() = Some(found);
+        }
+        let reasons: &[AuthReason] = match (&old, challenge.upscope) {
+            (None, _) => &[AuthReason::Initial],
+            (Some(_), true) => &[AuthReason::Upscope],
+            (Some(_), false) => &[AuthReason::Refresh, AuthReason::Reauth],
+        };
+        for reason in reasons {
+            let request = AuthRequest {
+                url: self.url.clone(),
+                reason: *reason,
+                challenge: (!challenge.silent).then(|| challenge.clone()),
+                resource_metadata: self.metadata.lock().clone(),
+                client: self.client.clone(),
+            };
+            if let Some(token) = self.owner.authorize(&self.server, request).await {
+                *self.token.lock() = Some(token);
+                self.refused.store(false, Ordering::Release);
+                return true;
+            }
+        }
+        self.refused.store(true, Ordering::Release);
+        false
+    }
+}
+
+/// A metadata document, as it is; nothing when it cannot be had.
+async fn fetch(http: &Client, url: &str) -> Option<String> {
+    let get = async {
+        let response = http.get(url).send().await.ok()?.error_for_status().ok()?;
+        let mut body = Vec::new();
+        let mut chunks = response.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            body.extend_from_slice(&chunk.ok()?);
+            if body.len() > METADATA_BYTES {
+                return None;
+            }
+        }
+        String::from_utf8(body).ok()
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), get)
+        .await
+        .ok()?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_is_read_however_it_is_written() {
+        for (text, metadata, scope, error) in [
+            (
+                r#"Bearer resource_metadata="http://a/x", scope="r w", error="invalid_token""#,
+                Some("http://a/x"),
+                Some("r w"),
+                Some("invalid_token"),
+            ),
+            (r#"Bearer error="invalid_token""#, None, None, Some("invalid_token")),
+            ("Bearer scope=read, error=x", None, Some("read"), Some("x")),
+            (
+                r#"Bearer error_description="no scope=here", error="y""#,
+                None,
+                None,
+                Some("y"),
+            ),
+            ("Basic", None, None, None),
+            ("", None, None, None),
+        ] {
+            let read = Challenge::read(text);
+            let read = (
+                read.resource_metadata_url.as_deref(),
+                read.scope.as_deref(),
+                read.error.as_deref(),
+            );
+            assert_eq!(read, (metadata, scope, error), "{text}");
+        }
+    }
+}
