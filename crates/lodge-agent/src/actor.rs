@@ -2,12 +2,13 @@
 //! heard; what blocks runs beside it.
 
 mod configure;
+mod custom;
 
 use std::sync::{Arc, atomic::Ordering};
 
 use lodge_events::{
-    AbortReason, CapabilitiesChanged, Event, PendingMessagesModified, SessionIdle, SessionInfo, SessionShutdown,
-    ShutdownType, UiCapabilities,
+    AbortReason, CapabilitiesChanged, Event, PendingMessagesModified, SessionBackgroundTasksChanged, SessionIdle,
+    SessionInfo, SessionShutdown, ShutdownType, UiCapabilities,
 };
 use lodge_log::LogError;
 use parking_lot::Mutex;
@@ -26,6 +27,7 @@ use crate::{
     facts::{INTERRUPTED_INFO, INTERRUPTED_TURN},
     session::Shared,
     settings::{Change, Delivery, Prompt},
+    subagents,
     turn::{self, Ended, Start},
 };
 
@@ -67,6 +69,16 @@ pub enum Command {
     Truncate(Uuid, oneshot::Sender<Result<u64, AgentError>>),
     /// Forget the conversation, keep the session.
     ClearContext(oneshot::Sender<Result<u64, AgentError>>),
+    /// Look for skills and agents, unless that was done.
+    Load(oneshot::Sender<()>),
+    /// Look for skills anew.
+    ReloadSkills(oneshot::Sender<()>),
+    /// Look for agents anew.
+    ReloadAgents(oneshot::Sender<()>),
+    /// Turn a skill on or off. Answers whether there is such a skill.
+    EnableSkill(String, bool, oneshot::Sender<bool>),
+    /// Choose a custom agent, or none.
+    SelectAgent(Option<String>, oneshot::Sender<Result<(), AgentError>>),
     /// End the session's life in memory.
     Close(oneshot::Sender<()>),
 }
@@ -100,6 +112,10 @@ pub(crate) struct Actor {
     lease: Option<std::fs::File>,
     /// Whether something was said when clients knew already that the turn is over, and it was not quite.
     said_late: bool,
+    /// How the last turn ended, while sub-agents in the background keep the session from being idle.
+    idle_owed: Option<Ended>,
+    /// Whether clients were told of the skills.
+    skills_told: bool,
 }
 
 impl Actor {
@@ -110,6 +126,8 @@ impl Actor {
             running: None,
             lease: None,
             said_late: false,
+            idle_owed: None,
+            skills_told: false,
         }
     }
 
@@ -122,7 +140,9 @@ impl Actor {
                     None => std::future::pending().await,
                 }
             };
+            let shared = self.shared.clone();
             tokio::select! {
+                () = shared.agents.changed.notified() => self.agents_changed(),
                 ended = ended => {
                     let compaction = self.running.take().is_some_and(|running| running.compaction);
                     self.turn_ended(ended.unwrap_or_else(|panic| self.turn_panicked(&panic)), compaction);
@@ -135,7 +155,10 @@ impl Actor {
                     }
                     Some(command) => self.handle(command).await,
                     // Nobody holds the session: it leaves memory without having ended.
-                    None if self.running.is_none() => return self.leave().await,
+                    None if self.running.is_none() => {
+                        self.shared.agents.stop_all().await;
+                        return self.leave().await;
+                    }
                     None => self.running.as_ref().expect("checked above").cancel.cancel(),
                 }
             }
@@ -143,6 +166,9 @@ impl Actor {
     }
 
     async fn handle(&mut self, command: Command) {
+        if matches!(command, Command::Send(..) | Command::Continue(_)) {
+            self.load().await;
+        }
         match command {
             Command::Send(prompt, reply) => drop(reply.send(self.send(*prompt))),
             Command::Abort(reason, reply) => drop(reply.send(self.abort(reason).await)),
@@ -174,6 +200,22 @@ impl Actor {
             }
             Command::Truncate(event, reply) => drop(reply.send(self.truncate(event))),
             Command::ClearContext(reply) => drop(reply.send(self.clear_context())),
+            Command::Load(reply) => {
+                self.load().await;
+                let _ = reply.send(());
+            }
+            Command::ReloadSkills(reply) => {
+                self.load_skills().await;
+                self.tell_skills();
+                let _ = reply.send(());
+            }
+            Command::ReloadAgents(reply) => {
+                self.load_agents().await;
+                self.tell_agents();
+                let _ = reply.send(());
+            }
+            Command::EnableSkill(name, on, reply) => drop(reply.send(self.enable_skill(name, on).await)),
+            Command::SelectAgent(name, reply) => drop(reply.send(self.select_agent(name).await)),
             Command::Close(_) => unreachable!("the loop takes it"),
         }
     }
@@ -229,12 +271,16 @@ impl Actor {
     fn take_up(&mut self) -> Result<bool, AgentError> {
         let open = self.shared.recorder.facts(|facts| facts.open_turn.is_some());
         let waits = self.shared.queue.look(|lists| !lists.waiting.is_empty());
-        if self.running.is_none() && (open || waits) {
+        if self.running.is_none() && (open || waits || self.agents_open()) {
             self.lease()?;
+            // The calls that started them are taken up again, and start new ones.
+            subagents::settle_interrupted(&self.shared)?;
             if open {
                 self.start(Start::Continue);
-            } else {
+            } else if waits {
                 self.start_next(lodge_events::Delivery::Queued);
+            } else {
+                self.end_lease();
             }
         }
         Ok(open || waits)
@@ -271,8 +317,12 @@ impl Actor {
     /// A turn that the host did not live to finish is closed before anything new begins.
     fn settle_interrupted(&mut self) -> Result<bool, AgentError> {
         let recorder = &self.shared.recorder;
-        if self.running.is_some() || recorder.facts(|facts| facts.open_turn.is_none()) {
+        if self.running.is_some() {
             return Ok(false);
+        }
+        let agents = subagents::settle_interrupted(&self.shared)?;
+        if recorder.facts(|facts| facts.open_turn.is_none()) {
+            return Ok(agents);
         }
         turn::close_open_calls(&self.shared)?;
         recorder.record(SessionInfo {
@@ -293,6 +343,10 @@ impl Actor {
     }
 
     fn start(&mut self, start: Start) {
+        self.idle_owed = None;
+        if !std::mem::replace(&mut self.skills_told, true) {
+            self.tell_skills();
+        }
         let cancel = CancellationToken::new();
         let reason = Arc::new(Mutex::new(AbortReason::UserInitiated));
         let task = tokio::spawn(turn::run(self.shared.clone(), start, cancel.clone(), reason.clone()));
@@ -330,18 +384,58 @@ impl Actor {
                 lists.waiting.push_front(prompt);
             }
         });
+        // Looked at before the notices: one that ends right now has left its notice before it stops working.
+        let agents_work = !self.shared.agents.running().is_empty();
         // What was queued before a turn failed waits for a word of the person; what was said after that is this word.
         let go_on = std::mem::take(&mut self.said_late) || ended == Ended::Finished;
         if go_on && self.shared.queue.look(|lists| !lists.waiting.is_empty()) {
             self.shared.recorder.note(PendingMessagesModified::default());
             self.start_next(lodge_events::Delivery::Queued);
+        } else if ended != Ended::Aborted && self.shared.agents.has_notices() {
+            self.start(Start::Notices);
+        } else if !compaction && agents_work {
+            // The session is not idle while agents work for it; the one that ends last has the model told.
+            self.idle_owed = Some(ended);
         } else {
-            self.end_lease();
-            self.shared.busy.store(false, Ordering::Release);
-            if !compaction {
-                self.tell_idle(ended);
+            self.rest(ended, compaction);
+        }
+    }
+
+    fn rest(&mut self, ended: Ended, compaction: bool) {
+        self.end_lease();
+        self.shared.busy.store(false, Ordering::Release);
+        if !compaction {
+            self.tell_idle(ended);
+        }
+    }
+
+    /// Sub-agents began or ended in the background.
+    fn agents_changed(&mut self) {
+        self.shared.recorder.note(SessionBackgroundTasksChanged::default());
+        if self.running.is_some() {
+            return;
+        }
+        let agents_work = !self.shared.agents.running().is_empty();
+        if agents_work {
+            // One that a client started out of the blue.
+            if self.idle_owed.is_none() {
+                if let Err(error) = self.lease() {
+                    tracing::warn!(session = %self.shared.id, %error, "a sub-agent runs beside another process");
+                }
+                self.shared.busy.store(true, Ordering::Release);
+                self.idle_owed = Some(Ended::Finished);
             }
         }
+        if self.shared.agents.has_notices() {
+            self.shared.busy.store(true, Ordering::Release);
+            self.start(Start::Notices);
+        } else if !agents_work && let Some(ended) = self.idle_owed.take() {
+            self.rest(ended, false);
+        }
+    }
+
+    fn agents_open(&self) -> bool {
+        self.shared.agents.running().is_empty() && self.shared.recorder.facts(|facts| !facts.open_agents.is_empty())
     }
 
     fn tell_idle(&self, ended: Ended) {
@@ -353,7 +447,9 @@ impl Actor {
     }
 
     async fn abort(&mut self, reason: AbortReason) -> bool {
-        let Some(running) = &mut self.running else { return false };
+        let Some(running) = &mut self.running else {
+            return self.abort_agents(reason).await;
+        };
         *running.reason.lock() = reason;
         running.cancel.cancel();
         let ended = (&mut running.task).await;
@@ -369,6 +465,19 @@ impl Actor {
             self.shared.recorder.note(PendingMessagesModified::default());
         }
         self.turn_ended(ended.unwrap_or(Ended::Aborted), false);
+        true
+    }
+
+    /// Stops what works in the background when no turn runs. False when nothing does.
+    async fn abort_agents(&mut self, reason: AbortReason) -> bool {
+        if self.shared.agents.running().is_empty() {
+            return false;
+        }
+        self.shared.agents.stop_all().await;
+        self.shared.recorder.note(lodge_events::Abort { reason });
+        self.shared.recorder.note(SessionBackgroundTasksChanged::default());
+        self.idle_owed = None;
+        self.rest(Ended::Aborted, false);
         true
     }
 

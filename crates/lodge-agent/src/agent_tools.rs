@@ -11,9 +11,19 @@ pub(crate) enum AgentTool {
     AskUser,
     ExitPlanMode,
     TaskComplete,
+    Skill,
+    Task,
+    ReadAgent,
 }
 
-pub(crate) const ALL: [AgentTool; 3] = [AgentTool::AskUser, AgentTool::ExitPlanMode, AgentTool::TaskComplete];
+pub(crate) const ALL: [AgentTool; 6] = [
+    AgentTool::AskUser,
+    AgentTool::ExitPlanMode,
+    AgentTool::TaskComplete,
+    AgentTool::Skill,
+    AgentTool::Task,
+    AgentTool::ReadAgent,
+];
 
 impl AgentTool {
     pub(crate) fn name(self) -> &'static str {
@@ -21,9 +31,18 @@ impl AgentTool {
             Self::AskUser => "ask_user",
             Self::ExitPlanMode => "exit_plan_mode",
             Self::TaskComplete => "task_complete",
+            Self::Skill => "skill",
+            Self::Task => "task",
+            Self::ReadAgent => "read_agent",
         }
     }
 
+    /// Whether calls of it may run beside others of the same message.
+    pub(crate) fn parallel(self) -> bool {
+        matches!(self, Self::Task | Self::ReadAgent)
+    }
+
+    /// What the model is told of those that are the same in every session.
     pub(crate) fn spec(self) -> ToolSpec {
         let (description, parameters) = match self {
             Self::AskUser => (
@@ -50,6 +69,7 @@ impl AgentTool {
                     "required": ["summary"]
                 }),
             ),
+            Self::Skill | Self::Task | Self::ReadAgent => unreachable!("what they say depends on the session"),
             Self::TaskComplete => (
                 "Say that the whole task is done.",
                 json!({

@@ -1,6 +1,6 @@
 //! Open questions: what the agent waits for, and the answers that anybody attached may give. The first answer wins.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use lodge_events::{ContentBlock, Event};
 use parking_lot::Mutex;
@@ -171,26 +171,40 @@ pub struct PendingQuestion {
 
 struct Entry {
     order: u64,
+    owner: Option<Arc<str>>,
     kind: QuestionKind,
     event: Option<Event>,
     answer: oneshot::Sender<Answer>,
 }
 
-/// The open questions of a session.
+/// The open questions of a session, as one of its agents holds them: anybody's can be answered, but only an agent itself
+/// takes its own back.
 #[derive(Default)]
-pub(crate) struct Pending(Mutex<(u64, BTreeMap<String, Entry>)>);
+pub(crate) struct Pending {
+    all: Arc<Mutex<(u64, BTreeMap<String, Entry>)>>,
+    owner: Option<Arc<str>>,
+}
 
 impl Pending {
+    /// The same questions, as a sub-agent holds them.
+    pub(crate) fn for_agent(&self, agent_id: Arc<str>) -> Self {
+        Self {
+            all: self.all.clone(),
+            owner: Some(agent_id),
+        }
+    }
+
     /// Opens a question. It must be open before its event is published, so that no answer can come too early.
     pub(crate) fn open(&self, request_id: &str, kind: QuestionKind) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
-        let mut inner = self.0.lock();
+        let mut inner = self.all.lock();
         inner.0 += 1;
         let order = inner.0;
         inner.1.insert(
             request_id.to_owned(),
             Entry {
                 order,
+                owner: self.owner.clone(),
                 kind,
                 event: None,
                 answer,
@@ -201,7 +215,7 @@ impl Pending {
 
     /// Remembers the event that asked, for [`Pending::list`].
     pub(crate) fn asked(&self, request_id: &str, event: Event) {
-        if let Some(entry) = self.0.lock().1.get_mut(request_id) {
+        if let Some(entry) = self.all.lock().1.get_mut(request_id) {
             entry.event = Some(event);
         }
     }
@@ -209,7 +223,7 @@ impl Pending {
     /// Answers. False when the question is not (or no longer) open, or of another kind.
     pub(crate) fn answer(&self, request_id: &str, answer: Answer) -> bool {
         let entry = {
-            let mut inner = self.0.lock();
+            let mut inner = self.all.lock();
             if inner.1.get(request_id).is_none_or(|entry| entry.kind != answer.kind()) {
                 return false;
             }
@@ -220,17 +234,17 @@ impl Pending {
 
     /// Closes one, when nobody waits for it any more.
     pub(crate) fn close(&self, request_id: &str) {
-        self.0.lock().1.remove(request_id);
+        self.all.lock().1.remove(request_id);
     }
 
-    /// Closes all of them.
+    /// Closes all that this agent asked.
     pub(crate) fn clear(&self) {
-        self.0.lock().1.clear();
+        self.all.lock().1.retain(|_, entry| entry.owner != self.owner);
     }
 
     /// The open ones, oldest first.
     pub(crate) fn list(&self) -> Vec<PendingQuestion> {
-        let inner = self.0.lock();
+        let inner = self.all.lock();
         let mut open: Vec<_> = inner
             .1
             .iter()

@@ -11,7 +11,7 @@ use lodge_events::{
     AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, CompactionTrigger,
     ModelCallFailure, ModelCallStart, ToolRequest,
 };
-use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest};
+use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, SubAgent};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -105,7 +105,7 @@ impl Turn {
                 Err(error) => error,
             };
             self.shared.recorder.note(ModelCallFailure {
-                source: "top_level".into(),
+                source: self.shared.sub.as_ref().map_or("top_level", |_| "subagent").into(),
                 model: Some(model.info().id.clone()),
                 status_code: error.status.map(u64::from),
                 duration_ms: Some(started.elapsed().as_millis() as u64),
@@ -136,7 +136,10 @@ impl Turn {
 
     /// The call to make now, with whatever was changed since the last one.
     fn request(&self, attempt: u32) -> Result<(Arc<dyn Model>, Arc<ModelRequest>), Stop> {
-        let settings = self.shared.settings();
+        let mut settings = self.shared.settings();
+        if let Some(model) = &self.model {
+            settings.model = model.clone();
+        }
         let mut headers = settings.headers.clone();
         headers.extend(self.prompt.headers.clone());
         let request = ModelRequest {
@@ -149,6 +152,10 @@ impl Turn {
             headers,
             user_agent: settings.client_name.clone(),
             attempt,
+            sub_agent: self.shared.sub.as_ref().map(|sub| SubAgent {
+                id: sub.task.id.to_string(),
+                parent: sub.task.parent.as_deref().map(str::to_owned),
+            }),
             ..ModelRequest::default()
         };
         Ok((settings.model, Arc::new(request)))
@@ -240,6 +247,11 @@ impl Turn {
             }
         });
         recorder.keep_verbatim(&message.tool_calls)?;
+        if let Some(sub) = &self.shared.sub
+            && !message.text.trim().is_empty()
+        {
+            sub.task.activity.lock().response = Some(message.text.to_string());
+        }
         let event = recorder.record(AssistantMessage {
             message_id,
             model: Some(completion.model.clone().unwrap_or_else(|| model.clone())),

@@ -205,9 +205,12 @@ async fn finish(shared: &Shared, begun: Begun, cancel: &CancellationToken) -> Re
     let title = recorder
         .facts(crate::facts::Facts::title)
         .unwrap_or_else(|| "checkpoint".into());
-    let checkpoint = write_checkpoint(&shared.dir, number, &title, &summary)
-        .map_err(|error| tracing::warn!(%error, "the checkpoint file could not be written"))
-        .ok();
+    // Checkpoints are the session's; what a sub-agent sums up ends with it.
+    let checkpoint = shared.sub.is_none().then(|| {
+        write_checkpoint(&shared.dir, number, &title, &summary)
+            .map_err(|error| tracing::warn!(%error, "the checkpoint file could not be written"))
+            .ok()
+    });
     let after = summary.len() as u64 / 4;
     let before = begun.before;
     let tokens_removed = before.conversation as i64 - after as i64;
@@ -223,8 +226,8 @@ async fn finish(shared: &Shared, begun: Begun, cancel: &CancellationToken) -> Re
         tokens_removed: Some(tokens_removed),
         custom_instructions: begun.instructions,
         summary_content: Some(summary.clone()),
-        checkpoint_number: Some(number),
-        checkpoint_path: checkpoint,
+        checkpoint_number: checkpoint.is_some().then_some(number),
+        checkpoint_path: checkpoint.flatten(),
         compaction_tokens_used: Some(CompactionTokensUsed {
             // Some providers do not count; then it is what was sent, as far as that is known here.
             input_tokens: usage

@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lodge_events::{CodeChanges, Event, ModelMetric, ModelRequests, ModelUsage, Payload, SessionShutdown};
+use lodge_events::{
+    AssistantMessage, AssistantUsage, CodeChanges, Event, ModelMetric, ModelRequests, ModelUsage, Payload,
+    SessionShutdown,
+};
 use serde::{Deserialize, Serialize};
 
 /// `infoType` of the `session.info` that closes a turn which the host did not live to finish.
@@ -42,6 +45,12 @@ pub struct Facts {
     pub open_turn: Option<OpenTurn>,
     /// The turn that failed, or that the host did not live to finish, while nothing was said since: it can be resumed.
     pub failed_turn: Option<OpenTurn>,
+    /// The custom agent that was chosen.
+    pub agent: Option<String>,
+    /// Sub-agents that have begun and not ended, by their id.
+    pub open_agents: BTreeMap<String, OpenAgent>,
+    /// The ids of all sub-agents there were: none is used twice.
+    pub agent_ids: BTreeSet<String>,
     /// What was done so far, for `session.shutdown`.
     pub totals: Totals,
 }
@@ -69,6 +78,22 @@ pub struct OpenCall {
     pub name: String,
     /// Whether it had begun to run.
     pub started: bool,
+}
+
+/// A sub-agent that has begun and not ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OpenAgent {
+    /// The tool call that started it.
+    pub tool_call_id: String,
+    /// Its kind.
+    pub name: String,
+    /// Its name for people.
+    pub display_name: String,
+    /// Whether nobody waited for it.
+    pub background: bool,
+    /// Its tool calls that have no result yet.
+    pub calls: Vec<OpenCall>,
 }
 
 /// Sums over the whole session.
@@ -133,9 +158,38 @@ impl ModelTotals {
 impl Facts {
     /// Takes one event into account. Ephemeral ones count where they say something that no persisted one says.
     pub fn fold(&mut self, event: &Event) {
-        if event.agent_id().is_some() {
-            return;
+        match event.agent_id() {
+            Some(agent) => self.fold_agent(agent, event),
+            None => self.fold_own(event),
         }
+    }
+
+    /// What an event of a sub-agent means for the session.
+    fn fold_agent(&mut self, agent: &str, event: &Event) {
+        match event.payload() {
+            Payload::SubagentStarted(started) => {
+                self.agent_ids.insert(agent.to_owned());
+                let open = OpenAgent {
+                    tool_call_id: started.tool_call_id.clone(),
+                    name: started.agent_name.clone(),
+                    display_name: started.agent_display_name.clone(),
+                    background: started.execution_mode.as_deref() == Some("background"),
+                    calls: Vec::new(),
+                };
+                self.open_agents.insert(agent.to_owned(), open);
+            }
+            Payload::SubagentCompleted(_) | Payload::SubagentFailed(_) => drop(self.open_agents.remove(agent)),
+            Payload::AssistantUsage(usage) => self.add_usage(usage),
+            payload => {
+                if let Some(open) = self.open_agents.get_mut(agent) {
+                    open.fold(payload);
+                }
+            }
+        }
+    }
+
+    /// What an event of the agent that these facts are about means.
+    pub(crate) fn fold_own(&mut self, event: &Event) {
         match event.payload() {
             Payload::SessionStart(start) => {
                 self.started_ms = event.timestamp().as_millisecond();
@@ -182,16 +236,7 @@ impl Facts {
             Payload::AssistantMessage(message) => {
                 let turn = self.open_turn.get_or_insert_default();
                 turn.message_event = Some(event.id().to_string());
-                turn.calls = message
-                    .tool_requests
-                    .iter()
-                    .flatten()
-                    .map(|call| OpenCall {
-                        id: call.tool_call_id.clone(),
-                        name: call.name.clone(),
-                        started: false,
-                    })
-                    .collect();
+                turn.calls = calls_of(message);
                 if turn.calls.is_empty() {
                     // The answer is whole: only the turn_end is missing, and nobody misses that after a crash.
                     self.open_turn = None;
@@ -215,21 +260,27 @@ impl Facts {
                 self.failed_turn = self.open_turn.take();
             }
             Payload::SessionCompactionComplete(done) if done.success => self.compactions += 1,
+            Payload::SubagentSelected(selected) => self.agent = Some(selected.agent_name.clone()),
+            Payload::SubagentDeselected(_) => self.agent = None,
             Payload::AssistantUsage(usage) => {
-                self.totals.api_ms += usage.duration.unwrap_or_default();
                 self.totals.last_input = usage.input_tokens.unwrap_or_default();
                 self.totals.last_output = usage.output_tokens.unwrap_or_default();
-                let model = self.totals.models.entry(usage.model.clone()).or_default();
-                model.requests += 1;
-                model.cost += usage.cost.unwrap_or_default();
-                model.input += usage.input_tokens.unwrap_or_default();
-                model.output += usage.output_tokens.unwrap_or_default();
-                model.cache_read += usage.cache_read_tokens.unwrap_or_default();
-                model.cache_write += usage.cache_write_tokens.unwrap_or_default();
-                model.reasoning += usage.reasoning_tokens.unwrap_or_default();
+                self.add_usage(usage);
             }
             _ => {}
         }
+    }
+
+    fn add_usage(&mut self, usage: &AssistantUsage) {
+        self.totals.api_ms += usage.duration.unwrap_or_default();
+        let model = self.totals.models.entry(usage.model.clone()).or_default();
+        model.requests += 1;
+        model.cost += usage.cost.unwrap_or_default();
+        model.input += usage.input_tokens.unwrap_or_default();
+        model.output += usage.output_tokens.unwrap_or_default();
+        model.cache_read += usage.cache_read_tokens.unwrap_or_default();
+        model.cache_write += usage.cache_write_tokens.unwrap_or_default();
+        model.reasoning += usage.reasoning_tokens.unwrap_or_default();
     }
 
     fn open_call(&mut self, id: &str) -> Option<&mut OpenCall> {
@@ -258,6 +309,32 @@ impl Facts {
     pub fn title(&self) -> Option<String> {
         title_of(self.first_prompt.as_deref()?)
     }
+}
+
+impl OpenAgent {
+    fn fold(&mut self, payload: &Payload) {
+        match payload {
+            Payload::AssistantMessage(message) => self.calls = calls_of(message),
+            Payload::ToolExecutionStart(start) => {
+                for call in self.calls.iter_mut().filter(|call| call.id == start.tool_call_id) {
+                    call.started = true;
+                }
+            }
+            Payload::ToolExecutionComplete(done) => self.calls.retain(|call| call.id != done.tool_call_id),
+            _ => {}
+        }
+    }
+}
+
+fn calls_of(message: &AssistantMessage) -> Vec<OpenCall> {
+    let requests = message.tool_requests.iter().flatten();
+    requests
+        .map(|call| OpenCall {
+            id: call.tool_call_id.clone(),
+            name: call.name.clone(),
+            started: false,
+        })
+        .collect()
 }
 
 /// The first line with words in it, shortened at a word.

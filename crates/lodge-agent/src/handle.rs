@@ -7,7 +7,12 @@ use std::{
 
 use lodge_events::{AbortReason, ElicitationCompleted, ElicitationRequested, Event, Payload};
 use lodge_log::{Opened, Position, SessionLog};
-use lodge_tools::{OutputSink, SessionTools, Todos, Tool, UserCommand, changes::Changes, rules::RuleSet};
+use lodge_tools::{
+    OutputSink, SessionTools, Todos, Tool, UserCommand,
+    changes::Changes,
+    custom::{AgentDefinition, Skill},
+    rules::RuleSet,
+};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
@@ -23,8 +28,9 @@ use crate::{
     permission::Permissions,
     queue::Queue,
     recorder::{Publish, Recorder, Reopen},
-    session::{ContextSize, Shared},
+    session::{ContextSize, GitContext, Shared},
     settings::{Change, Prompt, Settings},
+    subagents::{Spawn, TaskInfo, TaskStatus},
 };
 
 /// What an agent is made of.
@@ -53,6 +59,21 @@ pub struct NewAgent {
     pub find_hooks: FindHooks,
     /// Who gets the events.
     pub publish: Arc<dyn Publish>,
+}
+
+/// A sub-agent that a client wants started.
+#[derive(Debug, Clone, Default)]
+pub struct NewTask {
+    /// Its kind.
+    pub agent_type: String,
+    /// Its name, which becomes its id.
+    pub name: String,
+    /// What it is told.
+    pub prompt: String,
+    /// What it is about.
+    pub description: Option<String>,
+    /// Another model than the session's.
+    pub model: Option<String>,
 }
 
 /// A live session. When the last handle is gone the session leaves memory; its log stays.
@@ -96,15 +117,19 @@ impl Agent {
             builtins: new.builtins,
             tool_state: new.tool_state,
             changes: new.changes,
-            permissions: Permissions::new(new.rules),
-            hooks: Hooks::new(new.find_hooks),
+            permissions: Arc::new(Permissions::new(new.rules)),
+            hooks: Arc::new(Hooks::new(new.find_hooks)),
             mcp: crate::mcp::none(shared),
             offered: Default::default(),
-            queue,
+            queue: Arc::new(queue),
             notice: Default::default(),
             greeted: Default::default(),
             compacting: Default::default(),
             busy: Default::default(),
+            custom: Default::default(),
+            agent_servers: Default::default(),
+            agents: Default::default(),
+            sub: None,
         });
         tokio::spawn(Actor::new(shared.clone(), commands).run());
         Self { inbox, shared }
@@ -230,9 +255,150 @@ impl Agent {
         let _ = self.ask(Command::Close).await;
     }
 
-    /// Whether a turn runs.
+    /// Whether a turn runs, or a sub-agent.
     pub fn is_busy(&self) -> bool {
-        self.shared.busy.load(std::sync::atomic::Ordering::Acquire)
+        self.shared.busy.load(std::sync::atomic::Ordering::Acquire) || !self.shared.agents.running().is_empty()
+    }
+
+    /// The session's skills, with whether each is on.
+    pub async fn skills(&self) -> Result<Vec<(Skill, bool)>, AgentError> {
+        self.ask(Command::Load).await?;
+        Ok(self.shared.skills())
+    }
+
+    /// Looks for skills anew. Answers with warnings and errors.
+    pub async fn reload_skills(&self) -> Result<(Vec<String>, Vec<String>), AgentError> {
+        self.ask(Command::ReloadSkills).await?;
+        let found = self.shared.custom.lock().skills.clone().unwrap_or_default();
+        Ok((found.warnings.clone(), found.errors.clone()))
+    }
+
+    /// Turns a skill on or off. False when there is none of that name.
+    pub async fn enable_skill(&self, name: &str, on: bool) -> Result<bool, AgentError> {
+        self.ask(|reply| Command::EnableSkill(name.to_owned(), on, reply)).await
+    }
+
+    /// The custom agents, and with `builtin` those that this program brings.
+    pub async fn custom_agents(&self, builtin: bool) -> Result<Vec<AgentDefinition>, AgentError> {
+        self.ask(Command::Load).await?;
+        let mut agents = self.shared.custom_agents();
+        if builtin {
+            agents.extend(self.shared.builtin_agents());
+        }
+        Ok(agents)
+    }
+
+    /// Looks for agents anew.
+    pub async fn reload_agents(&self) -> Result<(), AgentError> {
+        self.ask(Command::ReloadAgents).await
+    }
+
+    /// Chooses a custom agent, or none.
+    pub async fn select_agent(&self, name: Option<String>) -> Result<(), AgentError> {
+        self.ask(|reply| Command::SelectAgent(name, reply)).await?
+    }
+
+    /// The custom agent that was chosen, when it is there.
+    pub async fn current_agent(&self) -> Result<Option<AgentDefinition>, AgentError> {
+        self.ask(Command::Load).await?;
+        Ok(self.shared.definition().map(|agent| (*agent).clone()))
+    }
+
+    /// Files with instructions that are read into the system prompt.
+    pub async fn instruction_files(&self) -> Vec<PathBuf> {
+        let settings = self.shared.settings();
+        if !settings.project_instructions {
+            return Vec::new();
+        }
+        let look = move || {
+            let git = GitContext::of(&settings.cwd);
+            let dirs = &settings.instruction_directories;
+            let found = crate::instructions::instructions(&settings.cwd, git.root.as_deref(), dirs);
+            found.into_iter().map(|instruction| instruction.path).collect()
+        };
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
+    }
+
+    /// The sub-agents that run, and those that ended in the background.
+    pub fn tasks(&self) -> Vec<TaskInfo> {
+        self.shared.agents.list()
+    }
+
+    /// Starts a sub-agent in the background. Answers with its id.
+    pub async fn start_agent(&self, new: NewTask) -> Result<String, AgentError> {
+        self.ask(Command::Load).await?;
+        let definition = self.shared.startable(&new.agent_type).map_err(AgentError::Refused)?;
+        let spawn = Spawn {
+            description: new.description.unwrap_or_else(|| new.name.clone()),
+            name: new.name,
+            prompt: new.prompt,
+            model: new.model,
+            effort: None,
+            tool_call_id: None,
+            background: true,
+            cancel: Default::default(),
+            definition,
+        };
+        let task = self.shared.spawn_agent(spawn).await.map_err(AgentError::Refused)?;
+        Ok(task.id.to_string())
+    }
+
+    /// Stops a sub-agent. False when it does not run.
+    pub async fn cancel_task(&self, id: &str) -> bool {
+        let Some(task) = self.shared.agents.find(id).filter(|task| task.running()) else {
+            return false;
+        };
+        task.cancel.cancel();
+        task.ended().await;
+        true
+    }
+
+    /// Forgets a sub-agent that has ended.
+    pub fn remove_task(&self, id: &str) -> bool {
+        let removed = self.shared.agents.remove(id);
+        if removed {
+            self.shared.agents.drop_notice(id);
+        }
+        removed
+    }
+
+    /// Lets a turn go on that waits for a sub-agent. False when none waits for it.
+    pub fn promote_task(&self, id: &str) -> bool {
+        let Some(task) = self.shared.agents.find(id).filter(|task| task.parent.is_none()) else {
+            return false;
+        };
+        let promoted = task.state.send_if_modified(|state| {
+            let waits = state.status == TaskStatus::Running && !state.background;
+            state.background |= waits;
+            waits
+        });
+        if promoted {
+            self.shared.agents.changed.notify_one();
+        }
+        promoted
+    }
+
+    /// Says something to a sub-agent that works. False when it does not.
+    pub fn tell_task(&self, id: &str, message: &str) -> bool {
+        let Some(task) = self.shared.agents.find(id).filter(|task| task.running()) else {
+            return false;
+        };
+        let prompt = Prompt {
+            text: message.to_owned(),
+            ..Prompt::default()
+        };
+        task.queue.change(|lists| lists.steering.push_back(prompt));
+        true
+    }
+
+    /// Waits until no sub-agent works and no turn runs.
+    pub async fn tasks_settled(&self) {
+        while self.is_busy() {
+            match self.shared.agents.running().first() {
+                Some(task) => drop(task.ended().await),
+                None => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+            }
+        }
     }
 
     /// The settings as they are now.

@@ -88,7 +88,8 @@ impl Shared {
         if files.is_empty() && clients.is_empty() {
             return Ok(Value::Object(output));
         }
-        input["sessionId"] = json!(&*self.id);
+        // So that hooks can tell a sub-agent's doings from those of the session's own agent.
+        input["sessionId"] = json!(self.sub.as_ref().map_or(&*self.id, |sub| &sub.task.id));
         input["timestamp"] = json!(jiff::Timestamp::now().as_millisecond());
         input["cwd"] = json!(self.settings.lock().cwd);
         let limit = match hook_type {

@@ -10,6 +10,7 @@ mod call;
 mod client;
 mod compaction;
 mod context;
+mod customize;
 mod facts;
 mod handle;
 mod hooks;
@@ -24,6 +25,7 @@ mod queue;
 mod recorder;
 mod session;
 mod settings;
+mod subagents;
 mod system_prompt;
 mod tool_call;
 mod transcript;
@@ -38,13 +40,19 @@ pub use client::{
     Capabilities, ClientCalls, ClientId, ClientSpec, ClientTool, ExitPlanQuestion, NoCalls, UserInputQuestion,
 };
 pub use compaction::Compacted;
-pub use facts::{Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenCall, OpenTurn, Totals, title_of};
-pub use handle::{Agent, NewAgent};
+pub use customize::{Customization, CustomizationChange, skill_info};
+pub use facts::{
+    Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenTurn, Totals, title_of,
+};
+pub use handle::{Agent, NewAgent, NewTask};
 pub use hooks::{FindHooks, HookFiles};
 pub use instructions::{Instruction, instruction_places, instructions};
 pub use recorder::{Publish, Reopen};
 pub use session::{ContextSize, GitContext};
-pub use settings::{Approval, Change, Compaction, Delivery, Mode, Prompt, RulesChange, Settings, ToolFilter};
+pub use settings::{
+    Approval, Change, Compaction, Delivery, Mode, ModelSource, Prompt, RulesChange, Settings, ToolFilter,
+};
+pub use subagents::{SubagentOverride, SubagentSettings, TaskInfo, TaskStatus};
 pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};
 pub use transcript::INTERRUPTED;
 pub use turn::Ended;

@@ -64,6 +64,11 @@ impl Autopilot {
 pub(crate) const AUTOPILOT: &str = "autopilot";
 
 impl Shared {
+    /// The session's mode; it holds for its sub-agents, too.
+    pub(crate) fn mode(&self) -> Mode {
+        self.root().settings.lock().mode
+    }
+
     /// Changes the mode, and tells everybody.
     pub(crate) fn set_mode(&self, mode: Mode) -> Result<(), LogError> {
         let previous = std::mem::replace(&mut self.settings.lock().mode, mode);
@@ -78,7 +83,7 @@ impl Shared {
 
     /// What becomes of a call that plan mode holds back; nothing in other modes, and nothing for what only looks.
     pub(crate) fn plan_refusal(&self, only_looks: bool) -> Option<Outcome> {
-        if only_looks || self.settings.lock().mode != Mode::Plan {
+        if only_looks || self.mode() != Mode::Plan {
             return None;
         }
         let text = format!(
@@ -98,7 +103,7 @@ impl Shared {
 
     /// What commands may write where they are sandboxed: nothing in plan mode, whatever they turn out to do.
     pub(crate) fn writable_roots(&self) -> Arc<[PathBuf]> {
-        if self.settings.lock().mode == Mode::Plan {
+        if self.mode() == Mode::Plan {
             return Arc::new([]);
         }
         self.roots()

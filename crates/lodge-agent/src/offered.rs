@@ -15,18 +15,32 @@ pub(crate) struct Offered {
 
 impl Shared {
     /// Tells clients when other tools, or tools for another model, are offered than the last time; and the model, with
-    /// the next message, of tools that are gone.
+    /// the next message, of tools that are gone or new.
     pub(crate) fn tell_tools(&self) {
         let now = self.tell();
         let mut offered = self.offered.lock();
         let before = std::mem::replace(&mut offered.seen, now.clone());
-        let lost: Vec<String> = before.into_iter().filter(|name| !now.contains(name)).collect();
+        let absent = |names: &[String], from: &[String]| -> Vec<String> {
+            let absent = names.iter().filter(|name| !from.contains(name));
+            absent.cloned().collect()
+        };
+        let mut said = Vec::new();
+        // In the first turn all are new, and that is no news.
+        let new = absent(&now, &before);
+        if !new.is_empty() && !before.is_empty() {
+            said.push(format!("New tools available: {}", new.join(", ")));
+        }
+        let lost = absent(&before, &now);
         if !lost.is_empty() {
-            *self.notice.lock() = Some(format!(
-                "<tools_changed_notice>\nTools no longer available: {}\n\nImportant: Do not attempt to call tools that are no \
-                 longer available unless you've been notified that they're available again.\n</tools_changed_notice>",
+            said.push(format!(
+                "Tools no longer available: {}\n\nImportant: Do not attempt to call tools that are no longer available unless \
+                 you've been notified that they're available again.",
                 lost.join(", ")
             ));
+        }
+        if !said.is_empty() {
+            let said = said.join("\n\n");
+            *self.notice.lock() = Some(format!("<tools_changed_notice>\n{said}\n</tools_changed_notice>"));
         }
     }
 

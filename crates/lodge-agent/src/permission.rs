@@ -32,6 +32,8 @@ const NOBODY: &str = "Permission denied and could not request permission from us
 pub(crate) struct Permissions {
     rules: Mutex<RuleSet>,
     session: Mutex<Vec<Rule>>,
+    /// What skills allow until the turn that loaded them ends.
+    lent: Mutex<Vec<Rule>>,
 }
 
 /// For how long an approval holds.
@@ -46,6 +48,7 @@ impl Permissions {
         Self {
             rules: Mutex::new(rules),
             session: Mutex::default(),
+            lent: Mutex::default(),
         }
     }
 
@@ -79,15 +82,25 @@ impl Permissions {
         Ok(())
     }
 
+    /// Allows what a skill needs, for as long as the turn lasts.
+    pub(crate) fn lend(&self, rules: Vec<Rule>) {
+        self.lent.lock().extend(rules);
+    }
+
+    /// Takes that back.
+    pub(crate) fn end_loan(&self) {
+        self.lent.lock().clear();
+    }
+
     fn place(&self, shared: &Shared) -> Place {
-        let settings = shared.settings.lock();
+        let settings = shared.root().settings.lock();
         let roots = std::iter::once(settings.cwd.clone())
             .chain(settings.additional_directories.iter().cloned())
             .chain([shared.dir.clone()]);
         Place {
             cwd: settings.cwd.clone(),
             roots: roots.collect(),
-            session: self.session.lock().clone(),
+            session: self.session.lock().iter().chain(&*self.lent.lock()).cloned().collect(),
         }
     }
 
@@ -95,7 +108,7 @@ impl Permissions {
         let place = self.place(shared);
         let mut rules = self.rules.lock();
         let of_files = rules.policy;
-        rules.policy = match shared.settings.lock().approval {
+        rules.policy = match shared.root().settings.lock().approval {
             Approval::AutoSafe => of_files,
             Approval::AutoEdit => Policy::of(Mode::AutoApproveSafe),
             Approval::Ask => Policy::ask_everything(),

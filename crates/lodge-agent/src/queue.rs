@@ -47,10 +47,19 @@ impl Lists {
 /// The queue of a session.
 pub(crate) struct Queue {
     lists: Mutex<(Lists, bool)>,
-    path: PathBuf,
+    /// Nowhere, for a sub-agent's: it does not outlive the host.
+    path: Option<PathBuf>,
 }
 
 impl Queue {
+    /// An empty one that is kept nowhere.
+    pub(crate) fn in_memory() -> Self {
+        Self {
+            lists: Mutex::default(),
+            path: None,
+        }
+    }
+
     /// What a host that is gone left behind, or nothing. What is in the log already is not taken again.
     pub(crate) fn open(dir: &Path, facts: &Facts) -> Self {
         let path = dir.join(FILE);
@@ -71,7 +80,7 @@ impl Queue {
         }
         Self {
             lists: Mutex::new((lists, kept)),
-            path,
+            path: Some(path),
         }
     }
 
@@ -97,19 +106,20 @@ impl Queue {
 
     /// That it cannot be kept is logged: the log itself tells clients when the disk is full.
     fn keep(&self, (lists, kept): &mut (Lists, bool)) {
+        let Some(path) = &self.path else { return };
         let written = if lists.is_empty() {
             if !std::mem::take(kept) {
                 return;
             }
-            std::fs::remove_file(&self.path)
+            std::fs::remove_file(path)
         } else {
             *kept = true;
-            write(&self.path, lists)
+            write(path, lists)
         };
         if let Err(error) = written
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!(path = %self.path.display(), %error, "waiting messages cannot be kept");
+            tracing::warn!(path = %path.display(), %error, "waiting messages cannot be kept");
         }
     }
 }

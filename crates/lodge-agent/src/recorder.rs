@@ -31,8 +31,18 @@ struct Inner {
 
 /// Records and publishes.
 pub(crate) struct Recorder {
-    inner: Mutex<Inner>,
+    inner: Arc<Mutex<Inner>>,
     publish: Arc<dyn Publish>,
+    /// Set for the recorder of a sub-agent.
+    lane: Option<Lane>,
+}
+
+/// What makes events those of one sub-agent. They stand in the session's log among all others; what they add up to is
+/// the sub-agent's own.
+struct Lane {
+    agent_id: Arc<str>,
+    tool_call_id: String,
+    own: Mutex<(Facts, Transcript)>,
 }
 
 impl Recorder {
@@ -40,20 +50,36 @@ impl Recorder {
     pub(crate) fn new(log: Box<dyn SessionLog>, reopen: Reopen, facts: Facts, publish: Arc<dyn Publish>) -> Self {
         let head = log.last_id();
         Self {
-            inner: Mutex::new(Inner {
+            inner: Arc::new(Mutex::new(Inner {
                 log,
                 reopen,
                 head,
                 facts,
                 transcript: None,
-            }),
+            })),
             publish,
+            lane: None,
         }
     }
 
-    /// Makes an event of the session's main agent and sends it on its way.
+    /// A recorder for a sub-agent of this session that a tool call started.
+    pub(crate) fn for_agent(&self, agent_id: Arc<str>, tool_call_id: &str) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            publish: self.publish.clone(),
+            lane: Some(Lane {
+                agent_id,
+                tool_call_id: tool_call_id.to_owned(),
+                own: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Makes an event of the agent that this recorder is for, and sends it on its way.
     pub(crate) fn record(&self, payload: impl Into<Payload>) -> Result<Event, LogError> {
-        self.inner.lock().record(payload.into(), &*self.publish)
+        self.inner
+            .lock()
+            .record(payload.into(), self.lane.as_ref(), &*self.publish)
     }
 
     /// Like [`Recorder::record`] for an event that nobody needs later and whose loss nobody can mend: a failure to write
@@ -67,43 +93,48 @@ impl Recorder {
     /// Tells clients, and nobody else, of something that could not be written.
     pub(crate) fn publish_unrecorded(&self, payload: impl Into<Payload>) -> Event {
         let inner = self.inner.lock();
-        let event = Event::new_ephemeral(inner.head, None, payload.into());
+        let agent = self.lane.as_ref().map(|lane| lane.agent_id.clone());
+        let event = Event::new_ephemeral(inner.head, agent, payload.into());
         self.publish.publish(&event);
         event
     }
 
     /// Keeps tool-call arguments for the message that is recorded next.
     pub(crate) fn keep_verbatim(&self, calls: &[ToolCall]) -> Result<(), LogError> {
-        self.inner
-            .lock()
-            .with_transcript(|transcript| transcript.keep_verbatim(calls))
+        self.with_transcript(|transcript| transcript.keep_verbatim(calls))
     }
 
     /// The messages for a call of a model that takes images, or does not.
     pub(crate) fn messages(&self, vision: bool) -> Result<Vec<Message>, LogError> {
-        self.inner
-            .lock()
-            .with_transcript(|transcript| transcript.messages(vision))
+        self.with_transcript(|transcript| transcript.messages(vision))
     }
 
     /// Number of entries in the conversation and about how many tokens they take.
     pub(crate) fn size(&self) -> Result<(usize, u64), LogError> {
-        self.inner
-            .lock()
-            .with_transcript(|transcript| (transcript.len(), transcript.tokens()))
+        self.with_transcript(|transcript| (transcript.len(), transcript.tokens()))
     }
 
     /// The tool calls that have no result.
     pub(crate) fn open_calls(&self) -> Result<Option<(Uuid, Vec<ToolCall>)>, LogError> {
-        self.inner.lock().with_transcript(|transcript| transcript.open_calls())
+        self.with_transcript(|transcript| transcript.open_calls())
     }
 
-    /// Looks at the facts.
+    fn with_transcript<T>(&self, look: impl FnOnce(&mut Transcript) -> T) -> Result<T, LogError> {
+        match &self.lane {
+            None => self.inner.lock().with_transcript(look),
+            Some(lane) => Ok(look(&mut lane.own.lock().1)),
+        }
+    }
+
+    /// Looks at the facts of the agent that this recorder is for.
     pub(crate) fn facts<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
-        look(&self.inner.lock().facts)
+        match &self.lane {
+            None => look(&self.inner.lock().facts),
+            Some(lane) => look(&lane.own.lock().0),
+        }
     }
 
-    /// Changes what no event says: sums that are counted as they happen.
+    /// Changes what no event says: sums over the whole session that are counted as they happen.
     pub(crate) fn count(&self, change: impl FnOnce(&mut Facts)) {
         change(&mut self.inner.lock().facts);
     }
@@ -146,13 +177,18 @@ impl Recorder {
 }
 
 impl Inner {
-    fn record(&mut self, payload: Payload, publish: &dyn Publish) -> Result<Event, LogError> {
-        let mut event = Event::new(self.head, None, payload);
+    fn record(&mut self, payload: Payload, lane: Option<&Lane>, publish: &dyn Publish) -> Result<Event, LogError> {
+        let agent = lane.map(|lane| lane.agent_id.clone());
+        let payload = match lane {
+            Some(lane) => payload.with_parent_tool_call(&lane.tool_call_id),
+            None => payload,
+        };
+        let mut event = Event::new(self.head, agent.clone(), payload);
         if !event.is_ephemeral() {
             match self.log.append(&event) {
                 Err(LogError::Moved { .. }) => {
                     self.catch_up(publish)?;
-                    event = Event::new(self.head, None, event.payload().clone());
+                    event = Event::new(self.head, agent, event.payload().clone());
                     self.log.append(&event)?;
                 }
                 other => drop(other?),
@@ -163,6 +199,13 @@ impl Inner {
             }
         }
         self.facts.fold(&event);
+        if let Some(lane) = lane {
+            let (facts, transcript) = &mut *lane.own.lock();
+            facts.fold_own(&event);
+            if !event.is_ephemeral() {
+                transcript.fold_own(&event);
+            }
+        }
         publish.publish(&event);
         Ok(event)
     }

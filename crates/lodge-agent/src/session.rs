@@ -1,6 +1,7 @@
 //! What the actor and the turn it runs share: the session itself.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
@@ -18,6 +19,7 @@ use crate::{
     answer::Pending,
     client::{ClientTool, Clients},
     compaction::Compacting,
+    customize::Loaded,
     hooks::Hooks,
     mcp::McpTool,
     offered::Offered,
@@ -25,28 +27,31 @@ use crate::{
     queue::Queue,
     recorder::Recorder,
     settings::{Mode, Settings},
+    subagents::{self, Agents, Sub},
 };
 
-/// The session. Only the actor and its turn hold it.
+/// The session as one of its agents sees it. Only the actor, its turn and its sub-agents hold it.
 pub(crate) struct Shared {
     pub(crate) id: Arc<str>,
     pub(crate) dir: PathBuf,
     pub(crate) recorder: Recorder,
     pub(crate) pending: Pending,
     pub(crate) settings: Mutex<Settings>,
-    pub(crate) clients: Mutex<Clients>,
+    pub(crate) clients: Arc<Mutex<Clients>>,
     pub(crate) builtins: Arc<[Arc<dyn Tool>]>,
     pub(crate) tool_state: Arc<SessionTools>,
     /// What the session did to files.
     pub(crate) changes: Arc<Changes>,
-    pub(crate) permissions: Permissions,
-    pub(crate) hooks: Hooks,
+    pub(crate) permissions: Arc<Permissions>,
+    pub(crate) hooks: Arc<Hooks>,
     /// The MCP servers.
     pub(crate) mcp: lodge_mcp::Servers,
+    /// Those of them that only agents have that bring them.
+    pub(crate) agent_servers: Arc<Mutex<BTreeSet<String>>>,
     /// Which tools clients and the model know of.
     pub(crate) offered: Mutex<Offered>,
     /// Messages that wait.
-    pub(crate) queue: Queue,
+    pub(crate) queue: Arc<Queue>,
     /// The compaction that runs beside the turns.
     pub(crate) compacting: Compacting,
     /// What the model must be told with the next message.
@@ -55,6 +60,12 @@ pub(crate) struct Shared {
     pub(crate) greeted: AtomicBool,
     /// Whether a turn runs.
     pub(crate) busy: AtomicBool,
+    /// Skills and agents that were found.
+    pub(crate) custom: Arc<Mutex<Loaded>>,
+    /// The sub-agents.
+    pub(crate) agents: Arc<Agents>,
+    /// Set when this is a sub-agent's view.
+    pub(crate) sub: Option<Sub>,
 }
 
 /// A tool, whoever runs it.
@@ -88,6 +99,7 @@ impl Shared {
     /// The tools that the model may call now, in a stable order.
     pub(crate) fn tools(&self) -> Vec<(ToolSpec, AnyTool)> {
         let settings = self.settings();
+        let definition = self.definition();
         let clients = self.clients.lock();
         let client_tools = clients.tools();
         let mut tools = Vec::new();
@@ -102,16 +114,28 @@ impl Shared {
             }
         }
         for tool in agent_tools::ALL {
-            let offered = match tool {
-                agent_tools::AgentTool::AskUser => clients.any(|can| can.user_input),
-                agent_tools::AgentTool::ExitPlanMode => {
-                    settings.mode == Mode::Plan && clients.any(|can| can.exit_plan_mode)
-                }
-                agent_tools::AgentTool::TaskComplete => settings.mode == Mode::Autopilot,
-            };
-            if offered && !client_tools.iter().any(|client| client.name == tool.name()) {
-                tools.push((tool.spec(), AnyTool::Agent(tool)));
+            if client_tools.iter().any(|client| client.name == tool.name()) {
+                continue;
             }
+            let offered = match tool {
+                // The person talks to the session's own agent.
+                agent_tools::AgentTool::AskUser => self.sub.is_none() && clients.any(|can| can.user_input),
+                agent_tools::AgentTool::ExitPlanMode => {
+                    self.sub.is_none() && settings.mode == Mode::Plan && clients.any(|can| can.exit_plan_mode)
+                }
+                agent_tools::AgentTool::TaskComplete => self.sub.is_none() && settings.mode == Mode::Autopilot,
+                agent_tools::AgentTool::Skill => true,
+                agent_tools::AgentTool::Task => self.may_delegate(),
+                agent_tools::AgentTool::ReadAgent => self.sub.is_none(),
+            };
+            let spec = match tool {
+                _ if !offered => None,
+                agent_tools::AgentTool::Skill => subagents::skill_spec(self),
+                agent_tools::AgentTool::Task => Some(subagents::task_spec(self)),
+                agent_tools::AgentTool::ReadAgent => Some(subagents::read_agent_spec()),
+                _ => Some(tool.spec()),
+            };
+            tools.extend(spec.map(|spec| (spec, AnyTool::Agent(tool))));
         }
         for tool in client_tools {
             let spec = ToolSpec {
@@ -122,11 +146,16 @@ impl Shared {
             tools.push((spec, AnyTool::Client(tool)));
         }
         for (spec, tool) in self.mcp_tools() {
-            if !tools.iter().any(|(known, _)| known.name == spec.name) {
+            let known = tools.iter().any(|(known, _)| known.name == spec.name);
+            if !known && self.has_server(definition.as_deref(), &tool.server) {
                 tools.push((spec, AnyTool::Mcp(tool)));
             }
         }
-        tools.retain(|(spec, tool)| settings.tools.allows(&spec.name, tool.origin()));
+        drop(clients);
+        tools.retain(|(spec, tool)| {
+            let origin = tool.origin();
+            settings.tools.allows(&spec.name, origin) && self.agent_may_use(definition.as_deref(), &spec.name, origin)
+        });
         tools
     }
 
@@ -148,7 +177,7 @@ impl Shared {
 
     /// Directories that may be written without a question.
     pub(crate) fn roots(&self) -> Arc<[PathBuf]> {
-        let settings = self.settings.lock();
+        let settings = self.root().settings.lock();
         std::iter::once(settings.cwd.clone())
             .chain(settings.additional_directories.iter().cloned())
             .collect()
@@ -160,7 +189,7 @@ impl Shared {
         if *touches == Touches::Nothing {
             return;
         }
-        let cause = self.recorder.facts(|facts| facts.last_turn.clone());
+        let cause = self.root().recorder.facts(|facts| facts.last_turn.clone());
         let (changes, roots, touches) = (self.changes.clone(), self.roots(), touches.clone());
         let look = move || {
             if let Some((id, event)) = cause {

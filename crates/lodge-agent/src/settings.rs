@@ -2,12 +2,24 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use lodge_events::Attachment;
 use lodge_models::Model;
-use lodge_tools::rules::Rule;
+use lodge_tools::{custom::tool_alias, rules::Rule};
 use serde::{Deserialize, Serialize};
 
-use crate::{hooks::HookFiles, system_prompt::SystemMessage};
+use crate::{
+    customize::{Customization, CustomizationChange},
+    hooks::HookFiles,
+    subagents::SubagentSettings,
+    system_prompt::SystemMessage,
+};
+
+/// Where a session gets models by name, for agents that want one of their own.
+pub trait ModelSource: Send + Sync {
+    /// The model of that name, or why there is none.
+    fn model(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, String>>;
+}
 
 /// Everything about a session that can change while it lives.
 #[derive(Clone)]
@@ -46,6 +58,12 @@ pub struct Settings {
     pub hook_files: HookFiles,
     /// Further directories whose AGENTS.md and its like are read.
     pub instruction_directories: Vec<PathBuf>,
+    /// Skills and custom agents.
+    pub customization: Customization,
+    /// What is set about sub-agents.
+    pub subagents: SubagentSettings,
+    /// Where sub-agents get models by name; without it they use the session's.
+    pub models: Option<Arc<dyn ModelSource>>,
 }
 
 /// Which tools the model may see.
@@ -58,6 +76,20 @@ pub struct ToolFilter {
 }
 
 impl ToolFilter {
+    /// The tools that an agent's list means, in the words of any make of agent.
+    pub(crate) fn of_words(words: &[String]) -> Self {
+        let aliases = words
+            .iter()
+            .flat_map(|word| tool_alias(word))
+            .map(|name| (*name).to_owned());
+        // Tools of MCP servers are written `server/tool` and called `server-tool`.
+        let of_servers = words.iter().map(|word| word.replace('/', "-"));
+        Self {
+            available: Some(of_servers.chain(aliases).collect()),
+            excluded: Vec::new(),
+        }
+    }
+
     /// Whether a tool of this name and origin (`builtin`, `custom` or `mcp`) is offered. An entry names a tool, or all
     /// by `*`, or either of one origin: `custom:*`.
     pub fn allows(&self, name: &str, origin: &str) -> bool {
@@ -224,6 +256,12 @@ pub enum Change {
     HookFiles(HookFiles),
     /// Further directories with instructions.
     InstructionDirectories(Vec<PathBuf>),
+    /// Other skills and custom agents.
+    Customization(Box<CustomizationChange>),
+    /// What is set about sub-agents.
+    Subagents(SubagentSettings),
+    /// Where sub-agents get models by name.
+    Models(Arc<dyn ModelSource>),
     /// Forget what was approved for this session.
     ForgetApprovals,
     /// Other permission rules.

@@ -64,6 +64,10 @@ pub struct SectionChange {
 
 /// What the built-in sections are filled with.
 pub(crate) struct PromptContext<'a> {
+    /// What the agent that was chosen, or this sub-agent, is told.
+    pub(crate) agent: Option<&'a str>,
+    /// Whether another agent gave it the work.
+    pub(crate) sub_agent: bool,
     pub(crate) cwd: &'a std::path::Path,
     pub(crate) git_root: Option<&'a str>,
     pub(crate) branch: Option<&'a str>,
@@ -82,6 +86,11 @@ pub(crate) fn sections(cx: &PromptContext<'_>) -> Vec<(&'static str, String)> {
 fn section(name: &str, cx: &PromptContext<'_>) -> String {
     let has = |tool: &str| cx.tool_names.iter().any(|name| name == tool);
     match name {
+        "preamble" if cx.sub_agent => "You are an agent that another agent of a Lodge session gave a piece of work. You work \
+                                       through tools, on your own; nobody answers questions. Your last message is all that the \
+                                       other agent gets: put everything that it needs to know there."
+            .into(),
+        "identity" if cx.agent.is_some() => cx.agent.unwrap_or_default().to_owned(),
         "preamble" => "You are an agent that works in a Lodge session: you read, run and change things through tools, and \
                        say what you did."
             .into(),

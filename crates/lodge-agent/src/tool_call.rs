@@ -109,7 +109,8 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
     let side_by_side = |call: &ToolCall| match find(&call.name) {
         Some(AnyTool::Builtin(tool)) => tool.parallel(),
         Some(AnyTool::Client(_) | AnyTool::Mcp(_)) => true,
-        Some(AnyTool::Agent(_)) | None => false,
+        Some(AnyTool::Agent(tool)) => tool.parallel(),
+        None => false,
     };
     let (mut rejected, mut terminal) = (false, false);
     let mut rest = calls;
@@ -230,6 +231,9 @@ impl Call<'_> {
 
     pub(crate) fn start(&self, arguments: Value) -> Result<(), Stop> {
         let shared = &self.turn.shared;
+        if let Some(sub) = &shared.sub {
+            sub.task.activity.lock().line(format!("▸ {}", self.name));
+        }
         shared.recorder.record(ToolExecutionStart {
             tool_call_id: self.id.into(),
             tool_name: self.name.into(),
@@ -272,6 +276,11 @@ impl Call<'_> {
                     ..ToolError::default()
                 });
             }
+        }
+        if let Some(sub) = &shared.sub {
+            let mut activity = sub.task.activity.lock();
+            activity.tool_calls += 1;
+            activity.line(format!("{} {}", if complete.success { "✓" } else { "✗" }, self.name));
         }
         shared.recorder.record(complete)?;
         Ok(())
@@ -327,6 +336,9 @@ impl Call<'_> {
             cancel: self.turn.cancel.clone(),
         };
         if let Some(intent) = tool.intent(args) {
+            if let Some(sub) = &shared.sub {
+                sub.task.activity.lock().intent = Some(intent.clone());
+            }
             shared.recorder.note(AssistantIntent { intent });
         }
         let refused = match tool.need(args, &cx) {
@@ -477,6 +489,9 @@ impl Call<'_> {
                 AgentTool::AskUser => self.ask_user(args).await,
                 AgentTool::ExitPlanMode => self.exit_plan_mode(args).await,
                 AgentTool::TaskComplete => self.task_complete(args),
+                AgentTool::Skill => self.skill(args).await,
+                AgentTool::Task => self.task(args).await,
+                AgentTool::ReadAgent => self.read_agent(args).await,
             }
         })
     }

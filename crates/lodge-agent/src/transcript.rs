@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
-use lodge_events::{Attachment, Event, Payload};
+use lodge_events::{Attachment, Event, Payload, SkillTrigger};
 use lodge_models::{AssistantMessage, Image, Message, Part, ToolCall};
 use uuid::Uuid;
 
@@ -13,6 +13,8 @@ pub const INTERRUPTED: &str = "The execution of this tool, or a previous tool wa
 enum Entry {
     /// What the model reads, and what the person said.
     User(Vec<Part>, String),
+    /// What the host says in the person's place: a skill's text, the end of a background agent.
+    Added(Vec<Part>),
     /// What stands for everything before it, and what the person said in that.
     Summary(Vec<Part>, String),
     Assistant {
@@ -26,7 +28,7 @@ impl Entry {
     /// Bytes that the model reads of it.
     fn bytes(&self) -> usize {
         match self {
-            Self::User(parts, _) | Self::Summary(parts, _) => parts
+            Self::User(parts, _) | Self::Summary(parts, _) | Self::Added(parts) => parts
                 .iter()
                 .map(|part| match part {
                     Part::Text(text) => text.len(),
@@ -68,11 +70,19 @@ impl Transcript {
             .extend(calls.iter().map(|call| (call.id.clone(), call.arguments.clone())));
     }
 
-    /// Takes one persisted event into account.
+    /// Takes one persisted event into account; those of sub-agents belong to other conversations.
     pub(crate) fn fold(&mut self, event: &Event) {
-        if event.agent_id().is_some() {
-            return;
+        let of_sub_agent = match event.payload() {
+            Payload::AssistantMessage(message) => message.parent_tool_call_id.is_some(),
+            _ => false,
+        };
+        if event.agent_id().is_none() && !of_sub_agent {
+            self.fold_own(event);
         }
+    }
+
+    /// Takes one persisted event of this conversation's agent into account.
+    pub(crate) fn fold_own(&mut self, event: &Event) {
         match event.payload() {
             Payload::UserMessage(message) => {
                 let text = message.transformed_content.as_deref().unwrap_or(&message.content);
@@ -82,7 +92,7 @@ impl Transcript {
                 }
                 self.push(Entry::User(parts, message.content.clone()));
             }
-            Payload::AssistantMessage(message) if message.parent_tool_call_id.is_none() => {
+            Payload::AssistantMessage(message) => {
                 let tool_calls: Vec<ToolCall> = message
                     .tool_requests
                     .iter()
@@ -142,6 +152,11 @@ impl Transcript {
                     self.replace_by_summary(summary, end.min(self.entries.len()));
                 }
             }
+            Payload::SystemNotification(notification) => self.add(&notification.content),
+            // What is preloaded stands in the system prompt.
+            Payload::SkillInvoked(skill) if skill.trigger != Some(SkillTrigger::ContextLoad) => {
+                self.add(&skill_context(&skill.name, &skill.path, &skill.content));
+            }
             // What was taken back before anything came of it was not said, as the Copilot CLI has it.
             Payload::Abort(_) => {
                 while let Some(taken) = self.entries.pop_if(|entry| matches!(entry, Entry::User(..))) {
@@ -173,6 +188,10 @@ impl Transcript {
             arguments,
             custom: request.type_ == Some(lodge_events::ToolRequestType::Custom),
         }
+    }
+
+    fn add(&mut self, text: &str) {
+        self.push(Entry::Added(vec![Part::Text(text.into())]));
     }
 
     fn push(&mut self, entry: Entry) {
@@ -211,7 +230,7 @@ impl Transcript {
             match entry {
                 Entry::User(_, text) => drop(writeln!(said, "<user_message>\n{text}\n</user_message>")),
                 Entry::Summary(_, before) => said.push_str(before),
-                Entry::Assistant { .. } => {}
+                Entry::Assistant { .. } | Entry::Added(_) => {}
             }
         }
         let text = format!(
@@ -234,7 +253,9 @@ impl Transcript {
         let mut messages = Vec::with_capacity(self.entries.len() * 2);
         for entry in &self.entries {
             match entry {
-                Entry::User(parts, _) | Entry::Summary(parts, _) => messages.push(Message::User(seen(parts))),
+                Entry::User(parts, _) | Entry::Summary(parts, _) | Entry::Added(parts) => {
+                    messages.push(Message::User(seen(parts)))
+                }
                 Entry::Assistant { message, results, .. } => {
                     messages.push(Message::Assistant(message.clone()));
                     let mut viewed = Vec::new();
@@ -294,6 +315,16 @@ impl Transcript {
     pub(crate) fn tokens(&self) -> u64 {
         self.bytes as u64 / 4
     }
+}
+
+/// A skill's text as the model gets it, in the words of the Copilot CLI.
+pub(crate) fn skill_context(name: &str, path: &str, content: &str) -> String {
+    let base = std::path::Path::new(path).parent().filter(|_| !path.is_empty());
+    let base = base.map(|dir| format!("Base directory for this skill: {}\n\n", dir.display()));
+    format!(
+        "<skill-context name=\"{name}\">\n{}{content}\n</skill-context>",
+        base.unwrap_or_default()
+    )
 }
 
 /// The name of an image goes before it.

@@ -11,15 +11,18 @@ use lodge_events::{
     ToolExecutionComplete, ToolExecutionStart, UserMessage,
 };
 use lodge_log::LogError;
-use lodge_models::{ModelError, ToolCall};
+use lodge_models::{Model, ModelError, ToolCall};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
     agent_tools::AgentTool,
-    context, instructions,
+    context,
+    facts::OpenCall,
+    instructions,
     modes::{AUTOPILOT, Autopilot},
+    recorder::Recorder,
     session::{GitContext, Shared},
     settings::{Mode, Prompt},
     system_prompt,
@@ -34,6 +37,8 @@ pub(crate) enum Start {
     Continue,
     /// The model call at which the last turn failed.
     Resume,
+    /// Something that the model must be told, such as the end of a sub-agent in the background.
+    Notices,
 }
 
 /// How a turn ended.
@@ -72,10 +77,12 @@ pub(crate) struct Turn {
     pub(crate) prompt: Prompt,
     pub(crate) system: Arc<str>,
     /// The mode that the system prompt speaks of.
-    mode: Mode,
-    autopilot: Autopilot,
+    pub(crate) mode: Mode,
+    pub(crate) autopilot: Autopilot,
     /// How often hooks kept the agent from stopping.
-    blocked_stops: u32,
+    pub(crate) blocked_stops: u32,
+    /// The model of the agent that a person chose, where it wants one of its own.
+    pub(crate) model: Option<Arc<dyn Model>>,
 }
 
 /// A hook that never lets the agent stop is not asked any more after this often.
@@ -98,6 +105,7 @@ pub(crate) async fn run(
         mode: Mode::default(),
         autopilot: Autopilot::default(),
         blocked_stops: 0,
+        model: None,
     };
     let result = tokio::select! {
         biased;
@@ -106,6 +114,11 @@ pub(crate) async fn run(
     };
     shared.pending.clear();
     shared.files_settled().await;
+    shared.permissions.end_loan();
+    if result.is_none() {
+        // They record their own ends before this one's.
+        shared.agents.stop_all().await;
+    }
     let recorder = &shared.recorder;
     let ended = match result {
         Some(Ok(()) | Err(Stop::Rejected)) => Ended::Finished,
@@ -152,24 +165,30 @@ pub(crate) fn close_open_calls(shared: &Shared) -> Result<(), LogError> {
         .map(|turn| turn.calls)
         .unwrap_or_default();
     for call in open {
-        if !call.started {
-            shared.recorder.record(ToolExecutionStart {
-                tool_call_id: call.id.clone(),
-                tool_name: call.name,
-                ..ToolExecutionStart::default()
-            })?;
-        }
-        shared.recorder.record(ToolExecutionComplete {
-            tool_call_id: call.id,
-            success: false,
-            error: Some(ToolError {
-                message: INTERRUPTED.into(),
-                code: Some("interrupted".into()),
-                ..ToolError::default()
-            }),
-            ..ToolExecutionComplete::default()
+        interrupt_call(&shared.recorder, &call)?;
+    }
+    Ok(())
+}
+
+/// Gives an open tool call the result that it was interrupted.
+pub(crate) fn interrupt_call(recorder: &Recorder, call: &OpenCall) -> Result<(), LogError> {
+    if !call.started {
+        recorder.record(ToolExecutionStart {
+            tool_call_id: call.id.clone(),
+            tool_name: call.name.clone(),
+            ..ToolExecutionStart::default()
         })?;
     }
+    recorder.record(ToolExecutionComplete {
+        tool_call_id: call.id.clone(),
+        success: false,
+        error: Some(ToolError {
+            message: INTERRUPTED.into(),
+            code: Some("interrupted".into()),
+            ..ToolError::default()
+        }),
+        ..ToolExecutionComplete::default()
+    })?;
     Ok(())
 }
 
@@ -227,6 +246,10 @@ impl Turn {
                 let last: Option<u32> = failed.turn_id.and_then(|turn| turn.parse().ok());
                 self.work(last.map_or(0, |last| last + 1)).await
             }
+            Start::Notices => {
+                self.prepare_system().await?;
+                self.work(0).await
+            }
         }
     }
 
@@ -280,12 +303,16 @@ impl Turn {
         })
         .await
         .unwrap_or_else(|_| prompt.text.clone());
-        let input = json!({"prompt": prompt.text, "transformedPrompt": transformed});
-        let output = shared.hook("userPromptTransformed", input).await?;
-        if let Some(text) = output["modifiedTransformedPrompt"].as_str() {
-            transformed = text.to_owned();
+        if shared.sub.is_none() {
+            let input = json!({"prompt": prompt.text, "transformedPrompt": transformed});
+            let output = shared.hook("userPromptTransformed", input).await?;
+            if let Some(text) = output["modifiedTransformedPrompt"].as_str() {
+                transformed = text.to_owned();
+            }
         }
-        let first = prompt.source.is_none() && shared.recorder.facts(|facts| facts.first_prompt.is_none());
+        let first = shared.sub.is_none()
+            && prompt.source.is_none()
+            && shared.recorder.facts(|facts| facts.first_prompt.is_none());
         let named = shared.settings.lock().name.is_some();
         let message_id = prompt.message_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         shared.recorder.record(UserMessage {
@@ -318,9 +345,10 @@ impl Turn {
     }
 
     /// Builds the system prompt and records it when it differs from the last one.
-    async fn prepare_system(&mut self) -> Result<(), Stop> {
+    pub(crate) async fn prepare_system(&mut self) -> Result<(), Stop> {
         let shared = &self.shared;
-        let settings = shared.settings();
+        let mut settings = shared.settings();
+        settings.mode = shared.mode();
         let git = GitContext::of(&settings.cwd);
         let instructions = match settings.project_instructions {
             true => instructions::text(&instructions::instructions(
@@ -330,8 +358,13 @@ impl Turn {
             )),
             false => String::new(),
         };
+        let definition = shared.definition();
+        shared.start_own_servers(definition.as_deref()).await;
         let tool_names: Vec<String> = shared.tools().into_iter().map(|(spec, _)| spec.name).collect();
+        let preloaded = shared.preloaded_skills(definition.as_deref()).await;
         let cx = system_prompt::PromptContext {
+            agent: definition.as_deref().map(|agent| agent.prompt.as_str()),
+            sub_agent: shared.sub.is_some(),
             cwd: &settings.cwd,
             git_root: git.root.as_deref(),
             branch: git.branch.as_deref(),
@@ -341,9 +374,16 @@ impl Turn {
             mode: settings.mode,
             session_dir: &shared.dir,
         };
-        let text = self
+        let mut text = self
             .compose_system(system_prompt::sections(&cx), &settings.system_message)
             .await;
+        if let (Some(agent), system_prompt::SystemMessage::Replace { .. }) = (cx.agent, &settings.system_message) {
+            text = format!("{text}\n\n<agent_instructions>\n{agent}\n</agent_instructions>");
+        }
+        for skill in &preloaded {
+            let context = crate::transcript::skill_context(&skill.name, &skill.path, &skill.content);
+            text = format!("{text}\n\n{context}");
+        }
         if shared
             .recorder
             .facts(|facts| facts.system_prompt.as_deref() != Some(text.as_str()))
@@ -353,6 +393,18 @@ impl Turn {
                 role: SystemRole::System,
                 ..SystemMessage::default()
             })?;
+            for skill in preloaded {
+                shared.recorder.record(skill)?;
+            }
+        }
+        let wanted = definition
+            .filter(|_| shared.sub.is_none())
+            .and_then(|agent| agent.model.clone());
+        if let Some(name) = wanted {
+            let found = shared.find_model(&name).await;
+            self.model = found
+                .inspect_err(|error| tracing::info!(%error, "the agent uses the session's model"))
+                .ok();
         }
         self.system = text.into();
         self.mode = settings.mode;
@@ -398,10 +450,10 @@ impl Turn {
     }
 
     /// Model call after model call until the model asks for no more tools.
-    async fn work(&mut self, first: u32) -> Result<(), Stop> {
+    pub(crate) async fn work(&mut self, first: u32) -> Result<(), Stop> {
         for number in first.. {
             let turn_id = number.to_string();
-            if self.mode != self.shared.settings.lock().mode {
+            if self.mode != self.shared.mode() {
                 self.prepare_system().await?;
             }
             self.take_steering().await?;
@@ -434,6 +486,7 @@ impl Turn {
             let complete = calls.iter().any(|call| call.name == AgentTool::TaskComplete.name());
             if (calls.is_empty() || complete)
                 && self.shared.queue.look(|lists| lists.steering.is_empty())
+                && (self.shared.sub.is_some() || !self.shared.agents.has_notices())
                 && (complete || !self.goes_on_alone().await?)
                 && self.agent_may_stop().await?
             {
@@ -445,7 +498,7 @@ impl Turn {
 
     /// In autopilot: tells the model to go on, as long as the bounds allow it.
     async fn goes_on_alone(&mut self) -> Result<bool, Stop> {
-        if self.shared.settings.lock().mode != Mode::Autopilot {
+        if self.shared.sub.is_some() || self.shared.mode() != Mode::Autopilot {
             return Ok(false);
         }
         match self.autopilot.next() {
@@ -466,6 +519,9 @@ impl Turn {
 
     /// Asks hooks whether the agent may stop here; what blocks it is said to the model as the next message.
     async fn agent_may_stop(&mut self) -> Result<bool, Stop> {
+        if self.shared.sub.is_some() {
+            return self.sub_agent_may_stop().await;
+        }
         let mut input = json!({"stopReason": "end_turn", "transcriptPath": self.shared.dir.join("events.jsonl")});
         if self.blocked_stops > 0 {
             input["stopHookActive"] = json!(true);
@@ -484,18 +540,29 @@ impl Turn {
     }
 
     async fn take_steering(&mut self) -> Result<(), Stop> {
+        while self.shared.sub.is_none()
+            && let Some(notice) = self.shared.agents.take_notice()
+        {
+            self.shared.recorder.record(notice)?;
+        }
         loop {
             let Some(prompt) = self.shared.queue.look(|lists| lists.steering.front().cloned()) else {
                 return Ok(());
             };
             self.add_user_message(prompt, None, Delivery::Steering).await?;
             self.shared.queue.change(|lists| lists.steering.pop_front());
-            self.shared.recorder.note(PendingMessagesModified::default());
+            if self.shared.sub.is_none() {
+                self.shared.recorder.note(PendingMessagesModified::default());
+            }
         }
     }
 
+    /// How full the session's context is; that of a sub-agent is nobody's concern.
     fn tell_usage(&self) -> Result<(), Stop> {
         let shared = &self.shared;
+        if shared.sub.is_some() {
+            return Ok(());
+        }
         let size = shared.context_size(self.system.len())?;
         shared.recorder.note(SessionUsageInfo {
             token_limit: shared.settings.lock().model.info().context_window,

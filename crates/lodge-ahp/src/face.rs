@@ -15,8 +15,9 @@ use ahp_types::{
         SessionActiveClientRemovedAction, SessionChatAddedAction,
     },
     state::{
-        AgentCapabilities, AgentInfo, ChatInteractivity, ChatOrigin, ChatState, ChatSummary, MultipleChatsCapability,
-        PendingMessageKind, RootState, SessionModelInfo, SessionState, SessionStatus, ToolResultContent,
+        AgentCapabilities, AgentInfo, BackgroundWork, ChatInteractivity, ChatOrigin, ChatState, ChatSummary,
+        MultipleChatsCapability, PendingMessageKind, RootState, SessionModelInfo, SessionState, SessionStatus,
+        ToolResultContent,
     },
 };
 use lodge_events::Timestamp;
@@ -594,6 +595,12 @@ pub(crate) fn summary_of(state: &ChatState) -> ChatSummary {
 /// The projection names a sub-agent's chat by its tool call; clients want its address.
 pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
     let (call, content) = match action {
+        StateAction::ChatBackgroundWorkSet(set) => {
+            if let BackgroundWork::Subagent(work) = &mut set.work {
+                work.chat = uri::sub_chat(session, &work.id);
+            }
+            return;
+        }
         StateAction::ChatToolCallContentChanged(changed) => (&changed.tool_call_id, Some(&mut changed.content)),
         StateAction::ChatToolCallComplete(done) => (&done.tool_call_id, done.result.content.as_mut()),
         _ => return,

@@ -13,6 +13,7 @@ mod auth;
 mod completions;
 mod config;
 mod connection;
+mod customizations;
 mod dialect;
 mod face;
 mod files;

@@ -64,6 +64,8 @@ pub(crate) enum Setting {
     Title(String),
     Mode(Mode),
     Approval(Approval),
+    /// Whether a skill is on.
+    Skill(String, bool),
     /// The model, from the next turn on.
     Model(String),
     /// Where it will work; only before it begins.
@@ -103,6 +105,8 @@ pub(crate) struct Driver {
     live: Option<Live>,
     draft: Option<Draft>,
     model: Option<String>,
+    /// Whether a client of this face chose the custom agent at work.
+    chose_agent: bool,
     clients: Vec<SessionActiveClient>,
     /// Said to the agent, not to people, with the first message: what a side chat is about.
     pub(crate) preface: Option<String>,
@@ -118,6 +122,7 @@ impl Driver {
             live: None,
             draft: None,
             model: None,
+            chose_agent: false,
             clients: Vec::new(),
             preface: None,
         }
@@ -162,6 +167,7 @@ impl Driver {
 
     /// Works until the conversation is closed here.
     pub(crate) async fn run(mut self) {
+        self.show_customizations().await;
         loop {
             let events = async {
                 match &mut self.live {
@@ -193,6 +199,12 @@ impl Driver {
     /// Shows events in slices, so that a burst neither keeps others from the state for long nor fills the queues of
     /// clients before their sockets had a chance to take anything.
     async fn show(&self, batch: &[lodge_events::Event]) {
+        let changed = |event: &lodge_events::Event| {
+            matches!(event.kind(), "session.skills_loaded" | "session.custom_agents_updated")
+        };
+        if batch.iter().any(changed) {
+            self.show_customizations().await;
+        }
         for events in batch.chunks(64) {
             self.face.events(&self.chat, events);
             tokio::task::yield_now().await;
@@ -202,6 +214,40 @@ impl Driver {
         if let Some(live) = self.live.as_ref().filter(|_| batch.iter().any(queue_changed)) {
             self.face.queue_changed(&self.chat, &live.session.queue().0);
         }
+    }
+
+    /// Shows the session's skills, agents and instructions.
+    async fn show_customizations(&self) {
+        let Some(live) = &self.live else { return };
+        if let Ok(all) = crate::customizations::of(&live.session).await {
+            self.face.customized(&self.chat, all);
+        }
+    }
+
+    /// Lets the agent that a message is for take over. A message that names none is for the session's own agent, unless
+    /// somebody elsewhere chose another.
+    async fn choose_agent(&mut self, wanted: Option<&str>) -> Result<(), HostError> {
+        if wanted.is_none() && !self.chose_agent {
+            return Ok(());
+        }
+        let session = self.session().await?.session.clone();
+        let name = match wanted {
+            Some(uri) => {
+                let agents = session.custom_agents(false).await?;
+                let known = agents
+                    .into_iter()
+                    .find(|agent| crate::customizations::agent_uri(agent) == uri);
+                let missing = || HostError::Invalid(format!("there is no agent {uri:?} in this session"));
+                Some(known.ok_or_else(missing)?.name)
+            }
+            None => None,
+        };
+        let current = session.current_agent().await?.map(|agent| agent.name);
+        if current != name {
+            session.select_agent(name.clone()).await?;
+        }
+        self.chose_agent = name.is_some();
+        Ok(())
     }
 
     /// The agent's session, brought to life if need be.
@@ -217,6 +263,7 @@ impl Driver {
                 talk.is_detached = false;
             }
             self.attach_clients().await;
+            self.show_customizations().await;
         }
         self.live
             .as_mut()
@@ -338,6 +385,8 @@ impl Driver {
         if let (Some(draft), Some(model)) = (&mut self.draft, &model) {
             draft.model = Some(model.clone());
         }
+        self.choose_agent(message.agent.as_ref().map(|agent| agent.uri.as_str()))
+            .await?;
         let resolve = model.as_ref().map(|name| self.face.host.models().resolve(Some(name)));
         let preface = self.preface.take().map(|text| format!("This is about:\n\n{text}"));
         let session = &self.session().await?.session;
@@ -412,13 +461,17 @@ impl Driver {
                 Setting::Approval(approval) => draft.approval = approval,
                 Setting::Isolation(isolation) => draft.isolation = isolation,
                 Setting::Branch(branch) => draft.branch = Some(branch),
-                Setting::Model(_) => {}
+                Setting::Model(_) | Setting::Skill(..) => {}
             }
             return Ok(());
         }
         let change = match setting {
             Setting::Title(title) => {
                 self.session().await?.session.rename(Some(title)).await?;
+                return Ok(());
+            }
+            Setting::Skill(name, on) => {
+                self.session().await?.session.enable_skill(&name, on).await?;
                 return Ok(());
             }
             Setting::Mode(mode) => Change::Mode(mode),

@@ -48,6 +48,14 @@ pub(crate) struct SessionConfig {
     pub(crate) mcp_servers: Option<serde_json::Map<String, Value>>,
     pub(crate) disabled_mcp_servers: Option<Vec<String>>,
     pub(crate) instruction_directories: Option<Vec<PathBuf>>,
+    pub(crate) custom_agents: Option<Vec<CustomAgentConfig>>,
+    pub(crate) agent: Option<String>,
+    pub(crate) excluded_builtin_agents: Option<Vec<String>>,
+    pub(crate) enable_config_discovery: Option<bool>,
+    pub(crate) enable_skills: Option<bool>,
+    pub(crate) skill_directories: Option<Vec<PathBuf>>,
+    pub(crate) disabled_skills: Option<Vec<String>>,
+    pub(crate) include_sub_agent_streaming_events: Option<bool>,
     pub(crate) git_hub_token: Option<String>,
     pub(crate) disable_resume: Option<bool>,
     pub(crate) continue_pending_work: Option<bool>,
@@ -64,6 +72,22 @@ pub(crate) struct ToolConfig {
     pub(crate) skip_permission: Option<bool>,
     pub(crate) is_terminal: Option<bool>,
     pub(crate) metadata: Option<Value>,
+}
+
+/// An agent that the client defines.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct CustomAgentConfig {
+    pub(crate) name: String,
+    pub(crate) display_name: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) tools: Option<Vec<String>>,
+    pub(crate) prompt: String,
+    pub(crate) mcp_servers: Option<Value>,
+    pub(crate) infer: Option<bool>,
+    pub(crate) skills: Option<Vec<String>>,
+    pub(crate) model: Option<String>,
+    pub(crate) reasoning_effort: Option<String>,
 }
 
 /// A slash command that the client runs.

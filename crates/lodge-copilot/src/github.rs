@@ -17,6 +17,7 @@ pub(crate) async fn user(api: &str, token: &str) -> Result<Value, String> {
             ("accept".to_owned(), "application/json".to_owned()),
         ],
         body: bytes::Bytes::new(),
+        sub_agent: None,
     };
     let mut response = Network::default()
         .send(request)

@@ -147,6 +147,11 @@ impl SdkTransport {
             start["agentId"] = json!(session);
             start["agentInvocationId"] = json!(id);
             start["interactionType"] = json!("conversation-agent");
+            if let Some(agent) = &request.sub_agent {
+                start["agentId"] = json!(agent.id);
+                start["parentAgentId"] = json!(agent.parent.as_ref().unwrap_or(session));
+                start["interactionType"] = json!("conversation-subagent");
+            }
         }
         start
     }

@@ -1,15 +1,16 @@
 //! Opening sessions: from the client's configuration to a session that it is attached to.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use lodge_host::{
-    Approval, Compaction, HookFiles, ModelChoice, NewSession, Resume, SectionChange, SystemMessage, ToolFilter,
+    AgentDefinition, Approval, Compaction, Customization, CustomizationChange, HookFiles, ModelChoice, NewSession,
+    Resume, SectionChange, SystemMessage, ToolFilter,
     mcp::{self, Configured, ServerConfig, Source},
 };
 use uuid::Uuid;
 
 use crate::{
-    config::{InfiniteSessions, SessionConfig, SystemMessageConfig},
+    config::{CustomAgentConfig, InfiniteSessions, SessionConfig, SystemMessageConfig},
     connection::Ctx,
     github,
     methods::core::auth_json,
@@ -75,6 +76,18 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             instruction_directories: config.instruction_directories.clone().unwrap_or_default(),
             hook_files: hook_files(config),
             mcp_servers: mcp_servers(config)?,
+            customization: Customization {
+                discover: config.enable_config_discovery.unwrap_or(false),
+                skills: config.enable_skills.unwrap_or(true),
+                skill_directories: config.skill_directories.clone().unwrap_or_default(),
+                disabled_skills: config.disabled_skills.iter().flatten().cloned().collect(),
+                agents: agents(config.custom_agents.as_deref())?.unwrap_or_default(),
+                excluded_agents: config.excluded_builtin_agents.clone().unwrap_or_default(),
+                hidden_tools: hidden_tools(config).unwrap_or_default(),
+                ..Customization::default()
+            },
+            agent: config.agent.clone(),
+            models: Some(Arc::new(chooser.clone())),
             ..defaults
         })
         .await?;
@@ -110,11 +123,12 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
                 .await?,
         ),
     };
+    let models = Arc::new(chooser.clone());
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(id), auth, false)?;
     // The client's older attachment goes first, or its tools and hooks would count twice.
     drop(ctx.detach(id));
     attached.attach(client_name(ctx, config), config).await?;
-    let tools = config.available_tools.is_some() || config.excluded_tools.is_some() || config.default_agent.is_some();
+    let tools = config.available_tools.is_some() || config.excluded_tools.is_some();
     let change = Resume {
         model: chosen
             .as_ref()
@@ -134,6 +148,9 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         client_name: config.client_name.clone(),
         compaction: compaction(config.infinite_sessions.as_ref()),
         hook_files: (fresh || config.enable_file_hooks.is_some()).then(|| hook_files(config)),
+        customization: customization(config, fresh)?,
+        agent: config.agent.clone(),
+        models: Some(models),
         continue_pending: config.continue_pending_work.unwrap_or(false),
         silent: config.disable_resume.unwrap_or(false),
         mcp_servers: mcp_servers(config)?,
@@ -178,19 +195,9 @@ fn client_name(ctx: &Ctx, config: &SessionConfig) -> String {
 }
 
 fn tool_filter(config: &SessionConfig) -> ToolFilter {
-    let hidden = config
-        .default_agent
-        .as_ref()
-        .and_then(|agent| agent.excluded_tools.as_ref());
     ToolFilter {
         available: config.available_tools.clone(),
-        excluded: config
-            .excluded_tools
-            .iter()
-            .flatten()
-            .chain(hidden.into_iter().flatten())
-            .cloned()
-            .collect(),
+        excluded: config.excluded_tools.clone().unwrap_or_default(),
     }
 }
 
@@ -218,6 +225,56 @@ pub(crate) fn mcp_servers(config: &SessionConfig) -> Result<Vec<Configured>, Rpc
         })
     });
     servers.collect()
+}
+
+/// Tools that only agents which name them may use.
+fn hidden_tools(config: &SessionConfig) -> Option<Vec<String>> {
+    config.default_agent.as_ref()?.excluded_tools.clone()
+}
+
+/// The agents that a client defines.
+fn agents(configs: Option<&[CustomAgentConfig]>) -> Result<Option<Vec<AgentDefinition>>, RpcError> {
+    let Some(configs) = configs else { return Ok(None) };
+    let mut agents: Vec<AgentDefinition> = Vec::with_capacity(configs.len());
+    for config in configs {
+        let name = config.name.trim();
+        if name.is_empty() || agents.iter().any(|known| known.name == name) {
+            return Err(RpcError::params(format!(
+                "customAgents: every agent needs a name of its own; {name:?} is not one"
+            )));
+        }
+        agents.push(AgentDefinition {
+            name: name.to_owned(),
+            display_name: config.display_name.clone(),
+            description: config.description.clone().unwrap_or_default(),
+            prompt: config.prompt.clone(),
+            tools: config.tools.clone(),
+            model: config.model.clone(),
+            reasoning_effort: config.reasoning_effort.clone(),
+            mcp_servers: config.mcp_servers.clone(),
+            skills: config.skills.clone().unwrap_or_default(),
+            infer: config.infer.unwrap_or(true),
+            ..AgentDefinition::default()
+        });
+    }
+    Ok(Some(agents))
+}
+
+/// What resuming changes about skills and agents. A session that comes back from its log gets the SDK's defaults.
+fn customization(config: &SessionConfig, fresh: bool) -> Result<Option<CustomizationChange>, RpcError> {
+    let change = CustomizationChange {
+        discover: config.enable_config_discovery.or(fresh.then_some(false)),
+        skills: config.enable_skills,
+        skill_directories: config.skill_directories.clone(),
+        disabled_skills: config
+            .disabled_skills
+            .as_ref()
+            .map(|names| names.iter().cloned().collect()),
+        agents: agents(config.custom_agents.as_deref())?,
+        excluded_agents: config.excluded_builtin_agents.clone(),
+        hidden_tools: hidden_tools(config),
+    };
+    Ok((!change.is_empty()).then_some(change))
 }
 
 fn compaction(config: Option<&InfiniteSessions>) -> Option<Compaction> {

@@ -8,7 +8,7 @@ use futures_util::{
     future::{BoxFuture, ready},
     stream::{self, BoxStream},
 };
-use lodge_host::Host;
+use lodge_host::{Host, ModelSource};
 use lodge_models::{
     Auth, Catalogue, CatalogueError, Chunk, ErrorKind, Model, ModelError, ModelInfo, ModelRequest, ProviderConfig,
     ProviderType, Rehearsal, Secret, TokenSource, WireApi,
@@ -83,6 +83,13 @@ pub(crate) struct Chooser {
     pub(crate) session_id: String,
     pub(crate) catalogue: Catalogue,
     pub(crate) registry: Registry,
+}
+
+impl ModelSource for Chooser {
+    fn model(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, String>> {
+        let this = self.clone();
+        Box::pin(async move { this.for_agent(&name).await })
+    }
 }
 
 /// A model, and what people must be told about the choice.
@@ -177,6 +184,23 @@ impl Chooser {
             info: describe(found.info(), model),
             inner: found,
         }))
+    }
+
+    /// The model that an agent wants, by id or by its name for people.
+    async fn for_agent(&self, name: &str) -> Result<Arc<dyn Model>, String> {
+        let known = self.available().await;
+        let by_name = known.iter().find(|model| model.id == name || model.name == name);
+        let id = by_name.map_or(name, |model| model.id.as_str());
+        match self.choose(Some(id), None).await {
+            Ok(chosen) => Ok(chosen.model),
+            Err(_) => {
+                let ids: Vec<&str> = known.iter().map(|model| model.id.as_str()).collect();
+                Err(format!(
+                    "Model '{name}' is not available. Available models: {}",
+                    ids.join(", ")
+                ))
+            }
+        }
     }
 
     /// What a client's provider asks for tokens, where it wants to be asked.

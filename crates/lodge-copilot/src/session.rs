@@ -61,10 +61,15 @@ struct Feed {
     peer: Peer,
     prefix: Bytes,
     held: Mutex<Option<Vec<Event>>>,
+    /// Whether the client does not want to see sub-agents' answers grow.
+    without_sub_deltas: AtomicBool,
 }
 
 impl Publish for Feed {
     fn publish(&self, event: &Event) {
+        if event.agent_id().is_some() && self.without_sub_deltas.load(Ordering::Relaxed) && is_delta(event) {
+            return;
+        }
         let mut held = self.held.lock();
         match &mut *held {
             Some(events) => events.push(event.clone()),
@@ -87,6 +92,7 @@ impl Attached {
             peer: peer.clone(),
             prefix: event_prefix(session.id()),
             held: Mutex::new(Some(Vec::new())),
+            without_sub_deltas: AtomicBool::new(false),
         });
         let listening = if from_start {
             let (history, listening) = session.history_and_listen(feed.clone())?;
@@ -127,6 +133,8 @@ impl Attached {
 
     /// Tells the session what the client can do.
     pub(crate) async fn attach(&self, name: String, config: &SessionConfig) -> Result<(), RpcError> {
+        let without_deltas = config.include_sub_agent_streaming_events == Some(false);
+        self.feed.without_sub_deltas.store(without_deltas, Ordering::Relaxed);
         let spec = {
             let mut client = self.client.lock();
             client.spec.name = name;
@@ -345,6 +353,18 @@ impl Drop for Attached {
             tokio::spawn(async move { session.record(CommandsChanged { commands }).await });
         }
     }
+}
+
+/// Whether an event is a piece of something that comes whole later.
+fn is_delta(event: &Event) -> bool {
+    matches!(
+        event.kind(),
+        "assistant.message_delta"
+            | "assistant.message_start"
+            | "assistant.reasoning_delta"
+            | "assistant.streaming_delta"
+            | "assistant.tool_call_delta"
+    )
 }
 
 /// The session that the parameters name, when the client has it open.

@@ -119,3 +119,21 @@ events! {
         parent_tool_call_id? String = "Set when it runs for a sub-agent.",
     }
 }
+
+impl crate::Payload {
+    /// Marks data as a sub-agent's, where its type has a place for that: which tool call started the sub-agent.
+    pub fn with_parent_tool_call(mut self, tool_call_id: &str) -> Self {
+        let place = match &mut self {
+            Self::AssistantMessage(data) => &mut data.parent_tool_call_id,
+            Self::AssistantMessageDelta(data) => &mut data.parent_tool_call_id,
+            Self::AssistantUsage(data) => &mut data.parent_tool_call_id,
+            Self::ToolExecutionStart(data) => &mut data.parent_tool_call_id,
+            Self::ToolExecutionComplete(data) => &mut data.parent_tool_call_id,
+            Self::HookStart(data) => &mut data.parent_tool_call_id,
+            Self::HookEnd(data) => &mut data.parent_tool_call_id,
+            _ => return self,
+        };
+        place.get_or_insert_with(|| tool_call_id.to_owned());
+        self
+    }
+}

@@ -2,9 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use lodge_agent::{Approval, Change, Compaction, Facts, HookFiles, Mode, Settings, SystemMessage, ToolFilter};
+use futures_util::future::BoxFuture;
+use lodge_agent::{
+    Approval, Change, Compaction, Customization, CustomizationChange, Facts, HookFiles, Mode, ModelSource, Settings,
+    SubagentSettings, SystemMessage, ToolFilter,
+};
 use lodge_mcp::Configured;
-use lodge_models::Model;
+use lodge_models::{Catalogue, Model};
+use lodge_tools::custom::Places;
 
 use crate::{
     HostError,
@@ -64,6 +69,12 @@ pub struct NewSession {
     pub mcp_servers: Vec<Configured>,
     /// Further directories whose AGENTS.md and its like are read.
     pub instruction_directories: Vec<PathBuf>,
+    /// Skills and custom agents; where the user's are is the host's to say.
+    pub customization: Customization,
+    /// The custom agent to begin with.
+    pub agent: Option<String>,
+    /// Where sub-agents get models by name; from the host when absent.
+    pub models: Option<Arc<dyn ModelSource>>,
 }
 
 impl Default for NewSession {
@@ -88,7 +99,20 @@ impl Default for NewSession {
             hook_files: HookFiles::default(),
             mcp_servers: Vec::new(),
             instruction_directories: Vec::new(),
+            customization: Customization::default(),
+            agent: None,
+            models: None,
         }
+    }
+}
+
+/// The host's models, for sub-agents.
+struct OfCatalogue(Catalogue);
+
+impl ModelSource for OfCatalogue {
+    fn model(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, String>> {
+        let found = self.0.resolve(Some(&name)).map_err(|error| error.to_string());
+        Box::pin(std::future::ready(found))
     }
 }
 
@@ -121,6 +145,12 @@ pub struct Resume {
     pub hook_files: Option<HookFiles>,
     /// MCP servers to add.
     pub mcp_servers: Vec<Configured>,
+    /// Other skills and custom agents.
+    pub customization: Option<CustomizationChange>,
+    /// The custom agent to go on with.
+    pub agent: Option<String>,
+    /// Where sub-agents get models by name.
+    pub models: Option<Arc<dyn ModelSource>>,
     /// Whether tool calls and questions that were open are taken up again; otherwise they count as interrupted.
     pub continue_pending: bool,
     /// Whether it is done without a `session.resume`: to join a session rather than to take it up.
@@ -144,7 +174,17 @@ impl Inner {
             Some(cwd) => std::path::absolute(cwd).unwrap_or_else(|_| cwd.clone()),
             None => default_cwd(),
         };
+        let models = match &new.models {
+            Some(models) => models.clone(),
+            None => Arc::new(OfCatalogue(self.models().clone())),
+        };
+        let mut customization = new.customization.clone();
+        customization.places = Places::of_user(self.home_path());
+        customization.disabled_skills.extend(self.disabled_skills());
         Ok(Settings {
+            customization,
+            subagents: SubagentSettings::default(),
+            models: Some(models),
             model: self.model(&new.model)?,
             reasoning_effort: new.reasoning_effort.clone(),
             streaming: new.streaming,
@@ -184,6 +224,7 @@ impl Inner {
         if let Some(mode) = facts.mode.as_deref().and_then(Mode::parse) {
             settings.mode = mode;
         }
+        settings.customization.agent = facts.agent.clone();
         let labels = self.labels(id);
         settings.name = labels.name.filter(|_| labels.user_named);
         settings.client_name = labels.client_name;
@@ -216,6 +257,13 @@ impl Inner {
         changes.extend(resume.client_name.clone().map(|name| Change::ClientName(Some(name))));
         changes.extend(resume.compaction.map(Change::Compaction));
         changes.extend(resume.hook_files.map(Change::HookFiles));
+        changes.extend(
+            resume
+                .customization
+                .clone()
+                .map(|change| Change::Customization(Box::new(change))),
+        );
+        changes.extend(resume.models.clone().map(Change::Models));
         Ok(changes)
     }
 }

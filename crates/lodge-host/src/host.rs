@@ -66,6 +66,10 @@ pub(crate) struct Inner {
 }
 
 impl Host {
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
     /// Starts hosting. Needs a runtime: idle sessions are put out of memory by a task.
     pub fn new(config: HostConfig) -> Self {
         let inner = Arc::new(Inner {
@@ -120,7 +124,7 @@ impl Host {
         }
         let settings = self.0.settings(&new)?;
         let gate = self.0.gate(&id);
-        let _open = gate.lock().await;
+        let open = gate.lock().await;
         if self.live(&id).is_some() {
             return Err(HostError::AlreadyExists(id));
         }
@@ -162,6 +166,14 @@ impl Host {
             session.record(mode).await?;
         }
         session.add_mcp_servers(new.mcp_servers);
+        if let Some(agent) = &new.agent
+            && let Err(error) = session.select_agent(Some(agent.clone())).await
+        {
+            // Without the agent that was asked for it is not the session that was asked for.
+            drop(open);
+            self.delete(&id).await?;
+            return Err(error.into());
+        }
         self.0.label(&session);
         let _ = self.0.lifecycle.send(Lifecycle::Created(id));
         Ok(session)
@@ -223,6 +235,9 @@ impl Host {
             session.configure(change).await?;
         }
         session.add_mcp_servers(resume.mcp_servers.clone());
+        if let Some(agent) = &resume.agent {
+            session.select_agent(Some(agent.clone())).await?;
+        }
         let settings = session.settings();
         let event_count = session.paused(|log| log.count());
         if !resume.silent {
@@ -321,6 +336,10 @@ impl Host {
 impl Inner {
     pub(crate) fn models(&self) -> &Models {
         &self.models
+    }
+
+    pub(crate) fn home_path(&self) -> &std::path::Path {
+        self.home.path()
     }
 
     /// What is said of a session beside its log; nothing, when that cannot be read.
@@ -480,6 +499,17 @@ async fn put_out_idle(host: Weak<Inner>, idle_after: Duration) {
             since.elapsed() < idle_after
         });
     }
+}
+
+/// Replaces a file of the home as a whole, readable by its owner only.
+pub(crate) fn write_private(path: &std::path::Path, text: &[u8]) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    std::io::Write::write_all(&mut options.open(&new)?, text)?;
+    std::fs::rename(new, path)
 }
 
 /// Where a session works when its client does not say.

@@ -4,6 +4,7 @@
 
 mod changes;
 mod config;
+mod custom;
 mod host;
 mod hub;
 mod session;
@@ -20,17 +21,21 @@ pub use worktree::{Worktree, WorktreeError, branches, can_begin};
 
 pub use lodge_agent::{
     AccessToken, Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec,
-    ClientTool, Compacted, Compaction, ContextSize, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion,
-    ExternalResult, Facts, GitContext, HookFiles, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, Mode,
-    NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS,
-    SectionChange, Settings, SystemMessage, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
-    instruction_places, instructions, title_of,
+    ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange, Delivery, ElicitationAnswer,
+    ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext, HookFiles, INTERRUPTED, INTERRUPTED_INFO,
+    INTERRUPTED_TURN, Instruction, Mode, ModelSource, NewTask, NoCalls, PendingQuestion, PermissionDecision, Prompt,
+    Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings, SubagentOverride,
+    SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
+    instruction_places, instructions, skill_info, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,
 };
 pub use lodge_mcp as mcp;
 pub use lodge_tools::changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip};
+pub use lodge_tools::custom::{
+    AgentDefinition, AgentSource, Found, Kind, Place, Places, Skill, Tier, find_agents, find_skills,
+};
 
 pub use lodge_tools::{OutputSink, Todos, ToolUpdate, UserCommand, rules};
 

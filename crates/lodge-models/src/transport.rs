@@ -23,6 +23,8 @@ pub struct HttpRequest {
     pub headers: Vec<(String, String)>,
     /// The body; empty for `GET`.
     pub body: Bytes,
+    /// The sub-agent whose request it is.
+    pub sub_agent: Option<crate::SubAgent>,
 }
 
 impl fmt::Debug for HttpRequest {

@@ -59,6 +59,17 @@ pub struct ModelRequest {
     pub user_agent: Option<String>,
     /// How often this very call was tried before (0 for the first time).
     pub attempt: u32,
+    /// The sub-agent that asks; none for a session's own agent.
+    pub sub_agent: Option<SubAgent>,
+}
+
+/// A sub-agent, for those who carry requests and want to tell whose they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubAgent {
+    /// Its id.
+    pub id: String,
+    /// The sub-agent that started it; none when the session's own agent did.
+    pub parent: Option<String>,
 }
 
 /// A tool as models see it.

@@ -9,6 +9,7 @@
 
 pub mod agent_tools;
 pub mod changes;
+pub mod custom;
 mod cx;
 mod diff;
 pub mod hooks;

@@ -35,6 +35,9 @@ impl View {
         if self.json {
             return crate::run::print_event(&mut self.out, event);
         }
+        if event.agent_id().is_some() {
+            return self.show_sub_agent(event);
+        }
         match event.payload() {
             Payload::AssistantTurnStart(_) => self.status("thinking…"),
             Payload::AssistantIntent(intent) => self.status(&intent.intent),
@@ -64,6 +67,27 @@ impl View {
             Payload::SessionWarning(warning) => self.note(&format!("Warning: {}", warning.message)),
             Payload::SessionInfo(info) => self.note(&info.message),
             Payload::Abort(_) => self.note("Aborted."),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a sub-agent does is worth a line; what it says goes to who asked it.
+    fn show_sub_agent(&mut self, event: &Event) -> io::Result<()> {
+        match event.payload() {
+            Payload::SubagentStarted(started) => self.note(&format!("▸ {} begins", started.agent_display_name)),
+            Payload::SubagentCompleted(done) if done.cancelled == Some(true) => {
+                self.note(&format!("▸ {} was stopped", done.agent_display_name))
+            }
+            Payload::SubagentCompleted(done) => self.note(&format!("▸ {} is done", done.agent_display_name)),
+            Payload::SubagentFailed(failed) => self.note(&format!(
+                "▸ {} failed: {}",
+                failed.agent_display_name,
+                shorten(&failed.error, 200)
+            )),
+            Payload::ToolExecutionStart(start) => {
+                let arguments = start.arguments.as_ref().map(ToString::to_string).unwrap_or_default();
+                self.note(&format!("  → {} {}", start.tool_name, shorten(&arguments, 100)))
+            }
             _ => Ok(()),
         }
     }

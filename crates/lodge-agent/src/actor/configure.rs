@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{Actor, QueueChange};
 use crate::{
     AgentError,
+    customize::Loaded,
     session::GitContext,
     settings::{Change, Prompt},
 };
@@ -83,11 +84,19 @@ impl Actor {
             Change::ForgetApprovals => self.shared.permissions.forget_answers(),
             Change::Rules(change) => self.shared.permissions.change(change).map_err(AgentError::Refused)?,
             Change::ProjectInstructions(read) => self.shared.settings.lock().project_instructions = read,
+            Change::Customization(change) => {
+                change.apply(&mut self.shared.settings.lock().customization);
+                // They are looked for when they are needed next.
+                *self.shared.custom.lock() = Loaded::default();
+                self.skills_told = false;
+            }
+            Change::Subagents(subagents) => self.shared.settings.lock().subagents = subagents,
+            Change::Models(models) => self.shared.settings.lock().models = Some(models),
         }
         Ok(())
     }
 
-    fn change_cwd(&self, cwd: PathBuf) -> Result<(), AgentError> {
+    fn change_cwd(&mut self, cwd: PathBuf) -> Result<(), AgentError> {
         if !cwd.is_dir() {
             return Err(AgentError::Refused(format!(
                 "{} is not a directory that exists.",
@@ -95,6 +104,8 @@ impl Actor {
             )));
         }
         self.shared.settings.lock().cwd.clone_from(&cwd);
+        *self.shared.custom.lock() = Loaded::default();
+        self.skills_told = false;
         let git = GitContext::of(&cwd);
         self.shared.recorder.record(SessionContextChanged {
             cwd: cwd.to_string_lossy().into_owned(),
@@ -155,7 +166,7 @@ impl Actor {
     }
 
     pub(super) fn truncate(&self, event: Uuid) -> Result<u64, AgentError> {
-        if self.running.is_some() {
+        if self.running.is_some() || !self.shared.agents.running().is_empty() {
             return Err(AgentError::Busy);
         }
         self.shared.compacting.cancel();
@@ -168,7 +179,7 @@ impl Actor {
     }
 
     pub(super) fn clear_context(&self) -> Result<u64, AgentError> {
-        if self.running.is_some() {
+        if self.running.is_some() || !self.shared.agents.running().is_empty() {
             return Err(AgentError::Busy);
         }
         self.shared.compacting.cancel();

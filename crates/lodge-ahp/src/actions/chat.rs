@@ -39,13 +39,11 @@ fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatSto
     }
 }
 
-/// A message that a client may send: from a person, with attachments and a model that this host knows.
+/// A message that a client may send: from a person, with attachments and a model that this host knows. Whether there is the
+/// agent it names is known when the session looks for it.
 fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, message: &mut Message) -> Result<(), Refusal> {
     if message.origin.kind != MessageKind::User {
         return Err("clients speak for people: the message's origin must be \"user\"".to_owned());
-    }
-    if message.agent.is_some() {
-        return Err("this host has no other agents to choose".to_owned());
     }
     if let Some(model) = &message.model
         && dispatch.face.host.models().resolve(Some(&model.id)).is_err()

@@ -1,11 +1,16 @@
 //! Rules for what clients say about a session.
 
-use ahp_types::{StateAction, actions::SessionConfigChangedAction, state::SessionState};
+use ahp_types::{
+    StateAction,
+    actions::SessionConfigChangedAction,
+    state::{CustomizationEnablement, SessionState},
+};
 use lodge_host::{Approval, Mode};
 use serde_json::Value;
 
 use super::{After, Dispatch, NoChange, Plan, Refusal};
 use crate::{
+    customizations,
     face::Inner,
     load::branching_of,
     session_config::{Branching, Isolation},
@@ -83,8 +88,33 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         | A::SessionWorkingDirectoryReplaced(_) => {
             Err("a session works in one directory, chosen when it is made".to_owned())
         }
-        A::SessionCustomizationToggled(_)
-        | A::SessionMcpServerStartRequested(_)
+        A::SessionCustomizationToggled(toggled) => {
+            let all = state.customizations.as_deref().unwrap_or_default();
+            let Some(skill) = customizations::skill_named(all, &toggled.id) else {
+                return Err("only skills of this session can be turned on and off".to_owned());
+            };
+            let decision =
+                |wanted: fn(&CustomizationEnablement) -> Option<bool>| toggled.enablement.iter().find_map(wanted);
+            // What is said of the session comes before what is said of more; the host has only sessions.
+            let on = decision(|said| match said {
+                CustomizationEnablement::Session { enabled } => Some(*enabled),
+                _ => None,
+            })
+            .or_else(|| {
+                decision(|said| match said {
+                    CustomizationEnablement::Workspace { enabled, .. }
+                    | CustomizationEnablement::Global { enabled } => Some(*enabled),
+                    _ => None,
+                })
+            });
+            let Some(on) = on else {
+                return Err("say whether it shall be on".to_owned());
+            };
+            let effect = Effect::Change(Setting::Skill(skill.to_owned(), on));
+            toggled.enablement = vec![CustomizationEnablement::Session { enabled: on }];
+            Ok(Plan::effect(effect))
+        }
+        A::SessionMcpServerStartRequested(_)
         | A::SessionMcpServerStopRequested(_)
         | A::SessionMcpServerBackgroundRequested(_) => Err("this session has no such customization".to_owned()),
         _ => Err("only the host says this about a session".to_owned()),

@@ -11,15 +11,19 @@ mod text;
 mod tools;
 mod turns;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ahp_types::{
     StateAction,
     actions::{
-        ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTurnResumeAction,
-        SessionActivityChangedAction, SessionConfigChangedAction, SessionTitleChangedAction,
+        ChatBackgroundWorkRemovedAction, ChatBackgroundWorkSetAction, ChatPendingMessageRemovedAction,
+        ChatPendingMessageSetAction, ChatTurnResumeAction, SessionActivityChangedAction, SessionConfigChangedAction,
+        SessionTitleChangedAction,
     },
-    state::{ChatState, ErrorInfo, Message, MessageKind, MessageOrigin, PendingMessageKind, UsageInfo},
+    state::{
+        BackgroundSubagentWork, BackgroundWork, ChatState, ErrorInfo, Message, MessageKind, MessageOrigin,
+        PendingMessageKind, UsageInfo,
+    },
 };
 use lodge_events::{Event, Payload, SubagentStarted, Timestamp, Uuid};
 use lodge_host::Prompt;
@@ -103,6 +107,10 @@ pub struct Projector {
     subs: HashMap<String, Chat>,
     /// Which tool call started the agent of this id.
     agents: HashMap<String, String>,
+    /// Calls whose sub-agents work in the background.
+    background: HashSet<String>,
+    /// What the agent was told while it had nothing to do: the turn it begins because of that says so.
+    told: Option<String>,
     calls: HashMap<String, tools::Call>,
     questions: HashMap<String, Question>,
     /// Which client runs the tool of this name.
@@ -417,6 +425,15 @@ impl Projector {
                 }
             }
             Payload::SessionInfo(info) if info.info_type == lodge_host::INTERRUPTED_INFO => self.interrupted(),
+            // The turn is over for people, also when sub-agents go on in the background and the session is not idle.
+            Payload::AssistantIdle(idle) if of_agent == Some(Scope::Main) && idle.aborted != Some(true) => {
+                if self.subs.values().any(|chat| chat.turn.is_some()) {
+                    self.end_turn(&Scope::Main, End::Complete);
+                    if self.main.completed {
+                        self.out.push(Step::Rested);
+                    }
+                }
+            }
             Payload::Abort(_) => {
                 for scope in self.scopes() {
                     self.end_turn(&scope, End::Cancelled);
@@ -447,7 +464,15 @@ impl Projector {
             Payload::SessionModelChange(changed) if of_agent == Some(Scope::Main) => {
                 self.config(json!({ "model": changed.new_model }));
             }
-            Payload::SystemNotification(note) => self.notice(of_agent, &note.content),
+            Payload::SystemNotification(note) => {
+                let content = note.content.replace("<system_notification>", "");
+                let content = content.replace("</system_notification>", "");
+                let content = content.trim();
+                if of_agent == Some(Scope::Main) && self.main.turn.is_none() {
+                    self.told = Some(content.to_owned());
+                }
+                self.notice(of_agent, content);
+            }
             Payload::SessionWarning(warning) => self.notice(of_agent, &warning.message),
             Payload::SessionCompactionComplete(done) if done.success => {
                 self.notice(of_agent, "The conversation was summarised to make room.");
@@ -466,6 +491,7 @@ impl Projector {
                     End::Complete
                 };
                 self.end_turn(&Scope::Sub(done.tool_call_id.clone()), end);
+                self.background_ended(&done.tool_call_id);
             }
             Payload::SubagentFailed(failed) => {
                 let info = ErrorInfo {
@@ -475,6 +501,7 @@ impl Projector {
                     meta: None,
                 };
                 self.end_turn(&Scope::Sub(failed.tool_call_id.clone()), End::Error(info, false));
+                self.background_ended(&failed.tool_call_id);
             }
             _ => {
                 if !self.tool_event(event) {
@@ -541,6 +568,28 @@ impl Projector {
         let now = self.now;
         self.open_turn(&Scope::Sub(call.clone()), event.id().to_string(), message, now, false);
         self.show_subagent(&call, started);
+        if started.execution_mode.as_deref() == Some("background") {
+            self.background.insert(call.clone());
+            let work = BackgroundSubagentWork {
+                id: call.clone(),
+                label: started.agent_display_name.clone(),
+                started_at: text::timestamp(now),
+                meta: None,
+                // The state fills in the chat's address.
+                chat: call,
+            };
+            let action = ChatBackgroundWorkSetAction {
+                work: BackgroundWork::Subagent(work),
+            };
+            self.act(&Scope::Main, StateAction::ChatBackgroundWorkSet(action));
+        }
+    }
+
+    fn background_ended(&mut self, call: &str) {
+        if self.background.remove(call) {
+            let action = ChatBackgroundWorkRemovedAction { id: call.to_owned() };
+            self.act(&Scope::Main, StateAction::ChatBackgroundWorkRemoved(action));
+        }
     }
 }
 

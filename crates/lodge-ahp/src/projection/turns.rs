@@ -23,6 +23,10 @@ pub(super) enum End {
 impl Projector {
     pub(super) fn user_message(&mut self, event: &Event, user: &UserMessage, scope: Option<Scope>) {
         let Some(scope) = scope else { return };
+        // What a sub-agent was told opened its turn already; what it is told meanwhile belongs to that.
+        if matches!(scope, Scope::Sub(_)) && self.chat(&scope).turn.is_some() {
+            return;
+        }
         let id = user.message_id.clone().unwrap_or_else(|| event.id().to_string());
         let from_person = user.source.as_deref().is_none_or(|source| source == "user")
             && user.is_autopilot_continuation != Some(true);
@@ -114,7 +118,7 @@ impl Projector {
             None => {}
         }
         let message = Message {
-            text: String::new(),
+            text: self.told.take().filter(|_| *scope == Scope::Main).unwrap_or_default(),
             origin: MessageOrigin {
                 kind: MessageKind::SystemNotification,
             },

@@ -1,5 +1,6 @@
 //! The dispatch table: every method that is served, by name. `docs/sdk.md` is made from it.
 
+mod agents;
 mod commands;
 pub(crate) mod core;
 mod event_log;
@@ -16,7 +17,9 @@ mod schedule;
 mod sessions;
 mod settings;
 pub(crate) mod shell;
+mod skills;
 mod state;
+mod tasks;
 mod tools;
 mod turns;
 mod ui;
@@ -75,6 +78,9 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &history::HISTORY,
     &event_log::EVENT_LOG,
     &schedule::SCHEDULE,
+    &agents::AGENTS,
+    &skills::SKILLS,
+    &tasks::TASKS,
     &sessions::SESSIONS,
     &settings::SETTINGS,
 ];

@@ -79,6 +79,7 @@ pub(super) async fn ask(
         url,
         headers,
         body: Bytes::new(),
+        sub_agent: None,
     };
     let mut response = send(transport, request, PATIENCE, &target).await?;
     let mut body = Vec::new();

@@ -85,6 +85,20 @@ impl<'a> Conversation<'a> {
         path.unwrap_or("plan.md")
     }
 
+    /// The sub-agent of whose end the host tells in the last message, when that can be asked about.
+    pub(super) fn ended_agent(&self) -> Option<String> {
+        let Some(Message::User(parts)) = self.request.messages.last() else {
+            return None;
+        };
+        let text = parts.iter().find_map(|part| match part {
+            Part::Text(text) => text.strip_prefix("<system_notification>"),
+            Part::Image(_) => None,
+        })?;
+        let can_ask = self.request.tools.iter().any(|tool| tool.name == "read_agent");
+        let (_, rest) = text.split_once("agent_id \"").filter(|_| can_ask)?;
+        rest.split_once('"').map(|(id, _)| id.to_owned())
+    }
+
     /// Whether the host itself asks for more, and takes the word for an end.
     pub(super) fn is_told_to_go_on(&self) -> bool {
         let asked = matches!(self.request.messages.last(), Some(Message::User(parts)) if words_of(parts).is_empty());

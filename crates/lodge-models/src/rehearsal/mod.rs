@@ -72,6 +72,11 @@ fn plan(conversation: &Conversation<'_>) -> Vec<Action> {
     };
     if conversation.step < steps.len() {
         steps.swap_remove(conversation.step)
+    } else if let Some(agent) = conversation.ended_agent() {
+        vec![Action::Call(vec![Call {
+            name: "read_agent".to_owned(),
+            arguments: serde_json::json!({ "agent_id": agent }).to_string(),
+        }])]
     } else if conversation.is_told_to_go_on() {
         vec![Action::Call(vec![Call {
             name: "task_complete".to_owned(),

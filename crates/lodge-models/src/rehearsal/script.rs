@@ -55,7 +55,7 @@ const MOST_CHUNKS: u64 = 10_000_000;
 const MOST_CHUNK_BYTES: u64 = 1 << 20;
 
 /// Words that begin a command.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 18] = [
     "say",
     "stream",
     "think",
@@ -71,6 +71,9 @@ const COMMANDS: [&str; 15] = [
     "write the plan",
     "present the plan",
     "complete the task",
+    "start an",
+    "start a",
+    "use the skill",
 ];
 
 /// Reads a script. Empty when the text does not begin like one; `Err` says what was not understood. `plan` is where the
@@ -127,7 +130,9 @@ impl Script {
         cursor.skip_punctuation();
         let after_call = matches!(self.step.last(), Some(Action::Call(_)));
         let mut ahead = *cursor;
-        let call_follows = ahead.take("call") || (and && ahead.name().is_some() && !begins_command(*cursor));
+        let call_follows = ahead.take("call")
+            || ahead.take_any(&["start an", "start a", "use the skill"])
+            || (and && ahead.name().is_some() && !begins_command(*cursor));
         let joined = after_call && !then && call_follows;
         let mut ahead = *cursor;
         // `repeat` looks back at the step, `slowly` and `report` colour it; anything else after a call is the next answer.
@@ -155,8 +160,11 @@ impl Script {
 
     fn command(&mut self, cursor: &mut Cursor<'_>, joined: bool, plan: &str) -> Result<bool, String> {
         cursor.take("please");
-        if cursor.take("call") || joined {
-            let call = call(cursor)?;
+        let mut made = of_agents(cursor)?;
+        if made.is_none() && (cursor.take("call") || joined) {
+            made = Some(call(cursor)?);
+        }
+        if let Some(call) = made {
             match self.step.last_mut() {
                 Some(Action::Call(calls)) if joined => calls.push(call),
                 _ => self.step.push(Action::Call(vec![call])),
@@ -282,6 +290,51 @@ fn of_modes(cursor: &mut Cursor<'_>, plan: &str) -> Option<Call> {
         name: name.to_owned(),
         arguments: serde_json::Value::Object(arguments).to_string(),
     })
+}
+
+/// The calls that sub-agents and skills are about.
+fn of_agents(cursor: &mut Cursor<'_>) -> Result<Option<Call>, String> {
+    if cursor.take_all("use the skill") {
+        let name = cursor.quoted().or_else(|| cursor.name());
+        let name = name.ok_or("name the skill, for example “use the skill greeting”")?;
+        return Ok(Some(Call {
+            name: "skill".to_owned(),
+            arguments: serde_json::json!({ "skill": name }).to_string(),
+        }));
+    }
+    let mut ahead = *cursor;
+    if !ahead.take_any(&["start an", "start a"]) {
+        return Ok(None);
+    }
+    let wrong = "write “start an agent \"say hello\"”: what it shall do stands in quotation marks, and before “agent” may stand \
+                 “background”, “explore” or another kind";
+    let background = ahead.take("background");
+    let kind = match ahead.take("agent") {
+        true => "general-purpose",
+        false => {
+            let kind = ahead.name().ok_or(wrong)?;
+            ahead.take("agent").then_some(kind).ok_or(wrong)?
+        }
+    };
+    let name = match ahead.take("named") {
+        true => ahead.name().ok_or(wrong)?,
+        false => "helper",
+    };
+    let prompt = ahead.quoted().ok_or(wrong)?;
+    *cursor = ahead;
+    let mut arguments = serde_json::json!({
+        "agent_type": kind,
+        "name": name,
+        "description": "Rehearsing a sub-agent",
+        "prompt": prompt,
+    });
+    if background {
+        arguments["mode"] = "background".into();
+    }
+    Ok(Some(Call {
+        name: "task".to_owned(),
+        arguments: arguments.to_string(),
+    }))
 }
 
 fn separates(mut cursor: Cursor<'_>) -> bool {

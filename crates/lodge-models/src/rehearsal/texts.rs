@@ -25,6 +25,7 @@ steer them, and keeps every event in a log that survives a crash. I need no netw
   think aloud · think about X             reasoning, then an answer
   call bash {\"command\":\"ls\"}              calls a tool; `and view {…}` adds a second call
   ask \"Which colour?\" choices red, blue   asks you
+  start an agent \"say hello\"             a sub-agent; `start a background agent …`, `use the skill X`
   fail with rate limit 2 times            also: context too long, broken stream, authentication, quota, server error
   wait 500 ms · slowly                    takes its time
   … then …                                goes on when the tools have answered

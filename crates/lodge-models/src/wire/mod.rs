@@ -89,6 +89,7 @@ impl Inner {
             url,
             headers,
             body: Bytes::from(body),
+            sub_agent: request.sub_agent.clone(),
         };
         let response = send(&*self.transport, sent, endpoint.idle_timeout, &target).await?;
         let streamed = match response.header("content-type") {

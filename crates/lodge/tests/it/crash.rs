@@ -41,6 +41,48 @@ fn no_persisted_event_that_was_seen_is_lost_by_kill_9_and_the_session_goes_on() 
     assert!(mid_turn > 0, "every kill came too late to prove anything (seed {seed})");
 }
 
+#[test]
+fn a_sub_agent_in_the_background_that_kill_9_took_is_reported_and_nothing_hangs() {
+    let home = Home::new();
+    let mut seen = Seen::default();
+    let prompt = concat!(
+        r#"call task {"agent_type":"task","name":"lost","description":"Sleeping","mode":"background","#,
+        r#""prompt":"call bash {\"command\":\"sleep 60\"}"} then say I go on"#
+    );
+    let mut running = home.start(arguments(&seen, prompt));
+    while let Some(line) = running.line() {
+        // Its command runs, and the session's own agent has nothing left to do.
+        if line.contains("assistant.idle") {
+            break;
+        }
+    }
+    running.kill();
+    note(&mut seen, running.finish().events());
+    let events = home.run(arguments(&seen, "say still here")).ok().events();
+    note(&mut seen, events);
+    let log = export(&home, &seen);
+    let failed = events::of_kind(&log, "subagent.failed");
+    assert_eq!(failed.len(), 1, "{log:#?}");
+    assert_eq!(failed[0]["agentId"], "lost");
+    assert!(
+        failed[0]["data"]["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("interrupted"))
+    );
+    let notices = events::of_kind(&log, "system.notification");
+    assert_eq!(notices[0]["data"]["kind"]["status"], "failed");
+    let started = events::of_kind(&log, "tool.execution_start").len();
+    assert_eq!(
+        events::of_kind(&log, "tool.execution_complete").len(),
+        started,
+        "every call has a result"
+    );
+    let answers = events::of_kind(&log, "assistant.message");
+    assert!(answers.iter().any(|answer| answer["data"]["content"] == "still here"));
+    events::check_chain(&log).unwrap();
+    schema::check_all(&log);
+}
+
 /// Returns how many kills came in the middle of a turn.
 fn one_session(kills: u64, random: &mut Random, seed: u64) -> u64 {
     let home = Home::new();

@@ -1,0 +1,311 @@
+//! Skills and custom agents of a session: what was asked for, and what was found.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use lodge_events::{CustomAgent, SkillInfo, SkillInvoked, SkillTrigger};
+use lodge_tools::custom::{AgentDefinition, Found, Kind, Place, Places, Skill, find_agents, find_skills};
+
+use crate::{session::Shared, settings::ToolFilter, subagents::builtin};
+
+/// What a session shall have beside its tools.
+#[derive(Debug, Clone)]
+pub struct Customization {
+    /// The user's directories.
+    pub places: Places,
+    /// Whether files of the project and the user are looked for.
+    pub discover: bool,
+    /// Whether there are skills at all.
+    pub skills: bool,
+    /// Directories with skills that a client names.
+    pub skill_directories: Vec<PathBuf>,
+    /// Skills that are off.
+    pub disabled_skills: BTreeSet<String>,
+    /// Agents that a client defines.
+    pub agents: Vec<AgentDefinition>,
+    /// Built-in agents that are not there.
+    pub excluded_agents: Vec<String>,
+    /// Tools that only agents which name them may use.
+    pub hidden_tools: Vec<String>,
+    /// The agent that was chosen.
+    pub agent: Option<String>,
+}
+
+impl Default for Customization {
+    fn default() -> Self {
+        Self {
+            places: Places::default(),
+            discover: true,
+            skills: true,
+            skill_directories: Vec::new(),
+            disabled_skills: BTreeSet::new(),
+            agents: Vec::new(),
+            excluded_agents: Vec::new(),
+            hidden_tools: Vec::new(),
+            agent: None,
+        }
+    }
+}
+
+/// A change of them. What is absent stays as it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CustomizationChange {
+    /// Whether files are looked for.
+    pub discover: Option<bool>,
+    /// Whether there are skills at all.
+    pub skills: Option<bool>,
+    /// Directories with skills.
+    pub skill_directories: Option<Vec<PathBuf>>,
+    /// Skills that are off.
+    pub disabled_skills: Option<BTreeSet<String>>,
+    /// Agents that a client defines.
+    pub agents: Option<Vec<AgentDefinition>>,
+    /// Built-in agents that are not there.
+    pub excluded_agents: Option<Vec<String>>,
+    /// Tools that only agents which name them may use.
+    pub hidden_tools: Option<Vec<String>>,
+}
+
+impl CustomizationChange {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn apply(self, to: &mut Customization) {
+        fn set<T>(place: &mut T, value: Option<T>) {
+            if let Some(value) = value {
+                *place = value;
+            }
+        }
+        set(&mut to.discover, self.discover);
+        set(&mut to.skills, self.skills);
+        set(&mut to.skill_directories, self.skill_directories);
+        set(&mut to.disabled_skills, self.disabled_skills);
+        set(&mut to.agents, self.agents);
+        set(&mut to.excluded_agents, self.excluded_agents);
+        set(&mut to.hidden_tools, self.hidden_tools);
+    }
+}
+
+/// What was found. Skills and agents are looked for when the first turn needs them, and again when somebody asks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Loaded {
+    /// Nothing was looked for yet.
+    pub(crate) skills: Option<Arc<Found<Skill>>>,
+    pub(crate) agents: Option<Arc<Found<AgentDefinition>>>,
+}
+
+impl Customization {
+    /// Looks for skills. Reads files.
+    pub fn find_skills(&self, cwd: &Path) -> Found<Skill> {
+        if !self.skills {
+            return Found::default();
+        }
+        let given = self.skill_directories.iter().map(|dir| Place::given(dir, cwd));
+        let mut places: Vec<Place> = given.collect();
+        if self.discover {
+            places.extend(self.places.all(Kind::Skills, cwd));
+        }
+        find_skills(&places)
+    }
+
+    /// Looks for agents, those of clients first. Reads files.
+    pub fn find_agents(&self, cwd: &Path) -> Found<AgentDefinition> {
+        let mut found = Found {
+            all: self.agents.clone(),
+            ..Found::default()
+        };
+        if self.discover {
+            let files = find_agents(&self.places.all(Kind::Agents, cwd));
+            let new = |agent: &AgentDefinition| self.agents.iter().all(|known| known.name != agent.name);
+            found.all.extend(files.all.into_iter().filter(new));
+            found.warnings = files.warnings;
+            found.errors = files.errors;
+        }
+        found
+    }
+}
+
+impl Shared {
+    /// The skills that are there, with whether each is on.
+    pub(crate) fn skills(&self) -> Vec<(Skill, bool)> {
+        let found = self.custom.lock().skills.clone().unwrap_or_default();
+        let settings = self.settings.lock();
+        let disabled = &settings.customization.disabled_skills;
+        let skills = found.all.iter();
+        skills
+            .map(|skill| (skill.clone(), !disabled.contains(&skill.name)))
+            .collect()
+    }
+
+    /// The skills that the model may load.
+    pub(crate) fn offered_skills(&self) -> Vec<Skill> {
+        let skills = self.skills().into_iter();
+        skills
+            .filter(|(skill, on)| *on && !skill.disable_model_invocation)
+            .map(|(skill, _)| skill)
+            .collect()
+    }
+
+    /// Agents of clients and files.
+    pub(crate) fn custom_agents(&self) -> Vec<AgentDefinition> {
+        let found = self.custom.lock().agents.clone().unwrap_or_default();
+        found.all.clone()
+    }
+
+    /// Agents that this program brings, where nothing takes their place or keeps them out.
+    pub(crate) fn builtin_agents(&self) -> Vec<AgentDefinition> {
+        let custom = self.custom_agents();
+        let settings = self.settings.lock();
+        let excluded = &settings.customization.excluded_agents;
+        let mut agents = builtin::all();
+        agents.retain(|agent| !excluded.contains(&agent.name) && custom.iter().all(|known| known.name != agent.name));
+        agents
+    }
+
+    /// The agents that the model may start.
+    pub(crate) fn agent_types(&self) -> Vec<AgentDefinition> {
+        let mut agents = self.builtin_agents();
+        agents.extend(self.custom_agents().into_iter().filter(|agent| agent.infer));
+        let disabled = self.settings.lock().subagents.disabled.clone();
+        agents.retain(|agent| !disabled.contains(&agent.name));
+        agents
+    }
+
+    /// An agent by its name.
+    pub(crate) fn agent_named(&self, name: &str) -> Option<AgentDefinition> {
+        let mut all = self.custom_agents().into_iter().chain(self.builtin_agents());
+        all.find(|agent| agent.name == name)
+    }
+
+    /// Whose prompt and tools count: a sub-agent's own, or those of the agent that a person chose.
+    pub(crate) fn definition(&self) -> Option<Arc<AgentDefinition>> {
+        if let Some(sub) = &self.sub {
+            return Some(sub.definition.clone());
+        }
+        let name = self.settings.lock().customization.agent.clone()?;
+        self.agent_named(&name).map(Arc::new)
+    }
+
+    /// Whether the agent at work may use a tool, beyond what the session's filter says.
+    pub(crate) fn agent_may_use(&self, definition: Option<&AgentDefinition>, name: &str, origin: &str) -> bool {
+        match definition.and_then(|definition| definition.tools.as_deref()) {
+            Some(words) => {
+                // All tools of a server are `server/*`.
+                let of_server = |word: &String| {
+                    let server = word.strip_suffix("/*").filter(|_| origin == "mcp");
+                    server.is_some_and(|server| name.starts_with(&format!("{server}-")))
+                };
+                ToolFilter::of_words(words).allows(name, origin) || words.iter().any(of_server)
+            }
+            None => {
+                let settings = self.settings.lock();
+                let hidden = ToolFilter {
+                    available: None,
+                    excluded: settings.customization.hidden_tools.clone(),
+                };
+                hidden.allows(name, origin)
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Whether the agent at work has the tools of an MCP server: those that an agent brings are its alone.
+    pub(crate) fn has_server(&self, definition: Option<&AgentDefinition>, server: &str) -> bool {
+        let own = definition.and_then(|definition| definition.mcp_servers.as_ref());
+        !self.agent_servers.lock().contains(server) || own.is_some_and(|own| own.get(server).is_some())
+    }
+
+    /// Starts the MCP servers that an agent brings, unless they run. A name that the session has is the session's.
+    pub(crate) async fn start_own_servers(&self, definition: Option<&AgentDefinition>) {
+        let servers = definition.and_then(|definition| definition.mcp_servers.as_ref()?.as_object());
+        let mut new = Vec::new();
+        for (name, value) in servers.into_iter().flatten() {
+            if self.mcp.info(name).is_some() {
+                continue;
+            }
+            if let Err(error) = lodge_mcp::check_name(name) {
+                tracing::warn!(session = %self.id, %error, "an agent's MCP server is left out");
+                continue;
+            }
+            self.agent_servers.lock().insert(name.clone());
+            new.push(lodge_mcp::Configured {
+                name: name.clone(),
+                source: lodge_mcp::Source::Client,
+                config: lodge_mcp::ServerConfig::read(value),
+            });
+        }
+        if !new.is_empty() {
+            self.root().add_mcp_servers(new);
+            self.mcp_ready().await;
+        }
+    }
+}
+
+/// A skill as clients are told of it.
+pub fn skill_info(skill: &Skill, enabled: bool) -> SkillInfo {
+    SkillInfo {
+        name: skill.name.clone(),
+        command_name: Some(skill.name.clone()),
+        description: skill.description.clone(),
+        source: skill.source.clone(),
+        user_invocable: skill.user_invocable,
+        enabled,
+        path: Some(skill.path.to_string_lossy().into_owned()),
+        argument_hint: skill.argument_hint.clone(),
+    }
+}
+
+/// An agent as clients are told of it.
+pub(crate) fn agent_info(agent: &AgentDefinition) -> CustomAgent {
+    CustomAgent {
+        id: agent.name.clone(),
+        name: agent.name.clone(),
+        display_name: agent.shown_name().to_owned(),
+        description: agent.description.clone(),
+        // The wire has no word for an agent that a client defines; it is the user's more than anybody's.
+        source: agent.source.as_str().unwrap_or("user").to_owned(),
+        tools: agent.tools.clone(),
+        user_invocable: agent.user_invocable,
+        disable_model_invocation: (!agent.infer).then_some(true),
+        model: agent.model.clone(),
+        ..CustomAgent::default()
+    }
+}
+
+impl Shared {
+    /// The skills that an agent gets without asking, as they are recorded. What cannot be read is left out.
+    pub(crate) async fn preloaded_skills(&self, definition: Option<&AgentDefinition>) -> Vec<SkillInvoked> {
+        let wanted = definition.map_or(&[][..], |definition| &definition.skills);
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let mut skills: Vec<Skill> = self.skills().into_iter().map(|(skill, _)| skill).collect();
+        skills.retain(|skill| wanted.contains(&skill.name));
+        let model = self.settings.lock().model.info().id.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let invoked = |skill: Skill| {
+                let content = skill
+                    .content()
+                    .inspect_err(|error| tracing::warn!(%error, "a skill cannot be read"));
+                Some(SkillInvoked {
+                    content: content.ok()?,
+                    path: skill.path.to_string_lossy().into_owned(),
+                    model: Some(model.clone()),
+                    source: Some(skill.source.as_str().to_owned()),
+                    description: Some(skill.description),
+                    name: skill.name,
+                    trigger: Some(SkillTrigger::ContextLoad),
+                    ..SkillInvoked::default()
+                })
+            };
+            skills.into_iter().filter_map(invoked).collect()
+        });
+        read.await.unwrap_or_default()
+    }
+}

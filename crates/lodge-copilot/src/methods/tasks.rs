@@ -1,0 +1,208 @@
+//! Sub-agents as background tasks: which there are, how they are doing, and what can be done about them.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use lodge_events::timestamp_text;
+use lodge_host::{Change, NewTask, SubagentOverride, SubagentSettings, TaskInfo};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{rpc::RpcError, session::Attached};
+
+pub(crate) static TASKS: Capability = Capability {
+    title: "Sub-agents and background tasks",
+    methods: &[
+        method!(session "session.tasks.list", 2, "the sub-agents that run or ended in the background", list),
+        method!(session "session.tasks.startAgent", 2, "starts a sub-agent in the background", start),
+        method!(session "session.tasks.getProgress", 1, "what a sub-agent did last", progress),
+        method!(session "session.tasks.cancel", 1, "stops a sub-agent", cancel),
+        method!(session "session.tasks.remove", 1, "forgets a sub-agent that has ended", remove),
+        method!(session "session.tasks.sendMessage", 1, "says something to a sub-agent at work", send),
+        method!(session "session.tasks.getCurrentPromotable", 1, "the sub-agent that the turn waits for", promotable),
+        method!(session "session.tasks.promoteToBackground", 1, "lets the turn go on without waiting for it", promote),
+        method!(session "session.tasks.promoteCurrentToBackground", 1, "the same for the one it waits for", promote_current),
+        method!(session "session.tasks.refresh", 1, "nothing: what is listed is always fresh", refresh),
+        method!(session "session.tasks.waitForPending", 1, "waits until no sub-agent works and no turn runs", wait),
+        method!(session "session.tools.updateSubagentSettings", 1, "models and bounds of sub-agents", settings),
+    ],
+};
+
+/// How long [`wait`] waits at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+fn info(task: &TaskInfo) -> Value {
+    let mut info = json!({
+        "type": "agent",
+        "id": task.id,
+        "toolCallId": task.tool_call_id,
+        "displayName": task.display_name,
+        "description": task.description,
+        "status": task.status.as_str(),
+        "startedAt": timestamp_text(task.started),
+        "activeTimeMs": task.active.as_millis() as u64,
+        "agentType": task.agent_type,
+        "prompt": task.prompt,
+        "resolvedModel": task.model,
+        "executionMode": if task.background { "background" } else { "sync" },
+        "canPromoteToBackground": task.can_promote,
+    });
+    for (key, value) in [
+        ("completedAt", task.ended.map(timestamp_text)),
+        ("error", task.error.clone()),
+        ("result", task.result.clone()),
+        ("model", task.asked_model.clone()),
+        ("latestResponse", task.latest_response.clone()),
+    ] {
+        if let Some(value) = value {
+            info[key] = json!(value);
+        }
+    }
+    info
+}
+
+fn find(session: &Attached, fits: impl Fn(&TaskInfo) -> bool) -> Option<TaskInfo> {
+    session.session().tasks().into_iter().find(fits)
+}
+
+async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let tasks: Vec<_> = session.session().tasks().iter().map(info).collect();
+    Ok(json!({"tasks": tasks}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StartParams {
+    agent_type: String,
+    prompt: String,
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    model: Option<String>,
+}
+
+async fn start(session: Arc<Attached>, params: StartParams) -> Result<Value, RpcError> {
+    let task = NewTask {
+        agent_type: params.agent_type,
+        name: params.name,
+        prompt: params.prompt,
+        description: params.description,
+        model: params.model,
+    };
+    Ok(json!({"agentId": session.session().start_agent(task).await?}))
+}
+
+#[derive(Debug, Deserialize)]
+struct IdParams {
+    id: String,
+}
+
+async fn progress(session: Arc<Attached>, params: IdParams) -> Result<Value, RpcError> {
+    let progress = find(&session, |task| task.id == params.id).map(|task| {
+        let lines = task.lines.iter();
+        let lines: Vec<_> = lines
+            .map(|(message, at)| json!({"message": message, "timestamp": timestamp_text(*at)}))
+            .collect();
+        let mut progress = json!({"type": "agent", "recentActivity": lines});
+        if let Some(intent) = task.latest_intent {
+            progress["latestIntent"] = json!(intent);
+        }
+        progress
+    });
+    Ok(json!({"progress": progress}))
+}
+
+async fn cancel(session: Arc<Attached>, params: IdParams) -> Result<Value, RpcError> {
+    Ok(json!({"cancelled": session.session().cancel_task(&params.id).await}))
+}
+
+async fn remove(session: Arc<Attached>, params: IdParams) -> Result<Value, RpcError> {
+    Ok(json!({"removed": session.session().remove_task(&params.id)}))
+}
+
+#[derive(Debug, Deserialize)]
+struct SendParams {
+    id: String,
+    message: String,
+}
+
+async fn send(session: Arc<Attached>, params: SendParams) -> Result<Value, RpcError> {
+    Ok(match session.session().tell_task(&params.id, &params.message) {
+        true => json!({"sent": true}),
+        false => json!({"sent": false, "error": "Agent not found or not accepting messages"}),
+    })
+}
+
+async fn promotable(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(match find(&session, |task| task.can_promote) {
+        Some(task) => json!({"task": info(&task)}),
+        None => json!({}),
+    })
+}
+
+async fn promote(session: Arc<Attached>, params: IdParams) -> Result<Value, RpcError> {
+    Ok(json!({"promoted": session.session().promote_task(&params.id)}))
+}
+
+async fn promote_current(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let found = find(&session, |task| task.can_promote);
+    let promoted = found.filter(|task| session.session().promote_task(&task.id));
+    let now = promoted.and_then(|task| find(&session, |other| other.id == task.id));
+    Ok(now.map_or(json!({}), |task| json!({"task": info(&task)})))
+}
+
+async fn refresh(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({}))
+}
+
+async fn wait(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let _ = tokio::time::timeout(LONGEST_WAIT, session.session().tasks_settled()).await;
+    Ok(json!({}))
+}
+
+#[derive(Debug, Deserialize)]
+struct SettingsParams {
+    #[serde(default)]
+    subagents: Option<Subagents>,
+}
+
+/// Today's clients put what is said of kinds of agents into `agents`, older ones beside the rest.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Subagents {
+    agents: BTreeMap<String, Override>,
+    disabled_subagents: Vec<String>,
+    max_concurrency: Option<usize>,
+    max_depth: Option<usize>,
+    #[serde(flatten)]
+    older: BTreeMap<String, Override>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Override {
+    model: Option<String>,
+    effort_level: Option<String>,
+}
+
+async fn settings(session: Arc<Attached>, params: SettingsParams) -> Result<Value, RpcError> {
+    let given = params.subagents.unwrap_or_default();
+    let bound = |wish: Option<usize>| wish.map(|wish| wish.clamp(1, 128));
+    let settings = SubagentSettings {
+        agents: (given.older.into_iter().chain(given.agents))
+            .map(|(name, wish)| {
+                let wish = SubagentOverride {
+                    model: wish.model,
+                    effort: wish.effort_level,
+                };
+                (name, wish)
+            })
+            .collect(),
+        disabled: given.disabled_subagents,
+        max_running: bound(given.max_concurrency),
+        max_depth: bound(given.max_depth),
+    };
+    session.session().configure(Change::Subagents(settings)).await?;
+    Ok(json!({}))
+}

@@ -1,0 +1,60 @@
+//! Skills that the user has turned off for all sessions.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use lodge_tools::custom::Places;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Host, HostError,
+    host::{Inner, write_private},
+};
+
+/// What is kept of the user's choices.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Kept {
+    disabled_skills: BTreeSet<String>,
+}
+
+impl Inner {
+    fn skills_file(&self) -> PathBuf {
+        self.home_path().join("skills.json")
+    }
+
+    /// Names of skills that are off. A file that cannot be read turns nothing off.
+    pub(crate) fn disabled_skills(&self) -> BTreeSet<String> {
+        let path = self.skills_file();
+        match std::fs::read(&path) {
+            Ok(text) => {
+                serde_json::from_slice::<Kept>(&text)
+                    .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "the file is not understood"))
+                    .unwrap_or_default()
+                    .disabled_skills
+            }
+            Err(_) => BTreeSet::new(),
+        }
+    }
+}
+
+impl Host {
+    /// Where the user's skills and agents are.
+    pub fn places(&self) -> Places {
+        Places::of_user(self.home().path())
+    }
+
+    /// Names of skills that are off in new sessions.
+    pub fn disabled_skills(&self) -> BTreeSet<String> {
+        self.inner().disabled_skills()
+    }
+
+    /// Says which skills are off in new sessions.
+    pub fn set_disabled_skills(&self, names: BTreeSet<String>) -> Result<(), HostError> {
+        let path = self.inner().skills_file();
+        let kept = Kept { disabled_skills: names };
+        let text = serde_json::to_vec_pretty(&kept).map_err(|error| HostError::Invalid(error.to_string()))?;
+        self.home().ensure()?;
+        write_private(&path, &text)
+            .map_err(|error| HostError::Invalid(format!("{} cannot be written: {error}", path.display())))
+    }
+}

@@ -1,0 +1,66 @@
+//! What people add to an agent by files: skills (folders with a `SKILL.md`) and custom agents (`*.md` files with a prompt).
+//!
+//! Both begin with front matter between two lines of dashes. A file that cannot be understood is left out and said to be,
+//! never a reason to fail.
+
+mod agents;
+mod front_matter;
+mod places;
+mod skills;
+
+pub use agents::{AgentDefinition, AgentSource, find_agents, tool_alias};
+pub use places::{Kind, Place, Places, Tier};
+pub use skills::{Skill, find_skills};
+
+/// What was found, and what was wrong with the rest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found<T> {
+    /// In order of precedence; every name once.
+    pub all: Vec<T>,
+    /// What was found but is odd.
+    pub warnings: Vec<String>,
+    /// What was left out.
+    pub errors: Vec<String>,
+}
+
+impl<T> Default for Found<T> {
+    fn default() -> Self {
+        Self {
+            all: Vec::new(),
+            warnings: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+}
+
+/// The longest file that is read.
+const LONGEST_FILE: u64 = 1024 * 1024;
+/// The most files of a kind that a session gets: their descriptions go into every model call.
+const MOST: usize = 256;
+
+/// Reads a file that a person wrote: text, and not endless.
+fn read(path: &std::path::Path) -> Result<String, String> {
+    let size = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if !size.is_file() || size.len() > LONGEST_FILE {
+        return Err(format!("{} is not a file of at most 1 MiB", path.display()));
+    }
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Entries of a directory by name; a directory that is not there has none.
+fn entries(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut entries: Vec<_> = std::fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .take(MOST * 4)
+        .collect();
+    entries.sort();
+    entries
+}
+
+/// Whether a name can be typed and shown: letters, digits, `.`, `_`, `-`, at most 64 of them.
+fn is_name(name: &str) -> bool {
+    let inner = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-' | ' ' | ':');
+    !name.is_empty() && name.chars().count() <= 64 && name.starts_with(char::is_alphanumeric) && name.chars().all(inner)
+}

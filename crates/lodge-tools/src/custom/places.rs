@@ -1,0 +1,129 @@
+//! Where skills and agents are looked for.
+
+use std::path::{Path, PathBuf};
+
+/// What is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Folders with a `SKILL.md`.
+    Skills,
+    /// Files with an agent each.
+    Agents,
+}
+
+/// Whose place it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// Named by a client.
+    Given,
+    /// The project's.
+    Project,
+    /// A parent directory's, inside the same repository.
+    Inherited,
+    /// The user's, for this program and the Copilot CLI.
+    User,
+    /// The user's, shared by agents of any make.
+    Shared,
+}
+
+/// A directory to look in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The directory, which need not exist.
+    pub path: PathBuf,
+    /// Whose it is.
+    pub tier: Tier,
+    /// The project it belongs to.
+    pub project: Option<PathBuf>,
+    /// Whether it is the one to make something new in.
+    pub preferred: bool,
+}
+
+/// Directories of the user that hold customizations: this program's home and what other agents have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The home of this program.
+    pub home: Option<PathBuf>,
+    /// The user's home directory.
+    pub user: Option<PathBuf>,
+}
+
+impl Places {
+    /// Those of the user who runs the program.
+    pub fn of_user(home: &Path) -> Self {
+        Self {
+            home: Some(home.to_owned()),
+            user: std::env::var_os("HOME")
+                .map(PathBuf::from)
+                .filter(|home| home.is_absolute()),
+        }
+    }
+
+    /// The user's directories.
+    pub fn user(&self, kind: Kind) -> Vec<Place> {
+        let name = match kind {
+            Kind::Skills => "skills",
+            Kind::Agents => "agents",
+        };
+        let place = |path: PathBuf, tier, preferred| Place {
+            path,
+            tier,
+            project: None,
+            preferred,
+        };
+        let mut places = Vec::new();
+        places.extend(self.home.iter().map(|home| place(home.join(name), Tier::User, true)));
+        if let Some(user) = &self.user {
+            let copilot = user.join(".copilot");
+            if self.home.as_ref() != Some(&copilot) {
+                places.push(place(copilot.join(name), Tier::User, places.is_empty()));
+            }
+            if kind == Kind::Skills {
+                places.push(place(user.join(".agents/skills"), Tier::Shared, false));
+            }
+            places.push(place(user.join(".claude").join(name), Tier::Shared, false));
+        }
+        places
+    }
+
+    /// A project's directories; those of parents up to the repository's root are inherited.
+    pub fn project(kind: Kind, project: &Path) -> Vec<Place> {
+        let names: &[&str] = match kind {
+            Kind::Skills => &[".github/skills", ".agents/skills", ".claude/skills"],
+            Kind::Agents => &[".github/agents", ".claude/agents"],
+        };
+        let root = project
+            .ancestors()
+            .find(|dir| dir.join(".git").exists())
+            .unwrap_or(project);
+        let dirs = project.ancestors().take_while(|dir| dir.starts_with(root));
+        dirs.flat_map(|dir| names.iter().map(move |name| (dir, name)))
+            .map(|(dir, name)| Place {
+                path: dir.join(name),
+                tier: if dir == project { Tier::Project } else { Tier::Inherited },
+                project: Some(project.to_owned()),
+                preferred: dir == project && *name == names[0],
+            })
+            .collect()
+    }
+
+    /// Everything that counts for a session there.
+    pub fn all(&self, kind: Kind, cwd: &Path) -> Vec<Place> {
+        let mut places = Self::project(kind, cwd);
+        places.extend(self.user(kind));
+        places
+    }
+}
+
+/// Directories that a client names; relative ones count from the working directory.
+impl Place {
+    /// One that a client names.
+    pub fn given(path: &Path, cwd: &Path) -> Self {
+        Self {
+            path: cwd.join(path),
+            tier: Tier::Given,
+            project: None,
+            preferred: false,
+        }
+    }
+}
