@@ -1,6 +1,6 @@
 //! The conversation as a whole: compacting it, taking it back, forgetting it.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
 use lodge_events::{Event, Payload, SessionIdle};
 use lodge_host::{AgentError, Prompt, Publish, Session};
@@ -17,6 +17,7 @@ pub(crate) static HISTORY: Capability = Capability {
     methods: &[
         method!(session "session.history.compact", 3, "replaces the conversation by a summary of it", compact),
         method!(session "session.history.truncate", 3, "takes the session back to before an event", truncate),
+        method!(session "session.history.summarizeForHandoff", 2, "what was asked and answered, for whoever takes over", handoff),
         method!(session "session.history.clearContext", 0, "forgets the conversation, keeps the session", clear_context),
         method!(session "session.history.listRewindPoints", 1, "messages that the session can be taken back to", rewind_points),
         method!(session "session.history.previewRewind", 1, "what taking it back would change", preview_rewind),
@@ -183,4 +184,39 @@ async fn abort_compaction(session: Arc<Attached>, _: Nothing) -> Result<Value, R
 
 async fn cancel_compaction(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({"cancelled": session.session().cancel_compaction().await?}))
+}
+
+/// From the log alone: no model is asked for it.
+async fn handoff(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let history = session.session().history()?;
+    let title = session.session().facts().title();
+    let read = move || summary(title.as_deref(), history.events().filter_map(Result::ok));
+    let summary = tokio::task::spawn_blocking(read).await.map_err(RpcError::failed)?;
+    Ok(json!({"summary": summary}))
+}
+
+fn summary(title: Option<&str>, events: impl Iterator<Item = Event>) -> String {
+    let (mut asked, mut answered, mut before) = (String::new(), None, None);
+    for event in events.filter(|event| event.agent_id().is_none()) {
+        match event.payload() {
+            Payload::UserMessage(message) if message.source.is_none() => {
+                let _ = writeln!(asked, "- {}", message.content.trim().replace('\n', "\n  "));
+            }
+            Payload::AssistantMessage(message) if !message.content.trim().is_empty() => {
+                answered = Some(message.content.trim().to_owned());
+            }
+            Payload::SessionCompactionComplete(done) if done.success => before = done.summary_content.clone(),
+            _ => {}
+        }
+    }
+    if asked.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("# {}\n\n## Asked\n\n{asked}", title.unwrap_or("Session"));
+    for (heading, part) in [("Summary of earlier work", before), ("Last answer", answered)] {
+        if let Some(part) = part {
+            let _ = write!(text, "\n## {heading}\n\n{part}\n");
+        }
+    }
+    text
 }

@@ -3,6 +3,7 @@
 mod agents;
 mod commands;
 pub(crate) mod core;
+mod elsewhere;
 mod event_log;
 mod history;
 mod inference;
@@ -83,6 +84,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &tasks::TASKS,
     &sessions::SESSIONS,
     &settings::SETTINGS,
+    &elsewhere::ELSEWHERE,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Method>> = LazyLock::new(|| {

@@ -1,0 +1,54 @@
+//! Things that other hosts of the protocol have and this one has not: asked for them, it says so in the form that clients
+//! understand, so that they leave them out.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, Nothing, method};
+use crate::{connection::Ctx, rpc::RpcError, session::Attached};
+
+pub(crate) static ELSEWHERE: Capability = Capability {
+    title: "Said to be absent",
+    methods: &[
+        method!(session "session.completions.getTriggerCharacters", 1, "none: clients complete on their own", triggers),
+        method!(session "session.completions.request", 1, "none", completions),
+        method!(session "session.visibility.get", 1, "never shared: sessions stay in the home", visibility),
+        method!(session "session.visibility.set", 1, "never shared: sessions stay in the home", visibility),
+        method!(session "session.telemetry.getEngagementId", 1, "none: nothing is reported anywhere", engagement),
+        method!(
+            "sessions.findByTaskId",
+            1,
+            "none: no session belongs to a task of GitHub's",
+            find_by_task_id
+        ),
+    ],
+};
+
+async fn triggers(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"triggerCharacters": []}))
+}
+
+async fn completions(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"items": []}))
+}
+
+async fn visibility(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"synced": false}))
+}
+
+async fn engagement(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskParams {
+    #[serde(rename = "taskId")]
+    _task_id: String,
+}
+
+async fn find_by_task_id(_: Ctx, _: TaskParams) -> Result<Value, RpcError> {
+    Ok(json!({}))
+}
