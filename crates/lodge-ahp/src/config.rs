@@ -126,7 +126,7 @@ impl Default for Limits {
             outstanding: 256,
             subscriptions: 512,
             queue_bytes: 16 << 20,
-            replay_bytes: 2 << 20,
+            replay_bytes: 4 << 20,
             kept_bytes: 4 << 20,
             window_bytes: 1 << 20,
             whole_bytes: 4 << 20,

@@ -59,6 +59,19 @@ impl House {
 
     /// A client that has said `initialize`.
     pub(super) fn connect(&self) -> Result<Client> {
+        self.connect_as("bench")
+    }
+
+    /// The same under a name of its own.
+    pub(super) fn connect_as(&self, name: &str) -> Result<Client> {
+        let mut client = self.open()?;
+        let hello = json!({ "channel": ROOT, "protocolVersions": ["1.0.0"], "clientId": name });
+        client.call("initialize", &hello)?;
+        Ok(client)
+    }
+
+    /// A connection on which nothing was said yet.
+    pub(super) fn open(&self) -> Result<Client> {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_nodelay(true)?;
         write!(
@@ -77,14 +90,11 @@ impl House {
             line.clear();
             reader.read_line(&mut line)?;
         }
-        let mut client = Client {
+        Ok(Client {
             reader,
             stream,
             last: 0,
-        };
-        let hello = json!({ "channel": ROOT, "protocolVersions": ["1.0.0"], "clientId": "bench" });
-        client.call("initialize", &hello)?;
-        Ok(client)
+        })
     }
 }
 
@@ -93,7 +103,7 @@ pub(super) const ROOT: &str = "ahp-root://";
 
 /// A connection.
 pub(super) struct Client {
-    reader: BufReader<TcpStream>,
+    pub(super) reader: BufReader<TcpStream>,
     stream: TcpStream,
     last: u64,
 }
@@ -123,7 +133,7 @@ impl Client {
         }
     }
 
-    fn send(&mut self, text: &str) -> Result<()> {
+    pub(super) fn send(&mut self, text: &str) -> Result<()> {
         let mut frame = vec![0x81];
         match text.len() {
             length @ 0..=125 => frame.push(0x80 | length as u8),

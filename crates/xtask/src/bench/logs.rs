@@ -49,6 +49,28 @@ pub(super) fn write(home: &Path, id: &str, bytes: usize) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Writes a session's log of so many short turns.
+pub(super) fn write_turns(home: &Path, id: &str, turns: usize, answer: &str) -> Result<()> {
+    let dir = home.join("session-state").join(id);
+    fs::create_dir_all(&dir)?;
+    let mut out = BufWriter::new(File::create(dir.join("events.jsonl"))?);
+    let mut log = Log {
+        parent: None,
+        count: 0,
+        written: 0,
+    };
+    let start =
+        json!({ "sessionId": id, "version": 1, "producer": "bench", "copilotVersion": "1.0.0", "startTime": TIME });
+    log.event(&mut out, "session.start", start)?;
+    for turn in 0..turns {
+        let said = json!({ "content": format!("Question {turn}"), "messageId": format!("q{turn}") });
+        log.event(&mut out, "user.message", said)?;
+        let message = json!({ "messageId": format!("a{turn}"), "content": answer, "toolRequests": [] });
+        log.event(&mut out, "assistant.message", message)?;
+    }
+    Ok(out.flush()?)
+}
+
 const TIME: &str = "2026-01-01T00:00:00.000Z";
 
 struct Log {

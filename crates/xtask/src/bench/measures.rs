@@ -32,7 +32,7 @@ impl Given<'_> {
         Ok((server, client))
     }
 
-    fn times(&self, usual: usize) -> usize {
+    pub(super) fn times(&self, usual: usize) -> usize {
         if self.quick { (usual / 10).max(2) } else { usual }
     }
 }
@@ -52,6 +52,10 @@ pub(super) const MEASURES: &[(&str, Measure)] = &[
     ("large logs", large_logs),
     ("kill -9", kill),
     ("files", super::files::measure),
+    ("ahp clients", super::watchers::watchers),
+    ("ahp never reads", super::watchers::never_reads),
+    ("ahp lists", super::watchers::long_lists),
+    ("ahp reconnect", super::watchers::coming_back),
 ];
 
 /// From nothing to connected, to a session, to the end of the first turn.

@@ -9,6 +9,7 @@ mod logs;
 mod measures;
 mod model;
 mod process;
+mod watchers;
 
 use std::{
     collections::BTreeMap,
@@ -49,6 +50,15 @@ const BUDGETS: &[(&str, f64, Option<f64>)] = &[
     ("lost_by_kill_mid_stream", 0.0, None),
     ("lost_by_kill_tool_pending", 0.0, None),
     ("lost_by_kill_at_idle", 0.0, None),
+    ("ahp_delta_cpu_us_of_1_client", 12.0, None),
+    ("ahp_further_delivery_cpu_us_of_10_clients", 1.0, None),
+    ("ahp_further_delivery_cpu_us_of_100_clients", 1.0, None),
+    ("ahp_further_delivery_cpu_us_of_1000_clients", 1.0, None),
+    ("ahp_never_reading_client_extra_mb", 24.0, None),
+    ("ahp_list_1000_sessions_ms", 20.0, None),
+    ("ahp_open_10000_turns_ms", 200.0, None),
+    ("ahp_subscribe_10000_turns_ms", 20.0, None),
+    ("ahp_replay_10000_actions_ms", 20.0, None),
     ("list_10000_entries_ms", 10.0, None),
     ("read_100mb_mb_per_s", 200.0, None),
     ("read_100mb_extra_mb", 250.0, None),
@@ -97,7 +107,11 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
             ),
         }
     }
-    let wanted = |name: &str| only.as_ref().is_none_or(|only| only.contains(&name));
+    // `ahp` stands for all of its measures.
+    let wanted = |name: &str| {
+        let named = |only: &Vec<&str>| only.contains(&name) || (name.starts_with("ahp ") && only.contains(&"ahp"));
+        only.as_ref().is_none_or(named)
+    };
     let binary = match binary {
         Some(path) => path,
         None => {
