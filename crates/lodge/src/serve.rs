@@ -115,12 +115,16 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
     let secure = tls.is_some();
     let directory = std::env::current_dir().ok();
     let settings = setup::config(home)?.ahp;
+    let roots = settings
+        .roots
+        .iter()
+        .map(|root| lodge_tools::paths::absolute(home, root));
     let config = AhpConfig {
         listen,
         tls,
         allowed_origins: args.allow_origin.clone(),
         allowed_hosts: args.allow_host.clone(),
-        roots: directory.clone().into_iter().chain(settings.roots).collect(),
+        roots: directory.clone().into_iter().chain(roots).collect(),
         resources: settings.resources,
         default_directory: directory,
         ..AhpConfig::loopback(token.as_str())

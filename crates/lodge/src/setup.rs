@@ -33,8 +33,8 @@ pub(crate) struct Config {
 pub(crate) struct Ahp {
     /// `ask` (the default), `allow` or `deny`: what becomes of a client's request for files beyond its sessions.
     pub(crate) resources: lodge_ahp::Policy,
-    /// Directories that clients always may reach.
-    pub(crate) roots: Vec<PathBuf>,
+    /// Directories that clients always may reach; `~` is the person's home, and what is relative is seen from Lodge's.
+    pub(crate) roots: Vec<String>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
