@@ -67,6 +67,10 @@ pub enum Command {
     CancelCompaction(oneshot::Sender<bool>),
     /// Take the session back to before an event. Answers how many events went.
     Truncate(Uuid, oneshot::Sender<Result<u64, AgentError>>),
+    /// Put back what was taken back last. Answers whether there was anything.
+    PutBack(oneshot::Sender<Result<bool, AgentError>>),
+    /// A command was given to the host as a message, and answered: its message id, its text, its answer.
+    Commanded(Box<[String; 3]>, oneshot::Sender<Result<(), AgentError>>),
     /// Forget the conversation, keep the session.
     ClearContext(oneshot::Sender<Result<u64, AgentError>>),
     /// Look for skills and agents, unless that was done.
@@ -199,6 +203,8 @@ impl Actor {
                 let _ = reply.send(asked_for.is_some() || beside);
             }
             Command::Truncate(event, reply) => drop(reply.send(self.truncate(event))),
+            Command::PutBack(reply) => drop(reply.send(self.put_back())),
+            Command::Commanded(said, reply) => drop(reply.send(self.commanded(*said))),
             Command::ClearContext(reply) => drop(reply.send(self.clear_context())),
             Command::Load(reply) => {
                 self.load().await;
@@ -438,7 +444,7 @@ impl Actor {
         self.shared.agents.running().is_empty() && self.shared.recorder.facts(|facts| !facts.open_agents.is_empty())
     }
 
-    fn tell_idle(&self, ended: Ended) {
+    pub(in crate::actor) fn tell_idle(&self, ended: Ended) {
         let aborted = (ended == Ended::Aborted).then_some(true);
         self.shared.recorder.note(SessionIdle {
             aborted,

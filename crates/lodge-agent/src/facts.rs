@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lodge_events::{
-    AssistantMessage, AssistantUsage, CodeChanges, Event, ModelMetric, ModelRequests, ModelUsage, Payload,
-    SessionShutdown,
+    AssistantMessage, AssistantUsage, COMMAND_SOURCE, CodeChanges, Event, ModelMetric, ModelRequests, ModelUsage,
+    Payload, SessionShutdown,
 };
 use serde::{Deserialize, Serialize};
 
@@ -215,6 +215,9 @@ impl Facts {
             }
             Payload::SessionModeChanged(change) => self.mode = Some(change.new_mode.to_string()),
             Payload::SystemMessage(message) => self.system_prompt = Some(message.content.clone()),
+            Payload::UserMessage(message) if message.source.as_deref() == Some(COMMAND_SOURCE) => {
+                self.last_message_id = message.message_id.clone();
+            }
             Payload::UserMessage(message) => {
                 self.user_messages += 1;
                 self.failed_turn = None;

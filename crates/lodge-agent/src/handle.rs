@@ -245,6 +245,17 @@ impl Agent {
         self.ask(|reply| Command::Truncate(event, reply)).await?
     }
 
+    /// Puts back what was taken back last, if nothing was said since. False when there is nothing.
+    pub async fn put_back(&self) -> Result<bool, AgentError> {
+        self.ask(Command::PutBack).await?
+    }
+
+    /// Records that a command was given as a message, and its answer, so that people see both. The model does not.
+    pub async fn commanded(&self, message_id: String, text: String, answer: String) -> Result<(), AgentError> {
+        self.ask(|reply| Command::Commanded(Box::new([message_id, text, answer]), reply))
+            .await?
+    }
+
     /// Forgets the conversation, keeps the session. Answers how many messages were forgotten.
     pub async fn clear_context(&self) -> Result<u64, AgentError> {
         self.ask(Command::ClearContext).await?

@@ -23,6 +23,7 @@ mod own_tools;
 mod permission;
 mod queue;
 mod recorder;
+mod rewound;
 mod session;
 mod settings;
 mod subagents;

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use lodge_events::{Event, Payload};
+use lodge_events::{Event, Payload, SessionSnapshotRewind};
 use lodge_log::{LogError, Position, SessionLog, Snapshot};
 use lodge_models::{Message, ToolCall};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::{AgentError, facts::Facts, transcript::Transcript};
+use crate::{AgentError, facts::Facts, rewound, transcript::Transcript};
 
 /// Where events go once they are safe. Must not block: the session's lock is held.
 pub trait Publish: Send + Sync {
@@ -163,20 +163,73 @@ impl Recorder {
         }
         let position = position.ok_or_else(|| AgentError::Refused(format!("Event not found: {from}")))?;
         let before = inner.log.count();
+        rewound::keep(&*inner.log, position)?;
         inner.log.truncate(position)?;
-        inner.head = inner.log.last_id();
-        inner.transcript = None;
-        let totals = std::mem::take(&mut inner.facts.totals);
-        inner.facts = Facts {
-            totals,
-            ..Facts::default()
-        }
-        .read_on(&*inner.log, Position::START)?;
+        inner.read_anew()?;
         Ok(before - inner.log.count())
+    }
+
+    /// Puts back what was taken out last, and tells it again. Nothing, when there is nothing to put back; refused when
+    /// something was said since. Answers with the first event that is back.
+    pub(crate) fn put_back(&self) -> Result<Option<Uuid>, AgentError> {
+        let mut inner = self.inner.lock();
+        let Some(events) = rewound::kept(&*inner.log)? else {
+            return Ok(None);
+        };
+        let Some(first) = events.first() else { return Ok(None) };
+        let mut since = None;
+        for recorded in inner.log.read_back()? {
+            let recorded = recorded?;
+            if Some(recorded.event.id()) == first.parent_id() {
+                break;
+            }
+            if !rewound::may_go(&recorded.event) {
+                return Err(AgentError::Refused(
+                    "Something happened since the conversation was taken back; it cannot be put back any more.".into(),
+                ));
+            }
+            since = Some((recorded.position, recorded.event.id()));
+        }
+        if let Some((position, event)) = since {
+            let before = inner.log.count();
+            inner.log.truncate(position)?;
+            let gone = Event::new(
+                inner.log.last_id(),
+                None,
+                SessionSnapshotRewind {
+                    up_to_event_id: event.to_string(),
+                    events_removed: before - inner.log.count(),
+                },
+            );
+            self.publish.publish(&gone);
+        }
+        if inner.log.last_id() != first.parent_id() {
+            return Err(AgentError::Refused("What was taken back does not fit any more.".into()));
+        }
+        inner.log.append_all(&events)?;
+        rewound::forget(&*inner.log);
+        inner.read_anew()?;
+        for event in &events {
+            self.publish.publish(event);
+        }
+        Ok(Some(first.id()))
     }
 }
 
 impl Inner {
+    /// Folds the log anew, after more than an append.
+    fn read_anew(&mut self) -> Result<(), LogError> {
+        self.head = self.log.last_id();
+        self.transcript = None;
+        let totals = std::mem::take(&mut self.facts.totals);
+        self.facts = Facts {
+            totals,
+            ..Facts::default()
+        }
+        .read_on(&*self.log, Position::START)?;
+        Ok(())
+    }
+
     fn record(&mut self, payload: Payload, lane: Option<&Lane>, publish: &dyn Publish) -> Result<Event, LogError> {
         let agent = lane.map(|lane| lane.agent_id.clone());
         let payload = match lane {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
-use lodge_events::{Attachment, Event, Payload, SkillTrigger};
+use lodge_events::{Attachment, COMMAND_SOURCE, Event, Payload, SkillTrigger};
 use lodge_models::{AssistantMessage, Image, Message, Part, ToolCall};
 use uuid::Uuid;
 
@@ -84,6 +84,7 @@ impl Transcript {
     /// Takes one persisted event of this conversation's agent into account.
     pub(crate) fn fold_own(&mut self, event: &Event) {
         match event.payload() {
+            Payload::UserMessage(message) if message.source.as_deref() == Some(COMMAND_SOURCE) => {}
             Payload::UserMessage(message) => {
                 let text = message.transformed_content.as_deref().unwrap_or(&message.content);
                 let mut parts = vec![Part::Text(text.into())];

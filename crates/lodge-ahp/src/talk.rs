@@ -415,7 +415,11 @@ impl Driver {
             message_id: Some(id.to_owned()),
             ..Prompt::default()
         };
-        session.send(prompt).await?;
+        if delivery == Delivery::Immediate {
+            session.send(prompt).await?;
+        } else if let Some(answer) = session.say(prompt).await? {
+            session.commanded(id.to_owned(), message.text.clone(), answer).await?;
+        }
         Ok(())
     }
 

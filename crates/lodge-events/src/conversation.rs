@@ -3,6 +3,10 @@
 use crate::macros::events;
 use crate::{AbortReason, AgentMode, Attachment, Delivery, Notification, PromptMetadata, SystemRole};
 
+/// The source of a `user.message` that is a command to the host: the model does not see it. The `session.info` of this type
+/// that follows is its answer.
+pub const COMMAND_SOURCE: &str = "command";
+
 events! {
     "Conversation";
 

@@ -86,6 +86,10 @@ impl Host {
         Self(inner)
     }
 
+    pub(crate) fn of(inner: Arc<Inner>) -> Self {
+        Self(inner)
+    }
+
     /// The models.
     pub fn models(&self) -> &Models {
         &self.0.models

@@ -3,18 +3,25 @@
 //! This room knows every session and brings them to life and to rest. It may not know any wire.
 
 mod changes;
+mod commands;
 mod config;
 mod custom;
+mod export;
 mod host;
 mod hub;
+pub mod import;
+mod rewind;
 mod session;
 mod trust;
 mod worktree;
 
 pub use changes::{Span, WorkTree};
+pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands};
 pub use config::{ModelChoice, NewSession, Resume};
+pub use export::{Export, Format};
 pub use host::{Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
+pub use rewind::{RewindPoint, Rewound};
 pub use session::{Attachment, Session};
 pub use trust::Trust;
 pub use worktree::{Worktree, WorktreeError, branches, can_begin};

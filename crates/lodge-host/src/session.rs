@@ -2,7 +2,7 @@
 
 use std::{
     ops::Deref,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Weak},
 };
 
@@ -10,7 +10,7 @@ use lodge_agent::{Agent, AgentError, Change, ClientId, ClientSpec, Publish};
 use lodge_log::{EventReader, LogError, Position};
 
 use crate::{
-    SessionSummary,
+    Host, SessionSummary,
     host::Inner,
     hub::{Hub, Listening, Subscription},
 };
@@ -90,6 +90,16 @@ impl Session {
             host.label(self);
         }
         Ok(())
+    }
+
+    /// The host that it lives in.
+    pub(crate) fn host(&self) -> Option<Host> {
+        self.0.host.upgrade().map(Host::of)
+    }
+
+    /// Where the host keeps what belongs to the person.
+    pub(crate) fn home_path(&self) -> Option<PathBuf> {
+        self.host().map(|host| host.home().path().to_owned())
     }
 
     /// The session's own directory.

@@ -60,28 +60,31 @@ impl Trust {
         std::fs::rename(new, self.home.join(FILE))
     }
 
-    /// Finds the hooks of a session: the person's in `<home>/hooks`, a project's in `.github/hooks`.
+    /// Finds the hooks of a session.
     pub(crate) fn find_hooks(self) -> FindHooks {
-        Arc::new(move |cwd, which| {
-            let mut hooks = FileHooks::default();
-            if which == HookFiles::Off {
-                return hooks;
+        Arc::new(move |cwd, which| self.hooks(cwd, which))
+    }
+
+    /// The hooks that a session in this directory has: the person's in `<home>/hooks`, a project's in `.github/hooks`.
+    pub fn hooks(&self, cwd: &Path, which: HookFiles) -> FileHooks {
+        let mut hooks = FileHooks::default();
+        if which == HookFiles::Off {
+            return hooks;
+        }
+        hooks.read(&self.home.join("hooks"), cwd);
+        for base in places(cwd) {
+            let dir = base.join(".github/hooks");
+            if which == HookFiles::All || self.covers(&base) {
+                hooks.read(&dir, &base);
+            } else if has_json(&dir) {
+                hooks.problems.push(format!(
+                    "The hooks in {} are not run, because they could run anything. If you trust this folder: lodge trust {}",
+                    dir.display(),
+                    base.display()
+                ));
             }
-            hooks.read(&self.home.join("hooks"), cwd);
-            for base in places(cwd) {
-                let dir = base.join(".github/hooks");
-                if which == HookFiles::All || self.covers(&base) {
-                    hooks.read(&dir, &base);
-                } else if has_json(&dir) {
-                    hooks.problems.push(format!(
-                        "The hooks in {} are not run, because they could run anything. If you trust this folder: lodge trust {}",
-                        dir.display(),
-                        base.display()
-                    ));
-                }
-            }
-            hooks
-        })
+        }
+        hooks
     }
 }
 

@@ -49,6 +49,22 @@ pub(crate) enum Command {
     /// Look at sessions: list, show, search, export, delete
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// Write a session as a page to share
+    Export {
+        /// Its id, the beginning of its id, or `last`
+        id: String,
+        /// What to write
+        #[arg(long, value_enum, default_value_t = FormatArg::Md)]
+        format: FormatArg,
+        /// Where to [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Bring in sessions of the Copilot CLI
+    Import {
+        /// Sessions, or directories of them [default: those of the Copilot CLI on this machine]
+        paths: Vec<PathBuf>,
+    },
     /// Verify the logs of sessions and say what would be repaired
     Check(CheckArgs),
     /// List the models that can be used
@@ -61,7 +77,7 @@ pub(crate) enum Command {
         #[arg(long, requires = "folder")]
         remove: bool,
     },
-    /// Say what protects this machine from what an agent runs
+    /// Say what is configured, reachable and protected, and what to do about the rest
     Doctor,
     /// Files beyond the directories of sessions that clients may reach, or ask for
     Grants {
@@ -257,12 +273,47 @@ pub(crate) enum SessionsCommand {
         /// Its id, the beginning of its id, or `last`
         id: String,
     },
+    /// Copy a session into a new one, which goes its own way
+    Fork {
+        /// Its id, the beginning of its id, or `last`
+        id: String,
+        /// Only up to the end of this turn; the first is 1 [default: all of it]
+        #[arg(long, value_name = "N")]
+        at: Option<usize>,
+        /// A name for the copy
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Take back the last messages of a session, and what they did to files
+    Rewind {
+        /// Its id, the beginning of its id, or `last`
+        id: String,
+        /// How many messages
+        #[arg(default_value_t = 1)]
+        messages: usize,
+        /// Leave the files as they are
+        #[arg(long)]
+        keep_files: bool,
+        /// Put back what was taken back last
+        #[arg(long, conflicts_with_all = ["messages", "keep_files"])]
+        undo: bool,
+    },
     /// Delete sessions with everything kept in them
     Delete {
         /// Their ids
         #[arg(required = true)]
         ids: Vec<String>,
     },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum FormatArg {
+    /// Markdown
+    Md,
+    /// One page of HTML, with everything in it
+    Html,
+    /// The events as they are
+    Jsonl,
 }
 
 #[derive(Args)]

@@ -2,8 +2,10 @@
 
 mod attach;
 mod cli;
+mod doctor;
 mod door;
 mod grants;
+mod history;
 mod question;
 mod run;
 mod serve;
@@ -16,7 +18,7 @@ use std::{io::Write, process::ExitCode};
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, SessionsCommand};
 
 fn main() -> ExitCode {
     let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
@@ -60,12 +62,30 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             code
         }
         Some(Command::Attach(args)) => runtime()?.block_on(attach::attach(&home?, args)),
+        Some(Command::Export { id, format, output }) => history::export(&home?, &id, format, output.as_deref()),
+        Some(Command::Import { paths }) => history::import(&home?, &paths),
+        Some(Command::Sessions(SessionsCommand::Fork { id, at, name })) => {
+            runtime()?.block_on(history::fork(&home?, cli.global.sync, &id, at, name))
+        }
+        Some(Command::Sessions(SessionsCommand::Rewind {
+            id,
+            messages,
+            keep_files,
+            undo,
+        })) => {
+            let input = match (undo, keep_files) {
+                (true, _) => None,
+                (false, true) => Some(format!("{messages} chat")),
+                (false, false) => Some(messages.to_string()),
+            };
+            runtime()?.block_on(history::rewind(&home?, cli.global.sync, &id, input))
+        }
         Some(Command::Sessions(command)) => sessions::sessions(&home?, command),
         Some(Command::Check(args)) => sessions::check(&home?, &args),
         Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),
         Some(Command::Trust { folder, remove }) => sessions::trust(&home?, folder.as_deref(), !remove),
-        Some(Command::Doctor) => serve::doctor(&home?),
         Some(Command::Grants { command }) => grants::run(&home?, command.as_ref()),
+        Some(Command::Doctor) => runtime()?.block_on(doctor::doctor(&home?)),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "lodge", &mut script);

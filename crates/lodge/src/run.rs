@@ -71,12 +71,15 @@ pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
             view.show(&event?)?;
         }
     }
-    session
-        .send(Prompt {
-            text,
-            ..Prompt::default()
-        })
-        .await?;
+    let prompt = Prompt {
+        text,
+        ..Prompt::default()
+    };
+    if let Some(answer) = session.say(prompt).await? {
+        // A command that is done already: no turn follows.
+        crate::serve::print_line(crate::view::plain(&answer).trim_end());
+        return Ok(Exit::Finished.into());
+    }
     let mut asker = Asker::new(interactive);
     let mut exit = Exit::Finished;
     let mut interrupts = 0;

@@ -224,16 +224,6 @@ pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// `lodge doctor`.
-pub(crate) fn doctor(home: &Path) -> Result<ExitCode> {
-    print_line(&format!("Lodge {}", env!("CARGO_PKG_VERSION")));
-    print_line(&format!("Home: {}", home.display()));
-    for line in lodge_tools::sandbox::report().lines {
-        print_line(&line);
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// Becomes the command, inside the sandbox; comes back only if that fails.
 pub(crate) fn sandbox_exec(spec: &str, command: &[OsString]) -> Result<ExitCode> {
     Err(lodge_tools::sandbox::run(spec, command).into())

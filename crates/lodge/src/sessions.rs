@@ -49,7 +49,9 @@ pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode
         SessionsCommand::Show { id } => show(&home, &find(&home, &id)?, &mut out),
         SessionsCommand::Search { text, limit } => search(&home, &text, limit, &mut out),
         SessionsCommand::Export { id } => export(&home, &find(&home, &id)?, &mut out),
-        SessionsCommand::Delete { .. } => unreachable!("done above"),
+        SessionsCommand::Delete { .. } | SessionsCommand::Fork { .. } | SessionsCommand::Rewind { .. } => {
+            unreachable!("done elsewhere")
+        }
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         // Whoever reads may stop reading.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use lodge_events::{
-    FileOperation, PendingMessagesModified, SessionContextChanged, SessionModelChange, SessionPlanChanged,
-    SessionTitleChanged,
+    COMMAND_SOURCE, Delivery, FileOperation, PendingMessagesModified, SessionContextChanged, SessionInfo,
+    SessionModelChange, SessionPlanChanged, SessionTitleChanged, UserMessage,
 };
 use uuid::Uuid;
 
@@ -176,6 +176,40 @@ impl Actor {
             events_removed: removed,
         });
         Ok(removed)
+    }
+
+    pub(super) fn put_back(&self) -> Result<bool, AgentError> {
+        if self.running.is_some() {
+            return Err(AgentError::Busy);
+        }
+        let back = self.shared.recorder.put_back()?.is_some();
+        if back {
+            // No log has it, and who follows takes the last turn for unfinished without.
+            self.tell_idle(crate::turn::Ended::Finished);
+        }
+        Ok(back)
+    }
+
+    /// Shows a command and its answer like a turn, but for the model.
+    pub(super) fn commanded(&self, [id, text, answer]: [String; 3]) -> Result<(), AgentError> {
+        if self.running.is_some() {
+            return Err(AgentError::Busy);
+        }
+        let recorder = &self.shared.recorder;
+        recorder.record(UserMessage {
+            content: text,
+            message_id: Some(id),
+            source: Some(COMMAND_SOURCE.into()),
+            delivery: Some(Delivery::Idle),
+            ..UserMessage::default()
+        })?;
+        recorder.record(SessionInfo {
+            info_type: COMMAND_SOURCE.into(),
+            message: answer,
+            ..SessionInfo::default()
+        })?;
+        self.tell_idle(crate::turn::Ended::Finished);
+        Ok(())
     }
 
     pub(super) fn clear_context(&self) -> Result<u64, AgentError> {

@@ -121,7 +121,7 @@ struct Completions {
     offset: f64,
 }
 
-/// Files of the session's directory for what follows an `@` or `#`.
+/// Files of the session's directory for what follows an `@` or `#`, commands for a `/` at the beginning.
 pub(super) async fn completions(request: &Request<'_>) -> RpcResult {
     let params: Completions = rpc::params(request.params)?;
     if params.kind != "userMessage" {
@@ -144,11 +144,63 @@ pub(super) async fn completions(request: &Request<'_>) -> RpcResult {
         return Err(RpcError::params("the offset is outside of the text"));
     }
     let offset = params.offset as usize;
+    if let Some(word) = command(&params.text, offset) {
+        return commands(request, &named, &word, offset).await;
+    }
     let items = match mention(&params.text, offset) {
         Some(typed) if typed.trigger != '/' => files(request, &named, typed, offset).await?,
         _ => Vec::new(),
     };
     rpc::ok(json!({ "items": items }))
+}
+
+/// The beginning of a command that is being typed.
+fn command(text: &str, offset: usize) -> Option<String> {
+    let units: Vec<u16> = text.encode_utf16().take(offset).collect();
+    let before = String::from_utf16_lossy(&units);
+    let word = before.strip_prefix('/')?;
+    (!word.contains(|c: char| c.is_whitespace() || c == '/')).then(|| word.to_lowercase())
+}
+
+/// The commands that begin so, then those that have it in their names. A chat that nobody spoke in yet has no session to ask.
+async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) -> RpcResult {
+    let id = request
+        .face
+        .inner
+        .lock()
+        .talks
+        .get(chat)
+        .map(|talk| talk.host_id.clone());
+    let known = match id {
+        Some(id) => match request.face.host.open_session(&id).await {
+            Ok(session) => session.commands().await,
+            Err(_) => lodge_host::builtin_commands(),
+        },
+        None => lodge_host::builtin_commands(),
+    };
+    let (mut first, mut later) = (Vec::new(), Vec::new());
+    for command in known {
+        let begins = command.name.starts_with(word);
+        if !begins && !command.name.contains(word) {
+            continue;
+        }
+        let insert = format!("/{} ", command.name);
+        let item = json!({
+            "insertText": insert,
+            "rangeStart": 0,
+            "rangeEnd": offset,
+            "attachment": {
+                "type": "simple",
+                "label": insert.trim_end(),
+                "displayKind": "command",
+                "_meta": { "command": command.name, "description": command.description, "hint": command.hint },
+            },
+        });
+        if begins { first.push(item) } else { later.push(item) }
+    }
+    first.extend(later);
+    first.truncate(COMPLETIONS);
+    rpc::ok(json!({ "items": first }))
 }
 
 async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usize) -> Result<Vec<Value>, RpcError> {

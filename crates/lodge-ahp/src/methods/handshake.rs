@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Characters that make clients ask for completions.
-const TRIGGERS: [&str; 2] = ["@", "#"];
+const TRIGGERS: [&str; 3] = ["@", "#", "/"];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -45,7 +45,7 @@ struct Initialized {
     server_info: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     default_directory: Option<String>,
-    completion_trigger_characters: [&'static str; 2],
+    completion_trigger_characters: [&'static str; 3],
 }
 
 pub(super) async fn initialize(request: &Request<'_>) -> Reply {

@@ -5,9 +5,9 @@ use ahp_types::{
     actions::{ChatDeltaAction, ChatReasoningAction, ChatResponsePartAction, ChatUsageAction},
     state::{MarkdownResponsePart, ReasoningResponsePart, ResponsePart, SystemNotificationResponsePart, UsageInfo},
 };
-use lodge_events::AssistantMessage;
+use lodge_events::{AssistantMessage, Event};
 
-use super::{Projector, Scope, Streaming};
+use super::{Projector, Scope, Streaming, turns::End};
 
 impl Projector {
     pub(super) fn part(&mut self, scope: &Scope, part: ResponsePart) {
@@ -31,6 +31,15 @@ impl Projector {
                 meta: None,
             };
             self.part(&scope, ResponsePart::SystemNotification(part));
+        }
+    }
+
+    /// What a command answered. Its turn is over with that.
+    pub(super) fn command_answer(&mut self, event: &Event, content: &str, scope: Option<Scope>) {
+        let Some(scope) = scope else { return };
+        if self.chat(&scope).turn.is_some() {
+            self.part(&scope, markdown(event.id().to_string(), content.to_owned()));
+            self.end_turn(&scope, End::Complete);
         }
     }
 

@@ -473,6 +473,9 @@ impl Projector {
                 }
                 self.notice(of_agent, content);
             }
+            Payload::SessionInfo(info) if info.info_type == lodge_events::COMMAND_SOURCE => {
+                self.command_answer(event, &info.message, of_agent);
+            }
             Payload::SessionWarning(warning) => self.notice(of_agent, &warning.message),
             Payload::SessionCompactionComplete(done) if done.success => {
                 self.notice(of_agent, "The conversation was summarised to make room.");

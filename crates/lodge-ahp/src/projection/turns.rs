@@ -8,7 +8,7 @@ use ahp_types::{
     },
     state::{ErrorInfo, ErrorResponsePart, Message, MessageKind, MessageOrigin, PendingMessageKind},
 };
-use lodge_events::{Event, Timestamp, UserMessage};
+use lodge_events::{COMMAND_SOURCE, Event, Timestamp, UserMessage};
 
 use super::{Mark, Projector, Scope, Streaming, Turn, message_of, text};
 
@@ -28,7 +28,10 @@ impl Projector {
             return;
         }
         let id = user.message_id.clone().unwrap_or_else(|| event.id().to_string());
-        let from_person = user.source.as_deref().is_none_or(|source| source == "user")
+        let from_person = user
+            .source
+            .as_deref()
+            .is_none_or(|source| source == "user" || source == COMMAND_SOURCE)
             && user.is_autopilot_continuation != Some(true);
         let now = self.now;
         let was_sent = self.was_sent(&id);

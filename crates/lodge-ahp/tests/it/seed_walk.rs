@@ -42,7 +42,7 @@ async fn initialize() {
         result["completionTriggerCharacters"]
             .as_array()
             .unwrap()
-            .contains(&json!("@"))
+            .contains(&json!("/"))
     );
 
     let mut other = house.connect().await;

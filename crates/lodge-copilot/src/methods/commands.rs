@@ -1,8 +1,9 @@
-//! Slash commands that clients bring.
+//! Slash commands: the host's own, those of files, and those that clients bring.
 
 use std::sync::Arc;
 
 use lodge_events::{CommandCompleted, CommandExecute, CommandQueued};
+use lodge_host::{CommandSource, Invoked};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -12,7 +13,8 @@ use crate::{rpc::RpcError, session::Attached};
 pub(crate) static COMMANDS: Capability = Capability {
     title: "Commands",
     methods: &[
-        method!(session "session.commands.list", 3, "commands that clients bring", list),
+        method!(session "session.commands.list", 3, "the host's commands, those of files and those of clients", list),
+        method!(session "session.commands.invoke", 1, "gives a command: text, a prompt for the agent, or done", invoke),
         method!(session "session.commands.execute", 1, "has a client run its command", execute),
         method!(session "session.commands.handlePendingCommand", 2, "the client has run it", handle_pending),
         method!(session "session.commands.enqueue", 2, "tells clients of a command to deal with", enqueue),
@@ -23,27 +25,85 @@ pub(crate) static COMMANDS: Capability = Capability {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ListParams {
+    include_builtins: Option<bool>,
+    include_skills: Option<bool>,
     include_client_commands: Option<bool>,
 }
 
 async fn list(session: Arc<Attached>, params: ListParams) -> Result<Value, RpcError> {
-    let commands = if params.include_client_commands == Some(false) {
-        Vec::new()
-    } else {
-        session.board().commands()
-    };
-    let commands: Vec<_> = commands
-        .into_iter()
-        .map(|command| {
+    let mut commands = Vec::new();
+    for command in session.session().commands().await {
+        let (kind, wanted) = match command.source {
+            CommandSource::Builtin => ("builtin", params.include_builtins),
+            CommandSource::File(_) => ("skill", params.include_skills),
+        };
+        if wanted == Some(false) {
+            continue;
+        }
+        let mut info = json!({
+            "name": command.name,
+            "description": command.description,
+            "kind": kind,
+            "allowDuringAgentExecution": command.while_busy,
+        });
+        if let Some(hint) = command.hint {
+            info["input"] = json!({"hint": hint});
+        }
+        commands.push(info);
+    }
+    if params.include_client_commands != Some(false) {
+        commands.extend(session.board().commands().into_iter().map(|command| {
             json!({
                 "name": command.name,
                 "description": command.description.unwrap_or_default(),
                 "kind": "client",
                 "allowDuringAgentExecution": false,
             })
-        })
-        .collect();
+        }));
+    }
     Ok(json!({"commands": commands}))
+}
+
+#[derive(Debug, Deserialize)]
+struct InvokeParams {
+    name: String,
+    #[serde(default)]
+    input: Option<String>,
+}
+
+/// A command of a client is carried out by that client; any other by the host. What is to be said to the agent is given back to
+/// be said: the client decides how.
+async fn invoke(session: Arc<Attached>, params: InvokeParams) -> Result<Value, RpcError> {
+    let name = params.name.trim_start_matches('/').to_owned();
+    let input = params.input.unwrap_or_default();
+    if session.board().commands().iter().any(|command| command.name == name) {
+        let command = ExecuteParams {
+            command_name: name,
+            args: input,
+        };
+        let ran = execute(session, command).await?;
+        return match ran["error"].as_str() {
+            Some(error) => Err(RpcError::failed(error)),
+            None => Ok(json!({"kind": "completed"})),
+        };
+    }
+    let invoked = session.session().invoke(&name, &input).await?;
+    Ok(
+        match invoked.ok_or_else(|| RpcError::failed(format!("Unknown command: /{name}")))? {
+            Invoked::Done(text) => json!({"kind": "text", "text": text, "markdown": true}),
+            Invoked::Prompt { text, mode } => {
+                let mut result = json!({
+                    "kind": "agent-prompt",
+                    "prompt": text,
+                    "displayPrompt": format!("/{name} {input}").trim_end(),
+                });
+                if let Some(mode) = mode {
+                    result["mode"] = json!(mode.as_str());
+                }
+                result
+            }
+        },
+    )
 }
 
 #[derive(Debug, Deserialize)]

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use lodge_events::{Event, Payload, SessionIdle};
-use lodge_host::{AgentError, Prompt, Publish, Session};
+use lodge_host::{AgentError, Entry, Prompt, Publish, Session, Skip, Span};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -21,7 +21,7 @@ pub(crate) static HISTORY: Capability = Capability {
         method!(session "session.history.clearContext", 0, "forgets the conversation, keeps the session", clear_context),
         method!(session "session.history.listRewindPoints", 1, "messages that the session can be taken back to", rewind_points),
         method!(session "session.history.previewRewind", 1, "what taking it back would change", preview_rewind),
-        method!(session "session.history.rewind", 1, "takes the conversation back", rewind),
+        method!(session "session.history.rewind", 1, "takes the conversation back, and files", rewind),
         method!(session "session.history.abortManualCompaction", 1, "stops a compaction", abort_compaction),
         method!(session "session.history.cancelBackgroundCompaction", 1, "stops a compaction", cancel_compaction),
     ],
@@ -115,41 +115,51 @@ impl Publish for Idle {
     }
 }
 
-/// Files are not tracked, and it is said: only the conversation can be taken back.
 async fn rewind_points(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    let history = session.session().history()?;
-    let points = tokio::task::spawn_blocking(move || {
-        let mut points = Vec::new();
-        for event in history.events() {
-            let event = event?;
-            if let Payload::UserMessage(message) = event.payload()
-                && message.source.is_none()
-            {
-                points.push(json!({
-                    "eventId": event.id().to_string(),
-                    "userMessage": message.content,
-                    "timestamp": lodge_events::timestamp_text(event.timestamp()),
-                    "canRestoreFiles": false,
-                    "fileCount": 0,
-                    "turnChangedFiles": false,
-                    "linesAdded": 0,
-                    "linesRemoved": 0,
-                    "isAutopilotContinuation": false,
-                }));
-            }
+    let session = session.session();
+    let mut points = Vec::new();
+    for point in session.rewind_points().await? {
+        let event = point.event.to_string();
+        let turn = session.changes_of(Span::Turn(event.clone())).await.unwrap_or_default();
+        let since = session.changes_of(Span::Since(event.clone())).await.unwrap_or_default();
+        let (mut added, mut removed) = (0, 0);
+        for (_, lines) in session.lines_of(turn.clone()).await? {
+            let (more, less) = lines.unwrap_or_default();
+            (added, removed) = (added + more, removed + less);
         }
-        Ok::<_, lodge_host::LogError>(points)
-    })
-    .await
-    .map_err(RpcError::failed)??;
-    Ok(json!({
-        "fileChangeTrackingEnabled": false, "unavailableReason": "file-change-tracking-disabled", "points": points,
-    }))
+        points.push(json!({
+            "eventId": event,
+            "userMessage": point.text,
+            "timestamp": lodge_events::timestamp_text(point.time),
+            "canRestoreFiles": !since.is_empty(),
+            "fileCount": since.len(),
+            "turnChangedFiles": !turn.is_empty(),
+            "linesAdded": added,
+            "linesRemoved": removed,
+            "isAutopilotContinuation": point.is_continuation,
+        }));
+    }
+    Ok(json!({"fileChangeTrackingEnabled": true, "points": points}))
 }
 
-async fn preview_rewind(_: Arc<Attached>, params: EventParams) -> Result<Value, RpcError> {
-    event_id(&params)?;
-    Ok(json!({"available": false, "reason": "file-change-tracking-disabled", "fileCount": 0, "files": []}))
+async fn preview_rewind(session: Arc<Attached>, params: EventParams) -> Result<Value, RpcError> {
+    let event = event_id(&params)?.to_string();
+    let session = session.session();
+    if session.is_busy() {
+        return Ok(json!({"available": false, "reason": "session-busy", "fileCount": 0, "files": []}));
+    }
+    let deltas = session.changes_of(Span::Since(event)).await?;
+    let mut files = Vec::new();
+    for (delta, lines) in session.lines_of(deltas).await? {
+        let change = match (&delta.before, &delta.after) {
+            (Entry::Absent, _) => "created",
+            (_, Entry::Absent) => "deleted",
+            _ => "modified",
+        };
+        let (added, removed) = lines.unwrap_or_default();
+        files.push(json!({"path": delta.path, "changeType": change, "linesAdded": added, "linesRemoved": removed}));
+    }
+    Ok(json!({"available": true, "fileCount": files.len(), "files": files}))
 }
 
 #[derive(Debug, Deserialize)]
@@ -160,22 +170,31 @@ struct RewindParams {
 }
 
 async fn rewind(session: Arc<Attached>, params: RewindParams) -> Result<Value, RpcError> {
-    let outcome = |outcome: &str| json!({"outcome": outcome, "restoredFiles": [], "skippedFiles": []});
-    if params.mode != "conversation" {
-        return Ok(outcome("file-change-tracking-disabled"));
-    }
+    let files = match params.mode.as_str() {
+        "conversation" => false,
+        "conversation-and-files" => true,
+        other => return Err(RpcError::params(format!("Unknown mode: {other}"))),
+    };
     if session.session().is_busy() {
-        return Ok(outcome("session-busy"));
+        return Ok(json!({"outcome": "session-busy", "restoredFiles": [], "skippedFiles": []}));
     }
-    let removed = session
-        .session()
-        .truncate(event_id(&EventParams {
-            event_id: params.event_id,
-        })?)
-        .await?;
-    let mut result = outcome("success");
-    result["eventsRemoved"] = json!(removed);
-    Ok(result)
+    let event = event_id(&EventParams {
+        event_id: params.event_id,
+    })?;
+    let rewound = session.session().rewind(event, files).await?;
+    let skipped = rewound.left_alone().into_iter().map(|(path, why)| {
+        let reason = match why {
+            Skip::Changed => "user-modified",
+            Skip::NotKept | Skip::Failed(_) => "skipped-capture",
+        };
+        json!({"path": path, "reason": reason})
+    });
+    Ok(json!({
+        "outcome": "success",
+        "eventsRemoved": rewound.events,
+        "restoredFiles": rewound.files.restored,
+        "skippedFiles": skipped.collect::<Vec<_>>(),
+    }))
 }
 
 async fn abort_compaction(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {

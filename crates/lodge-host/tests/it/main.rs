@@ -5,7 +5,9 @@
 mod agents;
 mod asking;
 mod changes;
+mod commands;
 mod hooks;
+mod import;
 mod kit;
 mod life;
 mod modes;

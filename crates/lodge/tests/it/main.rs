@@ -5,4 +5,5 @@
 mod attach;
 mod cli;
 mod crash;
+mod history;
 mod terminal;

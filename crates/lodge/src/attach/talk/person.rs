@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use ahp::ahp_types::{
     StateAction,
     actions::{ChatTurnCancelledAction, SessionTitleChangedAction},
+    commands::{CompletionItem, CompletionItemKind, CompletionsParams, CompletionsResult},
+    state::MessageAttachment,
 };
 use anyhow::Result;
 
@@ -58,16 +60,60 @@ impl Talk {
             Typed::Sessions(None) => self.list().await,
             Typed::Sessions(Some(wanted)) => self.go_to(Some(&wanted)).await,
             Typed::New => self.go_to(None).await,
-            Typed::Help => Ok(self.screen.lines(HELP)?),
+            Typed::Help => self.help().await,
             Typed::Quit => {
                 self.leaving = Some(ExitCode::SUCCESS);
                 Ok(())
+            }
+            Typed::Unknown(name) if self.host_commands(&name).await.iter().any(|(known, _)| *known == name) => {
+                self.say(&line, false)
             }
             Typed::Unknown(name) => {
                 let text = format!("There is no /{name}. /help tells what there is; //… sends words that begin so.");
                 Ok(self.screen.note("·", &text)?)
             }
         }
+    }
+
+    async fn help(&mut self) -> Result<()> {
+        self.screen.lines(HELP)?;
+        let commands = self.host_commands("").await;
+        let lines = commands
+            .iter()
+            .filter(|(name, _)| Typed::read(&format!("/{name}")) == Typed::Unknown(name.clone()));
+        let lines: Vec<String> = lines.map(|(name, what)| format!("  /{name:<22} {what}")).collect();
+        if !lines.is_empty() {
+            self.screen
+                .lines(&format!("What the host does:\n{}", lines.join("\n")))?;
+        }
+        Ok(())
+    }
+
+    /// The commands of the host that have these letters in their names, with what they do. None while it is away.
+    async fn host_commands(&mut self, letters: &str) -> Vec<(String, String)> {
+        let text = format!("/{letters}");
+        let params = CompletionsParams {
+            channel: self.mirror.chat.uri.clone(),
+            meta: None,
+            kind: CompletionItemKind::UserMessage,
+            offset: text.encode_utf16().count() as i64,
+            text,
+        };
+        let Some(link) = self.wire.link() else {
+            return Vec::new();
+        };
+        let found: Result<CompletionsResult, _> = link.client.request("completions", params).await;
+        let name = |item: CompletionItem| match item.attachment {
+            MessageAttachment::Simple(simple) => {
+                let meta = simple.meta?;
+                let text = |key: &str| meta.get(key)?.as_str().map(str::to_owned);
+                Some((text("command")?, text("description").unwrap_or_default()))
+            }
+            _ => None,
+        };
+        found
+            .map(|found| found.items.into_iter().filter_map(name).collect())
+            .unwrap_or_default()
     }
 
     fn answered_elsewhere(&mut self) -> Result<()> {

@@ -1,0 +1,425 @@
+//! The commands of the house.
+
+use std::fmt::Write as _;
+
+use lodge_agent::{Change, Mode};
+
+use super::{CommandInfo, CommandSource, Invoked};
+use crate::{Export, Format, HostError, Session, changes::Span};
+
+/// A built-in command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Builtin {
+    Autopilot,
+    Clear,
+    Compact,
+    Context,
+    Diff,
+    Export,
+    Fork,
+    Help,
+    Mode,
+    Model,
+    Plan,
+    Rewind,
+    Title,
+    Tools,
+    Undo,
+    Usage,
+}
+
+/// Name, what may follow it, whether it may be given while a turn runs, what it does.
+const ALL: [(Builtin, &str, &str, bool, &str); 16] = [
+    (
+        Builtin::Autopilot,
+        "autopilot",
+        "[TASK]",
+        false,
+        "Work until the task is complete",
+    ),
+    (
+        Builtin::Clear,
+        "clear",
+        "",
+        false,
+        "Forget the conversation; the log keeps it",
+    ),
+    (
+        Builtin::Compact,
+        "compact",
+        "[FOCUS]",
+        false,
+        "Replace the conversation by a summary of it",
+    ),
+    (
+        Builtin::Context,
+        "context",
+        "",
+        true,
+        "Show how full the model's window is",
+    ),
+    (
+        Builtin::Diff,
+        "diff",
+        "",
+        true,
+        "Show the files that this session changed",
+    ),
+    (
+        Builtin::Export,
+        "export",
+        "[md|html|jsonl] [FILE]",
+        true,
+        "Write the conversation to a file",
+    ),
+    (
+        Builtin::Fork,
+        "fork",
+        "[NAME]",
+        true,
+        "Copy the session as it is into a new one",
+    ),
+    (Builtin::Help, "help", "", true, "List the commands"),
+    (
+        Builtin::Mode,
+        "mode",
+        "[interactive|plan|autopilot]",
+        true,
+        "Show or change the mode",
+    ),
+    (
+        Builtin::Model,
+        "model",
+        "[ID]",
+        true,
+        "List the models, or use another one",
+    ),
+    (
+        Builtin::Plan,
+        "plan",
+        "[TASK]",
+        false,
+        "Plan first: nothing is changed until the plan is approved",
+    ),
+    (
+        Builtin::Rewind,
+        "rewind",
+        "[N] [chat]",
+        false,
+        "Take back the last N messages, and what they did to files (not with `chat`)",
+    ),
+    (Builtin::Title, "title", "[TEXT]", true, "Show or change the title"),
+    (
+        Builtin::Tools,
+        "tools",
+        "",
+        true,
+        "List the tools that the model may call",
+    ),
+    (Builtin::Undo, "undo", "", false, "Put back what /rewind took back"),
+    (
+        Builtin::Usage,
+        "usage",
+        "",
+        true,
+        "Show tokens, time and changes so far",
+    ),
+];
+
+pub(super) fn all() -> Vec<CommandInfo> {
+    let info = |(_, name, hint, while_busy, description): &(Builtin, &str, &str, bool, &str)| CommandInfo {
+        name: (*name).to_owned(),
+        description: (*description).to_owned(),
+        hint: Some((*hint).to_owned()).filter(|hint| !hint.is_empty()),
+        while_busy: *while_busy,
+        source: CommandSource::Builtin,
+    };
+    ALL.iter().map(info).collect()
+}
+
+pub(super) fn find(name: &str) -> Option<Builtin> {
+    let name = match name {
+        "?" => "help",
+        "rename" => "title",
+        "reset" | "new" => "clear",
+        name => name,
+    };
+    ALL.iter()
+        .find(|(_, known, ..)| *known == name)
+        .map(|(builtin, ..)| *builtin)
+}
+
+fn done(text: impl Into<String>) -> Result<Invoked, HostError> {
+    Ok(Invoked::Done(text.into()))
+}
+
+impl Session {
+    pub(super) async fn run_builtin(&self, command: Builtin, input: &str) -> Result<Invoked, HostError> {
+        match command {
+            Builtin::Help => self.help().await,
+            Builtin::Clear => {
+                let messages = self.clear_context().await?;
+                done(format!(
+                    "The model has forgotten {messages} messages. The log still has them."
+                ))
+            }
+            Builtin::Compact => {
+                let focus = Some(input.to_owned()).filter(|focus| !focus.is_empty());
+                let compacted = self.compact(focus).await?;
+                done(format!(
+                    "{} messages are now a summary:\n\n{}",
+                    compacted.messages_removed, compacted.summary
+                ))
+            }
+            Builtin::Context => self.context(),
+            Builtin::Diff => self.diff().await,
+            Builtin::Export => self.export_to_file(input).await,
+            Builtin::Fork => self.fork_here(input).await,
+            Builtin::Mode => self.mode(input).await,
+            Builtin::Model => self.model(input).await,
+            Builtin::Plan => self.work_in(Mode::Plan, input).await,
+            Builtin::Autopilot => self.work_in(Mode::Autopilot, input).await,
+            Builtin::Rewind => self.rewind_by(input).await,
+            Builtin::Undo => self.undo().await,
+            Builtin::Title => self.title(input).await,
+            Builtin::Tools => {
+                let lines = self.tools().into_iter().map(|tool| {
+                    let first = tool.description.lines().next().unwrap_or_default().to_owned();
+                    format!("- `{}`: {first}\n", tool.name)
+                });
+                done(lines.collect::<String>())
+            }
+            Builtin::Usage => self.usage(),
+        }
+    }
+
+    async fn help(&self) -> Result<Invoked, HostError> {
+        let mut text = String::new();
+        for command in self.commands().await {
+            let hint = command.hint.map(|hint| format!(" {hint}")).unwrap_or_default();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "- `/{}{hint}`: {}", command.name, command.description);
+        }
+        done(text)
+    }
+
+    fn context(&self) -> Result<Invoked, HostError> {
+        let (size, window) = (self.context_size()?, self.settings().model.info().context_window);
+        done(format!(
+            "About {} of {window} tokens ({}%): conversation {} in {} messages, system prompt {}, tools {}.",
+            size.total(),
+            size.total() * 100 / window.max(1),
+            size.conversation,
+            size.messages,
+            size.system,
+            size.tools
+        ))
+    }
+
+    async fn diff(&self) -> Result<Invoked, HostError> {
+        let deltas = self.changes_of(Span::Session).await?;
+        let cwd = self.settings().cwd;
+        let mut text = String::new();
+        for (delta, lines) in self.lines_of(deltas).await? {
+            let path = delta.path.strip_prefix(&cwd).unwrap_or(&delta.path).display();
+            let _ = match lines {
+                Some((added, removed)) => writeln!(text, "- {path} (+{added} -{removed})"),
+                None => writeln!(text, "- {path}"),
+            };
+        }
+        done(match text.is_empty() {
+            true => "This session has changed no files.".to_owned(),
+            false => text,
+        })
+    }
+
+    async fn export_to_file(&self, input: &str) -> Result<Invoked, HostError> {
+        let mut words = input.split_whitespace().peekable();
+        let format = words
+            .next_if(|word| Format::parse(word).is_some())
+            .and_then(Format::parse);
+        let file = words.collect::<Vec<_>>().join(" ");
+        let format = format
+            .or_else(|| Format::parse(file.rsplit_once('.')?.1))
+            .unwrap_or(Format::Markdown);
+        let export = Export::of(self.history()?, self.settings().name)?;
+        let name = match file.is_empty() {
+            true => export.file_name(format),
+            false => file,
+        };
+        let path = self.settings().cwd.join(name);
+        let text = export.render(format);
+        let written = tokio::task::spawn_blocking({
+            let path = path.clone();
+            move || {
+                let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+                std::io::Write::write_all(&mut file, text.as_bytes())
+            }
+        })
+        .await
+        .unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
+        match written {
+            Ok(()) => done(format!("Written to {}.", path.display())),
+            Err(error) => Err(HostError::Invalid(format!(
+                "{} cannot be written: {error}",
+                path.display()
+            ))),
+        }
+    }
+
+    async fn fork_here(&self, name: &str) -> Result<Invoked, HostError> {
+        let host = self
+            .host()
+            .ok_or_else(|| HostError::Invalid("The host is going down.".into()))?;
+        let copy = host.fork(self.id(), None, None).await?;
+        let title = match name {
+            "" => format!("{} (fork)", self.title_now()),
+            name => name.to_owned(),
+        };
+        copy.rename(Some(title.clone())).await?;
+        done(format!("“{title}” is a copy of this session: {}", copy.id()))
+    }
+
+    fn title_now(&self) -> String {
+        let title = self.settings().name.or_else(|| self.facts().title());
+        title.unwrap_or_else(|| "Untitled".to_owned())
+    }
+
+    async fn mode(&self, input: &str) -> Result<Invoked, HostError> {
+        if input.is_empty() {
+            return done(format!("The mode is {}.", self.settings().mode.as_str()));
+        }
+        let mode = Mode::parse(input).ok_or_else(|| {
+            HostError::Invalid(format!(
+                "There is no mode {input:?}: interactive, plan and autopilot are."
+            ))
+        })?;
+        self.configure(Change::Mode(mode)).await?;
+        done(format!("The mode is now {input}."))
+    }
+
+    async fn model(&self, input: &str) -> Result<Invoked, HostError> {
+        let host = self
+            .host()
+            .ok_or_else(|| HostError::Invalid("The host is going down.".into()))?;
+        let current = self.settings().model.info().id.clone();
+        if input.is_empty() {
+            let lines = host.models().list().into_iter().map(|model| {
+                let mark = if model.id == current { " (in use)" } else { "" };
+                format!("- `{}`: {}{mark}\n", model.id, model.name)
+            });
+            return done(lines.collect::<String>());
+        }
+        let model = host
+            .models()
+            .resolve(Some(input))
+            .map_err(|error| HostError::Invalid(error.to_string()))?;
+        let change = Change::Model {
+            model,
+            reasoning_effort: None,
+        };
+        self.configure(change).await?;
+        done(format!("{input} answers from now on."))
+    }
+
+    async fn work_in(&self, mode: Mode, task: &str) -> Result<Invoked, HostError> {
+        if !task.is_empty() {
+            return Ok(Invoked::Prompt {
+                text: task.to_owned(),
+                mode: Some(mode),
+            });
+        }
+        let was = self.settings().mode;
+        self.configure(Change::Mode(mode)).await?;
+        let plan = tokio::fs::read_to_string(self.plan_path()).await.unwrap_or_default();
+        done(match (mode, was == mode, plan.trim()) {
+            (Mode::Plan, _, plan) if !plan.is_empty() => format!("The mode is plan. The plan so far:\n\n{plan}"),
+            (Mode::Plan, ..) => {
+                "The mode is plan: say what is to be done; nothing is changed until you approve the plan.".into()
+            }
+            _ => format!("The mode is {}.", mode.as_str()),
+        })
+    }
+
+    async fn rewind_by(&self, input: &str) -> Result<Invoked, HostError> {
+        let mut words = input.split_whitespace();
+        let first = words.next().unwrap_or("1");
+        let (count, rest) = match first.parse::<usize>() {
+            Ok(count) => (count, words.next()),
+            Err(_) => (1, Some(first)),
+        };
+        let files = match rest {
+            None => true,
+            Some("chat") => false,
+            Some(other) => {
+                return Err(HostError::Invalid(format!(
+                    "/rewind does not know {other:?}: /rewind [N] [chat]"
+                )));
+            }
+        };
+        let points = self.rewind_points().await?;
+        let point = count.checked_sub(1).and_then(|back| points.iter().rev().nth(back));
+        let Some(point) = point else {
+            return Err(HostError::Invalid(format!(
+                "There are {} messages to take back.",
+                points.len()
+            )));
+        };
+        let rewound = self.rewind(point.event, files).await?;
+        let mut text = format!("Taken back to before “{}”.", short(&point.text));
+        for path in &rewound.files.restored {
+            let _ = write!(text, "\n- {} is as it was", path.display());
+        }
+        for (path, why) in rewound.left_alone() {
+            let _ = write!(text, "\n- {} is left alone: {why}", path.display());
+        }
+        text.push_str("\n\n/undo puts it back.");
+        done(text)
+    }
+
+    async fn undo(&self) -> Result<Invoked, HostError> {
+        match self.undo_rewind().await? {
+            None => done("Nothing was taken back."),
+            Some(files) => {
+                let mut text = "What was taken back is there again.".to_owned();
+                for (path, why) in &files.skipped {
+                    let _ = write!(text, "\n- {} is left alone: {why}", path.display());
+                }
+                done(text)
+            }
+        }
+    }
+
+    async fn title(&self, input: &str) -> Result<Invoked, HostError> {
+        if input.is_empty() {
+            return done(self.title_now());
+        }
+        self.rename(Some(input.to_owned())).await?;
+        done(format!("The title is now “{input}”."))
+    }
+
+    fn usage(&self) -> Result<Invoked, HostError> {
+        let facts = self.facts();
+        let totals = &facts.totals;
+        let mut text = format!(
+            "{} messages, {:.1} s of model calls, {} files changed (+{} -{}).\n",
+            facts.user_messages,
+            totals.api_ms as f64 / 1000.0,
+            totals.files.len(),
+            totals.lines_added,
+            totals.lines_removed
+        );
+        for (name, model) in &totals.models {
+            let _ = writeln!(
+                text,
+                "- {name}: {} calls, {} tokens in ({} cached), {} out",
+                model.requests, model.input, model.cache_read, model.output
+            );
+        }
+        done(text)
+    }
+}
+
+fn short(text: &str) -> String {
+    lodge_agent::title_of(text).unwrap_or_else(|| text.trim().to_owned())
+}

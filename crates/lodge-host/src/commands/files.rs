@@ -1,0 +1,195 @@
+//! Commands from files: `*.prompt.md` as VS Code and the Copilot CLI have them, `*.md` as Claude Code has them. They are words
+//! for the agent and run nothing, so they need no trust.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use lodge_agent::Mode;
+
+use super::{CommandInfo, CommandSource, Invoked};
+
+/// So many are listed at most.
+const MOST: usize = 500;
+/// So deep directories are looked into.
+const DEPTH: usize = 3;
+/// So much of a file is read.
+const LARGEST: u64 = 256 << 10;
+
+/// The commands in these places. Of two with the same name the first counts.
+pub(super) fn find(places: &[PathBuf]) -> Vec<CommandInfo> {
+    let mut found: BTreeMap<String, CommandInfo> = BTreeMap::new();
+    for place in places {
+        look(place, "", DEPTH, &mut found);
+    }
+    found.into_values().collect()
+}
+
+fn look(dir: &Path, prefix: &str, depth: usize, found: &mut BTreeMap<String, CommandInfo>) {
+    let mut entries: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, file) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        if path.is_dir() {
+            if depth > 0 && !file.starts_with('.') {
+                look(&path, &format!("{prefix}{file}:"), depth - 1, found);
+            }
+            continue;
+        }
+        let Some(stem) = file.strip_suffix(".prompt.md").or_else(|| file.strip_suffix(".md")) else {
+            continue;
+        };
+        let name = format!("{prefix}{stem}").to_lowercase().replace(' ', "-");
+        let small = std::fs::metadata(&path).is_ok_and(|meta| meta.len() <= LARGEST);
+        let usable = small && super::split(&format!("/{name}")).is_some();
+        if found.len() == MOST || !usable || found.contains_key(&name) {
+            continue;
+        }
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        let (front, body) = front_matter(&text);
+        let first = body
+            .lines()
+            .map(|line| line.trim_start_matches('#').trim())
+            .find(|line| !line.is_empty());
+        let description = front
+            .get("description")
+            .map(String::as_str)
+            .or(first)
+            .unwrap_or_default();
+        found.insert(
+            name.clone(),
+            CommandInfo {
+                name,
+                description: description.chars().take(200).collect(),
+                hint: front.get("argument-hint").cloned(),
+                while_busy: true,
+                source: CommandSource::File(path),
+            },
+        );
+    }
+}
+
+/// What stands between the lines of dashes at the top, and the rest.
+fn front_matter(text: &str) -> (BTreeMap<&str, String>, &str) {
+    let text = text.trim_start_matches('\u{feff}');
+    let rest = text
+        .strip_prefix("---")
+        .and_then(|rest| rest.strip_prefix('\n').or_else(|| rest.strip_prefix("\r\n")));
+    let Some((front, body)) = rest.and_then(|rest| rest.split_once("\n---")) else {
+        return (BTreeMap::new(), text);
+    };
+    let values = front.lines().filter_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        let value = value.trim();
+        let bare = value
+            .strip_prefix(['"', '\''])
+            .and_then(|value| value.strip_suffix(['"', '\'']));
+        Some((key.trim(), bare.unwrap_or(value).to_owned()))
+    });
+    (values.collect(), body.split_once('\n').map_or("", |(_, body)| body))
+}
+
+/// The words of a file with what was typed after its name in them.
+pub(super) fn filled(text: &str, input: &str) -> Invoked {
+    let (front, body) = front_matter(text);
+    let mode = match front.get("mode").map(String::as_str) {
+        Some("plan") => Some(Mode::Plan),
+        _ => None,
+    };
+    let words: Vec<&str> = input.split_whitespace().collect();
+    let (mut out, mut rest, mut used) = (String::new(), body.trim(), false);
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        let input_variable = || {
+            let inside = after.strip_prefix("{input:")?;
+            let end = inside.find('}')?;
+            (!inside[..end].contains('\n')).then(|| &inside[end + 1..])
+        };
+        if let Some(next) = after.strip_prefix("ARGUMENTS").or_else(input_variable) {
+            out.push_str(input);
+            (rest, used) = (next, true);
+        } else if let Some(digit) = after
+            .chars()
+            .next()
+            .and_then(|c| c.to_digit(10))
+            .filter(|digit| *digit > 0)
+        {
+            out.push_str(words.get(digit as usize - 1).unwrap_or(&""));
+            (rest, used) = (&after[1..], true);
+        } else {
+            out.push('$');
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    if !used && !input.is_empty() {
+        out.push_str("\n\n");
+        out.push_str(input);
+    }
+    Invoked::Prompt { text: out, mode }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_go_where_the_file_wants_them() {
+        for (text, input, expected) in [
+            ("Look at $ARGUMENTS.", "a b", "Look at a b."),
+            ("From $1 to $2, $3!", "x y", "From x to y, !"),
+            ("Cost $100 of ${input:thing:what}", "gold", "Cost gold00 of gold"),
+            ("Plain.", "more", "Plain.\n\nmore"),
+            ("Plain.", "", "Plain."),
+            ("$HOME and $ and ${x}", "", "$HOME and $ and ${x}"),
+            ("---\ndescription: Says it\n---\nBody $ARGUMENTS", "in", "Body in"),
+            ("---\nno end", "", "---\nno end"),
+        ] {
+            let Invoked::Prompt { text: filled, .. } = filled(text, input) else {
+                panic!("{text}")
+            };
+            assert_eq!(filled, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_with_their_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(
+            "a/Review Me.prompt.md",
+            "---\ndescription: \"Reviews it\"\nargument-hint: FILE\n---\nReview $1",
+        );
+        write("a/git/commit.md", "# Commit it\nNow.");
+        write("a/notes.txt", "no");
+        write("b/commit.md", "other");
+        write("b/review-me.md", "second");
+        let found = find(&[dir.path().join("a"), dir.path().join("b"), dir.path().join("none")]);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|command| {
+                (
+                    command.name.as_str(),
+                    command.description.as_str(),
+                    command.hint.as_deref(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("commit", "other", None),
+                ("git:commit", "Commit it", None),
+                ("review-me", "Reviews it", Some("FILE"))
+            ]
+        );
+    }
+}

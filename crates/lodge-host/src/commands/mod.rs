@@ -1,0 +1,162 @@
+//! Slash commands: those of the house, and those that files describe. Every face lists and invokes them here.
+
+mod builtin;
+mod files;
+
+use std::path::PathBuf;
+
+use lodge_agent::{Mode, Prompt};
+
+use crate::{HostError, Session};
+
+/// A command that can be given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandInfo {
+    /// Its name, without the slash.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// What may follow it.
+    pub hint: Option<String>,
+    /// Whether it may be given while a turn runs.
+    pub while_busy: bool,
+    /// Where it comes from.
+    pub source: CommandSource,
+}
+
+/// Where a command comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandSource {
+    /// It is built in.
+    Builtin,
+    /// This file.
+    File(PathBuf),
+}
+
+/// What became of a command.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Invoked {
+    /// It is done, and this is to be shown, as Markdown.
+    Done(String),
+    /// This is to be said to the agent, in this mode where it says so.
+    Prompt {
+        /// What the agent shall be told.
+        text: String,
+        /// The mode to work in.
+        mode: Option<Mode>,
+    },
+}
+
+/// The commands of the house, which are there without a session.
+pub fn builtin_commands() -> Vec<CommandInfo> {
+    builtin::all()
+}
+
+/// The name and the rest of a message that looks like a command. A path does not.
+pub(crate) fn split(message: &str) -> Option<(&str, &str)> {
+    let message = message.trim();
+    let rest = message.strip_prefix('/')?;
+    let (name, input) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '.');
+    (!name.is_empty() && name.chars().all(fits)).then_some((name, input.trim()))
+}
+
+impl Session {
+    /// The commands that can be given in this session, by name. A built-in one wins over a file of its name.
+    pub async fn commands(&self) -> Vec<CommandInfo> {
+        let mut commands = builtin::all();
+        let places = self.prompt_places();
+        let found = tokio::task::spawn_blocking(move || files::find(&places))
+            .await
+            .unwrap_or_default();
+        for file in found {
+            if !commands.iter().any(|known| known.name == file.name) {
+                commands.push(file);
+            }
+        }
+        commands.sort_by(|a, b| a.name.cmp(&b.name));
+        commands
+    }
+
+    /// Gives a command. `None` when there is no such command.
+    pub async fn invoke(&self, name: &str, input: &str) -> Result<Option<Invoked>, HostError> {
+        let name = name.trim_start_matches('/').to_lowercase();
+        if let Some(builtin) = builtin::find(&name) {
+            return self.run_builtin(builtin, input.trim()).await.map(Some);
+        }
+        let Some(command) = self
+            .commands()
+            .await
+            .into_iter()
+            .find(|command| command.name.to_lowercase() == name)
+        else {
+            return Ok(None);
+        };
+        let CommandSource::File(path) = command.source else {
+            return Ok(None);
+        };
+        let text = tokio::fs::read_to_string(&path)
+            .await
+            .map_err(|error| HostError::Invalid(format!("{} cannot be read: {error}", path.display())))?;
+        Ok(Some(files::filled(&text, input.trim())))
+    }
+
+    /// Says something that may be a command: `Ok(Some(…))` is what a command answered at once; otherwise the agent has it.
+    pub async fn say(&self, mut prompt: Prompt) -> Result<Option<String>, HostError> {
+        let Some((name, input)) = split(&prompt.text) else {
+            self.send(prompt).await?;
+            return Ok(None);
+        };
+        match self.invoke(name, input).await? {
+            Some(Invoked::Done(answer)) => Ok(Some(answer)),
+            Some(Invoked::Prompt { text, mode }) => {
+                if let Some(mode) = mode {
+                    self.configure(lodge_agent::Change::Mode(mode)).await?;
+                }
+                prompt.display_text = Some(std::mem::replace(&mut prompt.text, text));
+                self.send(prompt).await?;
+                Ok(None)
+            }
+            None => {
+                self.send(prompt).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Where files describe commands, those that count first.
+    fn prompt_places(&self) -> Vec<PathBuf> {
+        let cwd = self.settings().cwd;
+        let root = lodge_agent::GitContext::of(&cwd).root.map(PathBuf::from);
+        let mut places = Vec::new();
+        for base in [Some(cwd), root].into_iter().flatten() {
+            places.extend([base.join(".github/prompts"), base.join(".claude/commands")]);
+        }
+        if let Some(home) = self.home_path() {
+            places.extend([home.join("prompts"), home.join("commands")]);
+        }
+        places.dedup();
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_a_command_when_it_begins_like_one() {
+        for (message, expected) in [
+            ("/help", Some(("help", ""))),
+            ("  /plan  do this\nand that ", Some(("plan", "do this\nand that"))),
+            ("/git:commit now", Some(("git:commit", "now"))),
+            ("/etc/hosts is odd", None),
+            ("/", None),
+            ("//help", None),
+            ("help", None),
+            ("/ help", None),
+        ] {
+            assert_eq!(split(message), expected, "{message:?}");
+        }
+    }
+}

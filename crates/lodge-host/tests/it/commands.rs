@@ -1,0 +1,214 @@
+//! Slash commands, and taking a session back.
+
+use lodge_host::{Approval, CommandSource, Format, Invoked, Mode, NewSession, Prompt};
+
+use crate::kit::{House, Probe, house, log_of};
+
+fn free() -> NewSession {
+    NewSession {
+        approval: Approval::ApproveAll,
+        ..NewSession::default()
+    }
+}
+
+async fn told(probe: &Probe, name: &str, input: &str) -> String {
+    match probe.session.invoke(name, input).await {
+        Ok(Some(Invoked::Done(text))) => text,
+        other => panic!("/{name} {input}: {other:?}"),
+    }
+}
+
+fn create(house: &House, name: &str, text: &str) -> String {
+    format!(
+        r#"call create {{"path":"{}/{name}","file_text":"{text}"}} then say made {name}"#,
+        house.cwd().display()
+    )
+}
+
+#[tokio::test]
+async fn the_commands_of_the_house_do_what_they_say() {
+    let house = house();
+    let mut probe = house.session_with(free()).await;
+    probe.turn(&create(&house, "a.txt", "one\\ntwo")).await;
+    for (name, input, part) in [
+        ("help", "", "`/rewind [N] [chat]`"),
+        ("HELP", "", "`/help`"),
+        ("/help", "", "`/help`"),
+        ("usage", "", "rehearsal: 2 calls"),
+        ("context", "", "128000 tokens"),
+        ("diff", "", "a.txt (+2 -0)"),
+        ("tools", "", "`bash`"),
+        ("model", "", "`rehearsal`: Rehearsal (offline) (in use)"),
+        ("model", "rehearsal", "rehearsal answers"),
+        ("mode", "", "interactive"),
+        ("mode", "plan", "now plan"),
+        ("plan", "", "The mode is plan"),
+        ("mode", "interactive", "now interactive"),
+        ("title", "My work", "“My work”"),
+        ("title", "", "My work"),
+        ("fork", "Another", "“Another” is a copy"),
+        ("export", "html page.html", "page.html"),
+        ("clear", "", "forgotten"),
+    ] {
+        let text = told(&probe, name, input).await;
+        assert!(text.contains(part), "/{name} {input}: {text}");
+    }
+    assert!(house.cwd().join("page.html").exists());
+    for (name, input, part) in [
+        ("model", "nonsense", "nonsense"),
+        ("mode", "fast", "There is no mode"),
+        ("rewind", "9", "There are 1 messages"),
+        ("rewind", "0", "There are 1 messages"),
+        ("rewind", "x", "does not know"),
+        ("export", "page.html", "cannot be written"),
+    ] {
+        let error = probe.session.invoke(name, input).await.unwrap_err().to_string();
+        assert!(error.contains(part), "/{name} {input}: {error}");
+    }
+    assert_eq!(probe.session.invoke("nonsense", "").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_message_that_is_a_command_is_carried_out_and_the_rest_is_said() {
+    let house = house();
+    let dir = house.cwd().join(".github/prompts");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(
+        dir.join("greet.prompt.md"),
+        "---\ndescription: Greets\n---\nsay hello, $ARGUMENTS",
+    )
+    .unwrap();
+    let mut probe = house.session_with(free()).await;
+    let prompt = |text: &str| Prompt {
+        text: text.into(),
+        ..Prompt::default()
+    };
+    let answer = probe.session.say(prompt("/title Mine")).await.unwrap();
+    assert!(answer.unwrap().contains("Mine"));
+    for (text, said, shown) in [
+        ("/greet you", "hello, you", "/greet you"),
+        ("say plain", "plain", "say plain"),
+        ("/plan say planned", "planned", "/plan say planned"),
+    ] {
+        probe.seen.clear();
+        assert_eq!(probe.session.say(prompt(text)).await.unwrap(), None);
+        probe.until_idle().await;
+        assert_eq!(probe.said(), said);
+        let content = probe.seen.iter().find_map(|event| match event.payload() {
+            lodge_events::Payload::UserMessage(message) => Some(message.content.clone()),
+            _ => None,
+        });
+        assert_eq!(content.as_deref(), Some(shown));
+    }
+    assert_eq!(probe.session.settings().mode, Mode::Plan);
+    let commands = probe.session.commands().await;
+    let greet = commands.iter().find(|command| command.name == "greet").unwrap();
+    assert_eq!(greet.description, "Greets");
+    assert!(matches!(greet.source, CommandSource::File(_)));
+    assert!(commands.is_sorted_by_key(|command| command.name.clone()));
+}
+
+#[tokio::test]
+async fn a_session_is_taken_back_with_its_files_and_put_back_exactly() {
+    let house = house();
+    let mut probe = house.session_with(free()).await;
+    probe.turn(&create(&house, "a.txt", "a")).await;
+    probe.turn(&create(&house, "b.txt", "b")).await;
+    probe.turn(&create(&house, "c.txt", "c")).await;
+    let before: Vec<_> = log_of(&probe.session)
+        .iter()
+        .map(|event| event.json().clone())
+        .collect();
+    let there = |name: &str| house.cwd().join(name).exists();
+    for (input, files) in [
+        ("1", [true, true, false]),
+        ("2", [true, false, false]),
+        ("3 chat", [true, true, true]),
+    ] {
+        told(&probe, "rewind", input).await;
+        assert_eq!(["a.txt", "b.txt", "c.txt"].map(there), files, "/rewind {input}");
+        let left = probe.session.rewind_points().await.unwrap().len();
+        assert_eq!(left, 3 - input[..1].parse::<usize>().unwrap());
+        assert!(log_of(&probe.session).len() < before.len());
+        told(&probe, "undo", "").await;
+        assert_eq!(["a.txt", "b.txt", "c.txt"].map(there), [true; 3], "/undo of {input}");
+        let after: Vec<_> = log_of(&probe.session)
+            .iter()
+            .map(|event| event.json().clone())
+            .collect();
+        assert_eq!(after, before, "/undo of {input}");
+        assert!(told(&probe, "undo", "").await.contains("Nothing"));
+    }
+    assert!(probe.turn("what did i say?").await.contains("c.txt"));
+}
+
+#[tokio::test]
+async fn what_was_said_since_is_not_lost_to_an_undo() {
+    let house = house();
+    let mut probe = house.session().await;
+    probe.turn("say one").await;
+    probe.turn("say two").await;
+    told(&probe, "rewind", "").await;
+    probe.turn("say three").await;
+    let error = probe.session.invoke("undo", "").await.unwrap_err().to_string();
+    assert!(error.contains("since"), "{error}");
+    assert_eq!(probe.turn("say four").await, "four");
+    log_of(&probe.session);
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_changed_is_left_alone_and_told() {
+    let house = house();
+    let mut probe = house.session_with(free()).await;
+    probe.turn(&create(&house, "a.txt", "a")).await;
+    std::fs::write(house.cwd().join("a.txt"), "mine").unwrap();
+    let text = told(&probe, "rewind", "").await;
+    assert!(text.contains("left alone"), "{text}");
+    assert_eq!(std::fs::read_to_string(house.cwd().join("a.txt")).unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn a_command_given_as_a_message_is_seen_by_people_and_not_by_the_model() {
+    let house = house();
+    let mut probe = house.session().await;
+    probe.turn("say one").await;
+    let messages = probe.session.context_size().unwrap().messages;
+    probe.seen.clear();
+    probe
+        .session
+        .commanded("m1".into(), "/usage".into(), "Little.".into())
+        .await
+        .unwrap();
+    probe.until_idle().await;
+    assert_eq!(probe.kinds(), ["user.message", "session.info", "session.idle"]);
+    assert_eq!(probe.session.context_size().unwrap().messages, messages);
+    assert!(!probe.turn("what did i say?").await.contains("usage"));
+    let export = lodge_host::Export::of(probe.session.history().unwrap(), None).unwrap();
+    let page = export.render(Format::Markdown);
+    assert!(page.contains("/usage") && page.contains("Little."), "{page}");
+}
+
+#[tokio::test]
+async fn exports_hold_what_was_said_and_done_and_nothing_runs_in_them() {
+    let house = house();
+    let mut probe = house.session_with(free()).await;
+    probe.turn("say <script>alert(1)</script>").await;
+    probe
+        .turn(r#"call bash {"command":"echo '</pre><b>`````'"} then say done"#)
+        .await;
+    let export = lodge_host::Export::of(probe.session.history().unwrap(), None).unwrap();
+    let html = export.render(Format::Html);
+    assert!(!html.contains("<script") && !html.contains("</pre><b>"), "{html}");
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    assert!(html.contains("<details class=\"tool\">"), "{html}");
+    let markdown = export.render(Format::Markdown);
+    assert!(
+        markdown.contains("<details><summary>✓ bash") && markdown.contains("``````"),
+        "{markdown}"
+    );
+    assert_eq!(
+        export.render(Format::Jsonl).lines().count(),
+        log_of(&probe.session).len()
+    );
+    assert_eq!(export.file_name(Format::Html), "say-script-alert-1-script.html");
+}

@@ -1,0 +1,153 @@
+//! `lodge doctor`: one page about what is configured, reachable and protected, and what to do about the rest.
+
+use std::{path::Path, process::ExitCode, time::Duration};
+
+use anyhow::Result;
+use lodge_host::{Home, HookFiles, Trust};
+use lodge_log::Store;
+use lodge_tools::rules::{Policy, RuleSet};
+
+use crate::{door, serve::print_line, setup};
+
+/// How long a provider may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The page, and whether something on it is broken.
+#[derive(Default)]
+struct Page {
+    broken: bool,
+}
+
+impl Page {
+    fn head(&self, text: &str) {
+        print_line(&format!("\n{text}"));
+    }
+
+    fn good(&self, text: impl AsRef<str>) {
+        print_line(&format!("  ✓ {}", text.as_ref()));
+    }
+
+    /// Something that works, and could be better.
+    fn hint(&self, text: impl AsRef<str>) {
+        print_line(&format!("  · {}", text.as_ref()));
+    }
+
+    fn bad(&mut self, text: impl AsRef<str>) {
+        self.broken = true;
+        print_line(&format!("  ✗ {}", text.as_ref()));
+    }
+}
+
+/// Writes the page.
+pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
+    let mut page = Page::default();
+    print_line(&format!("Lodge {}", env!("CARGO_PKG_VERSION")));
+    place(&mut page, home);
+    models(&mut page, home).await;
+    host(&page, home);
+    protection(&mut page, home);
+    extensions(&mut page, home);
+    Ok(match page.broken {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn place(page: &mut Page, home: &Path) {
+    page.head("Home");
+    if !home.exists() {
+        page.hint(format!("{} is made when the first session begins", home.display()));
+        return;
+    }
+    match Home::open_unlocked_read_only(home).and_then(|opened| opened.sessions().list()) {
+        Ok(sessions) => page.good(format!("{}: {} sessions", home.display(), sessions.len())),
+        Err(error) => page.bad(format!("{} cannot be read: {error}", home.display())),
+    }
+    #[cfg(unix)]
+    if let Ok(meta) = std::fs::metadata(home) {
+        use std::os::unix::fs::PermissionsExt;
+        if meta.permissions().mode() & 0o077 != 0 {
+            page.hint(format!(
+                "others on this machine can look into it; `chmod 700 {}` ends that",
+                home.display()
+            ));
+        }
+    }
+}
+
+async fn models(page: &mut Page, home: &Path) {
+    page.head("Models");
+    let models = match setup::config(home).and_then(|config| setup::models(&config)) {
+        Ok(models) => models,
+        Err(error) => return page.bad(format!("{error:#}")),
+    };
+    let default = models.default_model();
+    match tokio::time::timeout(PATIENCE, models.discover()).await {
+        Ok(found) => {
+            for provider in found {
+                match provider.models {
+                    Ok(list) => page.good(format!("{} answers and has {} models", provider.provider, list.len())),
+                    Err(error) => page.bad(format!("{}: {error}", provider.provider)),
+                }
+            }
+        }
+        Err(_) => page.bad(format!("a provider did not answer within {} s", PATIENCE.as_secs())),
+    }
+    page.good(format!("new sessions use {default}"));
+    if default == "rehearsal" {
+        page.hint("that is the offline model; docs/models.md says how to bring your own key or a local server");
+    }
+}
+
+fn host(page: &Page, home: &Path) {
+    page.head("Host");
+    let note = std::fs::read_to_string(door::discovery(home)).unwrap_or_default();
+    let note: serde_json::Value = serde_json::from_str(&note).unwrap_or_default();
+    match note["ahp"].as_str() {
+        Some(address) => {
+            let address = address.split('?').next().unwrap_or_default();
+            page.good(format!(
+                "process {} listens on {address}; `lodge attach` joins it",
+                note["pid"]
+            ));
+        }
+        None => page.hint("none runs on this home; `lodge` starts one, `lodge run` needs none"),
+    }
+}
+
+fn protection(page: &mut Page, home: &Path) {
+    page.head("Protection");
+    let report = lodge_tools::sandbox::report();
+    let off = setup::config(home).is_ok_and(|config| config.sandbox == setup::Sandbox::Off);
+    for line in &report.lines {
+        match report.available && !off {
+            true => page.good(line),
+            false => page.hint(line),
+        }
+    }
+    if off {
+        page.hint("`sandbox = \"off\"` in lodge.toml: shell commands are not sandboxed");
+    }
+    let cwd = std::env::current_dir().unwrap_or_default();
+    match RuleSet::load(home, &cwd, Policy::default()) {
+        Ok(_) => page.good("the permission rules can be read; what no rule decides is asked"),
+        Err(error) => page.bad(format!("the permission rules cannot be used: {error}")),
+    }
+}
+
+fn extensions(page: &mut Page, home: &Path) {
+    page.head("Hooks");
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let hooks = Trust::at(home).hooks(&cwd, HookFiles::Trusted);
+    match hooks.len() {
+        0 => page.hint("none are in force here (docs/hooks.md)"),
+        1 => page.good("1 is in force here"),
+        count => page.good(format!("{count} are in force here")),
+    }
+    for problem in &hooks.problems {
+        match problem.contains("lodge trust") {
+            true => page.hint(problem),
+            false => page.bad(problem),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Sessions as a whole: forked, taken back, brought in, written down.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail};
+use lodge_host::{
+    Export, Format, Home, HomeOptions, Invoked, SyncPolicy,
+    import::{self, Outcome},
+};
+use lodge_log::{Position, Store};
+
+use crate::{
+    cli::FormatArg,
+    serve::print_line as say,
+    sessions::find,
+    setup::{self, Use},
+    view::plain,
+};
+
+/// Writes a session as a page.
+pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&Path>) -> Result<ExitCode> {
+    let home = Home::open_unlocked_read_only(home)?;
+    let id = find(&home, id)?;
+    let reader = home.sessions().read(&id, Position::START, Position::END)?;
+    let labels = home.sessions().labels(&id).unwrap_or_default();
+    let format = match format {
+        FormatArg::Md => Format::Markdown,
+        FormatArg::Html => Format::Html,
+        FormatArg::Jsonl => Format::Jsonl,
+    };
+    let text = Export::of(reader, labels.name)?.render(format);
+    match output {
+        Some(path) => {
+            std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+            say(&format!("Written to {}.", path.display()));
+        }
+        None => match std::io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error.into()),
+            _ => {}
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Brings sessions in.
+pub(crate) fn import(home: &Path, paths: &[PathBuf]) -> Result<ExitCode> {
+    let paths = match paths {
+        [] => {
+            let home = copilot_home().context("There is no home directory; name the sessions to bring in.")?;
+            if !home.exists() {
+                say(&format!(
+                    "There is nothing at {}; name the sessions to bring in.",
+                    home.display()
+                ));
+                return Ok(ExitCode::SUCCESS);
+            }
+            vec![home]
+        }
+        given => given.to_vec(),
+    };
+    let opened = Home::open(
+        home,
+        HomeOptions {
+            exclusive: false,
+            ..HomeOptions::default()
+        },
+    )?;
+    let (mut new, mut seen, mut failed) = (0, 0, 0);
+    for path in &paths {
+        if !path.exists() {
+            bail!("{} does not exist.", path.display());
+        }
+        for log in import::find(path) {
+            if log.starts_with(opened.path()) {
+                continue;
+            }
+            match import::import(&opened, &log) {
+                Ok(None) => {}
+                Ok(Some(imported)) => {
+                    seen += 1;
+                    let told = match imported.outcome {
+                        Outcome::New(events) => format!("brought in, {events} events"),
+                        Outcome::Grown(events) => format!("{events} more events"),
+                        Outcome::Same => continue,
+                        Outcome::Differs => "went on here in another way; left as it is".to_owned(),
+                    };
+                    new += 1;
+                    let left_out = match imported.unreadable {
+                        0 => String::new(),
+                        lines => format!(" ({lines} lines could not be read)"),
+                    };
+                    say(&format!("{}: {told}{left_out}", plain(&imported.id)));
+                }
+                Err(error) => {
+                    failed += 1;
+                    eprintln!("{}: {error}", log.display());
+                }
+            }
+        }
+    }
+    opened.catalogue().flush();
+    say(&format!(
+        "{} sessions looked at, {new} brought in or brought up to date.",
+        seen + failed
+    ));
+    Ok(match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// Where the Copilot CLI keeps its sessions.
+fn copilot_home() -> Option<PathBuf> {
+    let given = std::env::var_os("COPILOT_HOME").map(PathBuf::from);
+    given.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".copilot")))
+}
+
+/// Copies a session.
+pub(crate) async fn fork(
+    home: &Path,
+    sync: SyncPolicy,
+    id: &str,
+    at: Option<usize>,
+    name: Option<String>,
+) -> Result<ExitCode> {
+    let host = setup::host(home, Use::Shared, sync, None)?;
+    let id = find(host.home(), id)?;
+    let up_to = match at {
+        None => None,
+        Some(turn) => {
+            let session = host.open_session(&id).await?;
+            let points = session.rewind_points().await?;
+            if turn == 0 || turn > points.len() {
+                bail!("The session has {} turns; give one of them.", points.len());
+            }
+            match points.get(turn) {
+                None => None,
+                // Up to what was recorded before the next message.
+                Some(next) => {
+                    let mut last = None;
+                    for event in session.history()?.events() {
+                        let event = event?;
+                        if event.id() == next.event {
+                            break;
+                        }
+                        last = Some(event.id());
+                    }
+                    last
+                }
+            }
+        }
+    };
+    let copy = host.fork(&id, up_to, None).await?;
+    if name.is_some() {
+        copy.rename(name).await?;
+    }
+    say(copy.id());
+    drop(copy);
+    host.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes a session back by `input` messages, or (without) puts back what was taken back.
+pub(crate) async fn rewind(home: &Path, sync: SyncPolicy, id: &str, input: Option<String>) -> Result<ExitCode> {
+    let host = setup::host(home, Use::Shared, sync, None)?;
+    let id = find(host.home(), id)?;
+    let session = host.open_session(&id).await?;
+    let done = match input {
+        Some(input) => session.invoke("rewind", &input).await,
+        None => session.invoke("undo", "").await,
+    };
+    // The session goes without having been taken up: nothing is recorded of that.
+    drop(session);
+    match done? {
+        Some(Invoked::Done(text)) => {
+            say(plain(&text.replace("/undo puts it back.", "--undo puts it back.")).trim_end())
+        }
+        other => bail!("Taking back did not work: {other:?}"),
+    }
+    host.catalogue().flush();
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,129 @@
+//! Commands, forks, taking back, importing and exporting at a terminal.
+
+use std::fs;
+
+use testkit::Home;
+
+fn id(home: &Home) -> String {
+    let listed = home.run(["sessions", "list", "--json"]).ok();
+    let line: serde_json::Value = serde_json::from_str(listed.stdout().lines().next().unwrap()).unwrap();
+    line["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_command_is_carried_out_instead_of_said() {
+    let home = Home::new();
+    let _ = home.run(["run", "say hello"]).ok();
+    let help = home.run(["run", "--resume", "last", "/help"]).ok();
+    assert!(help.stdout().contains("/rewind [N] [chat]"), "{help:#?}");
+    let titled = home.run(["run", "--resume", "last", "/title My work"]).ok();
+    assert!(titled.stdout().contains("My work"), "{titled:#?}");
+    let usage = home.run(["run", "--resume", "last", "/usage"]).ok();
+    assert!(usage.stdout().contains("1 messages"), "{usage:#?}");
+    let prompts = home.work().join(".claude/commands");
+    fs::create_dir_all(&prompts).unwrap();
+    fs::write(prompts.join("greet.md"), "say hello, $1").unwrap();
+    let greeted = home.run(["run", "--resume", "last", "/greet you"]).ok();
+    assert!(greeted.stdout().contains("hello, you"), "{greeted:#?}");
+}
+
+#[test]
+fn a_plan_is_kept_to_until_it_is_approved() {
+    let home = Home::new();
+    let prompt = r#"call bash {"command":"touch made"} then say could not"#;
+    let done = home.run(["run", "--yolo", "--mode", "plan", prompt]).ok();
+    assert!(done.stdout().contains("could not"), "{done:#?}");
+    assert!(!home.work().join("made").exists());
+    let _ = home.run(["run", "--yolo", "--resume", "last", prompt]).ok();
+    assert!(!home.work().join("made").exists(), "the mode is the session's");
+    let _ = home
+        .run(["run", "--yolo", "--resume", "last", "--mode", "interactive", prompt])
+        .ok();
+    assert!(home.work().join("made").exists());
+}
+
+#[test]
+fn a_session_is_forked_at_a_turn_and_taken_back() {
+    let home = Home::new();
+    let path = home.work().join("a.txt");
+    let create = format!(
+        r#"call create {{"path":"{}","file_text":"a"}} then say made"#,
+        path.display()
+    );
+    let _ = home.run(["run", "say one"]).ok();
+    let _ = home.run(["run", "--yolo", "--resume", "last", &create]).ok();
+    let id = id(&home);
+    let fork = home.run(["sessions", "fork", &id, "--at", "1", "--name", "Copy"]).ok();
+    let copy = fork.stdout().trim().to_owned();
+    let shown = home.run(["sessions", "show", &copy]).ok();
+    assert!(
+        shown.stdout().contains("> say one") && !shown.stdout().contains("made"),
+        "{shown:#?}"
+    );
+    assert_eq!(home.run(["sessions", "fork", &id, "--at", "3"]).status.code(), Some(1));
+    let before = home.run(["sessions", "export", &id]).ok();
+    let back = home.run(["sessions", "rewind", &id]).ok();
+    assert!(back.stdout().contains("a.txt is as it was"), "{back:#?}");
+    assert!(!path.exists());
+    let _ = home.run(["sessions", "rewind", &id, "--undo"]).ok();
+    assert!(path.exists());
+    let after = home.run(["sessions", "export", &id]).ok();
+    assert_eq!(after.stdout(), before.stdout(), "every byte is back");
+}
+
+#[test]
+fn sessions_are_brought_in_and_written_down() {
+    let (from, to) = (Home::new(), Home::new());
+    let _ = from.run(["run", "say <b>hello</b>"]).ok();
+    let source = from.logs()[0].parent().unwrap().parent().unwrap().to_owned();
+    let path = source.to_str().unwrap();
+    let log = fs::read(&from.logs()[0]).unwrap();
+    let first = to.run(["import", path]).ok();
+    assert!(first.stdout().contains("brought in"), "{first:#?}");
+    let again = to.run(["import", path]).ok();
+    assert!(
+        again.stdout().contains("1 sessions looked at, 0 brought in"),
+        "{again:#?}"
+    );
+    assert_eq!(fs::read(&from.logs()[0]).unwrap(), log, "the source is only read");
+    assert_eq!(fs::read(&to.logs()[0]).unwrap(), log);
+    assert_eq!(to.run(["import", "/no/such/place"]).status.code(), Some(1));
+    let page = to.work().join("page.html");
+    let _ = to
+        .run(["export", "last", "--format", "html", "-o", page.to_str().unwrap()])
+        .ok();
+    let html = fs::read_to_string(page).unwrap();
+    assert!(
+        html.contains("&lt;b&gt;hello&lt;/b&gt;") && !html.contains("<b>hello"),
+        "{html}"
+    );
+    let markdown = to.run(["export", "last"]).ok();
+    assert!(markdown.stdout().starts_with("# say"), "{markdown:#?}");
+}
+
+#[test]
+fn a_folder_is_trusted_and_no_longer() {
+    let home = Home::new();
+    let work = home.work().to_str().unwrap().to_owned();
+    let hooks = home.work().join(".github/hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    fs::write(
+        hooks.join("a.json"),
+        r#"{"version":1,"hooks":{"sessionStart":[{"bash":"touch ran"}]}}"#,
+    )
+    .unwrap();
+    let doctor = home.run(["doctor"]).ok();
+    assert!(doctor.stdout().contains("lodge trust"), "{doctor:#?}");
+    let _ = home.run(["run", "say hello"]).ok();
+    assert!(!home.work().join("ran").exists());
+    let _ = home.run(["trust", &work]).ok();
+    assert!(home.run(["trust"]).ok().stdout().contains(work.trim_end_matches('/')));
+    let _ = home.run(["run", "say hello"]).ok();
+    assert!(home.work().join("ran").exists());
+    let _ = home.run(["trust", "--remove", &work]).ok();
+    assert_eq!(home.run(["trust"]).ok().stdout().trim(), "");
+    let doctor = home.run(["doctor"]).ok();
+    for head in ["Home", "Models", "Host", "Protection", "Hooks"] {
+        assert!(doctor.stdout().contains(head), "{head}: {doctor:#?}");
+    }
+}
