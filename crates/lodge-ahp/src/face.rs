@@ -155,7 +155,7 @@ impl Face {
             core: Core::new(seq, root, bounds),
             talks: HashMap::new(),
             subs: HashMap::new(),
-            terminals: Terminals::default(),
+            terminals: Terminals::new(config.limits.terminal_bytes),
         };
         Ok(Arc::new(Self {
             host,
@@ -365,7 +365,7 @@ impl Inner {
     }
 
     /// Where an action of a conversation goes.
-    fn channel(&self, chat: &Uri, scope: &Scope) -> Option<Uri> {
+    pub(crate) fn channel(&self, chat: &Uri, scope: &Scope) -> Option<Uri> {
         let session = &self.talks.get(chat)?.session;
         Some(match scope {
             Scope::Main => chat.clone(),
@@ -411,6 +411,7 @@ impl Inner {
                     parent,
                     title,
                 } => self.open_sub(chat, &session, &tool_call_id, &parent, title),
+                Step::Terminal { tool_call_id, news } => self.agent_terminal(chat, &session, &tool_call_id, news),
                 Step::Rested => rested = true,
             }
         }
@@ -592,7 +593,7 @@ pub(crate) fn summary_of(state: &ChatState) -> ChatSummary {
     }
 }
 
-/// The projection names a sub-agent's chat by its tool call; clients want its address.
+/// The projection names a sub-agent's chat and a command's terminal by the tool call; clients want their addresses.
 pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
     let (call, content) = match action {
         StateAction::ChatBackgroundWorkSet(set) => {
@@ -615,6 +616,11 @@ pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
             && uri::session_of_content(&content.uri).is_some_and(|(of, _)| of.is_empty())
         {
             content.uri.insert_str(0, session);
+        }
+        if let ToolResultContent::Terminal(terminal) = part
+            && terminal.resource == *call
+        {
+            terminal.resource = uri::tool_terminal(session, call);
         }
     }
 }

@@ -71,7 +71,9 @@ impl Face {
     /// The session that a URI belongs to: its URI and the host's id of it.
     pub(crate) async fn locate(&self, uri: &str) -> Option<(String, String)> {
         let of_chat = uri::session_of_default_chat(uri).or_else(|| uri::session_of_sub_chat(uri));
-        let uri = of_chat.as_deref().unwrap_or(uri);
+        let of_call = || uri::call_of_tool_terminal(uri).map(|(session, _)| session);
+        let within = of_chat.or_else(of_call);
+        let uri = within.as_deref().unwrap_or(uri);
         if let Some(id) = self.store.id_of(uri) {
             return Some((self.uri_of(&id), id));
         }
@@ -83,6 +85,12 @@ impl Face {
 
     /// Opens the session that a URI belongs to, if there is one and it is not open already.
     pub(crate) async fn open(self: &Arc<Self>, uri: &str) -> Result<(), HostError> {
+        self.open_session_of(uri).await?;
+        self.inner.lock().show_past_terminal(uri);
+        Ok(())
+    }
+
+    async fn open_session_of(self: &Arc<Self>, uri: &str) -> Result<(), HostError> {
         let is_open = |face: &Self| {
             let core = &face.inner.lock().core;
             core.session_of(uri).is_some() || core.services.contains_key(uri)
@@ -485,7 +493,8 @@ impl Read {
                         self.order.push(scope);
                     }
                 }
-                Step::Rested => {}
+                // What was printed long ago is made when somebody asks for it.
+                Step::Terminal { .. } | Step::Rested => {}
             }
         }
     }

@@ -34,17 +34,7 @@ pub fn path(uri: &str) -> Option<PathBuf> {
         None => rest,
     };
     let rest = rest.split(['?', '#']).next()?;
-    let mut bytes = Vec::with_capacity(rest.len());
-    let mut input = rest.bytes();
-    while let Some(byte) = input.next() {
-        if byte == b'%' {
-            let digit = |byte: u8| char::from(byte).to_digit(16);
-            let (high, low) = (digit(input.next()?)?, digit(input.next()?)?);
-            bytes.push((high * 16 + low) as u8);
-        } else {
-            bytes.push(byte);
-        }
-    }
+    let bytes = unescape(rest)?;
     if !bytes.starts_with(b"/") || bytes.contains(&0) {
         return None;
     }
@@ -56,6 +46,21 @@ pub(crate) fn child(parent: &str, below: &Path) -> String {
     let end = parent.find(['?', '#']).unwrap_or(parent.len());
     let below = file(below);
     format!("{}/{}", parent[..end].trim_end_matches('/'), &below["file://".len()..])
+}
+
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut input = text.bytes();
+    while let Some(byte) = input.next() {
+        if byte == b'%' {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            let (high, low) = (digit(input.next()?)?, digit(input.next()?)?);
+            bytes.push((high * 16 + low) as u8);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(bytes)
 }
 
 /// The URI of a session that no client gave a URI.
@@ -77,7 +82,16 @@ pub(crate) fn default_chat(session: &str) -> String {
 
 /// The chat of the sub-agent that a tool call started, spelt as editors spell it.
 pub(crate) fn sub_chat(session: &str, tool_call_id: &str) -> String {
-    let mut uri = format!("ahp-chat://subagent/{}/", URL_SAFE_NO_PAD.encode(session));
+    of_call("ahp-chat://subagent/", session, tool_call_id)
+}
+
+/// The terminal of the command that a tool call runs.
+pub(crate) fn tool_terminal(session: &str, tool_call_id: &str) -> String {
+    of_call("ahp-terminal://tool/", session, tool_call_id)
+}
+
+fn of_call(prefix: &str, session: &str, tool_call_id: &str) -> String {
+    let mut uri = format!("{prefix}{}/", URL_SAFE_NO_PAD.encode(session));
     for byte in tool_call_id.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'!' | b'~' | b'*' | b'\'' | b'(' | b')' => {
@@ -87,6 +101,13 @@ pub(crate) fn sub_chat(session: &str, tool_call_id: &str) -> String {
         }
     }
     uri
+}
+
+/// The session and the tool call whose terminal this is.
+pub(crate) fn call_of_tool_terminal(uri: &str) -> Option<(String, String)> {
+    let (encoded, call) = uri.strip_prefix("ahp-terminal://tool/")?.split_once('/')?;
+    let session = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
+    Some((session, String::from_utf8(unescape(call)?).ok()?))
 }
 
 const CONTENT: &str = "/content/";
@@ -162,6 +183,9 @@ mod tests {
             sub_chat("lodge:/abc", "call/1"),
             "ahp-chat://subagent/bG9kZ2U6L2FiYw/call%2F1"
         );
+        let terminal = tool_terminal("lodge:/abc", "call/1");
+        let named = ("lodge:/abc".to_owned(), "call/1".to_owned());
+        assert_eq!(call_of_tool_terminal(&terminal), Some(named));
         assert_eq!(
             session_of_sub_chat(&sub_chat("lodge:/abc", "call/1")).as_deref(),
             Some("lodge:/abc")

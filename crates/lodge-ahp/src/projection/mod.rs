@@ -7,6 +7,7 @@
 mod answers;
 mod input;
 mod message;
+mod shells;
 mod text;
 mod tools;
 mod turns;
@@ -29,6 +30,7 @@ use lodge_events::{Event, Payload, SubagentStarted, Timestamp, Uuid};
 use lodge_host::Prompt;
 use serde_json::{Map, Value, json};
 
+pub use self::shells::TerminalNews;
 use self::{answers::markdown, message::message_of_prompt, turns::End};
 pub(crate) use self::{
     input::{Question, answers_of, one_answer},
@@ -61,6 +63,13 @@ pub enum Step {
         parent: Scope,
         /// Its name for people.
         title: String,
+    },
+    /// A command of the agent has something to show.
+    Terminal {
+        /// The tool call that runs it.
+        tool_call_id: String,
+        /// What it has.
+        news: TerminalNews,
     },
     /// The conversation came to rest after a turn that went well: a queued message may start.
     Rested,
@@ -124,6 +133,8 @@ pub struct Projector {
     now: Timestamp,
     /// When the agent last did something.
     worked: Timestamp,
+    /// Commands that go on in the background: from the shell's name to the call that started it.
+    shells: HashMap<String, String>,
     out: Vec<Step>,
 }
 

@@ -37,8 +37,8 @@ const DENY: &str = "deny";
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) scope: Scope,
-    name: String,
-    arguments: Value,
+    pub(super) name: String,
+    pub(super) arguments: Value,
     output: String,
     output_shown: Option<Timestamp>,
     /// Whether clients know that it runs.
@@ -46,7 +46,7 @@ pub(super) struct Call {
     /// Whether one of them is to run it.
     is_clients: bool,
     /// Other content, such as the sub-agent's chat, that stays while output comes and goes.
-    pinned: Vec<ToolResultContent>,
+    pub(super) pinned: Vec<ToolResultContent>,
 }
 
 impl Call {
@@ -300,6 +300,7 @@ impl Projector {
         if self.calls.get(&start.tool_call_id).is_some_and(|call| !call.is_clients) {
             self.ready(&start.tool_call_id);
         }
+        self.open_terminal(&start.tool_call_id);
     }
 
     /// The call runs. Where a person was asked it runs already.
@@ -332,6 +333,7 @@ impl Projector {
 
     fn tool_output(&mut self, partial: &ToolExecutionPartialResult) {
         let now = self.now;
+        self.terminal_output(&partial.tool_call_id, &partial.partial_output);
         let Some(call) = self.calls.get_mut(&partial.tool_call_id) else {
             return;
         };
@@ -349,7 +351,7 @@ impl Projector {
         }
     }
 
-    fn show_content(&mut self, id: &str) {
+    pub(super) fn show_content(&mut self, id: &str) {
         let Some(call) = self.calls.get(id) else { return };
         let (scope, mut content) = (call.scope.clone(), call.pinned.clone());
         if !call.output.is_empty() {
@@ -406,6 +408,7 @@ impl Projector {
             Some(code) => json!({ "message": error.message, "code": code }),
             None => json!({ "message": error.message }),
         });
+        self.terminal_result(id, Some(done));
         self.complete(id, done.success, content, structured, error);
     }
 
@@ -413,6 +416,7 @@ impl Projector {
     pub(super) fn interrupt_call(&mut self, id: &str) {
         self.ready(id);
         let error = json!({ "message": lodge_host::INTERRUPTED, "code": "interrupted" });
+        self.terminal_result(id, None);
         self.complete(id, false, Vec::new(), None, Some(error));
     }
 

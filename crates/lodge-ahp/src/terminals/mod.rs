@@ -4,6 +4,7 @@
 //! claims it, or a while after its client left and nobody watches. What its programs print becomes actions here, numbered
 //! and fanned out like all others.
 
+mod agent;
 mod rules;
 mod scrollback;
 mod shown;
@@ -62,6 +63,17 @@ pub(crate) struct Entry {
 pub(crate) struct Terminals {
     entries: HashMap<Uri, Entry>,
     made: u64,
+    /// Bytes of past output that are kept of each.
+    keep: usize,
+}
+
+impl Terminals {
+    pub(crate) fn new(keep: usize) -> Self {
+        Self {
+            keep,
+            ..Self::default()
+        }
+    }
 }
 
 /// What a terminal is to be.
@@ -150,6 +162,7 @@ impl Face {
     /// Somebody left: terminals that are nobody's from now on have a while.
     pub(crate) fn somebody_left(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
+        inner.forget_past_terminals();
         let lonely = inner.lonely_terminals(self);
         if lonely.is_empty() {
             return;
@@ -187,7 +200,7 @@ impl Face {
         let before = inner.terminals.entries.get(uri).map_or(0, |entry| entry.kept);
         inner.show_pieces(uri, pieces);
         let after = inner.terminals.entries.get(uri).map_or(0, |entry| entry.kept);
-        inner.trim_terminal(uri, self.config.limits.terminal_bytes);
+        inner.trim_terminal(uri);
         after.saturating_sub(before) < DROP
     }
 
@@ -310,7 +323,8 @@ impl Inner {
                 .is_none_or(|entry| entry.terminal.is_none())
     }
 
-    fn trim_terminal(&mut self, uri: &str, limit: usize) {
+    fn trim_terminal(&mut self, uri: &str) {
+        let limit = self.terminals.keep;
         let (Some(state), Some(entry)) = (self.core.terminal_mut(uri), self.terminals.entries.get_mut(uri)) else {
             return;
         };
