@@ -225,6 +225,12 @@ impl Face {
     }
 }
 
+/// How large the screen is.
+fn size_of(state: &TerminalState) -> (u16, u16) {
+    let side = |side: Option<i64>, usual: u16| side.and_then(|side| side.try_into().ok()).unwrap_or(usual);
+    (side(state.cols, SIZE.0), side(state.rows, SIZE.1))
+}
+
 /// Shows what a terminal prints, at the pace of who reads it, until it has ended.
 async fn pump(face: Arc<Face>, uri: Uri, terminal: Arc<Terminal>, mut output: Output) {
     let mut patient = true;
@@ -329,7 +335,8 @@ impl Inner {
             return;
         };
         if entry.kept > limit || entry.commands.is_multiple_of(100) {
-            entry.kept = scrollback::trim(&mut state.content, limit, &mut entry.modes);
+            let size = size_of(state);
+            entry.kept = scrollback::trim(&mut state.content, limit, &mut entry.modes, size);
         }
     }
 }

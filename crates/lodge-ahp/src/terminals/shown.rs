@@ -10,7 +10,7 @@ use ahp_types::{
     },
 };
 use lodge_events::Timestamp;
-use lodge_tools::terminal::Piece;
+use lodge_tools::terminal::{Piece, screen};
 
 use crate::{face::Inner, state::Uri, uri};
 
@@ -29,6 +29,19 @@ impl Inner {
                 Piece::Text(data) => {
                     entry.kept += data.len();
                     StateAction::TerminalData(TerminalDataAction { data })
+                }
+                Piece::Query(query) => {
+                    let (cols, rows) = super::size_of(state);
+                    let content = || state.content.iter().map(super::scrollback::text);
+                    let answer = query.answer(|| screen::cursor(content(), cols, rows));
+                    if let Some(terminal) = entry
+                        .terminal
+                        .as_ref()
+                        .filter(|terminal| terminal.has_room(answer.len()))
+                    {
+                        terminal.write(&answer);
+                    }
+                    continue;
                 }
                 Piece::Title(name) => {
                     let news = Some(at) == title && !entry.named && !name.is_empty() && name != state.title;

@@ -441,6 +441,23 @@ async fn a_hundred_megabytes_go_through_beside_a_client_that_reads_nothing() {
 }
 
 #[tokio::test]
+async fn programs_that_ask_their_terminal_are_answered_by_the_host_alone() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let mut mirror = a.terminal(T).await;
+    a.command(&mut mirror, T, "clear").await;
+    let part = a
+        .command(&mut mirror, T, r#"echo; read -rsd R -p $'ab\e[6n' at; echo "${at#*[}""#)
+        .await;
+    let output = part["output"].as_str().unwrap();
+    assert!(output.ends_with(";3\r\n") && !output.contains("6n"), "{output:?}");
+    let part = a
+        .command(&mut mirror, T, r"read -rsd c -p $'\e[c' at; echo ${at#*[}")
+        .await;
+    assert_eq!(part["output"], "?1;2\r\n");
+}
+
+#[tokio::test]
 async fn a_storm_of_sizes_ends_with_the_last_one() {
     let house = house().await;
     let mut a = house.client("a").await;

@@ -7,6 +7,7 @@
 mod integration;
 mod modes;
 mod osc;
+pub mod screen;
 
 use std::{
     io,
@@ -32,8 +33,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::modes::Modes;
 use self::osc::Parser;
+pub use self::{modes::Modes, osc::Query};
 use crate::process::{self, Group};
 
 /// Input that waits because the program does not read it. A large paste fits.
@@ -67,6 +68,9 @@ pub struct Opening {
 pub enum Piece {
     /// Text with the terminal's escapes in it, but for those of shell integration.
     Text(String),
+    /// The program asks its terminal something and waits for the answer. Clients do not see it: each would answer, and
+    /// again whenever it reads the past.
+    Query(Query),
     /// The program wants this title to be shown.
     Title(String),
     /// The shell is in this directory now.

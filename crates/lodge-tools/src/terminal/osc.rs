@@ -22,12 +22,67 @@ pub(super) struct Parser {
     running: bool,
 }
 
+/// What programs ask their terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Query {
+    /// Whether it is well.
+    Status,
+    /// Where the cursor is.
+    Cursor,
+    /// The same in DEC's way.
+    DecCursor,
+    /// What it can do.
+    Attributes,
+    /// Which one it is.
+    Kind,
+    /// What it is called.
+    Name,
+    /// The colour of text.
+    Foreground,
+    /// The colour behind text.
+    Background,
+}
+
+impl Query {
+    fn of(sequence: &[u8]) -> Option<Self> {
+        Some(match sequence {
+            b"5n" => Self::Status,
+            b"6n" => Self::Cursor,
+            b"?6n" => Self::DecCursor,
+            b"c" | b"0c" => Self::Attributes,
+            b">c" | b">0c" => Self::Kind,
+            b">q" | b">0q" => Self::Name,
+            _ => return None,
+        })
+    }
+
+    /// The answer, given where the cursor is as row and column.
+    pub fn answer(self, cursor: impl FnOnce() -> (u16, u16)) -> String {
+        let at = |start: &str| {
+            let (row, column) = cursor();
+            format!("\x1b[{start}{row};{column}R")
+        };
+        match self {
+            Self::Status => "\x1b[0n".to_owned(),
+            Self::Cursor => at(""),
+            Self::DecCursor => at("?"),
+            Self::Attributes => "\x1b[?1;2c".to_owned(),
+            Self::Kind => "\x1b[>0;276;0c".to_owned(),
+            Self::Name => "\x1bP>|lodge\x1b\\".to_owned(),
+            Self::Foreground => "\x1b]10;rgb:ffff/ffff/ffff\x1b\\".to_owned(),
+            Self::Background => "\x1b]11;rgb:0000/0000/0000\x1b\\".to_owned(),
+        }
+    }
+}
+
 /// What stands at the start of some bytes that begin with ESC.
 enum Found<'a> {
     /// Nothing to look at: so many bytes are text.
     Text(usize),
     /// An operating system command: number, rest, length.
     Osc(&'a str, &'a str, usize),
+    /// A question and its length.
+    Query(Query, usize),
     /// It is not whole yet.
     Partial,
 }
@@ -65,8 +120,14 @@ impl Parser {
                     self.held = rest[at..].to_vec();
                     return;
                 }
+                Found::Query(query, length) => {
+                    whole_text(&rest[..at], out);
+                    out.push(Piece::Query(query));
+                    rest = &rest[at + length..];
+                    seen = 0;
+                }
                 Found::Osc(number, value, length) => {
-                    let ours = matches!(number, "633" | "133");
+                    let ours = matches!((number, value), ("633" | "133", _) | ("10" | "11", "?"));
                     let end = if ours { at } else { at + length };
                     whole_text(&rest[..end], out);
                     self.said(number, value, out);
@@ -100,6 +161,9 @@ impl Parser {
                     out.push(Piece::Cwd(path));
                 }
             }
+            "10" if value == "?" => out.push(Piece::Query(Query::Foreground)),
+            "11" if value == "?" => out.push(Piece::Query(Query::Background)),
+            "10" | "11" => {}
             _ => self.integration(number, value, out),
         }
     }
@@ -149,6 +213,7 @@ fn find(bytes: &[u8]) -> Found<'_> {
     match bytes.get(1) {
         None => return Found::Partial,
         Some(b']') => {}
+        Some(b'[') => return control(bytes),
         Some(_) => return Found::Text(1),
     }
     let digits = bytes[2..]
@@ -159,7 +224,7 @@ fn find(bytes: &[u8]) -> Found<'_> {
     let Ok(number) = std::str::from_utf8(&bytes[2..2 + digits]) else {
         return Found::Text(2);
     };
-    let known = matches!(number, "0" | "2" | "7" | "633" | "133");
+    let known = matches!(number, "0" | "2" | "7" | "10" | "11" | "633" | "133");
     match bytes.get(2 + digits) {
         None if digits < 4 => return Found::Partial,
         Some(b';') if known => {}
@@ -178,6 +243,22 @@ fn find(bytes: &[u8]) -> Found<'_> {
         None if value.len() < LONGEST => Found::Partial,
         // It never ends as it should.
         _ => Found::Text(2),
+    }
+}
+
+/// Looks at a control sequence. Only questions are short and of interest.
+fn control(bytes: &[u8]) -> Found<'_> {
+    const LONGEST: usize = 3;
+    let length = bytes[2..]
+        .iter()
+        .take(LONGEST)
+        .take_while(|byte| (0x20..0x40).contains(*byte))
+        .count();
+    let end = 3 + length;
+    match bytes.get(2..end) {
+        None if length < LONGEST => Found::Partial,
+        None => Found::Text(2),
+        Some(sequence) => Query::of(sequence).map_or(Found::Text(2), |query| Found::Query(query, end)),
     }
 }
 
@@ -320,6 +401,21 @@ mod tests {
         check(
             b"\x1b]7;file://box/a%20b\x1b\\",
             &[text("\x1b]7;file://box/a%20b\x1b\\"), Piece::Cwd("/a b".into())],
+        );
+        check(
+            b"a\x1b[6nb\x1b[c\x1b[>c\x1b[1;5H\x1b[0q\x1b[?25l",
+            &[
+                text("a"),
+                Piece::Query(Query::Cursor),
+                text("b"),
+                Piece::Query(Query::Attributes),
+                Piece::Query(Query::Kind),
+                text("\x1b[1;5H\x1b[0q\x1b[?25l"),
+            ],
+        );
+        check(
+            b"\x1b]11;?\x07\x1b]10;#fff\x07",
+            &[Piece::Query(Query::Background), text("\x1b]10;#fff\x07")],
         );
         check(b"\x1b]633;never closed\nnext", &[text("\x1b]633;never closed\nnext")]);
         check(b"\x1b", &[text("\x1b")]);
