@@ -133,6 +133,13 @@ impl Client {
         }
     }
 
+    /// Tells the host an action.
+    pub(super) fn dispatch(&mut self, channel: &str, action: &Value) -> Result<()> {
+        self.last += 1;
+        let params = json!({ "channel": channel, "clientSeq": self.last, "action": action });
+        self.send(&json!({ "jsonrpc": "2.0", "method": "dispatchAction", "params": params }).to_string())
+    }
+
     pub(super) fn send(&mut self, text: &str) -> Result<()> {
         let mut frame = vec![0x81];
         match text.len() {
@@ -152,7 +159,8 @@ impl Client {
         Ok(self.stream.write_all(&frame)?)
     }
 
-    fn receive(&mut self) -> Result<Vec<u8>> {
+    /// The next message, whatever it is.
+    pub(super) fn receive(&mut self) -> Result<Vec<u8>> {
         let mut message = Vec::new();
         loop {
             let mut head = [0; 2];

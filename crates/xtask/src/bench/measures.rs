@@ -52,6 +52,7 @@ pub(super) const MEASURES: &[(&str, Measure)] = &[
     ("large logs", large_logs),
     ("kill -9", kill),
     ("files", super::files::measure),
+    ("terminal", super::terminal::measure),
     ("ahp clients", super::watchers::watchers),
     ("ahp never reads", super::watchers::never_reads),
     ("ahp lists", super::watchers::long_lists),

@@ -9,6 +9,7 @@ mod logs;
 mod measures;
 mod model;
 mod process;
+mod terminal;
 mod watchers;
 
 use std::{
@@ -47,6 +48,8 @@ const BUDGETS: &[(&str, f64, Option<f64>)] = &[
     ("resume_500_turns_ms", 8.0, Some(10.0)),
     ("resume_100mb_ms", 50.0, None),
     ("resume_100mb_extra_mb", 10.0, None),
+    ("terminal_mb_per_s", 100.0, None),
+    ("terminal_extra_mb", 10.0, None),
     ("lost_by_kill_mid_stream", 0.0, None),
     ("lost_by_kill_tool_pending", 0.0, None),
     ("lost_by_kill_at_idle", 0.0, None),
