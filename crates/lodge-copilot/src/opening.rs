@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use lodge_host::{
-    AgentDefinition, Approval, Compaction, Customization, CustomizationChange, HookFiles, ModelChoice, NewSession,
-    Resume, SectionChange, SystemMessage, ToolFilter,
-    mcp::{self, Configured, ServerConfig, Source},
+    AgentDefinition, Approval, Compaction, Customization, CustomizationChange, HookFiles, McpFiles, ModelChoice,
+    NewSession, Resume, SectionChange, Session, SystemMessage, ToolFilter,
+    mcp::{self, Configured, ServerConfig, Source, Status},
 };
 use uuid::Uuid;
 
@@ -75,6 +75,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             },
             instruction_directories: config.instruction_directories.clone().unwrap_or_default(),
             hook_files: hook_files(config),
+            mcp_files: mcp_files(config),
             mcp_servers: mcp_servers(config)?,
             customization: Customization {
                 discover: config.enable_config_discovery.unwrap_or(false),
@@ -91,6 +92,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             ..defaults
         })
         .await?;
+    disable_mcp_servers(&session, config);
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(&id), auth, true)?;
     attached.attach(client_name(ctx, config), config).await?;
     attached.chose(chosen).await?;
@@ -153,9 +155,11 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         models: Some(models),
         continue_pending: config.continue_pending_work.unwrap_or(false),
         silent: config.disable_resume.unwrap_or(false),
+        mcp_files: (fresh || config.enable_config_discovery.is_some()).then(|| mcp_files(config)),
         mcp_servers: mcp_servers(config)?,
     };
-    ctx.host.resume(id, change).await?;
+    let resumed = ctx.host.resume(id, change).await?;
+    disable_mcp_servers(&resumed, config);
     if let Some(chosen) = chosen {
         attached.chose(chosen).await?;
     }
@@ -206,6 +210,27 @@ fn hook_files(config: &SessionConfig) -> HookFiles {
     match config.enable_file_hooks {
         Some(true) => HookFiles::All,
         _ => HookFiles::Off,
+    }
+}
+
+/// An app has the servers of files only when it asks for them, and then also those of its folder: it chose the folder.
+fn mcp_files(config: &SessionConfig) -> McpFiles {
+    match config.enable_config_discovery {
+        Some(true) => McpFiles::All(config.config_dir.clone()),
+        _ => McpFiles::Off,
+    }
+}
+
+/// Those that the client brings are disabled already; files may have brought others.
+fn disable_mcp_servers(session: &Session, config: &SessionConfig) {
+    for name in config.disabled_mcp_servers.iter().flatten() {
+        if session
+            .mcp()
+            .info(name)
+            .is_some_and(|server| server.status != Status::Disabled)
+        {
+            let _ = session.mcp().disable(name);
+        }
     }
 }
 

@@ -28,6 +28,18 @@ pub enum ModelChoice {
     Given(Arc<dyn Model>),
 }
 
+/// Which MCP servers of files a session has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum McpFiles {
+    /// None.
+    Off,
+    /// The person's own, and those of the folder it works in if the person trusts that.
+    #[default]
+    Trusted,
+    /// Also those of a folder that nobody said to trust; and the person's own from this folder, where it is given.
+    All(Option<PathBuf>),
+}
+
 /// A session to make. Everything has a sensible default.
 #[derive(Clone)]
 pub struct NewSession {
@@ -65,6 +77,8 @@ pub struct NewSession {
     pub project_instructions: bool,
     /// Which hooks of files are in force.
     pub hook_files: HookFiles,
+    /// MCP servers that files describe.
+    pub mcp_files: McpFiles,
     /// MCP servers that the client brings.
     pub mcp_servers: Vec<Configured>,
     /// Further directories whose AGENTS.md and its like are read.
@@ -97,6 +111,7 @@ impl Default for NewSession {
             max_tool_output: 50 * 1024,
             project_instructions: true,
             hook_files: HookFiles::default(),
+            mcp_files: McpFiles::default(),
             mcp_servers: Vec::new(),
             instruction_directories: Vec::new(),
             customization: Customization::default(),
@@ -143,6 +158,8 @@ pub struct Resume {
     pub compaction: Option<Compaction>,
     /// Other hooks of files.
     pub hook_files: Option<HookFiles>,
+    /// Other MCP servers of files.
+    pub mcp_files: Option<McpFiles>,
     /// MCP servers to add.
     pub mcp_servers: Vec<Configured>,
     /// Other skills and custom agents.

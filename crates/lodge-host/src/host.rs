@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -12,6 +12,7 @@ use lodge_events::{
     Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, UserMessage, WorkingDirectoryContext,
 };
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
+use lodge_mcp::Configured;
 use lodge_models::Catalogue as Models;
 use lodge_tools::{
     SessionTools, Tool,
@@ -24,7 +25,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::{
-    HostError, Lifecycle, NewSession, Resume, SessionSummary,
+    HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary,
     hub::Hub,
     session::{Live, Session},
     trust::Trust,
@@ -169,6 +170,7 @@ impl Host {
             };
             session.record(mode).await?;
         }
+        session.add_mcp_servers(self.0.mcp_of_files(&new.mcp_files, &session.settings().cwd));
         session.add_mcp_servers(new.mcp_servers);
         if let Some(agent) = &new.agent
             && let Err(error) = session.select_agent(Some(agent.clone())).await
@@ -217,7 +219,9 @@ impl Host {
         })?;
         let settings = self.0.settings_of(id, &facts)?;
         let repaired = opened.repaired.as_ref().map(ToString::to_string);
+        let servers = self.0.mcp_of_files(&McpFiles::default(), &settings.cwd);
         let session = self.0.start_with(id, opened, facts, settings)?;
+        session.add_mcp_servers(servers);
         if let Some(message) = repaired {
             session
                 .record(SessionInfo {
@@ -237,6 +241,10 @@ impl Host {
         let session = self.open_session(id).await?;
         for change in self.0.changes(&resume)? {
             session.configure(change).await?;
+        }
+        if let Some(files) = &resume.mcp_files {
+            session.mcp().forget_files();
+            session.add_mcp_servers(self.0.mcp_of_files(files, &session.settings().cwd));
         }
         session.add_mcp_servers(resume.mcp_servers.clone());
         if let Some(agent) = &resume.agent {
@@ -344,6 +352,28 @@ impl Inner {
 
     pub(crate) fn home_path(&self) -> &std::path::Path {
         self.home.path()
+    }
+
+    /// The MCP servers that files describe for a session in this folder. What a folder describes that nobody trusts is
+    /// there to be seen, and says what it takes to be started.
+    fn mcp_of_files(&self, files: &McpFiles, cwd: &Path) -> Vec<Configured> {
+        let (home, trusted) = match files {
+            McpFiles::Off => return Vec::new(),
+            McpFiles::Trusted => (None, Trust::of(&self.home).covers(cwd)),
+            McpFiles::All(home) => (home.as_deref(), true),
+        };
+        let mut servers = lodge_mcp::files::of_user(home.unwrap_or(self.home.path()));
+        for mut server in lodge_mcp::files::of_project(cwd) {
+            if !trusted && server.config.is_ok() {
+                server.config = Err(format!(
+                    "It is not started, because it could run anything. If you trust this folder: lodge trust {}",
+                    cwd.display()
+                ));
+            }
+            servers.retain(|known| known.name != server.name);
+            servers.push(server);
+        }
+        servers
     }
 
     /// What is said of a session beside its log; nothing, when that cannot be read.

@@ -17,7 +17,7 @@ mod worktree;
 
 pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands};
-pub use config::{ModelChoice, NewSession, Resume};
+pub use config::{McpFiles, ModelChoice, NewSession, Resume};
 pub use export::{Export, Format};
 pub use host::{Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};

@@ -7,6 +7,7 @@
 mod auth;
 mod call;
 mod config;
+pub mod files;
 mod handler;
 mod http;
 mod info;

@@ -220,6 +220,17 @@ impl Servers {
         }
     }
 
+    /// Forgets the servers that files described.
+    pub fn forget_files(&self) {
+        let gone: Vec<Entry> = {
+            let mut entries = self.0.entries.lock();
+            entries.extract_if(.., |entry| entry.source != Source::Client).collect()
+        };
+        for mut entry in gone {
+            entry.put_down(State::Stopped);
+        }
+    }
+
     /// Whether there are any.
     pub fn is_empty(&self) -> bool {
         self.0.entries.lock().is_empty()

@@ -1,19 +1,23 @@
 //! The MCP servers of a session.
 
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use lodge_host::{
     AccessToken, Answer,
-    mcp::{Call, Configured, McpError, ServerConfig, ServerInfo, Servers, Source, Status, Tool, check_name},
+    mcp::{
+        Call, Configured, McpError, ServerConfig, ServerInfo, Servers, Source, Status, Tool, check_name,
+        files::{self, UserFile},
+    },
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Capability, Nothing, method};
-use crate::{rpc::RpcError, session::Attached};
+use crate::{connection::Ctx, rpc::RpcError, session::Attached};
 
 pub(crate) static MCP: Capability = Capability {
     title: "MCP servers",
@@ -34,6 +38,29 @@ pub(crate) static MCP: Capability = Capability {
         method!(session "session.mcp.apps.callTool", 2, "calls a tool for an app's own view", call_tool),
         method!(session "session.mcp.apps.listTools", 1, "the tools that an app's own view may call", app_tools),
         method!(session "session.mcp.apps.readResource", 1, "a resource of a server", read_resource),
+        method!(
+            "mcp.config.list",
+            2,
+            "the person's servers, as they are written",
+            config_list
+        ),
+        method!("mcp.config.add", 2, "adds one", config_add),
+        method!("mcp.config.update", 2, "replaces one", config_update),
+        method!("mcp.config.remove", 2, "removes one", config_remove),
+        method!("mcp.config.enable", 1, "lets them start in new sessions", config_enable),
+        method!(
+            "mcp.config.disable",
+            1,
+            "keeps them from starting in new sessions",
+            config_disable
+        ),
+        method!(
+            "mcp.config.reload",
+            1,
+            "nothing is kept: files are read whenever they are needed",
+            config_reload
+        ),
+        method!("mcp.discover", 1, "the servers that files describe", discover),
         method!(session "session.mcp.resources.list", 0, "one page of a server's resources", resources),
         method!(session "session.mcp.resources.listTemplates", 0, "one page of a server's resource templates", templates),
         method!(session "session.mcp.resources.read", 0, "a resource of a server", read_resource),
@@ -252,6 +279,85 @@ async fn env_mode(_: Arc<Attached>, Mode { mode }: Mode) -> Result<Value, RpcErr
 
 async fn remove_github(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({"removed": false}))
+}
+
+/// Does something to the person's file, beside the runtime.
+async fn user_file<T: Send + 'static>(
+    ctx: &Ctx,
+    work: impl FnOnce(UserFile) -> Result<T, String> + Send + 'static,
+) -> Result<T, RpcError> {
+    let file = UserFile::of(ctx.host.home().path());
+    tokio::task::spawn_blocking(move || work(file))
+        .await
+        .map_err(RpcError::failed)?
+        .map_err(RpcError::failed)
+}
+
+async fn config_list(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"servers": user_file(&ctx, |file| file.list()).await?}))
+}
+
+#[derive(Debug, Deserialize)]
+struct ConfigParams {
+    name: String,
+    #[serde(default)]
+    config: Value,
+}
+
+async fn config_add(ctx: Ctx, ConfigParams { name, config }: ConfigParams) -> Result<(), RpcError> {
+    user_file(&ctx, move |file| file.add(&name, config)).await
+}
+
+async fn config_update(ctx: Ctx, ConfigParams { name, config }: ConfigParams) -> Result<(), RpcError> {
+    user_file(&ctx, move |file| file.update(&name, config)).await
+}
+
+async fn config_remove(ctx: Ctx, ConfigParams { name, .. }: ConfigParams) -> Result<(), RpcError> {
+    user_file(&ctx, move |file| file.remove(&name)).await
+}
+
+#[derive(Debug, Deserialize)]
+struct Names {
+    names: Vec<String>,
+}
+
+async fn config_enable(ctx: Ctx, Names { names }: Names) -> Result<(), RpcError> {
+    user_file(&ctx, move |file| file.set_enabled(&names, true)).await
+}
+
+async fn config_disable(ctx: Ctx, Names { names }: Names) -> Result<(), RpcError> {
+    user_file(&ctx, move |file| file.set_enabled(&names, false)).await
+}
+
+async fn config_reload(_: Ctx, _: Nothing) -> Result<(), RpcError> {
+    Ok(())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DiscoverParams {
+    working_directory: Option<PathBuf>,
+}
+
+async fn discover(ctx: Ctx, params: DiscoverParams) -> Result<Value, RpcError> {
+    let home = ctx.host.home().path().to_owned();
+    let found = tokio::task::spawn_blocking(move || {
+        let project = params.working_directory.map(|folder| files::of_project(&folder));
+        files::of_user(&home)
+            .into_iter()
+            .chain(project.into_iter().flatten())
+            .collect::<Vec<_>>()
+    });
+    let servers = found.await.map_err(RpcError::failed)?.into_iter().filter_map(|server| {
+        let source = if server.source == Source::User {
+            "user"
+        } else {
+            "workspace"
+        };
+        let config = server.config.ok()?;
+        Some(json!({"name": server.name, "type": config.kind(), "source": source, "enabled": !config.disabled}))
+    });
+    Ok(json!({"servers": servers.collect::<Vec<_>>()}))
 }
 
 #[derive(Debug, Deserialize)]

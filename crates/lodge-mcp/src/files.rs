@@ -1,0 +1,374 @@
+//! The files in which people configure servers: their own, and those of a project.
+
+use std::{
+    fs, io,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    config::{ServerConfig, Source, check_name},
+    info::Configured,
+};
+
+/// The person's file, in the home.
+const USER_FILE: &str = "mcp-config.json";
+/// Files of a project; where two name the same server the first one counts.
+const PROJECT_FILES: &[&str] = &[".mcp.json", ".vscode/mcp.json", ".github/mcp.json"];
+/// The longest file that is read.
+const FILE_BYTES: u64 = 1 << 20;
+
+/// The person's servers.
+pub fn of_user(home: &Path) -> Vec<Configured> {
+    let file = home.join(USER_FILE);
+    configured(&file, Source::User, &expander(None))
+}
+
+/// A project's servers.
+pub fn of_project(folder: &Path) -> Vec<Configured> {
+    let mut found: Vec<Configured> = Vec::new();
+    for file in PROJECT_FILES {
+        for server in configured(&folder.join(file), Source::Workspace, &expander(Some(folder))) {
+            if !found.iter().any(|known| known.name == server.name) {
+                found.push(server);
+            }
+        }
+    }
+    found
+}
+
+/// The servers of one file. A file that cannot be used is one server that says why.
+fn configured(file: &Path, source: Source, expand: &dyn Fn(&str) -> Result<String, String>) -> Vec<Configured> {
+    let servers = match read(file) {
+        Ok(servers) => servers,
+        Err(error) => {
+            return vec![Configured {
+                name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                source,
+                config: Err(format!("{} cannot be used: {error}", file.display())),
+            }];
+        }
+    };
+    let servers = servers.into_iter().filter(|(name, _)| check_name(name).is_ok());
+    let read = |mut value: Value| {
+        expand_all(&mut value, expand)?;
+        ServerConfig::read(&value)
+    };
+    servers
+        .map(|(name, value)| Configured {
+            name,
+            source,
+            config: read(value),
+        })
+        .collect()
+}
+
+/// The entries of a file, as they are written; none when there is no file.
+fn read(file: &Path) -> Result<Map<String, Value>, String> {
+    let mut whole = read_whole(file)?;
+    let key = if whole.contains_key("mcpServers") {
+        "mcpServers"
+    } else {
+        "servers"
+    };
+    match whole.remove(key) {
+        None => Ok(Map::new()),
+        Some(Value::Object(servers)) => Ok(servers),
+        Some(_) => Err(format!("`{key}` must be an object")),
+    }
+}
+
+fn read_whole(file: &Path) -> Result<Map<String, Value>, String> {
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Map::new()),
+        Err(error) => return Err(error.to_string()),
+        Ok(about) if !about.is_file() => return Err("it is not a file".into()),
+        Ok(about) if about.len() > FILE_BYTES => return Err("it is too long".into()),
+        Ok(_) => {}
+    }
+    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    if text.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_str(&without_comments(&text)).map_err(|error| error.to_string())? {
+        Value::Object(whole) => Ok(whole),
+        _ => Err("it must hold an object".into()),
+    }
+}
+
+/// Editors allow comments in these files.
+fn without_comments(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    let mut in_text = false;
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => in_text = !in_text,
+            '\\' if in_text => {
+                out.push(c);
+                out.extend(rest.next());
+                continue;
+            }
+            '/' if !in_text && rest.peek() == Some(&'/') => {
+                while rest.next_if(|c| *c != '\n').is_some() {}
+                continue;
+            }
+            '/' if !in_text && rest.peek() == Some(&'*') => {
+                rest.next();
+                let mut before = ' ';
+                for c in rest.by_ref() {
+                    if before == '*' && c == '/' {
+                        break;
+                    }
+                    before = c;
+                }
+                continue;
+            }
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Replaces `$NAME`, `${NAME}`, `${NAME:-default}`, `${env:NAME}` and `${workspaceFolder}`.
+fn expander(folder: Option<&Path>) -> impl Fn(&str) -> Result<String, String> + use<'_> {
+    move |text| {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            out.push_str(&rest[..at]);
+            rest = &rest[at + 1..];
+            if let Some(braced) = rest.strip_prefix('{')
+                && let Some((name, after)) = braced.split_once('}')
+            {
+                rest = after;
+                out.push_str(&variable(name, folder)?);
+                continue;
+            }
+            let end = rest
+                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .unwrap_or(rest.len());
+            let (name, after) = rest.split_at(end);
+            if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+                out.push('$');
+                continue;
+            }
+            out.push_str(&variable(name, folder)?);
+            rest = after;
+        }
+        out.push_str(rest);
+        Ok(out)
+    }
+}
+
+fn variable(name: &str, folder: Option<&Path>) -> Result<String, String> {
+    if let (true, Some(folder)) = (matches!(name, "workspaceFolder" | "workspaceRoot"), folder) {
+        return Ok(folder.to_string_lossy().into_owned());
+    }
+    if name == "userHome" {
+        return Ok(std::env::var("HOME").unwrap_or_default());
+    }
+    if let Some(input) = name.strip_prefix("input:") {
+        return Err(format!(
+            "It asks for `{input}` when it starts, which only an editor does; write ${{env:NAME}} instead."
+        ));
+    }
+    let name = name.strip_prefix("env:").unwrap_or(name);
+    let (name, default) = name.split_once(":-").unwrap_or((name, ""));
+    Ok(std::env::var(name).unwrap_or_else(|_| default.to_owned()))
+}
+
+fn expand_all(value: &mut Value, expand: &dyn Fn(&str) -> Result<String, String>) -> Result<(), String> {
+    match value {
+        Value::String(text) => *text = expand(text)?,
+        Value::Array(all) => all.iter_mut().try_for_each(|value| expand_all(value, expand))?,
+        Value::Object(all) => all.values_mut().try_for_each(|value| expand_all(value, expand))?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The person's file, to look at and to change. What else stands in it stays.
+pub struct UserFile(PathBuf);
+
+impl UserFile {
+    /// The one of this home.
+    pub fn of(home: &Path) -> Self {
+        Self(home.join(USER_FILE))
+    }
+
+    /// The servers as they are written, without anything replaced in them.
+    pub fn list(&self) -> Result<Map<String, Value>, String> {
+        read(&self.0)
+    }
+
+    /// Adds a server; there must be none of this name.
+    pub fn add(&self, name: &str, config: Value) -> Result<(), String> {
+        check_name(name)?;
+        ServerConfig::read(&config)?;
+        self.change(|servers| match servers.contains_key(name) {
+            true => Err(format!("MCP server \"{name}\" already exists")),
+            false => {
+                servers.insert(name.to_owned(), config);
+                Ok(())
+            }
+        })
+    }
+
+    /// Gives a server another configuration.
+    pub fn update(&self, name: &str, config: Value) -> Result<(), String> {
+        ServerConfig::read(&config)?;
+        self.change(|servers| match servers.get_mut(name) {
+            Some(server) => {
+                *server = config;
+                Ok(())
+            }
+            None => Err(format!("MCP server \"{name}\" is not configured")),
+        })
+    }
+
+    /// Removes a server.
+    pub fn remove(&self, name: &str) -> Result<(), String> {
+        self.change(|servers| match servers.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(format!("MCP server \"{name}\" is not configured")),
+        })
+    }
+
+    /// Says whether servers are to be started in new sessions. Names that are not configured are left out.
+    pub fn set_enabled(&self, names: &[String], enabled: bool) -> Result<(), String> {
+        self.change(|servers| {
+            for name in names {
+                if let Some(Value::Object(server)) = servers.get_mut(name) {
+                    server.remove("enabled");
+                    server.remove("disabled");
+                    if !enabled {
+                        server.insert("disabled".into(), true.into());
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Changes the file: the new one takes the place of the old, whole, and only the person may read it.
+    fn change(&self, change: impl FnOnce(&mut Map<String, Value>) -> Result<(), String>) -> Result<(), String> {
+        let mut whole = read_whole(&self.0)?;
+        let key = if whole.contains_key("servers") && !whole.contains_key("mcpServers") {
+            "servers"
+        } else {
+            "mcpServers"
+        };
+        let servers = whole.entry(key).or_insert_with(|| Value::Object(Map::new()));
+        change(servers.as_object_mut().ok_or("`mcpServers` must be an object")?)?;
+        let failed = |error: io::Error| format!("{} cannot be written: {error}", self.0.display());
+        let text = serde_json::to_vec_pretty(&whole).map_err(|error| error.to_string())?;
+        let new = self.0.with_extension("json.new");
+        let write = || {
+            fs::create_dir_all(self.0.parent().unwrap_or(Path::new("/")))?;
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, &self.0)
+        };
+        write().map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::Transport;
+
+    #[test]
+    fn variables_are_put_in_where_files_name_them() {
+        let home = std::env::var("HOME").expect("there is a home");
+        let folder = Path::new("/work/x");
+        for (text, expected) in [
+            ("plain", "plain".to_owned()),
+            ("$HOME/a", format!("{home}/a")),
+            ("${HOME}", home.clone()),
+            ("${env:HOME}", home.clone()),
+            ("${NOT_SET_AT_ALL:-else}", "else".to_owned()),
+            ("${NOT_SET_AT_ALL}", String::new()),
+            ("${workspaceFolder}/b", "/work/x/b".to_owned()),
+            ("5$ and $1 and ${open", "5$ and $1 and ${open".to_owned()),
+        ] {
+            assert_eq!(expander(Some(folder))(text), Ok(expected), "{text}");
+        }
+        assert!(expander(None)("${input:token}").is_err());
+    }
+
+    #[test]
+    fn files_are_read_in_every_form_people_have() {
+        let dir = tempfile::tempdir().expect("a place");
+        let put = |name: &str, text: &str| {
+            let file = dir.path().join(name);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+            fs::write(file, text).expect("written");
+        };
+        put(
+            ".mcp.json",
+            r#"{"mcpServers": {"a": {"command": "x"}, "b": {"type": "odd"}}}"#,
+        );
+        put(
+            ".vscode/mcp.json",
+            "{ // mine\n \"servers\": {\"a\": {\"command\": \"y\"}, /* http://no */ \"c\": {\"url\": \"http://h//x\"}}}",
+        );
+        put(".github/mcp.json", "not json");
+        let found = of_project(dir.path());
+        let names: Vec<_> = found
+            .iter()
+            .map(|server| (server.name.as_str(), server.config.is_ok()))
+            .collect();
+        assert_eq!(names, [("a", true), ("b", false), ("c", true), ("mcp.json", false)]);
+        let Ok(ServerConfig {
+            transport: Transport::Stdio { command, .. },
+            ..
+        }) = &found[0].config
+        else {
+            panic!("{found:?}");
+        };
+        assert_eq!(command, "x", "the first file counts");
+        assert!(of_project(Path::new("/nowhere")).is_empty());
+    }
+
+    #[test]
+    fn the_persons_file_is_changed_with_care() {
+        let dir = tempfile::tempdir().expect("a place");
+        let file = UserFile::of(dir.path());
+        assert_eq!(file.list(), Ok(Map::new()));
+        fs::write(dir.path().join(USER_FILE), r#"{"theme": "dark"}"#).expect("written");
+        file.add("a", json!({"command": "x", "note": 1})).expect("added");
+        assert!(file.add("a", json!({"command": "x"})).is_err());
+        assert!(file.add("b", json!({"type": "odd"})).is_err());
+        assert!(file.update("b", json!({"command": "x"})).is_err());
+        file.set_enabled(&["a".into(), "b".into()], false).expect("set");
+        assert!(
+            of_user(dir.path())[0]
+                .config
+                .as_ref()
+                .is_ok_and(|config| config.disabled)
+        );
+        file.set_enabled(&["a".into()], true).expect("set");
+        assert_eq!(
+            Value::Object(file.list().expect("read")),
+            json!({"a": {"command": "x", "note": 1}})
+        );
+        let text = fs::read_to_string(dir.path().join(USER_FILE)).expect("read");
+        assert!(text.contains("dark"), "what else stands there stays");
+        file.remove("a").expect("removed");
+        assert!(file.remove("a").is_err());
+    }
+}
