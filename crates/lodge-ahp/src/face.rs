@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    changesets::Followers,
     completions::Indexes,
     config::AhpConfig,
     grants::Grants,
@@ -105,6 +106,8 @@ pub(crate) struct Inner {
     /// From a sub-agent's chat to the chat of its conversation.
     pub(crate) subs: HashMap<Uri, Uri>,
     pub(crate) terminals: Terminals,
+    /// Who follows what sessions change.
+    pub(crate) followers: Followers,
 }
 
 /// The face.
@@ -156,6 +159,7 @@ impl Face {
             talks: HashMap::new(),
             subs: HashMap::new(),
             terminals: Terminals::new(config.limits.terminal_bytes),
+            followers: Followers::default(),
         };
         Ok(Arc::new(Self {
             host,
@@ -356,6 +360,7 @@ impl Inner {
 
     /// Closes a session here. Whoever was subscribed hears no more of it.
     pub(crate) fn remove_session(&mut self, session: &str) {
+        self.followers.end(session);
         self.talks.retain(|_, talk| &*talk.session != session);
         for chat in self.core.chats_of(session) {
             self.subs.remove(&chat);
@@ -417,6 +422,7 @@ impl Inner {
         }
         if rested {
             self.start_queued(chat);
+            self.followers.wake(&session);
         }
         self.core.settle(&session);
     }

@@ -10,6 +10,7 @@
 mod access;
 mod actions;
 mod auth;
+mod changesets;
 mod completions;
 mod config;
 mod connection;

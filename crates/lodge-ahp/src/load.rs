@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{
+    changesets::{Kind, catalogue},
     face::{Face, Talk, chat_state, point_to_chats, sub_state, summary_of},
     projection::{Now, Projector, Scope, Step, object, timestamp},
     session_config::{Branching, Isolation},
@@ -98,6 +99,10 @@ impl Face {
         if is_open(self) {
             return Ok(());
         }
+        if let Some((session, kind)) = Kind::parse(uri) {
+            Box::pin(self.open(session)).await?;
+            return self.open_changeset(uri, session, kind);
+        }
         let (session_uri, id) = self
             .locate(uri)
             .await
@@ -127,12 +132,12 @@ impl Face {
         }
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
-        let state = opened[0].read.state.clone();
+        let mut state = opened[0].read.state.clone();
         let schema = self.config_schema(branching_of(&state).as_ref(), &[], true);
-        inner.core.insert_session(
-            session_uri.clone(),
-            SessionEntry::new(state, Some(schema), timestamp(created), chat),
-        );
+        state.changesets = Some(catalogue(session_uri, state.project.is_some(), true));
+        let mut entry = SessionEntry::new(state, Some(schema), timestamp(created), chat);
+        entry.changes = record.changes;
+        inner.core.insert_session(session_uri.clone(), entry);
         for talk in opened {
             self.tasks.spawn(inner.show(session_uri, talk).run());
         }
@@ -141,6 +146,7 @@ impl Face {
             let chats = &mut entry.state.chats;
             chats.sort_by_key(|chat| place(&chat.resource).unwrap_or(usize::MAX));
         }
+        self.count_changes(inner, session_uri);
         // It is in the list of sessions already, as it is now.
         let summary = inner
             .core
@@ -214,6 +220,7 @@ impl Face {
         let head = chat_state(&chat, UNTITLED.to_owned(), ChatOrigin::User);
         state.chats = vec![summary_of(&head)];
         let schema = self.config_schema(branching_of(&state).as_ref(), &[], false);
+        state.changesets = Some(catalogue(session, state.project.is_some(), false));
         let entry = SessionEntry::new(state, Some(schema), head.modified_at.clone(), chat.clone());
         {
             let mut inner = self.inner.lock();
@@ -224,6 +231,7 @@ impl Face {
                 .insert_chat(chat.clone(), session.clone(), ChatStore::new(head, keep));
             let talk = Talk::new(session.clone(), id.to_owned(), Projector::default(), effects, true);
             inner.talks.insert(chat, talk);
+            self.count_changes(&mut inner, session);
         }
         self.tasks.spawn(driver.with_draft(draft).run());
     }

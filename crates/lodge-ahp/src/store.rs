@@ -3,14 +3,14 @@
 //! is and says is in its log, not here.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs, io,
     io::Write as _,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
-use ahp_types::state::{ChatOrigin, Message, PendingMessage};
+use ahp_types::state::{ChangesSummary, ChatOrigin, Message, PendingMessage};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -65,6 +65,12 @@ pub(crate) struct SessionRecord {
     pub(crate) draft: Option<Message>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) queue: Vec<PendingMessage>,
+    /// What its turns changed, in numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) changes: Option<ChangesSummary>,
+    /// Changed files that a person has seen: which, and what they were then.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) reviewed: BTreeMap<String, String>,
 }
 
 /// A client that was here.

@@ -13,7 +13,7 @@ use lodge_host::{
     Answer, Approval, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, Mode, ModelChoice,
     NewSession, NoCalls, Prompt, QueueChange, Session, Subscription, Worktree,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{face::Face, projection::attachments_of, session_config::Isolation, state::Uri};
 
@@ -91,9 +91,28 @@ pub(crate) struct Draft {
 struct Live {
     session: Session,
     events: Subscription,
+    /// Tells when it changed files.
+    changed: watch::Receiver<u64>,
     /// This face answers questions as one client; its clients' tools are attached one by one.
     _face: Attachment,
     clients: HashMap<String, Attachment>,
+}
+
+/// What a session tells.
+enum News {
+    Events(Vec<lodge_events::Event>),
+    FilesChanged,
+    Ended,
+}
+
+impl Live {
+    async fn next(&mut self) -> News {
+        tokio::select! {
+            biased;
+            batch = self.events.next_batch() => batch.map_or(News::Ended, News::Events),
+            Ok(()) = self.changed.changed() => News::FilesChanged,
+        }
+    }
 }
 
 /// The driver.
@@ -158,6 +177,7 @@ impl Driver {
         };
         let face = session.attach_client(spec).await?;
         Ok(Live {
+            changed: session.changes().changed(),
             session,
             events,
             _face: face,
@@ -169,9 +189,9 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         self.show_customizations().await;
         loop {
-            let events = async {
+            let news = async {
                 match &mut self.live {
-                    Some(live) => live.events.next_batch().await,
+                    Some(live) => live.next().await,
                     None => std::future::pending().await,
                 }
             };
@@ -180,13 +200,14 @@ impl Driver {
                     Some(effect) => self.perform(effect).await,
                     None => return,
                 },
-                batch = events => match batch {
-                    Some(batch) if batch.is_empty() => {
+                news = news => match news {
+                    News::Events(batch) if batch.is_empty() => {
                         tracing::warn!(chat = &*self.chat, "events were lost; the session is read anew");
                         return self.face.reload(&self.chat);
                     }
-                    Some(batch) => self.show(&batch).await,
-                    None => {
+                    News::Events(batch) => self.show(&batch).await,
+                    News::FilesChanged => self.face.files_changed(&self.chat),
+                    News::Ended => {
                         self.live = None;
                         self.face.detached(&self.chat);
                     }

@@ -14,7 +14,7 @@ pub enum Span {
     Turn(String),
     /// Those of a turn and all turns after it, and of what was restored among them.
     Since(String),
-    /// Those of the first turn and all turns up to the second.
+    /// Those of the turns after the first up to the second.
     Between(String, String),
     /// All of the session.
     Session,
@@ -31,6 +31,49 @@ pub struct WorkTree {
     pub base: Option<String>,
     /// Files that differ.
     pub changes: Vec<GitChange>,
+}
+
+impl WorkTree {
+    /// What a directory has that git has not.
+    pub async fn read(dir: PathBuf, against: Against) -> Result<Self, HostError> {
+        with_git(dir, move |git, dir| {
+            Ok(Self {
+                root: git.root().to_owned(),
+                branch: git.branch(),
+                base: git.base().map(|(name, _)| name),
+                changes: git.changes(&dir, against)?,
+            })
+        })
+        .await
+    }
+
+    /// Contents that git has.
+    pub async fn content(dir: PathBuf, oid: String) -> Result<Vec<u8>, HostError> {
+        with_git(dir, move |git, _| Ok(git.content(&oid)?)).await
+    }
+
+    /// Puts files as they are now into what git commits next.
+    pub async fn stage(dir: PathBuf, paths: Vec<PathBuf>) -> Result<(), HostError> {
+        with_git(dir, move |git, _| Ok(git.stage(&paths)?)).await
+    }
+
+    /// Commits everything in a directory. Answers with the commit's line.
+    pub async fn commit(dir: PathBuf, message: String) -> Result<String, HostError> {
+        with_git(dir, move |git, dir| Ok(git.commit(&dir, &message)?)).await
+    }
+}
+
+async fn with_git<T: Send + 'static>(
+    dir: PathBuf,
+    run: impl FnOnce(&Git, PathBuf) -> Result<T, HostError> + Send + 'static,
+) -> Result<T, HostError> {
+    let done = tokio::task::spawn_blocking(move || {
+        let dir = lodge_tools::paths::real(&dir).unwrap_or(dir);
+        let git = Git::around(&dir).ok_or(lodge_tools::changes::ChangesError::NoGit)?;
+        run(&git, dir)
+    });
+    done.await
+        .map_err(|_| HostError::Invalid("Git could not be asked.".into()))?
 }
 
 impl Session {
@@ -79,45 +122,13 @@ impl Session {
         .await
     }
 
-    /// What the working directory has that git has not.
-    pub async fn work_tree(&self, against: Against) -> Result<WorkTree, HostError> {
-        self.with_git(move |git, cwd, _| {
-            Ok(WorkTree {
-                root: git.root().to_owned(),
-                branch: git.branch(),
-                base: git.base().map(|(name, _)| name),
-                changes: git.changes(&cwd, against)?,
-            })
-        })
-        .await
-    }
-
-    /// Contents that git has.
-    pub async fn git_content(&self, oid: String) -> Result<Vec<u8>, HostError> {
-        self.with_git(move |git, _, _| Ok(git.content(&oid)?)).await
-    }
-
-    /// Puts files as they are now into what git commits next.
-    pub async fn stage(&self, paths: Vec<PathBuf>) -> Result<(), HostError> {
-        self.with_git(move |git, _, _| Ok(git.stage(&paths)?)).await
-    }
-
-    /// Commits everything in the working directory. Answers with the commit's line.
-    pub async fn commit(&self, message: String) -> Result<String, HostError> {
-        self.with_git(move |git, cwd, changes| {
-            let said = git.commit(&cwd, &message)?;
-            changes.touched();
-            Ok(said)
-        })
-        .await
-    }
-
     /// Makes files what they are in git's last commit: these, or all of the working directory. Can be restored.
     pub async fn discard(&self, only: Option<BTreeSet<PathBuf>>) -> Result<Restored, HostError> {
         if self.is_busy() {
             return Err(lodge_agent::AgentError::Busy.into());
         }
-        self.with_git(move |git, cwd, changes| {
+        let changes = self.changes().clone();
+        with_git(self.settings().cwd, move |git, cwd| {
             let mut differing = git.changes(&cwd, Against::Head)?;
             differing.retain(|change| only.as_ref().is_none_or(|only| only.contains(&change.path)));
             Ok(changes.discard(git, &differing)?)
@@ -132,19 +143,6 @@ impl Session {
         let changes: Arc<Changes> = self.changes().clone();
         let done = tokio::task::spawn_blocking(move || run(&changes)).await;
         done.map_err(|_| HostError::Invalid("The changes could not be looked at.".into()))?
-    }
-
-    async fn with_git<T: Send + 'static>(
-        &self,
-        run: impl FnOnce(&Git, PathBuf, &Changes) -> Result<T, HostError> + Send + 'static,
-    ) -> Result<T, HostError> {
-        let cwd = self.settings().cwd;
-        self.with_changes(move |changes| {
-            let cwd = lodge_tools::paths::real(&cwd).unwrap_or(cwd);
-            let git = Git::around(&cwd).ok_or(lodge_tools::changes::ChangesError::NoGit)?;
-            run(&git, cwd, changes)
-        })
-        .await
     }
 
     /// The turns that a span means, in the order of the log.
@@ -174,8 +172,11 @@ impl Session {
             let at = turns.iter().position(|turn| turn.contains(wanted));
             at.ok_or_else(|| HostError::Invalid(format!("There is no turn {wanted}.")))
         };
-        let (from, to) = (find(&first)?, last.as_ref().map(find).transpose()?);
-        let meant = turns.into_iter().take(to.map_or(usize::MAX, |to| to + 1)).skip(from);
+        let (from, to) = match &last {
+            Some(last) => (find(&first)? + 1, find(last)? + 1),
+            None => (find(&first)?, usize::MAX),
+        };
+        let meant = turns.into_iter().take(to).skip(from);
         Ok(Scope::Turns(meant.map(|[id, _]| id).collect()))
     }
 }

@@ -65,6 +65,8 @@ enum After {
     /// Keep what the person set.
     Keep,
     Terminal(Deed),
+    /// Files of a changeset were marked as seen.
+    Reviewed,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -308,6 +310,7 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
             }
             After::Keep => dispatch.face.keep(inner, channel),
             After::Terminal(deed) => inner.do_terminal(channel, deed),
+            After::Reviewed => dispatch.face.reviewed(inner, channel),
         }
     }
     let to = match inner.core.sessions.get(channel) {
@@ -460,6 +463,7 @@ impl Face {
             inner.core.announce(&session);
         }
         chat::named(self, inner, chat);
+        self.offer_changesets(inner, &session);
         self.keep(inner, chat);
     }
 

@@ -1,9 +1,9 @@
 //! What clients may say about terminals, changesets, annotations and watches.
 
-use ahp_types::StateAction;
+use ahp_types::{StateAction, state::ChangesetState};
 
 use super::{After, Dispatch, NoChange, Plan, Refusal};
-use crate::{face::Inner, state::Service, terminals};
+use crate::{changesets::Kind, face::Inner, state::Service, terminals};
 
 /// The rules of service channels. What stands behind a channel is told by an effect of the plan.
 pub(super) fn check(
@@ -22,8 +22,27 @@ pub(super) fn check(
                 Plan::default().then(After::Terminal(deed))
             })
         }
-        Service::Changeset(_) => Err("only the host says this about changes".to_owned()),
+        Service::Changeset(state) => changes(state, dispatch, action),
         Service::Annotations(_) => Err("only the host says this about annotations".to_owned()),
         Service::Watch(_) => Err("only the host says what it watched".to_owned()),
     }
+}
+
+/// Files can be marked as seen, where that is offered. All else is the host's.
+fn changes(state: &ChangesetState, dispatch: &Dispatch<'_>, action: &StateAction) -> Result<Plan, Refusal> {
+    let StateAction::ChangesetFilesReviewChanged(changed) = action else {
+        return Err("only the host says this about changes".to_owned());
+    };
+    if !Kind::parse(&dispatch.channel).is_some_and(|(_, kind)| kind.is_reviewed()) {
+        return Err("these changes are not reviewed".to_owned());
+    }
+    let find = |id: &String| state.files.iter().find(|file| file.id == *id);
+    if let Some(unknown) = changed.files.iter().find(|id| find(id).is_none()) {
+        return Err(format!("{unknown} is not among the changes"));
+    }
+    let known = |id: &String| find(id).is_some_and(|file| file.reviewed == Some(changed.reviewed));
+    if changed.files.iter().all(known) {
+        return Ok(Plan::nothing(NoChange::Echo));
+    }
+    Ok(Plan::default().then(After::Reviewed))
 }

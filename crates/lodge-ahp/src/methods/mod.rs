@@ -1,6 +1,7 @@
 //! What clients can ask for. One table says it all: the name, in which dialects it is served, whether it must wait its
 //! turn, and who does it. What is not in the table is `-32601`. The list in `docs/ahp.md` is checked against it.
 
+mod changesets;
 mod chats;
 mod configuration;
 mod handshake;
@@ -10,6 +11,8 @@ mod reverse;
 mod sessions;
 mod terminals;
 mod watches;
+
+pub(crate) use sessions::host_error;
 
 use std::sync::Arc;
 
@@ -120,6 +123,7 @@ methods! {
     "createChat" Modern InTurn chats::create,
     "disposeChat" Modern InTurn chats::dispose,
     "moveChat" Modern InTurn moving::move_chat,
+    "invokeChangesetOperation" Modern Beside changesets::invoke,
     "fetchTurns" Everywhere InTurn chats::fetch_turns,
     "completions" Everywhere Beside configuration::completions,
     "resolveSessionConfig" Everywhere Beside configuration::resolve,

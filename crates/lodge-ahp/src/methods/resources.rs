@@ -125,10 +125,34 @@ struct OneUri {
 }
 
 pub(super) async fn read(request: &Request<'_>) -> Reply {
+    if let Some(kept) = kept(request).await {
+        return kept.into();
+    }
     match contents(request).await {
         Ok(()) => Reply::Sent,
         Err(error) => error.into(),
     }
+}
+
+/// Contents that a changed file had, when these are asked for.
+async fn kept(request: &Request<'_>) -> Option<RpcResult> {
+    let params: OneUri = params(request).ok()?;
+    let bytes = match crate::changesets::read(request.face, &params.uri).await? {
+        Ok(bytes) => bytes,
+        Err(error) => return Some(Err(error)),
+    };
+    let text = match params.encoding.as_deref() {
+        Some("base64") => Err(bytes),
+        _ => String::from_utf8(bytes).map_err(std::string::FromUtf8Error::into_bytes),
+    };
+    let mut result = match text {
+        Ok(text) => json!({ "data": text, "encoding": "utf-8" }),
+        Err(bytes) => json!({ "data": STANDARD.encode(bytes), "encoding": "base64" }),
+    };
+    if let Some(kind) = content_type(&params.uri) {
+        result["contentType"] = kind.into();
+    }
+    Some(rpc::ok(result))
 }
 
 /// Reads a file straight into the frame of the response.

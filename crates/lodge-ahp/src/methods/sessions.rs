@@ -136,17 +136,7 @@ pub(super) async fn adopt(request: &Request<'_>, session: &Uri, id: &str) -> Res
 
 /// Lets the host have the session now, so that it is there whatever happens next.
 async fn materialise(request: &Request<'_>, session: &Uri) -> Result<(), RpcError> {
-    let made = {
-        let mut inner = request.face.inner.lock();
-        let Some(talk) = inner.talk_mut(&uri::default_chat(session)).filter(|talk| talk.is_draft) else {
-            return Ok(());
-        };
-        talk.is_draft = false;
-        let (sender, made) = tokio::sync::oneshot::channel();
-        talk.tell(Effect::Create(sender));
-        made
-    };
-    made.await.map_err(RpcError::internal)?.map_err(host_error)
+    request.face.materialise(session).await.map_err(host_error)
 }
 
 /// Any scheme will do; it is echoed as it is.
@@ -463,6 +453,34 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
 }
 
 impl crate::face::Face {
+    async fn materialise(&self, session: &str) -> Result<(), HostError> {
+        let made = {
+            let mut inner = self.inner.lock();
+            let Some(talk) = inner.talk_mut(&uri::default_chat(session)).filter(|talk| talk.is_draft) else {
+                return Ok(());
+            };
+            talk.is_draft = false;
+            let (sender, made) = tokio::sync::oneshot::channel();
+            talk.tell(Effect::Create(sender));
+            made
+        };
+        let gone = |_| HostError::NotFound(session.to_owned());
+        made.await.map_err(gone)?
+    }
+
+    /// The host's session behind one that may not have begun yet.
+    pub(crate) async fn materialised(&self, session: &str) -> Result<lodge_host::Session, HostError> {
+        self.materialise(session).await?;
+        let id = self
+            .inner
+            .lock()
+            .talk_of(&uri::default_chat(session))
+            .map(|(_, talk)| talk.host_id.clone());
+        self.host
+            .open_session(&id.ok_or_else(|| HostError::NotFound(session.to_owned()))?)
+            .await
+    }
+
     /// A session's line in the list: none for drafts and for sessions that are shown as chats of others.
     pub(crate) fn line(&self, line: &lodge_host::SessionSummary) -> Option<SessionSummary> {
         let record = self.store.session(&line.id);
@@ -524,7 +542,7 @@ impl crate::face::Face {
             resource,
             created_at: timestamp(line.created),
             modified_at: timestamp(line.modified),
-            changes: None,
+            changes: record.changes,
             meta: None,
             chats: Some(chats),
             default_chat: Some(chat),
@@ -543,7 +561,7 @@ impl crate::face::Face {
 }
 
 /// An error of the host in the protocol's words.
-pub(super) fn host_error(error: HostError) -> RpcError {
+pub(crate) fn host_error(error: HostError) -> RpcError {
     match error {
         HostError::NotFound(id) => RpcError::new(code::SESSION_NOT_FOUND, format!("there is no session {id}")),
         HostError::AlreadyExists(id) => {

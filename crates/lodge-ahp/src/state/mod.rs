@@ -264,6 +264,25 @@ impl Core {
         self.sessions.get_key_value(channel).map(|(uri, _)| uri.clone())
     }
 
+    /// Tells clients of the seed's dialect what a session changed; others have channels for it.
+    pub(crate) fn publish_diffs(&mut self, session: &str) {
+        let Some(entry) = self.sessions.get(session) else {
+            return;
+        };
+        let action = seed::diffs_changed(session, entry);
+        let server_seq = self.seq.next();
+        let frame = Envelope {
+            channel: None,
+            action: &action,
+            server_seq,
+            origin: None,
+            rejection_reason: None,
+        }
+        .frame();
+        let sent = Sent::new(server_seq, Frame::from(String::new()), None).with_seed(vec![frame]);
+        self.send(session, sent);
+    }
+
     fn send(&mut self, channel: &str, sent: Sent) {
         let Some(entry) = self.channels.get_mut(channel) else {
             return;

@@ -51,6 +51,8 @@ impl Sent {
     /// The frames in a dialect; none when the dialect cannot say it.
     pub(crate) fn frames(&self, dialect: Dialect) -> &[Frame] {
         match dialect {
+            // What only the seed's dialect says has no modern spelling.
+            Dialect::Modern if self.modern.is_empty() => &[],
             Dialect::Modern => std::slice::from_ref(&self.modern),
             Dialect::Seed => self.seed.get_or_init(|| match &self.session {
                 Some(session) => seed::translate_frame(&self.modern, session).into_iter().collect(),

@@ -7,6 +7,7 @@ use ahp::reducers::{
 };
 use ahp_types::{
     StateAction,
+    actions::ChangesetClearedAction,
     state::{AnnotationsState, ChangesetState, ResourceWatchState, TerminalState},
 };
 use serde_json::Value;
@@ -135,6 +136,10 @@ impl Core {
             .map(|(uri, _)| uri.clone())
             .collect();
         for uri in gone {
+            // Its files are gone with the session, and whoever shows them should know.
+            if matches!(self.service(&uri), Some(Service::Changeset(_))) {
+                self.publish(&uri, &StateAction::ChangesetCleared(ChangesetClearedAction {}), None);
+            }
             self.remove_service(&uri);
         }
     }

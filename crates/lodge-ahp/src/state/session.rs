@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ahp_types::state::{ChatSummary, SessionChatSummary, SessionState, SessionStatus, SessionSummary};
+use ahp_types::state::{
+    ChangesSummary, ChatSummary, FileEdit, SessionChatSummary, SessionState, SessionStatus, SessionSummary,
+};
 use serde_json::{Map, Value};
 
 use super::chat::ChatStore;
@@ -20,6 +22,10 @@ pub(crate) struct SessionEntry {
     pub(crate) default_chat: Arc<str>,
     /// What the list of sessions was last told; `None` while it is a draft that nobody was told about.
     pub(crate) announced: Option<Map<String, Value>>,
+    /// What its turns changed, in numbers; none when they never changed anything.
+    pub(crate) changes: Option<ChangesSummary>,
+    /// The same file by file, as the seed's dialect has it.
+    pub(crate) diffs: Vec<FileEdit>,
     /// Something that a summary shows may have changed.
     pub(crate) dirty: bool,
 }
@@ -37,6 +43,8 @@ impl SessionEntry {
             created_at,
             default_chat,
             announced: None,
+            changes: None,
+            diffs: Vec::new(),
             dirty: false,
         }
     }
@@ -70,7 +78,7 @@ impl SessionEntry {
                 .max()
                 .unwrap_or(&self.created_at)
                 .to_owned(),
-            changes: None,
+            changes: self.changes.clone(),
             meta: None,
             chats: Some(state.chats.iter().map(chat_line).collect()),
             default_chat: state.default_chat.clone(),

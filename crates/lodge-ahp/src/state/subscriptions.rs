@@ -239,14 +239,20 @@ impl Core {
                 .is_some_and(|channel| channel.subscribers.iter().any(|s| s.conn.id == conn))
     }
 
-    /// Whether anybody listens to a session or one of its chats.
+    /// Whether anybody listens to a session, one of its chats or what belongs to it.
     pub(crate) fn has_audience(&self, session: &str) -> bool {
         let listens = |uri: &str| {
             self.channels
                 .get(uri)
                 .is_some_and(|channel| !channel.subscribers.is_empty())
         };
-        listens(session) || self.chats_of(session).iter().any(|chat| listens(chat))
+        let services = self
+            .services
+            .iter()
+            .filter(|(_, entry)| entry.session.as_deref() == Some(session));
+        listens(session)
+            || self.chats_of(session).iter().any(|chat| listens(chat))
+            || services.map(|(uri, _)| uri).any(|uri| listens(uri))
     }
 
     /// Takes up the subscriptions of a client that comes back. `starts` says where its windows began when it left;

@@ -1071,7 +1071,6 @@ async fn what_is_not_there_is_not_advertised() {
     let house = house().await;
     let mut a = house.client("a").await;
     for method in [
-        "invokeChangesetOperation",
         "listAutomationTriggerDefinitions",
         "runAutomation",
         "fetchAutomationRuns",

@@ -13,7 +13,7 @@ pub(crate) use self::{
     state::{changes, root, session, summary, terminal, turn},
 };
 use crate::{
-    state::Core,
+    state::{Core, SessionEntry},
     wire::{self, Envelope, Frame, Origin, envelope_of},
 };
 
@@ -103,6 +103,11 @@ pub(crate) fn expand(core: &Core, session: &str, channel: &str, action: &StateAc
         }
         _ => None,
     }
+}
+
+/// What a session changed.
+pub(crate) fn diffs_changed(session: &str, entry: &SessionEntry) -> Value {
+    json!({ "type": "session/diffsChanged", "session": session, "diffs": entry.diffs })
 }
 
 fn active_client(session: &str, state: &SessionState) -> Value {

@@ -52,6 +52,9 @@ pub(crate) fn session(core: &Core, uri: &str, start: usize) -> Option<Value> {
     let mut summary = summary(&line, model_of(state));
     summary["status"] = ((state.status & !ACTIVITY_BITS) | (head.status & ACTIVITY_BITS)).into();
     summary["modifiedAt"] = millis(&head.modified_at).into();
+    if entry.changes.is_some() {
+        summary["diffs"] = json!(entry.diffs);
+    }
     let mut out = json!({
         "summary": summary,
         "lifecycle": match &state.lifecycle {

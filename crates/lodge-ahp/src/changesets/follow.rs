@@ -1,0 +1,364 @@
+//! Keeping changesets up to date while somebody listens.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ahp_types::{
+    StateAction,
+    actions::{ChangesetContentChangedAction, ChangesetStatusChangedAction, SessionChangesetsChangedAction},
+    state::{
+        ChangesSummary, ChangesetFile, ChangesetOperation, ChangesetOperationStatus, ChangesetState, ChangesetStatus,
+        ErrorInfo,
+    },
+};
+use lodge_host::{HostError, Span};
+use tokio::sync::Notify;
+
+use super::{Kind, catalogue, operations};
+use crate::{
+    face::{Face, Inner},
+    state::{Service, Uri},
+};
+
+/// Changes come in bursts; this long is waited for more of them.
+const BURST: Duration = Duration::from_millis(60);
+/// How often a work tree is looked at that others may change too.
+const LOOK: Duration = Duration::from_secs(4);
+/// A look may take a fiftieth of the time.
+const SHARE: u32 = 50;
+/// How long a channel that nobody listens to is kept: who lost its connection comes back.
+const FORGET: Duration = Duration::from_secs(30);
+
+/// Those who follow the changes of sessions: by channel, with the session and the way to wake them. The session's own
+/// address stands for its counts.
+#[derive(Default)]
+pub(crate) struct Followers(HashMap<Uri, (Uri, Arc<Notify>)>);
+
+impl Followers {
+    /// Wakes everybody who follows a session's changes.
+    pub(crate) fn wake(&self, session: &str) {
+        for (_, wake) in self.0.values().filter(|(of, _)| &**of == session) {
+            wake.notify_one();
+        }
+    }
+
+    /// Forgets a session: who followed it ends.
+    pub(crate) fn end(&mut self, session: &str) {
+        self.wake(session);
+        self.0.retain(|_, (of, _)| &**of != session);
+    }
+
+    fn begin(&mut self, channel: &Uri, session: &Uri) -> Option<Arc<Notify>> {
+        let wake = Arc::new(Notify::new());
+        let old = self.0.insert(channel.clone(), (session.clone(), wake.clone()));
+        debug_assert!(old.is_none(), "a channel is followed once");
+        Some(wake)
+    }
+
+    fn is_followed(&self, channel: &str, wake: &Arc<Notify>) -> bool {
+        self.0.get(channel).is_some_and(|(_, known)| Arc::ptr_eq(known, wake))
+    }
+}
+
+impl Face {
+    /// Opens the channel of a changeset whose session is open.
+    pub(crate) fn open_changeset(self: &Arc<Self>, channel: &str, session: &str, kind: Kind) -> Result<(), HostError> {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if inner.core.services.contains_key(channel) {
+            return Ok(());
+        }
+        let Some((session, _)) = inner.core.sessions.get_key_value(session) else {
+            return Err(HostError::NotFound(session.to_owned()));
+        };
+        let (channel, session): (Uri, Uri) = (channel.into(), session.clone());
+        let state = ChangesetState {
+            status: ChangesetStatus::Computing,
+            error: None,
+            files: Vec::new(),
+            operations: None,
+        };
+        let service = Service::Changeset(Box::new(state));
+        inner
+            .core
+            .insert_service(channel.clone(), Some(session.clone()), service);
+        if let Some(wake) = inner.followers.begin(&channel, &session) {
+            let follow = Follow {
+                face: self.clone(),
+                channel,
+                session,
+                kind,
+                wake,
+            };
+            self.tasks.spawn(follow.run());
+        }
+        Ok(())
+    }
+
+    /// Counts what a session changed, now and whenever it changes more.
+    pub(crate) fn count_changes(self: &Arc<Self>, inner: &mut Inner, session: &Uri) {
+        let Some(wake) = inner.followers.begin(session, session) else {
+            return;
+        };
+        let (face, session) = (self.clone(), session.clone());
+        self.tasks.spawn(async move {
+            loop {
+                face.count(&session).await;
+                tokio::select! {
+                    () = wake.notified() => tokio::time::sleep(BURST).await,
+                    () = face.stop.cancelled() => return,
+                }
+                if !face.inner.lock().followers.is_followed(&session, &wake) {
+                    return;
+                }
+            }
+        });
+    }
+
+    async fn count(&self, session: &Uri) {
+        let Some(source) = self.inner.lock().source(session) else {
+            return;
+        };
+        let files = match self.edits(&source.ids, &Span::Session).await {
+            Ok(files) => files,
+            Err(error) => return tracing::debug!(%error, "changes cannot be counted"),
+        };
+        let mut inner = self.inner.lock();
+        let Some(entry) = inner.core.sessions.get_mut(session) else {
+            return;
+        };
+        let edits: Vec<_> = files.into_iter().map(|file| file.edit).collect();
+        let sum = |count: fn(&ahp_types::state::FileEditDiffStats) -> Option<i64>| {
+            edits.iter().filter_map(|edit| count(edit.diff.as_ref()?)).sum()
+        };
+        let counted = ChangesSummary {
+            additions: Some(sum(|diff| diff.added)),
+            deletions: Some(sum(|diff| diff.removed)),
+            files: i64::try_from(edits.len()).ok(),
+        };
+        // A session that never changed anything says nothing about it.
+        if edits.is_empty() && entry.changes.is_none()
+            || entry.changes.as_ref() == Some(&counted) && entry.diffs == edits
+        {
+            return;
+        }
+        entry.changes = Some(counted.clone());
+        entry.diffs = edits;
+        entry.dirty = true;
+        inner.core.publish_diffs(session);
+        inner.core.settle(session);
+        drop(inner);
+        self.store
+            .update(&source.first, |record| record.changes = Some(counted));
+    }
+
+    /// A conversation changed files.
+    pub(crate) fn files_changed(&self, chat: &str) {
+        let inner = self.inner.lock();
+        if let Some((_, talk)) = inner.talk_of(chat) {
+            inner.followers.wake(&talk.session);
+        }
+    }
+
+    /// Says what a session offers to look at, once it has begun.
+    pub(crate) fn offer_changesets(&self, inner: &mut Inner, session: &Uri) {
+        let Some(entry) = inner.core.sessions.get(session) else {
+            return;
+        };
+        let offered = catalogue(session, entry.state.project.is_some(), true);
+        if entry.state.changesets.as_ref() != Some(&offered) {
+            let action = SessionChangesetsChangedAction {
+                changesets: Some(offered),
+            };
+            inner
+                .core
+                .publish(session, &StateAction::SessionChangesetsChanged(action), None);
+        }
+    }
+
+    /// Files of a changeset were marked as seen, or not: that is kept.
+    pub(crate) fn reviewed(&self, inner: &Inner, channel: &str) {
+        let (Some((session, _)), Some(Service::Changeset(state))) = (Kind::parse(channel), inner.core.service(channel))
+        else {
+            return;
+        };
+        let Some(source) = inner.source(session) else { return };
+        let marks: BTreeMap<String, String> = state
+            .files
+            .iter()
+            .filter(|file| file.reviewed == Some(true))
+            .map(|file| (mark_of(channel, file), fingerprint(file)))
+            .collect();
+        self.store.update(&source.first, |record| {
+            let prefix = mark_prefix(channel);
+            record.reviewed.retain(|key, _| !key.starts_with(&prefix));
+            record.reviewed.extend(marks);
+        });
+        inner.followers.wake(session);
+    }
+}
+
+fn mark_prefix(channel: &str) -> String {
+    let kind = channel.rsplit_once(super::SEGMENT).map_or("", |(_, kind)| kind);
+    format!("{kind} ")
+}
+
+fn mark_of(channel: &str, file: &ChangesetFile) -> String {
+    format!("{}{}", mark_prefix(channel), file.id)
+}
+
+/// What a file was when it was looked at. One that changed since is to be looked at again.
+fn fingerprint(file: &ChangesetFile) -> String {
+    let content = |side: &Option<ahp_types::state::FileEditSide>| {
+        let side = side.as_ref().map(|side| &side.content);
+        side.map(|content| content.nonce.clone().unwrap_or_else(|| content.uri.clone()))
+            .unwrap_or_default()
+    };
+    format!("{} {}", content(&file.edit.before), content(&file.edit.after))
+}
+
+struct Follow {
+    face: Arc<Face>,
+    channel: Uri,
+    session: Uri,
+    kind: Kind,
+    wake: Arc<Notify>,
+}
+
+impl Follow {
+    async fn run(self) {
+        let mut woken = true;
+        let mut heard = Instant::now();
+        loop {
+            let began = Instant::now();
+            let found = self.face.changed_files(&self.session, &self.kind).await;
+            if !self.show(found, woken) {
+                return;
+            }
+            let look = LOOK.max(began.elapsed() * SHARE);
+            woken = loop {
+                tokio::select! {
+                    () = self.wake.notified() => {
+                        tokio::time::sleep(BURST).await;
+                        break true;
+                    }
+                    () = tokio::time::sleep(look) => {}
+                    () = self.face.stop.cancelled() => return,
+                }
+                if self.face.inner.lock().core.is_heard(&self.channel) {
+                    heard = Instant::now();
+                    if self.kind.is_of_git() {
+                        break false;
+                    }
+                } else if heard.elapsed() > FORGET {
+                    return self.close();
+                }
+            };
+            if woken && !self.say_recomputing() {
+                return;
+            }
+        }
+    }
+
+    /// Nobody listens any more.
+    fn close(&self) {
+        let mut inner = self.face.inner.lock();
+        if inner.followers.is_followed(&self.channel, &self.wake) {
+            inner.followers.0.remove(&self.channel);
+            inner.core.remove_service(&self.channel);
+        }
+    }
+
+    fn say_recomputing(&self) -> bool {
+        let mut inner = self.face.inner.lock();
+        let followed = inner.followers.is_followed(&self.channel, &self.wake);
+        if followed {
+            self.say(&mut inner, ChangesetStatus::Recomputing, None);
+        }
+        followed
+    }
+
+    fn say(&self, inner: &mut Inner, status: ChangesetStatus, error: Option<ErrorInfo>) {
+        let action = ChangesetStatusChangedAction { status, error };
+        inner
+            .core
+            .publish(&self.channel, &StateAction::ChangesetStatusChanged(action), None);
+    }
+
+    /// Tells what was found; when nobody asked for it, only if it is news. False when the channel is closed.
+    fn show(&self, found: Result<Vec<ChangesetFile>, HostError>, woken: bool) -> bool {
+        let mut guard = self.face.inner.lock();
+        let inner = &mut *guard;
+        if !inner.followers.is_followed(&self.channel, &self.wake) {
+            return false;
+        }
+        let mut files = match found {
+            Ok(files) => files,
+            Err(error) => {
+                let error = ErrorInfo {
+                    error_type: "changes".to_owned(),
+                    message: error.to_string(),
+                    stack: None,
+                    meta: None,
+                };
+                let known = match inner.core.service(&self.channel) {
+                    Some(Service::Changeset(state)) => state.error.as_ref() == Some(&error),
+                    _ => true,
+                };
+                if woken || !known {
+                    self.say(inner, ChangesetStatus::Error, Some(error));
+                }
+                return true;
+            }
+        };
+        if self.kind.is_reviewed()
+            && let Some(source) = inner.source(&self.session)
+        {
+            let marks = self.face.store.session(&source.first).reviewed;
+            for file in &mut files {
+                let mark = marks.get(&mark_of(&self.channel, file));
+                file.reviewed = Some(mark == Some(&fingerprint(file)));
+            }
+        }
+        let has_git = inner
+            .core
+            .sessions
+            .get(&self.session)
+            .is_some_and(|entry| entry.state.project.is_some());
+        let mut operations = operations::offered(&self.kind, !files.is_empty(), has_git);
+        let Some(Service::Changeset(state)) = inner.core.service(&self.channel) else {
+            return false;
+        };
+        carry_status(&mut operations, state.operations.as_deref().unwrap_or_default());
+        let news = state.files != files || state.operations.as_ref() != Some(&operations);
+        let ready = state.status == ChangesetStatus::Ready;
+        if woken || news || !ready {
+            let action = ChangesetContentChangedAction {
+                files,
+                operations: Some(operations),
+            };
+            inner.core.publish(
+                &self.channel,
+                &StateAction::ChangesetContentChanged(Box::new(action)),
+                None,
+            );
+            self.say(inner, ChangesetStatus::Ready, None);
+        }
+        true
+    }
+}
+
+/// An operation that runs, or failed, still does so when the files are told anew.
+fn carry_status(operations: &mut [ChangesetOperation], known: &[ChangesetOperation]) {
+    for operation in operations {
+        if let Some(old) = known.iter().find(|old| old.id == operation.id)
+            && old.status != ChangesetOperationStatus::Disabled
+        {
+            operation.status = old.status.clone();
+            operation.error.clone_from(&old.error);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What can be done about changes.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+
+use ahp_types::{
+    StateAction,
+    actions::ChangesetOperationStatusChangedAction,
+    commands::ChangesetOperationTarget,
+    common::StringOrMarkdown,
+    state::{ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState, ErrorInfo},
+};
+use lodge_host::{HostError, Restored, Session, Span, WorkTree};
+
+use super::Kind;
+use crate::{
+    face::Face,
+    rpc::{RpcError, code},
+    state::Service,
+    uri,
+};
+
+const COMMIT: &str = "commit";
+const DISCARD: &str = "discard-changes";
+const REVERT: &str = "revert";
+const REVERT_ALL: &str = "revert-all";
+const STAGE: &str = "stage";
+
+/// What is offered for a kind of changes. Without changes there is nothing to do.
+pub(super) fn offered(kind: &Kind, has_files: bool, has_git: bool) -> Vec<ChangesetOperation> {
+    use ChangesetOperationScope::{Changeset, Resource};
+    let operation =
+        |id: &str, label: &str, description: &str, scopes: &[ChangesetOperationScope], icon: &str| ChangesetOperation {
+            id: id.to_owned(),
+            label: label.to_owned(),
+            description: Some(description.to_owned()),
+            scopes: scopes.to_vec(),
+            confirmation: None,
+            icon: Some(icon.to_owned()),
+            group: None,
+            status: ChangesetOperationStatus::Idle,
+            error: None,
+        };
+    let asked = |operation: ChangesetOperation, question: &str| ChangesetOperation {
+        confirmation: Some(StringOrMarkdown::Plain(question.to_owned())),
+        ..operation
+    };
+    if !has_files {
+        return Vec::new();
+    }
+    match kind {
+        Kind::Branch | Kind::Compare(..) => Vec::new(),
+        Kind::Uncommitted => vec![
+            operation(
+                COMMIT,
+                "Commit",
+                "Commit all of these changes",
+                &[Changeset],
+                "git-commit",
+            ),
+            asked(
+                operation(
+                    DISCARD,
+                    "Discard Changes",
+                    "Make the file what it was",
+                    &[Resource],
+                    "discard",
+                ),
+                "The changes to this file are thrown away, whoever made them.",
+            ),
+        ],
+        Kind::Session | Kind::Turn(_) => {
+            let both = [Changeset, Resource];
+            let mut operations = vec![
+                operation(
+                    REVERT,
+                    "Undo Changes",
+                    "Make files what they were, but leave alone what was changed since",
+                    &both,
+                    "discard",
+                ),
+                asked(
+                    operation(
+                        REVERT_ALL,
+                        "Undo Changes and What Came Since",
+                        "Make files what they were, also those that were changed since",
+                        &both,
+                        "trash",
+                    ),
+                    "What was changed in these files since is undone, too.",
+                ),
+            ];
+            if has_git {
+                operations.push(operation(
+                    STAGE,
+                    "Stage Changes",
+                    "Put these files into the next commit",
+                    &both,
+                    "add",
+                ));
+            }
+            operations
+        }
+    }
+}
+
+/// The files that an operation is for: `None` means all.
+fn target(
+    state: &ChangesetState,
+    operation: &ChangesetOperation,
+    target: Option<&ChangesetOperationTarget>,
+) -> Result<Option<PathBuf>, RpcError> {
+    let (scope, resource) = match target {
+        None => (ChangesetOperationScope::Changeset, None),
+        Some(ChangesetOperationTarget::Resource { resource, .. }) => {
+            (ChangesetOperationScope::Resource, Some(resource))
+        }
+        Some(ChangesetOperationTarget::Range { .. }) => (ChangesetOperationScope::Range, None),
+        Some(_) => return Err(RpcError::params("the target cannot be understood")),
+    };
+    if !operation.scopes.contains(&scope) {
+        return Err(RpcError::params(format!(
+            "{} cannot be done to this target",
+            operation.id
+        )));
+    }
+    let Some(resource) = resource else { return Ok(None) };
+    let sides = |file: &ahp_types::state::ChangesetFile| {
+        let sides = [&file.edit.before, &file.edit.after];
+        file.id == *resource || sides.into_iter().flatten().any(|side| side.uri == *resource)
+    };
+    let missing = || RpcError::new(code::NOT_FOUND, format!("{resource} is not among the changes"));
+    let file = state.files.iter().find(|file| sides(file)).ok_or_else(missing)?;
+    uri::path(&file.id).map(Some).ok_or_else(missing)
+}
+
+/// Does an operation. Answers with what there is to say about it.
+pub(crate) async fn invoke(
+    face: &Arc<Face>,
+    channel: &str,
+    id: &str,
+    wanted: Option<&ChangesetOperationTarget>,
+) -> Result<StringOrMarkdown, RpcError> {
+    let no_changes = || RpcError::new(code::NOT_FOUND, format!("there are no changes at {channel}"));
+    face.open(channel).await.map_err(|_| no_changes())?;
+    let (session, kind) = Kind::parse(channel).ok_or_else(no_changes)?;
+    let only = {
+        let mut inner = face.inner.lock();
+        let Some(Service::Changeset(state)) = inner.core.service(channel) else {
+            return Err(no_changes());
+        };
+        let known = state.operations.iter().flatten().find(|operation| operation.id == id);
+        let operation = known.ok_or_else(|| RpcError::params(format!("there is no operation {id} here")))?;
+        if operation.status == ChangesetOperationStatus::Running {
+            return Err(RpcError::new(code::CONFLICT, format!("{id} is being done already")));
+        }
+        let only = target(state, operation, wanted)?;
+        let running = status(id, ChangesetOperationStatus::Running, None);
+        inner.core.publish(channel, &running, None);
+        only
+    };
+    let done = run(face, session, kind, id, only).await;
+    let mut inner = face.inner.lock();
+    let ended = match &done {
+        Ok(_) => status(id, ChangesetOperationStatus::Idle, None),
+        Err(error) => status(id, ChangesetOperationStatus::Error, Some(error.to_string())),
+    };
+    inner.core.publish(channel, &ended, None);
+    inner.followers.wake(session);
+    done.map_err(|error| match error {
+        HostError::Agent(lodge_host::AgentError::Busy) => RpcError::new(code::TURN_IN_PROGRESS, error.to_string()),
+        HostError::Git(error) => RpcError::new(code::INTERNAL_ERROR, error.to_string()),
+        other => crate::methods::host_error(other),
+    })
+}
+
+fn status(id: &str, status: ChangesetOperationStatus, error: Option<String>) -> StateAction {
+    StateAction::ChangesetOperationStatusChanged(ChangesetOperationStatusChangedAction {
+        operation_id: id.to_owned(),
+        status,
+        error: error.map(|message| ErrorInfo {
+            error_type: "operation".to_owned(),
+            message,
+            stack: None,
+            meta: None,
+        }),
+    })
+}
+
+async fn run(
+    face: &Arc<Face>,
+    session: &str,
+    kind: Kind,
+    id: &str,
+    only: Option<PathBuf>,
+) -> Result<StringOrMarkdown, HostError> {
+    let gone = || HostError::NotFound(session.to_owned());
+    let (source, title) = {
+        let inner = face.inner.lock();
+        let title = inner.core.sessions.get(session).map(|entry| entry.state.title.clone());
+        (inner.source(session).ok_or_else(gone)?, title.unwrap_or_default())
+    };
+    let cwd = source.cwd.clone().ok_or_else(gone)?;
+    match id {
+        COMMIT => {
+            let said = WorkTree::commit(cwd, title.clone()).await?;
+            return Ok(StringOrMarkdown::Markdown {
+                markdown: format!("Committed changes with message: {title}\n\n`{said}`"),
+            });
+        }
+        STAGE => {
+            let files = face.changed_files(session, &kind).await?;
+            let paths = files.iter().filter_map(|file| uri::path(&file.id));
+            let paths: Vec<PathBuf> = paths
+                .filter(|path| only.as_ref().is_none_or(|only| only == path))
+                .collect();
+            let count = paths.len();
+            WorkTree::stage(cwd, paths).await?;
+            return Ok(StringOrMarkdown::Plain(format!("Staged {}.", counted(count))));
+        }
+        _ => {}
+    }
+    let only = only.map(|path| BTreeSet::from([path]));
+    let mut report = Restored::default();
+    let span = match &kind {
+        Kind::Turn(turn) => Span::Turn(turn.clone()),
+        _ => Span::Session,
+    };
+    let mut sessions: Vec<Session> = Vec::new();
+    for id in &source.ids {
+        match face.host.open_session(id).await {
+            Ok(session) => sessions.push(session),
+            Err(HostError::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if id == DISCARD {
+        // Whoever has not begun has nobody who could keep what is thrown away.
+        let session = match sessions.first() {
+            Some(session) => session.clone(),
+            None => face.materialised(session).await?,
+        };
+        add(&mut report, session.discard(only).await?);
+    } else {
+        // What was done last is undone first.
+        for session in sessions.iter().rev() {
+            add(
+                &mut report,
+                session.restore(span.clone(), only.clone(), id == REVERT_ALL).await?,
+            );
+        }
+    }
+    Ok(StringOrMarkdown::Plain(told(&report)))
+}
+
+fn add(report: &mut Restored, more: Restored) {
+    report.restored.extend(more.restored);
+    report.already.extend(more.already);
+    report.skipped.extend(more.skipped);
+}
+
+fn counted(count: usize) -> String {
+    match count {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    }
+}
+
+/// What became of a restoration, for people.
+fn told(report: &Restored) -> String {
+    let mut text = format!("Restored {}.", counted(report.restored.len()));
+    if !report.skipped.is_empty() {
+        text.push_str(" Left alone:");
+        for (path, skip) in report.skipped.iter().take(20) {
+            text.push_str(&format!("\n- {}: {skip}", path.display()));
+        }
+        if report.skipped.len() > 20 {
+            text.push_str(&format!("\n- and {} more", report.skipped.len() - 20));
+        }
+    }
+    text
+}
