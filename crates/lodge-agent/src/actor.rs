@@ -31,6 +31,9 @@ use crate::{
     turn::{self, Ended, Start},
 };
 
+/// For how long an answer that came before its question waits for it.
+const EARLY_ANSWER: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// Everything a session can be told. Closed: nothing else changes a session.
 pub enum Command {
     /// A message from a person or a program.
@@ -116,6 +119,8 @@ pub(crate) struct Actor {
     lease: Option<std::fs::File>,
     /// Whether something was said when clients knew already that the turn is over, and it was not quite.
     said_late: bool,
+    /// Whether the turn takes up what was open when the host went down.
+    taking_up: bool,
     /// How the last turn ended, while sub-agents in the background keep the session from being idle.
     idle_owed: Option<Ended>,
     /// Whether clients were told of the skills.
@@ -130,6 +135,7 @@ impl Actor {
             running: None,
             lease: None,
             said_late: false,
+            taking_up: false,
             idle_owed: None,
             skills_told: false,
         }
@@ -179,7 +185,7 @@ impl Actor {
             Command::Continue(reply) => drop(reply.send(self.take_up())),
             Command::Settle(reply) => drop(reply.send(self.settle_alone())),
             Command::Resume(reply) => drop(reply.send(self.resume())),
-            Command::Answer(id, answer, reply) => drop(reply.send(self.shared.pending.answer(&id, answer))),
+            Command::Answer(id, answer, reply) => self.answer(id, answer, reply),
             Command::Attach(spec, reply) => {
                 let id = self.with_clients(|clients| clients.attach(spec));
                 let _ = reply.send(id);
@@ -273,6 +279,20 @@ impl Actor {
         }
     }
 
+    /// After a restart open questions are asked again under the ids that clients know: an answer may come before the
+    /// question does, and waits for it then.
+    fn answer(&self, id: String, answer: Answer, reply: oneshot::Sender<bool>) {
+        if !self.taking_up {
+            let _ = reply.send(self.shared.pending.answer(&id, answer));
+            return;
+        }
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(EARLY_ANSWER, shared.pending.opened(&id)).await;
+            let _ = reply.send(shared.pending.answer(&id, answer));
+        });
+    }
+
     /// Goes on with what was open, or waited, when the host went down.
     fn take_up(&mut self) -> Result<bool, AgentError> {
         let open = self.shared.recorder.facts(|facts| facts.open_turn.is_some());
@@ -282,6 +302,7 @@ impl Actor {
             // The calls that started them are taken up again, and start new ones.
             subagents::settle_interrupted(&self.shared)?;
             if open {
+                self.taking_up = true;
                 self.start(Start::Continue);
             } else if waits {
                 self.start_next(lodge_events::Delivery::Queued);
@@ -384,6 +405,7 @@ impl Actor {
     /// What comes after a turn: what was said too late to steer it, then what waits, then idle. A compaction that was asked
     /// for has an answer of its own, and an idle after that would be taken for the end of what is said next.
     fn turn_ended(&mut self, ended: Ended, compaction: bool) {
+        self.taking_up = false;
         self.shared.queue.recorded();
         self.shared.queue.change(|lists| {
             for prompt in std::mem::take(&mut lists.steering).into_iter().rev() {

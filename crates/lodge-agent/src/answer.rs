@@ -182,6 +182,7 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Pending {
     all: Arc<Mutex<(u64, BTreeMap<String, Entry>)>>,
+    opened: Arc<tokio::sync::Notify>,
     owner: Option<Arc<str>>,
 }
 
@@ -190,6 +191,7 @@ impl Pending {
     pub(crate) fn for_agent(&self, agent_id: Arc<str>) -> Self {
         Self {
             all: self.all.clone(),
+            opened: self.opened.clone(),
             owner: Some(agent_id),
         }
     }
@@ -210,6 +212,8 @@ impl Pending {
                 answer,
             },
         );
+        drop(inner);
+        self.opened.notify_waiters();
         receiver
     }
 
@@ -217,6 +221,17 @@ impl Pending {
     pub(crate) fn asked(&self, request_id: &str, event: Event) {
         if let Some(entry) = self.all.lock().1.get_mut(request_id) {
             entry.event = Some(event);
+        }
+    }
+
+    /// Waits until a question is open.
+    pub(crate) async fn opened(&self, request_id: &str) {
+        loop {
+            let opened = self.opened.notified();
+            if self.all.lock().1.contains_key(request_id) {
+                return;
+            }
+            opened.await;
         }
     }
 

@@ -88,11 +88,20 @@ pub(super) fn turn_started(
         return Err("there is no such queued message".to_owned());
     }
     let message = Box::new(action.message.clone());
-    let plan = Plan::effect(
-        inner
-            .core
-            .for_agent(action.turn_id.clone(), action.message.clone(), Delivery::Enqueue),
-    );
+    let send = inner
+        .core
+        .for_agent(action.turn_id.clone(), action.message.clone(), Delivery::Enqueue);
+    let mut plan = Plan::effect(send);
+    // The agent has it already: under another id it would be said twice.
+    if let Some(queued) = action
+        .queued_message_id
+        .as_ref()
+        .filter(|queued| **queued != action.turn_id)
+        && let Some((_, talk)) = inner.talk_of(&dispatch.channel)
+        && talk.projector.was_sent(queued)
+    {
+        plan.effects.insert(0, Effect::Unqueue { id: queued.clone() });
+    }
     Ok(plan.then(After::TurnStarted {
         id: action.turn_id.clone(),
         message,
@@ -300,19 +309,6 @@ pub(super) fn renamed(
     }
     inner.core.settle(session);
     Ok(())
-}
-
-/// A default chat goes by the title of its session until there are others beside it; then it keeps that one.
-pub(crate) fn name_default(face: &Face, inner: &mut Inner, session: &Uri) {
-    let Some(entry) = inner.core.sessions.get(session) else {
-        return;
-    };
-    let (title, default) = (entry.state.title.clone(), entry.default_chat.clone());
-    let head = inner.core.chats.get(&default).map(|chat| chat.store.head());
-    if head.is_some_and(|head| head.title == UNTITLED) {
-        // A session's title can be one of a chat.
-        let _ = renamed(face, inner, &default, &(session.clone(), default.clone()), &title);
-    }
 }
 
 /// A further chat that nobody named is called by the first words said in it.

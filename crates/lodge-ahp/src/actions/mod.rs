@@ -13,7 +13,7 @@ use ahp_types::StateAction;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-pub(crate) use self::{chat::name_default, tools::fail_calls_of};
+pub(crate) use self::tools::fail_calls_of;
 use crate::{
     dialect::seed,
     face::{Face, Inner},
@@ -514,7 +514,10 @@ impl Face {
         let head = shown.store.head();
         self.store.update(&talk.host_id, |record| {
             record.draft.clone_from(&head.draft);
-            record.queue = head.queued_messages.clone().unwrap_or_default();
+            // What the agent has is kept by the agent: kept twice, it would be said twice after a restart.
+            let queued = head.queued_messages.iter().flatten();
+            let ours = queued.filter(|queued| !talk.projector.was_sent(&queued.id));
+            record.queue = ours.cloned().collect();
             if *chat == entry.default_chat {
                 record.read = status & ahp_types::state::SessionStatus::IsRead.bits() != 0;
                 record.archived = status & ahp_types::state::SessionStatus::IsArchived.bits() != 0;

@@ -128,7 +128,6 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     face.insert_extra(&session, &record).await.map_err(host_error)?;
     face.store.update(&main_id, |own| own.chats.push(record));
     let mut inner = face.inner.lock();
-    crate::actions::name_default(face, &mut inner, &session);
     if let Some(chat) = inner.core.chats.get(params.chat.as_str()) {
         let action = SessionChatAddedAction {
             summary: summary_of(chat.store.head()),

@@ -111,9 +111,11 @@ pub(super) fn length(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// Whether an error says that there is nothing at a path.
+/// Whether an error says that there is nothing at a path. Behind a link that stands where a directory was there is nothing,
+/// either: what the link leads to is another file.
 pub(super) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 /// Paths in JSON: text, or base64 where they are not.

@@ -132,11 +132,15 @@ impl Mirror {
 
     /// Whether a message of this id has arrived at the host, as a turn or in the queue.
     pub(super) fn knows(&self, id: &str) -> bool {
+        let active = self.chat.state.active_turn.as_ref();
+        active.is_some_and(|turn| turn.id == id) || self.is_waiting(id) || self.turn(id).is_some()
+    }
+
+    /// Whether a message waits at the host.
+    pub(super) fn is_waiting(&self, id: &str) -> bool {
         let chat = &self.chat.state;
         let mut pending = chat.queued_messages.iter().flatten().chain(&chat.steering_message);
-        chat.active_turn.as_ref().is_some_and(|turn| turn.id == id)
-            || pending.any(|pending| pending.id == id)
-            || self.turn(id).is_some()
+        pending.any(|pending| pending.id == id)
     }
 
     /// What the session waits for.

@@ -70,7 +70,7 @@ impl Outbox {
                     turn_id: id.clone(),
                     started_at: format!("{:.3}", jiff::Timestamp::now()),
                     message,
-                    queued_message_id: None,
+                    queued_message_id: mirror.is_waiting(&out.id).then(|| out.id.clone()),
                     meta: None,
                 };
                 return Some((id, StateAction::ChatTurnStarted(action)));
@@ -124,7 +124,8 @@ impl Outbox {
     pub(super) fn again(&mut self, mirror: &Mirror) {
         self.follow(mirror);
         for out in &mut self.0 {
-            out.sent = mirror.knows(&out.id);
+            // A message that was kept over the restart waits there for a word of the person, which was said already.
+            out.sent = mirror.knows(&out.id) && (mirror.is_busy() || !mirror.is_waiting(&out.id));
         }
     }
 }
