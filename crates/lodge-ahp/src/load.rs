@@ -383,8 +383,7 @@ pub(crate) fn flags(record: &SessionRecord) -> u32 {
 }
 
 fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
-    let title = record.default_title.clone().unwrap_or_else(|| UNTITLED.to_owned());
-    let mut head = chat_state(chat, title, ChatOrigin::User);
+    let mut head = chat_state(chat, UNTITLED.to_owned(), ChatOrigin::User);
     head.draft.clone_from(&record.draft);
     if !record.queue.is_empty() {
         head.queued_messages = Some(record.queue.clone());

@@ -55,9 +55,6 @@ pub(crate) struct SessionRecord {
     /// The order of its chats, where somebody chose one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) order: Vec<String>,
-    /// The title of its default chat, which is the session's until there are others beside it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) default_title: Option<String>,
     /// The session that this one is a chat of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) chat_of: Option<String>,

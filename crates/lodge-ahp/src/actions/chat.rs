@@ -299,9 +299,6 @@ pub(super) fn renamed(
         .publish(session, &StateAction::SessionChatUpdated(action), None);
     if let Some(talk) = inner.talks.get(default) {
         face.store.update(&talk.host_id, |record| {
-            if **default == *chat {
-                record.default_title = Some(title.to_owned());
-            }
             for known in record.chats.iter_mut().filter(|known| *known.uri == *chat) {
                 title.clone_into(&mut known.title);
             }

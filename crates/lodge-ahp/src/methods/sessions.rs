@@ -502,7 +502,7 @@ impl crate::face::Face {
         let chat = uri::default_chat(&resource);
         let mut chats = vec![SessionChatSummary {
             resource: chat.clone(),
-            title: record.default_title.clone().unwrap_or_else(|| UNTITLED.to_owned()),
+            title: UNTITLED.to_owned(),
             origin: Some(ahp_types::state::ChatOrigin::User),
             interactivity: None,
             status: Some(SessionStatus::Idle.bits()),

@@ -137,12 +137,7 @@ impl Mirror {
         match &self.states[uri] {
             State::Root(state) => serde_json::to_value(state).unwrap(),
             State::Session(state) => serde_json::to_value(state).unwrap(),
-            State::Chat(state) => {
-                let mut value = serde_json::to_value(state).unwrap();
-                // No action of a chat tells its title: the list of chats of its session does.
-                value["title"] = Value::Null;
-                value
-            }
+            State::Chat(state) => serde_json::to_value(state).unwrap(),
             State::Terminal(state) => serde_json::to_value(state).unwrap(),
             State::SeedTerminal(state) => serde_json::to_value(state).unwrap(),
             State::SeedRoot(state) => serde_json::to_value(state).unwrap(),
