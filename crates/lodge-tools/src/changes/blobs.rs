@@ -95,7 +95,7 @@ impl Blobs {
             return Ok(None);
         }
         let dir = path.parent().expect("it has one: the first two digits");
-        std::fs::create_dir_all(dir)?;
+        crate::spill::make_private_dir(dir)?;
         let temporary = dir.join(format!("new-{}", uuid::Uuid::new_v4().simple()));
         std::fs::write(&temporary, bytes)?;
         std::fs::rename(&temporary, &path)?;
@@ -119,7 +119,7 @@ impl Blobs {
         let other = Self::new(to.to_owned(), self.limits.clone());
         for hash in wanted {
             let path = other.path(hash);
-            std::fs::create_dir_all(path.parent().expect("it has one: the first two digits"))?;
+            crate::spill::make_private_dir(path.parent().expect("it has one: the first two digits"))?;
             // Where links cannot be made, it is a copy.
             if std::fs::hard_link(self.path(hash), &path).is_err() {
                 std::fs::copy(self.path(hash), &path)?;

@@ -140,7 +140,7 @@ impl Records {
         }
         text.push(b'\n');
         if let Some(dir) = self.path.parent() {
-            std::fs::create_dir_all(dir)?;
+            crate::spill::make_private_dir(dir)?;
         }
         OpenOptions::new()
             .create(true)

@@ -6,7 +6,6 @@
 use std::{
     ffi::{OsStr, OsString},
     fs, io,
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -64,7 +63,7 @@ pub(super) fn install(dir: &Path) -> io::Result<()> {
             continue;
         }
         let parent = path.parent().unwrap_or(dir);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        crate::spill::make_private_dir(parent)?;
         // Another terminal may be starting from it right now.
         let new = PathBuf::from(format!("{}.{}", path.display(), uuid::Uuid::new_v4().simple()));
         fs::write(&new, text)?;

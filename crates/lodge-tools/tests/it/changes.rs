@@ -556,32 +556,3 @@ fn looking_leaves_the_persons_index_as_it_is() {
     assert!(index() == before);
     assert_eq!((place.read("a").as_str(), place.read("new").as_str()), ("2\n", "n\n"));
 }
-
-/// Prints what looking costs: `cargo test -p lodge-tools --test it -- --ignored --nocapture looking_costs`.
-#[test]
-#[ignore = "a measurement"]
-fn looking_costs() {
-    for git in [true, false] {
-        let place = Place::new();
-        place.sh("for d in $(seq 100); do mkdir d$d; for f in $(seq 200); do echo $d $f > d$d/f$f; done; done");
-        if git {
-            place.git();
-            place.sh("sleep 1.1; git status > /dev/null; git update-index --refresh");
-        }
-        let time = |what: &str, run: &dyn Fn()| {
-            let start = std::time::Instant::now();
-            run();
-            eprintln!("git {git}, 20,000 files, {what}: {:?}", start.elapsed());
-        };
-        place.changes.begin(cause("1"));
-        time("first look", &|| {
-            place.changes.before(&Touches::Anything, &[place.work()])
-        });
-        time("look after", &|| place.changes.after(&Touches::Anything, false));
-        time("second look", &|| {
-            place.changes.before(&Touches::Anything, &[place.work()])
-        });
-        place.sh("for f in $(seq 100); do echo new > d$f/f$f; done");
-        time("100 changed", &|| place.changes.after(&Touches::Anything, false));
-    }
-}
