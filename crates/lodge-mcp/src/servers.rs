@@ -1,22 +1,25 @@
 //! The servers of one session: which there are, what state each is in, and what they offer together.
 
+mod entry;
+mod life;
+
 use std::{
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use self::entry::{Entry, State};
 use crate::{
     McpError,
     call::{Call, CallResult},
     config::{ServerConfig, Source},
     info::{Configured, ServerInfo, Status, Tool},
-    link::{Link, Watch, connect},
-    owner::{List, Owner},
+    owner::Owner,
     process::Surroundings,
 };
 
@@ -24,97 +27,8 @@ use crate::{
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// How often in a row a server is started by itself before somebody has to ask for it.
 const ATTEMPTS: u32 = 3;
-/// A server that lived this long did not break down because of how it was started.
-const STEADY: Duration = Duration::from_secs(60);
 /// How long a session waits for its servers to end.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// The shortest time between two readings of a server's lists.
-const LISTS_EVERY: Duration = Duration::from_millis(200);
-
-enum State {
-    Idle,
-    Starting(tokio::task::AbortHandle),
-    Connected(Arc<Link>),
-    Failed(String),
-    NeedsAuth,
-    Disabled,
-    Stopped,
-}
-
-struct Entry {
-    name: Arc<str>,
-    source: Source,
-    config: Result<Arc<ServerConfig>, String>,
-    state: State,
-    tools: Arc<[Arc<Tool>]>,
-    /// Starts in a row that nobody asked for.
-    attempts: u32,
-    /// Tells this start from an earlier one.
-    start: u64,
-    /// When it came into its state.
-    since: SystemTime,
-}
-
-impl Entry {
-    fn new(configured: Configured) -> Self {
-        let config = configured.config.map(Arc::new);
-        let state = match &config {
-            Ok(config) if config.disabled => State::Disabled,
-            Ok(_) => State::Idle,
-            Err(error) => State::Failed(error.clone()),
-        };
-        Self {
-            name: configured.name.into(),
-            source: configured.source,
-            config,
-            state,
-            tools: [].into(),
-            attempts: 0,
-            start: 0,
-            since: SystemTime::now(),
-        }
-    }
-
-    fn info(&self) -> ServerInfo {
-        let config = self.config.as_ref().ok();
-        ServerInfo {
-            name: self.name.to_string(),
-            status: match self.state {
-                State::Idle | State::Starting(_) => Status::Pending,
-                State::Connected(_) => Status::Connected,
-                State::Failed(_) => Status::Failed,
-                State::NeedsAuth => Status::NeedsAuth,
-                State::Disabled => Status::Disabled,
-                State::Stopped => Status::Stopped,
-            },
-            source: self.source,
-            kind: config.map(|config| config.kind()),
-            error: match &self.state {
-                State::Failed(error) => Some(error.clone()),
-                _ => None,
-            },
-            since: self.since,
-            display_name: config.and_then(|config| config.display_name.clone()),
-            instructions: match &self.state {
-                State::Connected(link) => link.instructions.clone(),
-                _ => None,
-            },
-        }
-    }
-
-    /// Takes it out of service; what it had under way fails.
-    fn put_down(&mut self, state: State) {
-        match std::mem::replace(&mut self.state, state) {
-            State::Starting(task) => task.abort(),
-            State::Connected(link) => link.close(),
-            _ => {}
-        }
-        self.start += 1;
-        self.since = SystemTime::now();
-        self.tools = [].into();
-    }
-}
-
 /// The servers of a session. Cheap to clone; when the last clone is gone all of them end.
 #[derive(Clone)]
 pub struct Servers(Arc<Inner>);
@@ -131,22 +45,6 @@ struct Inner {
     alive: Arc<watch::Sender<usize>>,
     /// Changes when nobody is to wait any longer for servers that start.
     released: watch::Sender<u64>,
-}
-
-/// Counts a connection until all is gone that belonged to it.
-struct Alive(Arc<watch::Sender<usize>>);
-
-impl Alive {
-    fn one(count: &Arc<watch::Sender<usize>>) -> Self {
-        count.send_modify(|alive| *alive += 1);
-        Self(count.clone())
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.send_modify(|alive| *alive -= 1);
-    }
 }
 
 impl Drop for Inner {
@@ -409,212 +307,5 @@ impl Servers {
     /// The tools of a connected server as it tells them now, whatever the configuration lets through.
     pub async fn list_tools(&self, server: &str) -> Result<Vec<Tool>, McpError> {
         self.0.link(server)?.tools().await
-    }
-}
-
-impl Inner {
-    fn any_starting(&self, name: Option<&str>) -> bool {
-        self.entries
-            .lock()
-            .iter()
-            .any(|entry| matches!(entry.state, State::Starting(_)) && name.is_none_or(|name| *entry.name == *name))
-    }
-
-    fn must_have(&self, name: &str) -> Result<(), McpError> {
-        let known = self.entries.lock().iter().any(|entry| *entry.name == *name);
-        if known {
-            Ok(())
-        } else {
-            Err(McpError::NotConfigured(name.to_owned()))
-        }
-    }
-
-    fn link(&self, name: &str) -> Result<Arc<Link>, McpError> {
-        let entries = self.entries.lock();
-        match entries
-            .iter()
-            .find(|entry| *entry.name == *name)
-            .map(|entry| &entry.state)
-        {
-            Some(State::Connected(link)) if !link.is_closed() => Ok(link.clone()),
-            _ => Err(McpError::NotConnected(name.to_owned())),
-        }
-    }
-
-    /// Puts a server down and into this state, because somebody asked for it.
-    fn set(&self, name: &str, state: State) -> Result<(), McpError> {
-        let info = {
-            let mut entries = self.entries.lock();
-            let Some(entry) = entries.iter_mut().find(|entry| *entry.name == *name) else {
-                return Err(McpError::NotConfigured(name.to_owned()));
-            };
-            if let (Err(error), State::Idle) = (&entry.config, &state) {
-                return Err(McpError::Failed(error.clone()));
-            }
-            entry.put_down(state);
-            entry.attempts = 0;
-            entry.info()
-        };
-        self.settled.send_modify(|count| *count += 1);
-        self.owner.changed(&info);
-        Ok(())
-    }
-
-    /// Begins to start a server. `by_itself` counts against the number of attempts.
-    fn start(self: &Arc<Self>, name: &str, by_itself: bool) {
-        let info = {
-            let mut entries = self.entries.lock();
-            let Some(entry) = entries.iter_mut().find(|entry| *entry.name == *name) else {
-                return;
-            };
-            let Ok(config) = entry.config.clone() else { return };
-            entry.put_down(State::Idle);
-            entry.attempts = if by_itself { entry.attempts + 1 } else { 0 };
-            let (weak, server, number) = (Arc::downgrade(self), entry.name.clone(), entry.start);
-            let (around, owner) = (self.around.lock().clone(), self.owner.clone());
-            let task = tokio::spawn(async move {
-                let connected = tokio::time::timeout(START_LIMIT, establish(&server, &config, &around, owner)).await;
-                let connected = connected.unwrap_or_else(|_| {
-                    Err(McpError::TimedOut {
-                        server: server.to_string(),
-                        seconds: START_LIMIT.as_secs(),
-                    })
-                });
-                if let Some(inner) = weak.upgrade() {
-                    inner.started(&server, number, &config, connected);
-                }
-            });
-            entry.state = State::Starting(task.abort_handle());
-            entry.info()
-        };
-        self.owner.changed(&info);
-    }
-
-    /// A start came to its end.
-    fn started(
-        self: &Arc<Self>,
-        name: &Arc<str>,
-        number: u64,
-        config: &ServerConfig,
-        result: Result<(Link, Watch, Vec<Tool>), McpError>,
-    ) {
-        let info = {
-            let mut entries = self.entries.lock();
-            let entry = entries
-                .iter_mut()
-                .find(|entry| entry.name == *name && entry.start == number);
-            // Somebody wanted it otherwise meanwhile; dropping the watch ends the process.
-            let Some(entry) = entry else { return };
-            match result {
-                Ok((link, watch, tools)) => {
-                    let link = Arc::new(link);
-                    entry.state = State::Connected(link.clone());
-                    entry.tools = offered(config, tools);
-                    entry.since = SystemTime::now();
-                    let (weak, alive) = (Arc::downgrade(self), Alive::one(&self.alive));
-                    tokio::spawn(attend(weak, name.clone(), number, link, watch, alive));
-                }
-                Err(error) => {
-                    entry.state = match error {
-                        McpError::NeedsAuth(_) => State::NeedsAuth,
-                        other => State::Failed(other.to_string()),
-                    };
-                    entry.since = SystemTime::now();
-                }
-            }
-            entry.info()
-        };
-        self.owner.changed(&info);
-        self.settled.send_modify(|count| *count += 1);
-    }
-
-    /// A connection ended, whoever ended it.
-    fn lost(&self, name: &Arc<str>, number: u64, why: String) {
-        let info = {
-            let mut entries = self.entries.lock();
-            let entry = entries
-                .iter_mut()
-                .find(|entry| entry.name == *name && entry.start == number);
-            let Some(entry) = entry else { return };
-            if entry.since.elapsed().is_ok_and(|lived| lived > STEADY) {
-                entry.attempts = 0;
-            }
-            entry.put_down(State::Failed(why));
-            entry.info()
-        };
-        self.owner.changed(&info);
-        self.settled.send_modify(|count| *count += 1);
-    }
-
-    fn set_tools(&self, name: &Arc<str>, number: u64, tools: Vec<Tool>) {
-        let mut entries = self.entries.lock();
-        if let Some(entry) = entries
-            .iter_mut()
-            .find(|entry| entry.name == *name && entry.start == number)
-            && let Ok(config) = &entry.config
-        {
-            entry.tools = offered(config, tools);
-        }
-    }
-}
-
-fn offered(config: &ServerConfig, tools: Vec<Tool>) -> Arc<[Arc<Tool>]> {
-    let offered = tools.into_iter().filter(|tool| config.offers(&tool.name));
-    offered.map(Arc::new).collect()
-}
-
-async fn establish(
-    server: &Arc<str>,
-    config: &ServerConfig,
-    around: &Surroundings,
-    owner: Arc<dyn Owner>,
-) -> Result<(Link, Watch, Vec<Tool>), McpError> {
-    let (link, watch) = connect(server, config, around, owner).await?;
-    match link.tools().await {
-        Ok(tools) => Ok((link, watch, tools)),
-        Err(McpError::Closed(_)) => Err(McpError::Failed(watch.ended().await.0)),
-        Err(error) => Err(error),
-    }
-}
-
-/// Looks after a connection until it ends.
-async fn attend(
-    inner: std::sync::Weak<Inner>,
-    name: Arc<str>,
-    number: u64,
-    link: Arc<Link>,
-    watch: Watch,
-    _alive: Alive,
-) {
-    let bells = watch.bells.clone();
-    let lists = async {
-        loop {
-            let list = bells.next().await;
-            if list == List::Tools {
-                let Ok(tools) = link.tools().await else { continue };
-                let Some(inner) = inner.upgrade() else { return };
-                inner.set_tools(&name, number, tools);
-            }
-            let Some(inner) = inner.upgrade() else { return };
-            inner.owner.list_changed(&name, list);
-            drop(inner);
-            tokio::time::sleep(LISTS_EVERY).await;
-        }
-    };
-    let ended = watch.ended();
-    tokio::pin!(ended);
-    let (why, left) = tokio::select! {
-        ended = &mut ended => ended,
-        // Nobody has these servers any more.
-        () = lists => {
-            link.close();
-            ended.await
-        }
-    };
-    if let Some(inner) = inner.upgrade() {
-        inner.lost(&name, number, why);
-    }
-    if let Some(process) = left {
-        process.end().await;
     }
 }

@@ -1,0 +1,117 @@
+//! What a host that went down left open in a session: taken up again, or closed as interrupted.
+
+use lodge_events::SessionInfo;
+use tokio::sync::oneshot;
+
+use super::Actor;
+use crate::{
+    AgentError,
+    answer::Answer,
+    facts::{INTERRUPTED_INFO, INTERRUPTED_TURN},
+    subagents,
+    turn::{self, Start},
+};
+
+/// For how long an answer that came before its question waits for it.
+const EARLY_ANSWER: std::time::Duration = std::time::Duration::from_secs(5);
+
+impl Actor {
+    /// Makes sure that no other process runs a turn in this session, for as long as one runs here. The lock is on the
+    /// session's directory; where that cannot be locked there are no other processes to fear.
+    pub(super) fn lease(&mut self) -> Result<(), AgentError> {
+        if self.lease.is_none() {
+            self.lease = std::fs::File::open(&self.shared.dir).ok();
+        }
+        match self.lease.as_ref().map(std::fs::File::try_lock) {
+            Some(Err(std::fs::TryLockError::WouldBlock)) => Err(AgentError::InUse),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn end_lease(&self) {
+        if let Some(lease) = &self.lease {
+            let _ = lease.unlock();
+        }
+    }
+
+    /// After a restart open questions are asked again under the ids that clients know: an answer may come before the
+    /// question does, and waits for it then.
+    pub(super) fn answer(&self, id: String, answer: Answer, reply: oneshot::Sender<bool>) {
+        if !self.taking_up {
+            let _ = reply.send(self.shared.pending.answer(&id, answer));
+            return;
+        }
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(EARLY_ANSWER, shared.pending.opened(&id)).await;
+            let _ = reply.send(shared.pending.answer(&id, answer));
+        });
+    }
+
+    /// Goes on with what was open, or waited, when the host went down.
+    pub(super) fn take_up(&mut self) -> Result<bool, AgentError> {
+        let open = self.shared.recorder.facts(|facts| facts.open_turn.is_some());
+        let waits = self.shared.queue.look(|lists| !lists.waiting.is_empty());
+        if self.running.is_none() && (open || waits || self.agents_open()) {
+            self.lease()?;
+            // The calls that started them are taken up again, and start new ones.
+            subagents::settle_interrupted(&self.shared)?;
+            if open {
+                self.taking_up = true;
+                self.start(Start::Continue);
+            } else if waits {
+                self.start_next(lodge_events::Delivery::Queued);
+            } else {
+                self.end_lease();
+            }
+        }
+        Ok(open || waits)
+    }
+
+    /// Like [`Actor::settle_interrupted`], when nothing follows it.
+    pub(super) fn settle_alone(&mut self) -> Result<bool, AgentError> {
+        if self.running.is_some() {
+            return Ok(false);
+        }
+        self.lease()?;
+        let settled = self.settle_interrupted();
+        self.end_lease();
+        settled
+    }
+
+    /// Calls the model again where a turn failed. Tool calls that the host did not live to finish are not run again: the
+    /// model is told that they were interrupted.
+    pub(super) fn resume(&mut self) -> Result<bool, AgentError> {
+        if self.running.is_some() {
+            return Err(AgentError::Busy);
+        }
+        self.lease()?;
+        self.settle_interrupted()?;
+        let failed = self.shared.recorder.facts(|facts| facts.failed_turn.is_some());
+        if failed {
+            self.start(Start::Resume);
+        } else {
+            self.end_lease();
+        }
+        Ok(failed)
+    }
+
+    /// A turn that the host did not live to finish is closed before anything new begins.
+    pub(super) fn settle_interrupted(&mut self) -> Result<bool, AgentError> {
+        let recorder = &self.shared.recorder;
+        if self.running.is_some() {
+            return Ok(false);
+        }
+        let agents = subagents::settle_interrupted(&self.shared)?;
+        if recorder.facts(|facts| facts.open_turn.is_none()) {
+            return Ok(agents);
+        }
+        turn::close_open_calls(&self.shared)?;
+        recorder.record(SessionInfo {
+            info_type: INTERRUPTED_INFO.into(),
+            message: INTERRUPTED_TURN.into(),
+            ..SessionInfo::default()
+        })?;
+        Ok(true)
+    }
+}

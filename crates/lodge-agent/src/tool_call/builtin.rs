@@ -1,0 +1,171 @@
+//! A call of a built-in tool.
+
+use std::sync::Arc;
+
+use lodge_events::{
+    AssistantIntent, FileOperation, SessionPlanChanged, SessionTodosChanged, ToolExecutionPartialResult,
+    ToolExecutionProgress,
+};
+use lodge_tools::{Need, OutputSink, Tool, ToolCx, ToolUpdate};
+use serde_json::Value;
+
+use super::{
+    Call,
+    outcome::{Outcome, Success, image_block},
+};
+use crate::turn::Stop;
+
+impl Call<'_> {
+    pub(super) async fn builtin(&self, tool: &Arc<dyn Tool>, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
+        let shared = self.turn.shared.clone();
+        let call_id: Arc<str> = self.id.into();
+        let (cwd, max_output_bytes, number_lines) = {
+            let settings = shared.settings.lock();
+            let number_lines = wants_line_numbers(&settings.model.info().id);
+            (settings.cwd.clone(), settings.max_tool_output, number_lines)
+        };
+        let out = {
+            let (shared, call_id) = (shared.clone(), call_id.clone());
+            OutputSink::new(move |update| match update {
+                ToolUpdate::Partial(output) => shared.recorder.note(ToolExecutionPartialResult {
+                    tool_call_id: call_id.to_string(),
+                    partial_output: output,
+                }),
+                ToolUpdate::Progress(message) => shared.recorder.note(ToolExecutionProgress {
+                    tool_call_id: call_id.to_string(),
+                    progress_message: message,
+                }),
+            })
+        };
+        let cx = ToolCx {
+            session_id: shared.id.clone(),
+            call_id,
+            cwd,
+            roots: shared.writable_roots(),
+            session_dir: shared.dir.clone(),
+            max_output_bytes,
+            number_lines,
+            out,
+            state: shared.tool_state.clone(),
+            cancel: self.turn.cancel.clone(),
+        };
+        if let Some(intent) = tool.intent(args) {
+            if let Some(sub) = &shared.sub {
+                sub.task.activity.lock().intent = Some(intent.clone());
+            }
+            shared.recorder.note(AssistantIntent { intent });
+        }
+        let refused = match tool.need(args, &cx) {
+            Ok(need) => self.refusal(tool, need, args, &cx, allowed).await?,
+            Err(error) => Some(Outcome::failed(error.0, "failure")),
+        };
+        self.start(args.clone())?;
+        if let Some(refused) = refused {
+            return Ok(refused);
+        }
+        let had_plan = shared.plan_path().exists();
+        let touches = tool.touches(args, &cx);
+        shared.files_before(&touches).await;
+        let result = tool.run(args.clone(), cx).await;
+        shared.files_after(touches).await;
+        Ok(match result {
+            Ok(output) => {
+                if output.changes.iter().any(|change| shared.is_plan_file(&change.path)) {
+                    let operation = match had_plan {
+                        true => FileOperation::Update,
+                        false => FileOperation::Create,
+                    };
+                    shared.recorder.record(SessionPlanChanged { operation })?;
+                }
+                shared.recorder.count(|facts| {
+                    for change in &output.changes {
+                        facts.totals.lines_added += change.added;
+                        facts.totals.lines_removed += change.removed;
+                        facts.totals.files.insert(change.path.to_string_lossy().into_owned());
+                    }
+                });
+                if output.todos_changed {
+                    shared.recorder.note(SessionTodosChanged::default());
+                }
+                let images = output
+                    .images
+                    .into_iter()
+                    .map(|(mime_type, data)| image_block(mime_type, data));
+                let contents = output.contents.into_iter().chain(images).collect();
+                Outcome::Done(Box::new(Success {
+                    content: output.content,
+                    detailed: output.detailed,
+                    contents,
+                    ..Success::default()
+                }))
+            }
+            Err(error) => Outcome::failed(error.0, "failure"),
+        })
+    }
+
+    /// Why a built-in tool may not run. Asks where that is to be asked, and then its arguments may have changed.
+    async fn refusal(
+        &self,
+        tool: &Arc<dyn Tool>,
+        need: Need,
+        args: &mut Value,
+        cx: &ToolCx,
+        allowed: bool,
+    ) -> Result<Option<Outcome>, Stop> {
+        let shared = &self.turn.shared;
+        let only_looks = shared.only_looks(tool.name(), &need);
+        if let Some(refused) = shared.plan_refusal(only_looks) {
+            return Ok(Some(refused));
+        }
+        let Need::Ask(request) = need else { return Ok(None) };
+        if allowed || shared.is_plan(&request) {
+            return Ok(None);
+        }
+        let asked = args.clone();
+        if let Some(refused) = self.permit(*request, args).await? {
+            return Ok(Some(refused));
+        }
+        if *args == asked {
+            // The mode may have changed while somebody thought about it.
+            return Ok(shared.plan_refusal(only_looks));
+        }
+        Ok(match tool.need(args, cx) {
+            Err(error) => Some(Outcome::failed(error.0, "failure")),
+            Ok(need) => shared
+                .plan_refusal(shared.only_looks(tool.name(), &need))
+                .or_else(|| match &need {
+                    Need::Ask(request) => shared.forbidden(request).map(|why| Outcome::failed(why, "denied")),
+                    _ => None,
+                }),
+        })
+    }
+}
+
+/// Whether a model is one of those that the Copilot CLI numbered the lines of files for: Claude up to its fourth generation.
+/// Later models and those of others get the text alone, as it shows it today.
+fn wants_line_numbers(model: &str) -> bool {
+    let Some((_, version)) = model.split_once("claude-") else {
+        return false;
+    };
+    let generation = version.split(['-', '.']).find_map(|part| part.parse::<u32>().ok());
+    generation.is_some_and(|generation| generation < 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_numbered_for_the_models_that_were_used_to_it() {
+        for (model, expected) in [
+            ("claude-sonnet-4.5", true),
+            ("claude-3-5-haiku", true),
+            ("anthropic/claude-opus-4-20250514", true),
+            ("claude-sonnet-5", false),
+            ("claude-next", false),
+            ("gpt-4.1", false),
+        ] {
+            assert_eq!(wants_line_numbers(model), expected, "{model}");
+        }
+    }
+}

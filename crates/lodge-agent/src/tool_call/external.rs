@@ -1,0 +1,70 @@
+//! A call of a tool that a client runs.
+
+use lodge_events::{CustomToolPermission, ExternalToolCompleted, ExternalToolRequested, PermissionRequest};
+use lodge_tools::changes::Touches;
+use serde_json::Value;
+
+use super::{Call, outcome::Outcome};
+use crate::{
+    answer::{Answer, QuestionKind, ToolAnswer},
+    client::ClientTool,
+    turn::Stop,
+};
+
+impl Call<'_> {
+    /// A tool that a client runs. The question outlives the client: one that comes back can still answer.
+    pub(super) async fn external(&self, tool: &ClientTool, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
+        let mut refused = shared.plan_refusal(tool.read_only);
+        if refused.is_none() && !allowed && !tool.skip_permission {
+            let request = PermissionRequest::CustomTool(CustomToolPermission {
+                tool_name: tool.name.clone(),
+                tool_description: tool.description.clone(),
+                args: Some(args.clone()),
+                ..CustomToolPermission::default()
+            });
+            refused = self
+                .permit(request, args)
+                .await?
+                .or_else(|| shared.plan_refusal(tool.read_only));
+        }
+        if let Some(refused) = refused {
+            self.start(args.clone())?;
+            return Ok(refused);
+        }
+        self.start(args.clone())?;
+        // Whoever runs it may do so on these files.
+        let touches = match tool.read_only {
+            true => Touches::Nothing,
+            false => Touches::Anything,
+        };
+        shared.files_before(&touches).await;
+        let request_id = self.request_id("tool");
+        let waiting = shared.pending.open(&request_id, QuestionKind::Tool);
+        let cwd = shared.settings.lock().cwd.to_string_lossy().into_owned();
+        let event = shared.recorder.record(ExternalToolRequested {
+            request_id: request_id.clone(),
+            session_id: shared.id.to_string(),
+            tool_call_id: self.id.into(),
+            tool_name: self.name.into(),
+            arguments: Some(args.clone()),
+            working_directory: Some(cwd),
+            ..ExternalToolRequested::default()
+        })?;
+        shared.pending.asked(&request_id, event);
+        let answer = waiting.await;
+        shared.files_after(touches).await;
+        shared.recorder.record(ExternalToolCompleted { request_id })?;
+        Ok(match answer {
+            Ok(Answer::Tool(ToolAnswer::Result(result))) => Outcome::of_client(result),
+            // The reason is the client's own affair and may hold what the model must not see.
+            _ => Outcome::failed(
+                format!(
+                    "Failed to execute `{}` tool with arguments: {{}} due to error: Error: Tool execution failed",
+                    self.name
+                ),
+                "failure",
+            ),
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! One server of a session: how it is configured and what state it is in.
+
+use std::{sync::Arc, time::SystemTime};
+
+use crate::{
+    config::{ServerConfig, Source},
+    info::{Configured, ServerInfo, Status, Tool},
+    link::Link,
+};
+
+/// Where a server is in its life.
+pub(super) enum State {
+    Idle,
+    Starting(tokio::task::AbortHandle),
+    Connected(Arc<Link>),
+    Failed(String),
+    NeedsAuth,
+    Disabled,
+    Stopped,
+}
+
+pub(super) struct Entry {
+    pub(super) name: Arc<str>,
+    pub(super) source: Source,
+    pub(super) config: Result<Arc<ServerConfig>, String>,
+    pub(super) state: State,
+    pub(super) tools: Arc<[Arc<Tool>]>,
+    /// Starts in a row that nobody asked for.
+    pub(super) attempts: u32,
+    /// Tells this start from an earlier one.
+    pub(super) start: u64,
+    /// When it came into its state.
+    pub(super) since: SystemTime,
+}
+
+impl Entry {
+    pub(super) fn new(configured: Configured) -> Self {
+        let config = configured.config.map(Arc::new);
+        let state = match &config {
+            Ok(config) if config.disabled => State::Disabled,
+            Ok(_) => State::Idle,
+            Err(error) => State::Failed(error.clone()),
+        };
+        Self {
+            name: configured.name.into(),
+            source: configured.source,
+            config,
+            state,
+            tools: [].into(),
+            attempts: 0,
+            start: 0,
+            since: SystemTime::now(),
+        }
+    }
+
+    pub(super) fn info(&self) -> ServerInfo {
+        let config = self.config.as_ref().ok();
+        ServerInfo {
+            name: self.name.to_string(),
+            status: match self.state {
+                State::Idle | State::Starting(_) => Status::Pending,
+                State::Connected(_) => Status::Connected,
+                State::Failed(_) => Status::Failed,
+                State::NeedsAuth => Status::NeedsAuth,
+                State::Disabled => Status::Disabled,
+                State::Stopped => Status::Stopped,
+            },
+            source: self.source,
+            kind: config.map(|config| config.kind()),
+            error: match &self.state {
+                State::Failed(error) => Some(error.clone()),
+                _ => None,
+            },
+            since: self.since,
+            display_name: config.and_then(|config| config.display_name.clone()),
+            instructions: match &self.state {
+                State::Connected(link) => link.instructions.clone(),
+                _ => None,
+            },
+        }
+    }
+
+    /// Takes it out of service; what it had under way fails.
+    pub(super) fn put_down(&mut self, state: State) {
+        match std::mem::replace(&mut self.state, state) {
+            State::Starting(task) => task.abort(),
+            State::Connected(link) => link.close(),
+            _ => {}
+        }
+        self.start += 1;
+        self.since = SystemTime::now();
+        self.tools = [].into();
+    }
+}

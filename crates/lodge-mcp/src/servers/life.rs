@@ -1,0 +1,246 @@
+//! The life of servers: how they start, what ends them, and who looks after them in between.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::sync::watch;
+
+use super::{Inner, START_LIMIT, entry::State};
+use crate::{
+    McpError,
+    config::ServerConfig,
+    info::Tool,
+    link::{Link, Watch, connect},
+    owner::{List, Owner},
+    process::Surroundings,
+};
+
+/// A server that lived this long did not break down because of how it was started.
+const STEADY: Duration = Duration::from_secs(60);
+/// The shortest time between two readings of a server's lists.
+const LISTS_EVERY: Duration = Duration::from_millis(200);
+
+/// Counts a connection until all is gone that belonged to it.
+struct Alive(Arc<watch::Sender<usize>>);
+
+impl Alive {
+    fn one(count: &Arc<watch::Sender<usize>>) -> Self {
+        count.send_modify(|alive| *alive += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.send_modify(|alive| *alive -= 1);
+    }
+}
+
+impl Inner {
+    pub(super) fn any_starting(&self, name: Option<&str>) -> bool {
+        self.entries
+            .lock()
+            .iter()
+            .any(|entry| matches!(entry.state, State::Starting(_)) && name.is_none_or(|name| *entry.name == *name))
+    }
+
+    pub(super) fn must_have(&self, name: &str) -> Result<(), McpError> {
+        let known = self.entries.lock().iter().any(|entry| *entry.name == *name);
+        if known {
+            Ok(())
+        } else {
+            Err(McpError::NotConfigured(name.to_owned()))
+        }
+    }
+
+    pub(super) fn link(&self, name: &str) -> Result<Arc<Link>, McpError> {
+        let entries = self.entries.lock();
+        match entries
+            .iter()
+            .find(|entry| *entry.name == *name)
+            .map(|entry| &entry.state)
+        {
+            Some(State::Connected(link)) if !link.is_closed() => Ok(link.clone()),
+            _ => Err(McpError::NotConnected(name.to_owned())),
+        }
+    }
+
+    /// Puts a server down and into this state, because somebody asked for it.
+    pub(super) fn set(&self, name: &str, state: State) -> Result<(), McpError> {
+        let info = {
+            let mut entries = self.entries.lock();
+            let Some(entry) = entries.iter_mut().find(|entry| *entry.name == *name) else {
+                return Err(McpError::NotConfigured(name.to_owned()));
+            };
+            if let (Err(error), State::Idle) = (&entry.config, &state) {
+                return Err(McpError::Failed(error.clone()));
+            }
+            entry.put_down(state);
+            entry.attempts = 0;
+            entry.info()
+        };
+        self.settled.send_modify(|count| *count += 1);
+        self.owner.changed(&info);
+        Ok(())
+    }
+
+    /// Begins to start a server. `by_itself` counts against the number of attempts.
+    pub(super) fn start(self: &Arc<Self>, name: &str, by_itself: bool) {
+        let info = {
+            let mut entries = self.entries.lock();
+            let Some(entry) = entries.iter_mut().find(|entry| *entry.name == *name) else {
+                return;
+            };
+            let Ok(config) = entry.config.clone() else { return };
+            entry.put_down(State::Idle);
+            entry.attempts = if by_itself { entry.attempts + 1 } else { 0 };
+            let (weak, server, number) = (Arc::downgrade(self), entry.name.clone(), entry.start);
+            let (around, owner) = (self.around.lock().clone(), self.owner.clone());
+            let task = tokio::spawn(async move {
+                let connected = tokio::time::timeout(START_LIMIT, establish(&server, &config, &around, owner)).await;
+                let connected = connected.unwrap_or_else(|_| {
+                    Err(McpError::TimedOut {
+                        server: server.to_string(),
+                        seconds: START_LIMIT.as_secs(),
+                    })
+                });
+                if let Some(inner) = weak.upgrade() {
+                    inner.started(&server, number, &config, connected);
+                }
+            });
+            entry.state = State::Starting(task.abort_handle());
+            entry.info()
+        };
+        self.owner.changed(&info);
+    }
+
+    /// A start came to its end.
+    fn started(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        number: u64,
+        config: &ServerConfig,
+        result: Result<(Link, Watch, Vec<Tool>), McpError>,
+    ) {
+        let info = {
+            let mut entries = self.entries.lock();
+            let entry = entries
+                .iter_mut()
+                .find(|entry| entry.name == *name && entry.start == number);
+            // Somebody wanted it otherwise meanwhile; dropping the watch ends the process.
+            let Some(entry) = entry else { return };
+            match result {
+                Ok((link, watch, tools)) => {
+                    let link = Arc::new(link);
+                    entry.state = State::Connected(link.clone());
+                    entry.tools = offered(config, tools);
+                    entry.since = SystemTime::now();
+                    let (weak, alive) = (Arc::downgrade(self), Alive::one(&self.alive));
+                    tokio::spawn(attend(weak, name.clone(), number, link, watch, alive));
+                }
+                Err(error) => {
+                    entry.state = match error {
+                        McpError::NeedsAuth(_) => State::NeedsAuth,
+                        other => State::Failed(other.to_string()),
+                    };
+                    entry.since = SystemTime::now();
+                }
+            }
+            entry.info()
+        };
+        self.owner.changed(&info);
+        self.settled.send_modify(|count| *count += 1);
+    }
+
+    /// A connection ended, whoever ended it.
+    fn lost(&self, name: &Arc<str>, number: u64, why: String) {
+        let info = {
+            let mut entries = self.entries.lock();
+            let entry = entries
+                .iter_mut()
+                .find(|entry| entry.name == *name && entry.start == number);
+            let Some(entry) = entry else { return };
+            if entry.since.elapsed().is_ok_and(|lived| lived > STEADY) {
+                entry.attempts = 0;
+            }
+            entry.put_down(State::Failed(why));
+            entry.info()
+        };
+        self.owner.changed(&info);
+        self.settled.send_modify(|count| *count += 1);
+    }
+
+    fn set_tools(&self, name: &Arc<str>, number: u64, tools: Vec<Tool>) {
+        let mut entries = self.entries.lock();
+        if let Some(entry) = entries
+            .iter_mut()
+            .find(|entry| entry.name == *name && entry.start == number)
+            && let Ok(config) = &entry.config
+        {
+            entry.tools = offered(config, tools);
+        }
+    }
+}
+
+fn offered(config: &ServerConfig, tools: Vec<Tool>) -> Arc<[Arc<Tool>]> {
+    let offered = tools.into_iter().filter(|tool| config.offers(&tool.name));
+    offered.map(Arc::new).collect()
+}
+
+async fn establish(
+    server: &Arc<str>,
+    config: &ServerConfig,
+    around: &Surroundings,
+    owner: Arc<dyn Owner>,
+) -> Result<(Link, Watch, Vec<Tool>), McpError> {
+    let (link, watch) = connect(server, config, around, owner).await?;
+    match link.tools().await {
+        Ok(tools) => Ok((link, watch, tools)),
+        Err(McpError::Closed(_)) => Err(McpError::Failed(watch.ended().await.0)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Looks after a connection until it ends.
+async fn attend(
+    inner: std::sync::Weak<Inner>,
+    name: Arc<str>,
+    number: u64,
+    link: Arc<Link>,
+    watch: Watch,
+    _alive: Alive,
+) {
+    let bells = watch.bells.clone();
+    let lists = async {
+        loop {
+            let list = bells.next().await;
+            if list == List::Tools {
+                let Ok(tools) = link.tools().await else { continue };
+                let Some(inner) = inner.upgrade() else { return };
+                inner.set_tools(&name, number, tools);
+            }
+            let Some(inner) = inner.upgrade() else { return };
+            inner.owner.list_changed(&name, list);
+            drop(inner);
+            tokio::time::sleep(LISTS_EVERY).await;
+        }
+    };
+    let ended = watch.ended();
+    tokio::pin!(ended);
+    let (why, left) = tokio::select! {
+        ended = &mut ended => ended,
+        // Nobody has these servers any more.
+        () = lists => {
+            link.close();
+            ended.await
+        }
+    };
+    if let Some(inner) = inner.upgrade() {
+        inner.lost(&name, number, why);
+    }
+    if let Some(process) = left {
+        process.end().await;
+    }
+}
