@@ -14,12 +14,12 @@ use tokio::sync::mpsc;
 
 use crate::{
     changesets::{Kind, catalogue},
-    face::{Face, Talk, chat_state, point_to_chats, sub_state, summary_of},
+    face::{Face, chat_state, point_to_chats, sub_state, summary_of},
     projection::{Now, Projector, Scope, Step, object, timestamp},
     session_config::{Branching, Isolation},
     state::{ChatStore, Closing, Keep, SessionEntry, Uri},
     store::{ChatRecord, SessionRecord},
-    talk::{Draft, Driver, Effect},
+    talk::{Draft, Driver, Effect, Talk},
     uri,
 };
 

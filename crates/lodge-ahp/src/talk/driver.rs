@@ -1,92 +1,20 @@
 //! The driver of one conversation: takes what clients want to its agent, in order, and what the agent does back to the
 //! state. A draft has no agent yet; it gets one with its first message.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
-use ahp_types::{
-    StateAction,
-    actions::{ChatErrorAction, ChatPendingMessageRemovedAction, SessionWorkingDirectoryReplacedAction},
-    state::{ErrorInfo, ErrorResponsePart, Message, PendingMessageKind, SessionActiveClient, ToolDefinition},
-};
+use ahp_types::state::{Message, SessionActiveClient, ToolDefinition};
 use lodge_events::{AbortReason, Payload, Uuid};
 use lodge_host::{
-    Answer, Approval, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, Mode, ModelChoice,
-    NewSession, NoCalls, Prompt, QueueChange, Session, Subscription, Worktree,
+    Answer, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, ModelChoice, NewSession,
+    NoCalls, Prompt, QueueChange, Session, Subscription, Worktree,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
+use super::{Draft, Effect, Setting};
 use crate::{face::Face, projection::attachments_of, session_config::Isolation, state::Uri};
-
 /// Bytes of events that may wait to be shown. Beyond that the conversation is read anew from its log.
 const QUEUE: usize = 64 << 20;
-
-/// Something for the agent to do.
-pub(crate) enum Effect {
-    /// Give it a message, and what was said in the chats that it refers to.
-    Send {
-        id: String,
-        message: Box<Message>,
-        delivery: Delivery,
-        chats: Vec<String>,
-    },
-    /// Let the host have a session for it, before anything is said.
-    Create(oneshot::Sender<Result<(), HostError>>),
-    /// Go on with the turn that failed.
-    Resume { turn: String },
-    /// Stop the running turn.
-    Abort,
-    /// Answer what it asked.
-    Answer { request_id: String, answer: Box<Answer> },
-    /// Change a setting.
-    Change(Setting),
-    /// Take the conversation back to before an event.
-    Truncate { before: Uuid },
-    /// Take back a message that waits at the agent.
-    Unqueue { id: String },
-    /// Who runs tools for it.
-    Clients(Vec<SessionActiveClient>),
-}
-
-impl Effect {
-    /// An answer to an open question.
-    pub(crate) fn answer(request_id: &str, answer: Answer) -> Self {
-        Self::Answer {
-            request_id: request_id.to_owned(),
-            answer: Box::new(answer),
-        }
-    }
-}
-
-/// What clients can change about a session.
-#[derive(Debug, Clone)]
-pub(crate) enum Setting {
-    /// The person's name for it.
-    Title(String),
-    Mode(Mode),
-    Approval(Approval),
-    /// Whether a skill is on.
-    Skill(String, bool),
-    /// The model, from the next turn on.
-    Model(String),
-    /// Where it will work; only before it begins.
-    Isolation(Isolation),
-    /// Where its work tree will begin.
-    Branch(String),
-}
-
-/// A session to make when its first message comes.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Draft {
-    pub(crate) cwd: Option<PathBuf>,
-    pub(crate) model: Option<String>,
-    pub(crate) mode: Mode,
-    pub(crate) approval: Approval,
-    pub(crate) title: Option<String>,
-    pub(crate) client: String,
-    pub(crate) isolation: Isolation,
-    /// The branch that a work tree begins at.
-    pub(crate) branch: Option<String>,
-}
 
 struct Live {
     session: Session,
@@ -557,92 +485,5 @@ fn client_tool(tool: &ToolDefinition) -> ClientTool {
         skip_permission: true,
         terminal: false,
         read_only: tool.annotations.as_ref().and_then(|hints| hints.read_only_hint) == Some(true),
-    }
-}
-
-impl Face {
-    /// Shows what an agent did.
-    fn events(&self, chat: &Uri, events: &[lodge_events::Event]) {
-        let mut inner = self.inner.lock();
-        for event in events {
-            let Some(talk) = inner.talks.get_mut(chat) else { return };
-            let steps = talk.projector.event(event);
-            if !steps.is_empty() {
-                inner.take(chat, steps);
-            }
-        }
-    }
-
-    /// Shows what waits at an agent.
-    fn queue_changed(&self, chat: &Uri, waiting: &[Prompt]) {
-        let mut guard = self.inner.lock();
-        let inner = &mut *guard;
-        let (Some(entry), Some(talk)) = (inner.core.chats.get(chat), inner.talks.get_mut(chat)) else {
-            return;
-        };
-        let steps = talk.projector.queue_changed(entry.store.head(), waiting);
-        inner.take(chat, steps);
-    }
-
-    /// The agent could not be given a message: the turn that waited for it has failed, or it no longer steers one.
-    pub(crate) fn turn_failed(&self, chat: &Uri, id: &str, message: &str) {
-        let mut guard = self.inner.lock();
-        let inner = &mut *guard;
-        let Some(talk) = inner.talks.get_mut(chat) else { return };
-        let session = talk.session.clone();
-        let action = if talk.projector.send_failed(id) {
-            let error = ErrorInfo {
-                error_type: "send".into(),
-                message: message.to_owned(),
-                stack: None,
-                meta: None,
-            };
-            let part = ErrorResponsePart { error, resumable: None };
-            StateAction::ChatError(ChatErrorAction {
-                turn_id: id.to_owned(),
-                duration: 0,
-                part,
-                meta: None,
-            })
-        } else {
-            tracing::warn!(chat = &**chat, message, "a message could not be given to the agent");
-            let kind = PendingMessageKind::Steering;
-            StateAction::ChatPendingMessageRemoved(ChatPendingMessageRemovedAction {
-                kind,
-                id: id.to_owned(),
-            })
-        };
-        inner.core.publish(chat, &action, None);
-        inner.core.settle(&session);
-    }
-
-    /// A session works somewhere else than it was said when it was a draft.
-    fn moved(&self, chat: &Uri, to: Option<PathBuf>) {
-        let mut inner = self.inner.lock();
-        let session = inner.core.session_of(chat);
-        let Some((session, to)) = session.zip(to) else { return };
-        let directories = inner
-            .core
-            .sessions
-            .get(&session)
-            .and_then(|entry| entry.state.working_directories.clone());
-        let Some(directory) = directories.and_then(|all| all.into_iter().next()) else {
-            return;
-        };
-        let action = SessionWorkingDirectoryReplacedAction {
-            directory,
-            replacement: crate::uri::file(to),
-        };
-        inner
-            .core
-            .publish(&session, &StateAction::SessionWorkingDirectoryReplaced(action), None);
-        inner.core.settle(&session);
-    }
-
-    /// The host let a session go that is shown here.
-    fn detached(&self, chat: &Uri) {
-        if let Some(talk) = self.inner.lock().talks.get_mut(chat) {
-            talk.is_detached = true;
-        }
     }
 }

@@ -1,0 +1,242 @@
+//! Everything that changes together, and what the projection does to it.
+
+use std::collections::HashMap;
+
+use ahp_types::{
+    StateAction,
+    actions::{ChatPendingMessageRemovedAction, ChatTurnStartedAction, SessionChatAddedAction},
+    state::{PendingMessageKind, SessionState},
+};
+use lodge_events::Timestamp;
+use lodge_host::Delivery;
+
+use super::{point_to_chats, sub_state, summary_of};
+use crate::{
+    changesets::Followers,
+    projection::{Scope, Step, timestamp},
+    state::{ChatStore, Core, Uri},
+    talk::{Effect, Talk},
+    terminals::Terminals,
+    uri,
+};
+/// Everything that changes together, under one lock.
+pub(crate) struct Inner {
+    pub(crate) core: Core,
+    /// By the URI of the chat.
+    pub(crate) talks: HashMap<Uri, Talk>,
+    /// From a sub-agent's chat to the chat of its conversation.
+    pub(crate) subs: HashMap<Uri, Uri>,
+    pub(crate) terminals: Terminals,
+    /// Who follows what sessions change.
+    pub(crate) followers: Followers,
+}
+
+impl Inner {
+    /// The conversation that a chat belongs to.
+    pub(crate) fn talk_of(&self, chat: &str) -> Option<(&Uri, &Talk)> {
+        let main = self.subs.get(chat).map_or(chat, |main| main);
+        self.talks.get_key_value(main)
+    }
+
+    /// The conversation that a chat belongs to, to change it.
+    pub(crate) fn talk_mut(&mut self, chat: &str) -> Option<&mut Talk> {
+        let main = self.subs.get(chat).cloned();
+        self.talks.get_mut(main.as_deref().unwrap_or(chat))
+    }
+
+    pub(super) fn is_needed(&self, session: &str) -> bool {
+        let running = |chat: &Uri| {
+            self.core
+                .chats
+                .get(chat)
+                .is_some_and(|chat| chat.store.head().active_turn.is_some())
+        };
+        self.core.has_audience(session) || self.core.chats_of(session).iter().any(running)
+    }
+
+    /// Closes a session here. Whoever was subscribed hears no more of it.
+    pub(crate) fn remove_session(&mut self, session: &str) {
+        self.followers.end(session);
+        self.talks.retain(|_, talk| &*talk.session != session);
+        for chat in self.core.chats_of(session) {
+            self.subs.remove(&chat);
+        }
+        self.core.remove_session(session);
+        self.terminals_changed();
+    }
+
+    /// Where an action of a conversation goes.
+    pub(crate) fn channel(&self, chat: &Uri, scope: &Scope) -> Option<Uri> {
+        let session = &self.talks.get(chat)?.session;
+        Some(match scope {
+            Scope::Main => chat.clone(),
+            Scope::Session => session.clone(),
+            Scope::Sub(call) => uri::sub_chat(session, call).into(),
+        })
+    }
+
+    /// Does what the projection says, and lets what is derived follow.
+    pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>) {
+        let Some(session) = self.talks.get(chat).map(|talk| talk.session.clone()) else {
+            return;
+        };
+        let default = self
+            .core
+            .sessions
+            .get(&session)
+            .is_some_and(|session| session.default_chat == *chat);
+        let mut rested = false;
+        for step in steps {
+            match step {
+                // A session is named and set up by its default chat; what its other chats say of that is their own.
+                Step::Act(Scope::Session, _) if !default => {}
+                Step::Act(Scope::Session, action) => {
+                    let known = self.talks.get_mut(chat).is_some_and(|talk| talk.is_known(&action));
+                    let news = self
+                        .core
+                        .sessions
+                        .get(&session)
+                        .is_some_and(|entry| is_news(&entry.state, &action));
+                    if !known && news {
+                        self.core.publish(&session, &action, None);
+                    }
+                }
+                Step::Act(scope, mut action) => {
+                    point_to_chats(&session, &mut action);
+                    if let Some(channel) = self.channel(chat, &scope) {
+                        self.core.publish(&channel, &action, None);
+                    }
+                }
+                Step::OpenSub {
+                    tool_call_id,
+                    parent,
+                    title,
+                } => self.open_sub(chat, &session, &tool_call_id, &parent, title),
+                Step::Terminal { tool_call_id, news } => self.agent_terminal(chat, &session, &tool_call_id, news),
+                Step::Rested => rested = true,
+            }
+        }
+        if rested {
+            self.start_queued(chat);
+            self.followers.wake(&session);
+        }
+        self.core.settle(&session);
+    }
+
+    fn open_sub(&mut self, chat: &Uri, session: &Uri, tool_call_id: &str, parent: &Scope, title: String) {
+        let Some(parent) = self.channel(chat, parent) else {
+            return;
+        };
+        let sub: Uri = uri::sub_chat(session, tool_call_id).into();
+        if self.core.chats.contains_key(&sub) {
+            return;
+        }
+        let state = sub_state(&sub, title, &parent, tool_call_id);
+        let action = SessionChatAddedAction {
+            summary: summary_of(&state),
+        };
+        let store = ChatStore::new(state, self.core.bounds.keep.clone());
+        self.core.insert_chat(sub.clone(), session.clone(), store);
+        self.subs.insert(sub, chat.clone());
+        self.core.publish(session, &StateAction::SessionChatAdded(action), None);
+    }
+
+    /// Starts the next queued message, if the conversation is at rest.
+    pub(crate) fn start_queued(&mut self, chat: &Uri) {
+        let (Some(entry), Some(talk)) = (self.core.chats.get(chat), self.talks.get_mut(chat)) else {
+            return;
+        };
+        let head = entry.store.head();
+        if head.active_turn.is_some() {
+            return;
+        }
+        let Some(next) = head
+            .queued_messages
+            .iter()
+            .flatten()
+            .find(|queued| !talk.projector.was_sent(&queued.id))
+        else {
+            return;
+        };
+        let (id, message) = (next.id.clone(), next.message.clone());
+        let removed = ChatPendingMessageRemovedAction {
+            kind: PendingMessageKind::Queued,
+            id: id.clone(),
+        };
+        let now = Timestamp::now();
+        let started = ChatTurnStartedAction {
+            turn_id: id.clone(),
+            started_at: timestamp(now),
+            message: message.clone(),
+            queued_message_id: Some(id.clone()),
+            meta: None,
+        };
+        let send = self.core.for_agent(id.clone(), message.clone(), Delivery::Enqueue);
+        talk.projector.turn_started(&id, message, now);
+        talk.is_draft = false;
+        talk.tell(send);
+        self.core
+            .publish(chat, &StateAction::ChatPendingMessageRemoved(removed), None);
+        self.core.publish(chat, &StateAction::ChatTurnStarted(started), None);
+        self.steer(chat);
+    }
+
+    /// Gives the agent the message that waits to steer the turn that runs now.
+    pub(crate) fn steer(&mut self, chat: &Uri) {
+        let Some(head) = self.core.chats.get(chat).map(|chat| chat.store.head()) else {
+            return;
+        };
+        let (Some(_), Some(waiting)) = (&head.active_turn, &head.steering_message) else {
+            return;
+        };
+        let effect = self
+            .core
+            .for_agent(waiting.id.clone(), waiting.message.clone(), Delivery::Immediate);
+        let id = waiting.id.clone();
+        if let Some(talk) = self.talks.get_mut(chat).filter(|talk| !talk.projector.was_sent(&id)) {
+            talk.projector.steered(&id);
+            talk.tell(effect);
+        }
+    }
+
+    /// Who runs which tools may have changed: the agents are told.
+    pub(crate) fn clients_changed(&mut self, session: &str) {
+        let Some(entry) = self.core.sessions.get(session) else {
+            return;
+        };
+        let clients = entry.state.active_clients.clone();
+        let mut tools = HashMap::new();
+        for client in &clients {
+            tools.extend(
+                client
+                    .tools
+                    .iter()
+                    .map(|tool| (tool.name.clone(), client.client_id.clone())),
+            );
+        }
+        for talk in self.talks.values_mut().filter(|talk| &*talk.session == session) {
+            talk.projector.set_client_tools(tools.clone());
+            talk.tell(Effect::Clients(clients.clone()));
+        }
+    }
+
+    /// What a client was running for the agents of a session has failed.
+    pub(super) fn fail_client_calls(&mut self, session: &str, client: &str) {
+        for chat in self.core.chats_of(session) {
+            crate::actions::fail_calls_of(self, &chat, client);
+        }
+    }
+}
+
+/// Whether an action about a session says something that its state does not.
+fn is_news(state: &SessionState, action: &StateAction) -> bool {
+    match action {
+        StateAction::SessionTitleChanged(changed) => changed.title != state.title,
+        StateAction::SessionActivityChanged(changed) => changed.activity != state.activity,
+        StateAction::SessionConfigChanged(changed) => {
+            let known = |key: &String| state.config.as_ref().and_then(|config| config.values.get(key));
+            changed.config.iter().any(|(key, value)| known(key) != Some(value))
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,262 @@
+//! The face as a whole: the state, the conversations behind it, and the host they belong to.
+
+mod inner;
+mod shapes;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use ahp_types::{
+    StateAction,
+    actions::{RootAgentsChangedAction, SessionActiveClientRemovedAction},
+    state::RootState,
+};
+use lodge_host::{Host, HostError};
+use parking_lot::Mutex;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub(crate) use self::{
+    inner::Inner,
+    shapes::{chat_state, point_to_chats, sub_state, summary_of},
+};
+use crate::{
+    changesets::Followers,
+    completions::Indexes,
+    config::AhpConfig,
+    grants::Grants,
+    state::{Bounds, Conn, Core, Keep, Seq, Uri},
+    store::Store,
+    terminals::Terminals,
+    uri,
+    watch::Watch,
+};
+
+/// The face.
+pub(crate) struct Face {
+    pub(crate) host: Host,
+    pub(crate) config: AhpConfig,
+    pub(crate) store: Store,
+    pub(crate) inner: Mutex<Inner>,
+    /// One at a time may open or make a session of a given URI.
+    gates: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// Where the windows of clients began that are away.
+    pub(crate) windows: Mutex<HashMap<Arc<str>, HashMap<Uri, usize>>>,
+    pub(crate) watches: Mutex<HashMap<Uri, Watch>>,
+    pub(crate) indexes: Arc<Indexes>,
+    pub(crate) grants: Grants,
+    /// Sessions that this face is removing, so that it need not hear of it.
+    pub(crate) removing: Mutex<HashSet<String>>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    next_conn: AtomicU64,
+}
+
+impl Face {
+    pub(crate) fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
+        let dir = host.home().path().join("ahp");
+        let store = Store::open(&dir)?;
+        let grants = Grants::of_home(host.home().path());
+        grants.begin();
+        let seq = Seq::open(&dir.join("seq"))?;
+        let root = RootState {
+            agents: shapes::agents(&host),
+            active_sessions: Some(0),
+            terminals: None,
+            config: None,
+            meta: None,
+        };
+        let bounds = Bounds {
+            ring_bytes: config.limits.replay_bytes,
+            keep: Keep {
+                bytes: config.limits.kept_bytes,
+                dir: dir.as_path().into(),
+            },
+            window_bytes: config.limits.window_bytes,
+            whole_bytes: config.limits.whole_bytes,
+            subscriptions: config.limits.subscriptions,
+        };
+        let inner = Inner {
+            core: Core::new(seq, root, bounds),
+            talks: HashMap::new(),
+            subs: HashMap::new(),
+            terminals: Terminals::new(config.limits.terminal_bytes),
+            followers: Followers::default(),
+        };
+        Ok(Arc::new(Self {
+            host,
+            config,
+            store,
+            inner: Mutex::new(inner),
+            gates: Mutex::default(),
+            windows: Mutex::default(),
+            watches: Mutex::default(),
+            indexes: Arc::default(),
+            grants,
+            removing: Mutex::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            next_conn: AtomicU64::new(1),
+        }))
+    }
+
+    /// A new connection; none when there are too many.
+    pub(crate) fn connect(&self) -> Option<Arc<Conn>> {
+        let mut inner = self.inner.lock();
+        if inner.core.conns.len() >= self.config.limits.connections {
+            return None;
+        }
+        let id = self.next_conn.fetch_add(1, Ordering::Relaxed);
+        let conn = Arc::new(Conn::new(id, self.config.limits.queue_bytes));
+        inner.core.conns.insert(id, conn.clone());
+        Some(conn)
+    }
+
+    /// A connection is gone. Its client may come back: its windows are remembered, and its tools wait a while.
+    pub(crate) fn disconnect(self: &Arc<Self>, conn: &Conn) {
+        let (starts, left) = {
+            let mut inner = self.inner.lock();
+            let starts = inner.core.starts(conn.id);
+            (starts, inner.core.disconnect(conn.id))
+        };
+        self.watchers_changed();
+        let Some(peer) = conn.peer().cloned() else { return };
+        self.somebody_left();
+        {
+            let mut windows = self.windows.lock();
+            if windows.len() > 10_000 {
+                windows.clear();
+            }
+            windows.insert(peer.client.clone(), starts.into_iter().collect());
+        }
+        if left.is_empty() {
+            return;
+        }
+        let (face, grace) = (self.clone(), self.config.limits.client_grace);
+        self.later(grace, move || {
+            for channel in &left {
+                face.client_left(channel, &peer.client);
+            }
+        });
+        let (face, unwatched) = (self.clone(), self.config.limits.unwatched);
+        self.later(unwatched, move || face.unload_unwatched());
+    }
+
+    /// Does something after a while, unless the face stops before.
+    pub(crate) fn later(self: &Arc<Self>, after: std::time::Duration, run: impl FnOnce() + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(after) => run(),
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    /// A client no longer listens to a session: its tools are gone, and what it was running has failed.
+    pub(crate) fn client_left(&self, channel: &str, client: &str) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let Some(session) = inner.core.sessions.get(channel) else {
+            return;
+        };
+        let active = session
+            .state
+            .active_clients
+            .iter()
+            .any(|active| active.client_id == client);
+        if !active || inner.core.listens(client, channel) {
+            return;
+        }
+        let action = SessionActiveClientRemovedAction {
+            client_id: client.to_owned(),
+        };
+        inner
+            .core
+            .publish(channel, &StateAction::SessionActiveClientRemoved(action), None);
+        inner.clients_changed(channel);
+        inner.fail_client_calls(channel, client);
+        inner.core.settle(channel);
+    }
+
+    /// Closes sessions that nobody watches and that do nothing. They come back from their logs.
+    pub(crate) fn unload_unwatched(&self) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let idle: Vec<Uri> = inner
+            .core
+            .sessions
+            .keys()
+            .filter(|uri| !inner.is_needed(uri))
+            .cloned()
+            .collect();
+        for uri in idle {
+            inner.remove_session(&uri);
+        }
+    }
+
+    /// The lock that makes opening and making a session one at a time.
+    pub(crate) fn gate(&self, uri: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut gates = self.gates.lock();
+        gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+        gates.entry(uri.to_owned()).or_default().clone()
+    }
+
+    /// Whether a session is shown here of which this face no longer hears.
+    pub(crate) fn is_detached(&self, id: &str) -> bool {
+        self.inner
+            .lock()
+            .talks
+            .values()
+            .any(|talk| talk.host_id == id && talk.is_detached)
+    }
+
+    /// The URI under which clients know a session of the host's.
+    pub(crate) fn uri_of(&self, id: &str) -> String {
+        self.store.session(id).uri.unwrap_or_else(|| uri::session(id))
+    }
+
+    /// Removes a session of the host's for good.
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), HostError> {
+        self.removing.lock().insert(id.to_owned());
+        let worktree = self.store.session(id).worktree;
+        let deleted = self.host.delete(id).await;
+        if let Some(worktree) = worktree.filter(|_| deleted.is_ok()) {
+            crate::talk::remove_worktree(worktree);
+        }
+        self.store.forget(id);
+        match deleted {
+            Err(HostError::NotFound(_)) => {
+                self.removing.lock().remove(id);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Tells clients when the models changed since they were told.
+    pub(crate) fn refresh_agents(&self) {
+        let agents = shapes::agents(&self.host);
+        let mut inner = self.inner.lock();
+        if inner.core.root.agents != agents {
+            let root = inner.core.root_uri.clone();
+            let action = StateAction::RootAgentsChanged(RootAgentsChangedAction { agents });
+            inner.core.publish(&root, &action, None);
+        }
+    }
+
+    /// Stops: connections are told, conversations are let go.
+    pub(crate) fn shut(&self) {
+        self.stop.cancel();
+        self.watches.lock().clear();
+        let mut inner = self.inner.lock();
+        for conn in inner.core.conns.values() {
+            conn.close(crate::state::Closing::GoingAway);
+        }
+        inner.talks.clear();
+    }
+}

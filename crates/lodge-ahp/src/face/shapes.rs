@@ -1,0 +1,129 @@
+//! The shapes that chats and agents have before anything happened, and the addresses in what the projection says.
+
+use ahp_types::{
+    StateAction,
+    state::{
+        AgentCapabilities, AgentInfo, BackgroundWork, ChatInteractivity, ChatOrigin, ChatState, ChatSummary,
+        MultipleChatsCapability, SessionModelInfo, SessionStatus, ToolResultContent,
+    },
+};
+use lodge_events::Timestamp;
+use lodge_host::Host;
+
+use crate::{projection::timestamp, state::Uri, uri};
+/// A sub-agent's chat, before anything happened in it.
+pub(crate) fn sub_state(sub: &Uri, title: String, parent: &str, tool_call_id: &str) -> ChatState {
+    let origin = ChatOrigin::Tool {
+        chat: parent.to_owned(),
+        tool_call_id: tool_call_id.to_owned(),
+    };
+    ChatState {
+        interactivity: Some(ChatInteractivity::ReadOnly),
+        ..chat_state(sub, title, origin)
+    }
+}
+
+/// A chat, before anything happened in it.
+pub(crate) fn chat_state(uri: &str, title: String, origin: ChatOrigin) -> ChatState {
+    ChatState {
+        resource: uri.to_owned(),
+        title,
+        status: SessionStatus::Idle.bits(),
+        activity: None,
+        modified_at: timestamp(Timestamp::now()),
+        changes: None,
+        origin: Some(origin),
+        movable: None,
+        interactivity: None,
+        working_directories: None,
+        changesets: None,
+        background_work: None,
+        canvases: None,
+        turns: Vec::new(),
+        turns_next_cursor: None,
+        active_turn: None,
+        steering_message: None,
+        queued_messages: None,
+        draft: None,
+        meta: None,
+    }
+}
+
+/// The chat's line in its session.
+pub(crate) fn summary_of(state: &ChatState) -> ChatSummary {
+    ChatSummary {
+        resource: state.resource.clone(),
+        title: state.title.clone(),
+        status: state.status,
+        activity: None,
+        modified_at: state.modified_at.clone(),
+        changes: None,
+        origin: state.origin.clone(),
+        movable: state.movable,
+        interactivity: state.interactivity,
+        working_directories: state.working_directories.clone(),
+    }
+}
+
+/// The projection names a sub-agent's chat and a command's terminal by the tool call; clients want their addresses.
+pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
+    let (call, content) = match action {
+        StateAction::ChatBackgroundWorkSet(set) => {
+            if let BackgroundWork::Subagent(work) = &mut set.work {
+                work.chat = uri::sub_chat(session, &work.id);
+            }
+            return;
+        }
+        StateAction::ChatToolCallContentChanged(changed) => (&changed.tool_call_id, Some(&mut changed.content)),
+        StateAction::ChatToolCallComplete(done) => (&done.tool_call_id, done.result.content.as_mut()),
+        _ => return,
+    };
+    for part in content.into_iter().flatten() {
+        if let ToolResultContent::Subagent(sub) = part
+            && sub.resource == *call
+        {
+            sub.resource = uri::sub_chat(session, call);
+        }
+        if let ToolResultContent::Resource(content) = part
+            && uri::session_of_content(&content.uri).is_some_and(|(of, _)| of.is_empty())
+        {
+            content.uri.insert_str(0, session);
+        }
+        if let ToolResultContent::Terminal(terminal) = part
+            && terminal.resource == *call
+        {
+            terminal.resource = uri::tool_terminal(session, call);
+        }
+    }
+}
+
+/// What the root state says about the host's agent.
+pub(super) fn agents(host: &Host) -> Vec<AgentInfo> {
+    let models = host.models().list().into_iter().map(|model| SessionModelInfo {
+        id: model.id,
+        provider: uri::PROVIDER.to_owned(),
+        name: model.name,
+        max_context_window: model.context_window.try_into().ok().filter(|size| *size > 0),
+        max_output_tokens: model.max_output_tokens.try_into().ok().filter(|size| *size > 0),
+        max_prompt_tokens: None,
+        supports_vision: Some(model.vision),
+        policy_state: None,
+        config_schema: None,
+        meta: None,
+    });
+    vec![AgentInfo {
+        provider: uri::PROVIDER.to_owned(),
+        display_name: "Lodge".to_owned(),
+        description: "The agent of this host".to_owned(),
+        models: models.collect(),
+        protected_resources: None,
+        customizations: None,
+        capabilities: Some(AgentCapabilities {
+            multiple_chats: Some(MultipleChatsCapability {
+                fork: Some(true),
+                side_chat: Some(true),
+            }),
+            multiple_working_directories: None,
+        }),
+    }]
+}

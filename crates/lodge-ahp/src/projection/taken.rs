@@ -1,0 +1,206 @@
+//! One event: what it does.
+
+use ahp_types::{
+    StateAction,
+    actions::{
+        ChatTurnResumeAction, SessionActivityChangedAction, SessionConfigChangedAction, SessionTitleChangedAction,
+    },
+    state::ErrorInfo,
+};
+use lodge_events::{Event, Payload};
+use serde_json::{Value, json};
+
+use super::{Projector, Scope, Step, answers::markdown, object, turns::End};
+
+impl Projector {
+    pub(super) fn take(&mut self, event: &Event) {
+        let of_agent = self.scope(event, None);
+        if of_agent == Some(Scope::Main) && goes_on(event.payload()) {
+            self.resume();
+        }
+        match event.payload() {
+            Payload::UserMessage(message) => self.user_message(event, message, of_agent),
+            Payload::AssistantTurnStart(_) => {
+                self.joined_late = false;
+                if let Some(scope) = of_agent {
+                    self.running_turn(&scope);
+                }
+            }
+            Payload::AssistantIntent(intent) if of_agent == Some(Scope::Main) => {
+                let action = SessionActivityChangedAction {
+                    activity: Some(intent.intent.clone()),
+                };
+                self.act(&Scope::Session, StateAction::SessionActivityChanged(action));
+            }
+            Payload::AssistantMessageDelta(delta) => {
+                let scope = self.scope(event, delta.parent_tool_call_id.as_deref());
+                self.text_delta(scope, &delta.message_id, &delta.delta_content);
+            }
+            Payload::AssistantReasoningDelta(delta) => {
+                self.reasoning_delta(of_agent, &delta.reasoning_id, &delta.delta_content);
+            }
+            Payload::AssistantReasoning(reasoning) => {
+                self.complete_reasoning(of_agent, &reasoning.reasoning_id, &reasoning.content);
+            }
+            Payload::AssistantMessage(message) => {
+                let scope = self.scope(event, message.parent_tool_call_id.as_deref());
+                self.assistant_message(scope, message);
+            }
+            Payload::AssistantUsage(usage) => {
+                let scope = self.scope(event, usage.parent_tool_call_id.as_deref());
+                self.usage(scope, usage);
+            }
+            Payload::SessionIdle(idle) => {
+                let end = if idle.aborted == Some(true) {
+                    End::Cancelled
+                } else {
+                    End::Complete
+                };
+                self.end_turn(&Scope::Main, end);
+                self.main.muted = false;
+                self.act(
+                    &Scope::Session,
+                    StateAction::SessionActivityChanged(SessionActivityChangedAction::default()),
+                );
+                if self.main.completed {
+                    self.out.push(Step::Rested);
+                }
+            }
+            Payload::SessionInfo(info) if info.info_type == lodge_host::INTERRUPTED_INFO => self.interrupted(),
+            // The turn is over for people, also when sub-agents go on in the background and the session is not idle.
+            Payload::AssistantIdle(idle) if of_agent == Some(Scope::Main) && idle.aborted != Some(true) => {
+                if self.subs.values().any(|chat| chat.turn.is_some()) {
+                    self.end_turn(&Scope::Main, End::Complete);
+                    if self.main.completed {
+                        self.out.push(Step::Rested);
+                    }
+                }
+            }
+            Payload::Abort(_) => {
+                for scope in self.scopes() {
+                    self.end_turn(&scope, End::Cancelled);
+                }
+                self.main.muted = true;
+            }
+            Payload::SessionError(error) => {
+                let info = ErrorInfo {
+                    error_type: error.error_type.clone(),
+                    message: error.message.clone(),
+                    stack: None,
+                    meta: error.status_code.map(|status| object(json!({ "statusCode": status }))),
+                };
+                let scope = of_agent.unwrap_or(Scope::Main);
+                // What cannot be written down cannot be gone on from.
+                let resumable = scope == Scope::Main && error.error_type != "storage";
+                self.end_turn(&scope, End::Error(info, resumable));
+            }
+            Payload::SessionTitleChanged(changed) => {
+                let action = SessionTitleChangedAction {
+                    title: changed.title.clone(),
+                };
+                self.act(&Scope::Session, StateAction::SessionTitleChanged(action));
+            }
+            Payload::SessionModeChanged(changed) if of_agent == Some(Scope::Main) => {
+                self.config(json!({ "mode": changed.new_mode }));
+            }
+            Payload::SessionModelChange(changed) if of_agent == Some(Scope::Main) => {
+                self.config(json!({ "model": changed.new_model }));
+            }
+            Payload::SystemNotification(note) => {
+                let content = note.content.replace("<system_notification>", "");
+                let content = content.replace("</system_notification>", "");
+                let content = content.trim();
+                if of_agent == Some(Scope::Main) && self.main.turn.is_none() {
+                    self.told = Some(content.to_owned());
+                }
+                self.notice(of_agent, content);
+            }
+            Payload::SessionInfo(info) if info.info_type == lodge_events::COMMAND_SOURCE => {
+                self.command_answer(event, &info.message, of_agent);
+            }
+            Payload::SessionWarning(warning) => self.notice(of_agent, &warning.message),
+            Payload::SessionCompactionComplete(done) if done.success => {
+                self.notice(of_agent, "The conversation was summarised to make room.");
+            }
+            Payload::SessionTaskComplete(done) => {
+                if let (Some(summary), Some(scope)) = (&done.summary, of_agent) {
+                    self.part(&scope, markdown(event.id().to_string(), summary.clone()));
+                }
+            }
+            Payload::SessionSnapshotRewind(rewind) => self.rewound(&rewind.up_to_event_id),
+            Payload::SubagentStarted(started) => self.subagent_started(event, started),
+            Payload::SubagentCompleted(done) => {
+                let end = if done.cancelled == Some(true) {
+                    End::Cancelled
+                } else {
+                    End::Complete
+                };
+                self.end_turn(&Scope::Sub(done.tool_call_id.clone()), end);
+                self.background_ended(&done.tool_call_id);
+            }
+            Payload::SubagentFailed(failed) => {
+                let info = ErrorInfo {
+                    error_type: "subagent".into(),
+                    message: failed.error.clone(),
+                    stack: None,
+                    meta: None,
+                };
+                self.end_turn(&Scope::Sub(failed.tool_call_id.clone()), End::Error(info, false));
+                self.background_ended(&failed.tool_call_id);
+            }
+            _ => {
+                if !self.tool_event(event) {
+                    self.input_event(event);
+                }
+            }
+        }
+    }
+
+    /// The agent goes on with a turn that failed, whoever told it to.
+    fn resume(&mut self) {
+        if let Some(turn) = self.main.turn.as_mut().filter(|turn| turn.resumed) {
+            (turn.taken_up, turn.resumed) = (true, false);
+        }
+        if self.main.turn.is_none()
+            && !self.main.muted
+            && let Some(failed) = self.main.failed.take()
+        {
+            let turn_id = failed.id.clone();
+            self.main.turn = Some(failed);
+            self.act(
+                &Scope::Main,
+                StateAction::ChatTurnResume(ChatTurnResumeAction { turn_id }),
+            );
+        }
+    }
+
+    fn config(&mut self, config: Value) {
+        let action = SessionConfigChangedAction {
+            config: object(config),
+            replace: None,
+        };
+        self.act(&Scope::Session, StateAction::SessionConfigChanged(action));
+    }
+}
+
+/// Whether an event shows that the agent works on a turn. Tool calls that were closed after a crash do not; they tell no
+/// turn.
+fn goes_on(payload: &Payload) -> bool {
+    match payload {
+        Payload::AssistantTurnStart(_) | Payload::PermissionRequested(_) => true,
+        Payload::ToolExecutionStart(start) => start.turn_id.is_some(),
+        _ => false,
+    }
+}
+
+/// Whether an event tells of something that the agent did, rather than of what was found out or set about it.
+pub(super) fn is_work(payload: &Payload) -> bool {
+    match payload {
+        Payload::ToolExecutionComplete(done) => {
+            let code = done.error.as_ref().and_then(|error| error.code.as_deref());
+            code != Some(lodge_host::INTERRUPTED_INFO)
+        }
+        Payload::UserMessage(_) | Payload::AssistantMessage(_) | Payload::AssistantUsage(_) => true,
+        other => goes_on(other),
+    }
+}

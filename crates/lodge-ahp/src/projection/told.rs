@@ -1,0 +1,162 @@
+//! What clients do to a conversation, which the projection is told so that it knows it when it comes back as events.
+
+use std::collections::HashMap;
+
+use ahp_types::{
+    StateAction,
+    actions::{ChatPendingMessageRemovedAction, ChatPendingMessageSetAction},
+    state::{ChatState, Message, PendingMessageKind},
+};
+use lodge_events::{Timestamp, Uuid};
+use lodge_host::Prompt;
+
+use super::{Projector, Question, Scope, Step, Turn, message::message_of_prompt, turns::End};
+
+impl Projector {
+    /// A client (or the queue) opened a turn; the agent is about to be given its message.
+    pub(crate) fn turn_started(&mut self, id: &str, message: Message, started: Timestamp) {
+        self.sent.push(id.to_owned());
+        self.main.turn = Some(Turn {
+            id: id.to_owned(),
+            started,
+            message,
+            taken_up: false,
+            resumed: false,
+        });
+        self.main.usage = None;
+        self.main.muted = false;
+        self.main.failed = None;
+    }
+
+    /// Whether this is the last turn, and failed in a way that it can be resumed.
+    pub(crate) fn can_resume(&self, id: &str) -> bool {
+        self.main.turn.is_none() && self.main.failed.as_ref().is_some_and(|turn| turn.id == id)
+    }
+
+    /// A client reopened the turn that failed; the agent is about to be told.
+    pub(crate) fn turn_resumed(&mut self) {
+        self.main.turn = self.main.failed.take().map(|turn| Turn {
+            taken_up: false,
+            resumed: true,
+            ..turn
+        });
+        self.main.muted = false;
+    }
+
+    /// A client closed the running turn; what still comes of it is dropped until the agent has come to rest.
+    pub(crate) fn turn_cancelled(&mut self) -> Vec<Step> {
+        if let Some(turn) = self.main.turn.take() {
+            self.sent.retain(|sent| *sent != turn.id);
+            self.main.last_turn = Some(turn.id);
+        }
+        self.main.completed = false;
+        self.main.muted = true;
+        for scope in self.scopes() {
+            if scope != Scope::Main {
+                self.end_turn(&scope, End::Cancelled);
+            }
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// The first turns are not shown.
+    pub(crate) fn hide(&mut self, turns: usize) {
+        self.marks.drain(..turns.min(self.marks.len()));
+        if self.marks.is_empty() {
+            self.main.last_turn = None;
+        }
+    }
+
+    /// The last recorded event of a turn.
+    pub(crate) fn last_event_of(&self, turn: &str) -> Option<Uuid> {
+        self.marks.iter().find(|mark| mark.turn == turn).map(|mark| mark.last)
+    }
+
+    /// The first recorded event after a turn; with none, that of the first turn.
+    pub(crate) fn first_event_after(&self, turn: Option<&str>) -> Option<Uuid> {
+        let next = match turn {
+            Some(turn) => self.marks.iter().position(|mark| mark.turn == turn)? + 1,
+            None => 0,
+        };
+        self.marks.get(next).map(|mark| mark.first)
+    }
+
+    /// The conversation was cut after this turn.
+    pub(crate) fn truncated(&mut self, last: Option<&str>) {
+        let keep = last
+            .and_then(|turn| self.marks.iter().position(|mark| mark.turn == turn))
+            .map_or(0, |at| at + 1);
+        self.marks.truncate(keep);
+        self.main.turn = None;
+        self.main.failed = None;
+        self.main.last_turn = last.map(str::to_owned);
+        self.main.muted = true;
+    }
+
+    /// A message that steers the running turn was given to the agent.
+    pub(crate) fn steered(&mut self, id: &str) {
+        self.sent.push(id.to_owned());
+    }
+
+    /// The agent could not be given a message. True when a turn was waiting for that.
+    pub(crate) fn send_failed(&mut self, id: &str) -> bool {
+        self.sent.retain(|sent| sent != id);
+        let turn = self.main.turn.take_if(|turn| turn.id == id);
+        turn.is_some()
+    }
+
+    /// Whether the agent was already given this message.
+    pub(crate) fn was_sent(&self, id: &str) -> bool {
+        self.sent.iter().any(|sent| sent == id)
+    }
+
+    /// The queue of the agent, which other faces fill and a host that was killed leaves behind, as it is now. Messages that
+    /// clients of this face queued are given to the agent one by one and wait in the chat meanwhile.
+    pub(crate) fn queue_changed(&mut self, head: &ChatState, waiting: &[Prompt]) -> Vec<Step> {
+        let id_of = |prompt: &Prompt| prompt.message_id.clone();
+        let shown: Vec<&String> = head
+            .queued_messages
+            .iter()
+            .flatten()
+            .map(|message| &message.id)
+            .collect();
+        let running = head.active_turn.as_ref().map(|turn| &turn.id);
+        for id in &shown {
+            let is_agents = self.was_sent(id) && running != Some(*id);
+            if is_agents && !waiting.iter().any(|prompt| prompt.message_id.as_ref() == Some(*id)) {
+                self.sent.retain(|sent| sent != *id);
+                let (kind, id) = (PendingMessageKind::Queued, (*id).clone());
+                let action = ChatPendingMessageRemovedAction { kind, id };
+                self.act(&Scope::Main, StateAction::ChatPendingMessageRemoved(action));
+            }
+        }
+        for (prompt, id) in waiting.iter().filter_map(|prompt| Some((prompt, id_of(prompt)?))) {
+            if shown.contains(&&id) || running == Some(&id) || prompt.source.is_some() {
+                continue;
+            }
+            if !self.was_sent(&id) {
+                self.sent.push(id.clone());
+            }
+            let (kind, message) = (PendingMessageKind::Queued, message_of_prompt(prompt));
+            let action = ChatPendingMessageSetAction { kind, id, message };
+            self.act(&Scope::Main, StateAction::ChatPendingMessageSet(action));
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// Which client runs which tool.
+    pub(crate) fn set_client_tools(&mut self, tools: HashMap<String, String>) {
+        self.client_tools = tools;
+    }
+
+    /// The open question of this id, or about this tool call.
+    pub(crate) fn question(&self, about: &str) -> Option<(&str, &Question)> {
+        let direct = self.questions.get_key_value(about);
+        let found = direct.or_else(|| {
+            self.questions
+                .iter()
+                .find(|(_, question)| question.tool_call_id() == Some(about))
+        });
+        found.map(|(id, question)| (id.as_str(), question))
+    }
+}

@@ -1,0 +1,66 @@
+//! A conversation as the state knows it.
+
+use std::collections::VecDeque;
+
+use ahp_types::StateAction;
+use tokio::sync::mpsc;
+
+use super::Effect;
+use crate::{projection::Projector, state::Uri};
+/// One conversation: an event stream of the host, the chat it is shown as, and the way to its agent.
+pub(crate) struct Talk {
+    pub(crate) session: Uri,
+    /// The host's id of the session behind it.
+    pub(crate) host_id: String,
+    pub(crate) projector: Projector,
+    pub(crate) effects: mpsc::UnboundedSender<Effect>,
+    /// Whether the host has a session behind it yet.
+    pub(crate) is_draft: bool,
+    /// Whether the host let the session go: what others do to it then is not heard here.
+    pub(crate) is_detached: bool,
+    /// What clients set and the host will tell again: it is known already, and may be outdated by then.
+    expected: VecDeque<StateAction>,
+}
+
+impl Talk {
+    pub(crate) fn new(
+        session: Uri,
+        host_id: String,
+        projector: Projector,
+        effects: mpsc::UnboundedSender<Effect>,
+        is_draft: bool,
+    ) -> Self {
+        Self {
+            session,
+            host_id,
+            projector,
+            effects,
+            is_draft,
+            is_detached: false,
+            expected: VecDeque::new(),
+        }
+    }
+
+    /// A client set something that the host will tell as an event.
+    pub(crate) fn expect(&mut self, action: StateAction) {
+        // A draft has nobody to tell it.
+        if !self.is_draft {
+            self.expected.push_back(action);
+        }
+    }
+
+    /// Whether an event only tells what a client set here.
+    pub(crate) fn is_known(&mut self, action: &StateAction) -> bool {
+        let at = self.expected.iter().position(|expected| expected == action);
+        if let Some(at) = at {
+            self.expected.remove(at);
+        }
+        at.is_some()
+    }
+
+    /// Gives its agent something to do, in order.
+    pub(crate) fn tell(&self, effect: Effect) {
+        // The driver only ends when the conversation is closed, and then nobody waits for this.
+        let _ = self.effects.send(effect);
+    }
+}

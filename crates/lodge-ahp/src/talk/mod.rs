@@ -1,0 +1,86 @@
+//! Conversations: what the state knows of each, what clients may want of its agent, and the driver between the two.
+
+mod conversation;
+mod driver;
+mod shown;
+
+use std::path::PathBuf;
+
+use ahp_types::state::{Message, SessionActiveClient};
+use lodge_events::Uuid;
+use lodge_host::{Answer, Approval, Delivery, HostError, Mode};
+use tokio::sync::oneshot;
+
+pub(crate) use self::{
+    conversation::Talk,
+    driver::{Driver, remove_worktree},
+};
+use crate::session_config::Isolation;
+
+/// Something for the agent to do.
+pub(crate) enum Effect {
+    /// Give it a message, and what was said in the chats that it refers to.
+    Send {
+        id: String,
+        message: Box<Message>,
+        delivery: Delivery,
+        chats: Vec<String>,
+    },
+    /// Let the host have a session for it, before anything is said.
+    Create(oneshot::Sender<Result<(), HostError>>),
+    /// Go on with the turn that failed.
+    Resume { turn: String },
+    /// Stop the running turn.
+    Abort,
+    /// Answer what it asked.
+    Answer { request_id: String, answer: Box<Answer> },
+    /// Change a setting.
+    Change(Setting),
+    /// Take the conversation back to before an event.
+    Truncate { before: Uuid },
+    /// Take back a message that waits at the agent.
+    Unqueue { id: String },
+    /// Who runs tools for it.
+    Clients(Vec<SessionActiveClient>),
+}
+
+impl Effect {
+    /// An answer to an open question.
+    pub(crate) fn answer(request_id: &str, answer: Answer) -> Self {
+        Self::Answer {
+            request_id: request_id.to_owned(),
+            answer: Box::new(answer),
+        }
+    }
+}
+
+/// What clients can change about a session.
+#[derive(Debug, Clone)]
+pub(crate) enum Setting {
+    /// The person's name for it.
+    Title(String),
+    Mode(Mode),
+    Approval(Approval),
+    /// Whether a skill is on.
+    Skill(String, bool),
+    /// The model, from the next turn on.
+    Model(String),
+    /// Where it will work; only before it begins.
+    Isolation(Isolation),
+    /// Where its work tree will begin.
+    Branch(String),
+}
+
+/// A session to make when its first message comes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Draft {
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) model: Option<String>,
+    pub(crate) mode: Mode,
+    pub(crate) approval: Approval,
+    pub(crate) title: Option<String>,
+    pub(crate) client: String,
+    pub(crate) isolation: Isolation,
+    /// The branch that a work tree begins at.
+    pub(crate) branch: Option<String>,
+}
