@@ -25,6 +25,7 @@ use crate::{
     answer::Answer,
     client::{ClientId, ClientSpec},
     compaction::{self, Compacted},
+    customize::Customized,
     session::Shared,
     settings::{Change, Delivery, Prompt},
     turn::{self, Ended, Start},
@@ -79,7 +80,7 @@ pub enum Command {
     /// Look for agents anew.
     ReloadAgents(oneshot::Sender<()>),
     /// Turn a skill on or off. Answers whether there is such a skill.
-    EnableSkill(String, bool, oneshot::Sender<bool>),
+    Enable(Customized, bool, oneshot::Sender<Result<bool, AgentError>>),
     /// Choose a custom agent, or none.
     SelectAgent(Option<String>, oneshot::Sender<Result<(), AgentError>>),
     /// End the session's life in memory.
@@ -222,7 +223,7 @@ impl Actor {
                 self.tell_agents();
                 let _ = reply.send(());
             }
-            Command::EnableSkill(name, on, reply) => drop(reply.send(self.enable_skill(name, on).await)),
+            Command::Enable(what, on, reply) => drop(reply.send(self.enable(what, on).await)),
             Command::SelectAgent(name, reply) => drop(reply.send(self.select_agent(name).await)),
             Command::Close(_) => unreachable!("the loop takes it"),
         }

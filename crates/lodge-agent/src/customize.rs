@@ -30,8 +30,25 @@ pub struct Customization {
     pub excluded_agents: Vec<String>,
     /// Tools that only agents which name them may use.
     pub hidden_tools: Vec<String>,
+    /// Custom agents that are off: they can neither be chosen nor started.
+    pub disabled_agents: BTreeSet<String>,
+    /// Files with instructions that are not read.
+    pub disabled_instructions: BTreeSet<PathBuf>,
+    /// Directories of plugins: `skills`, `agents` and `rules` in each.
+    pub plugins: Vec<PathBuf>,
     /// The agent that was chosen.
     pub agent: Option<String>,
+}
+
+/// Something that can be turned on and off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Customized {
+    /// A skill, by its name.
+    Skill(String),
+    /// A custom agent, by its name.
+    Agent(String),
+    /// A file with instructions.
+    Instruction(PathBuf),
 }
 
 impl Default for Customization {
@@ -45,6 +62,9 @@ impl Default for Customization {
             agents: Vec::new(),
             excluded_agents: Vec::new(),
             hidden_tools: Vec::new(),
+            disabled_agents: BTreeSet::new(),
+            disabled_instructions: BTreeSet::new(),
+            plugins: Vec::new(),
             agent: None,
         }
     }
@@ -67,6 +87,8 @@ pub struct CustomizationChange {
     pub excluded_agents: Option<Vec<String>>,
     /// Tools that only agents which name them may use.
     pub hidden_tools: Option<Vec<String>>,
+    /// Directories of plugins.
+    pub plugins: Option<Vec<PathBuf>>,
 }
 
 impl CustomizationChange {
@@ -88,6 +110,7 @@ impl CustomizationChange {
         set(&mut to.agents, self.agents);
         set(&mut to.excluded_agents, self.excluded_agents);
         set(&mut to.hidden_tools, self.hidden_tools);
+        set(&mut to.plugins, self.plugins);
     }
 }
 
@@ -110,6 +133,7 @@ impl Customization {
         if self.discover {
             places.extend(self.places.all(Kind::Skills, cwd));
         }
+        places.extend(self.in_plugins("skills", cwd));
         find_skills(&places)
     }
 
@@ -119,14 +143,23 @@ impl Customization {
             all: self.agents.clone(),
             ..Found::default()
         };
-        if self.discover {
-            let files = find_agents(&self.places.all(Kind::Agents, cwd));
-            let new = |agent: &AgentDefinition| self.agents.iter().all(|known| known.name != agent.name);
-            found.all.extend(files.all.into_iter().filter(new));
-            found.warnings = files.warnings;
-            found.errors = files.errors;
-        }
+        let mut places = match self.discover {
+            true => self.places.all(Kind::Agents, cwd),
+            false => Vec::new(),
+        };
+        places.extend(self.in_plugins("agents", cwd));
+        let files = find_agents(&places);
+        let new = |agent: &AgentDefinition| self.agents.iter().all(|known| known.name != agent.name);
+        found.all.extend(files.all.into_iter().filter(new));
+        found.warnings = files.warnings;
+        found.errors = files.errors;
         found
+    }
+
+    fn in_plugins<'a>(&'a self, name: &'a str, cwd: &'a Path) -> impl Iterator<Item = Place> + 'a {
+        self.plugins
+            .iter()
+            .map(move |plugin| Place::given(&plugin.join(name), cwd))
     }
 }
 
@@ -151,10 +184,21 @@ impl Shared {
             .collect()
     }
 
-    /// Agents of clients and files.
+    /// Agents of clients and files that are on.
     pub(crate) fn custom_agents(&self) -> Vec<AgentDefinition> {
+        let all = self.found_agents().into_iter();
+        all.filter(|(_, on)| *on).map(|(agent, _)| agent).collect()
+    }
+
+    /// Agents of clients and files, with whether each is on.
+    pub(crate) fn found_agents(&self) -> Vec<(AgentDefinition, bool)> {
         let found = self.custom.lock().agents.clone().unwrap_or_default();
-        found.all.clone()
+        let settings = self.settings.lock();
+        let disabled = &settings.customization.disabled_agents;
+        let agents = found.all.iter();
+        agents
+            .map(|agent| (agent.clone(), !disabled.contains(&agent.name)))
+            .collect()
     }
 
     /// Agents that this program brings, where nothing takes their place or keeps them out.

@@ -23,6 +23,7 @@ use crate::{
     answer::{Answer, ElicitationAnswer, PendingQuestion, QuestionKind},
     client::{ClientId, ClientSpec},
     compaction::Compacted,
+    customize::Customized,
     facts::Facts,
     hooks::{FindHooks, Hooks},
     permission::Permissions,
@@ -284,9 +285,15 @@ impl Agent {
         Ok((found.warnings.clone(), found.errors.clone()))
     }
 
-    /// Turns a skill on or off. False when there is none of that name.
-    pub async fn enable_skill(&self, name: &str, on: bool) -> Result<bool, AgentError> {
-        self.ask(|reply| Command::EnableSkill(name.to_owned(), on, reply)).await
+    /// Turns a skill, an agent or a file with instructions on or off. False when there is no such thing.
+    pub async fn enable(&self, what: Customized, on: bool) -> Result<bool, AgentError> {
+        self.ask(|reply| Command::Enable(what, on, reply)).await?
+    }
+
+    /// Agents of clients and files, with whether each is on.
+    pub async fn found_agents(&self) -> Result<Vec<(AgentDefinition, bool)>, AgentError> {
+        self.ask(Command::Load).await?;
+        Ok(self.shared.found_agents())
     }
 
     /// The custom agents, and with `builtin` those that this program brings.
@@ -315,17 +322,14 @@ impl Agent {
         Ok(self.shared.definition().map(|agent| (*agent).clone()))
     }
 
-    /// Files with instructions that are read into the system prompt.
-    pub async fn instruction_files(&self) -> Vec<PathBuf> {
+    /// Files with instructions for the system prompt, with whether each is on.
+    pub async fn instruction_files(&self) -> Vec<(PathBuf, bool)> {
         let settings = self.shared.settings();
-        if !settings.project_instructions {
-            return Vec::new();
-        }
         let look = move || {
-            let git = GitContext::of(&settings.cwd);
-            let dirs = &settings.instruction_directories;
-            let found = crate::instructions::instructions(&settings.cwd, git.root.as_deref(), dirs);
-            found.into_iter().map(|instruction| instruction.path).collect()
+            let found = settings.found_instructions(GitContext::of(&settings.cwd).root.as_deref());
+            let off = &settings.customization.disabled_instructions;
+            let files = found.into_iter().map(|found| (!off.contains(&found.path), found.path));
+            files.map(|(on, path)| (path, on)).collect()
         };
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }

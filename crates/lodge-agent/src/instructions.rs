@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::settings::Settings;
+
 /// Longer instructions than this are cut: they are sent with every call.
 const LONGEST: usize = 64 * 1024;
 
@@ -46,6 +48,32 @@ pub fn instructions(cwd: &Path, git_root: Option<&str>, further: &[PathBuf]) -> 
     found
 }
 
+impl Settings {
+    /// Everything that could be read into the system prompt, also what is off. Reads files.
+    pub(crate) fn found_instructions(&self, git_root: Option<&str>) -> Vec<Instruction> {
+        let mut found = match self.project_instructions {
+            true => instructions(&self.cwd, git_root, &self.instruction_directories),
+            false => Vec::new(),
+        };
+        for plugin in &self.customization.plugins {
+            add(
+                &mut found,
+                plugin,
+                true,
+                files_of(&plugin.join("rules"), &[".md", ".mdc"]),
+            );
+        }
+        found
+    }
+
+    /// What is read into the system prompt. Reads files.
+    pub fn instructions(&self, git_root: Option<&str>) -> Vec<Instruction> {
+        let mut found = self.found_instructions(git_root);
+        found.retain(|found| !self.customization.disabled_instructions.contains(&found.path));
+        found
+    }
+}
+
 /// Places where instructions of a project can be put: path, and whether it is a directory of files.
 pub fn instruction_places(project: &Path) -> Vec<(PathBuf, bool)> {
     let files = FILES.map(|name| (project.join(name), false));
@@ -53,12 +81,17 @@ pub fn instruction_places(project: &Path) -> Vec<(PathBuf, bool)> {
 }
 
 fn in_directory(root: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(root.join(DIRECTORY)) else {
+    files_of(&root.join(DIRECTORY), &[".instructions.md"])
+}
+
+fn files_of(directory: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
     };
+    let fits = |path: &PathBuf| endings.iter().any(|ending| path.to_string_lossy().ends_with(ending));
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.to_string_lossy().ends_with(".instructions.md"))
+        .filter(fits)
         .collect();
     files.sort();
     files

@@ -41,7 +41,7 @@ pub use client::{
     Capabilities, ClientCalls, ClientId, ClientSpec, ClientTool, ExitPlanQuestion, NoCalls, UserInputQuestion,
 };
 pub use compaction::Compacted;
-pub use customize::{Customization, CustomizationChange, skill_info};
+pub use customize::{Customization, CustomizationChange, Customized, skill_info};
 pub use facts::{
     Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenTurn, Totals, title_of,
 };

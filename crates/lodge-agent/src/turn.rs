@@ -350,14 +350,7 @@ impl Turn {
         let mut settings = shared.settings();
         settings.mode = shared.mode();
         let git = GitContext::of(&settings.cwd);
-        let instructions = match settings.project_instructions {
-            true => instructions::text(&instructions::instructions(
-                &settings.cwd,
-                git.root.as_deref(),
-                &settings.instruction_directories,
-            )),
-            false => String::new(),
-        };
+        let instructions = instructions::text(&settings.instructions(git.root.as_deref()));
         let definition = shared.definition();
         shared.start_own_servers(definition.as_deref()).await;
         let tool_names: Vec<String> = shared.tools().into_iter().map(|(spec, _)| spec.name).collect();

@@ -137,6 +137,7 @@ impl Face {
         state.changesets = Some(catalogue(session_uri, state.project.is_some(), true));
         let mut entry = SessionEntry::new(state, Some(schema), timestamp(created), chat);
         entry.changes = record.changes;
+        entry.decisions = record.decisions;
         inner.core.insert_session(session_uri.clone(), entry);
         for talk in opened {
             self.tasks.spawn(inner.show(session_uri, talk).run());

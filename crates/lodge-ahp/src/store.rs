@@ -62,6 +62,9 @@ pub(crate) struct SessionRecord {
     pub(crate) draft: Option<Message>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) queue: Vec<PendingMessage>,
+    /// What was turned on and off in it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) decisions: BTreeMap<String, bool>,
     /// What its turns changed, in numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changes: Option<ChangesSummary>,

@@ -298,6 +298,7 @@ fn customization(config: &SessionConfig, fresh: bool) -> Result<Option<Customiza
         agents: agents(config.custom_agents.as_deref())?,
         excluded_agents: config.excluded_builtin_agents.clone(),
         hidden_tools: hidden_tools(config),
+        ..CustomizationChange::default()
     };
     Ok((!change.is_empty()).then_some(change))
 }

@@ -1,12 +1,16 @@
 //! Skills that the user has turned off for all sessions.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
+use lodge_mcp::Configured;
 use lodge_tools::custom::Places;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Host, HostError,
+    Host, HostError, McpFiles,
     host::{Inner, write_private},
 };
 
@@ -41,6 +45,11 @@ impl Host {
     /// Where the user's skills and agents are.
     pub fn places(&self) -> Places {
         Places::of_user(self.home().path())
+    }
+
+    /// The MCP servers that files describe for a new session in this folder. Reads files.
+    pub fn configured_servers(&self, cwd: &Path) -> Vec<Configured> {
+        self.inner().mcp_of_files(&McpFiles::default(), cwd)
     }
 
     /// Names of skills that are off in new sessions.

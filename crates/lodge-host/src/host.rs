@@ -356,7 +356,7 @@ impl Inner {
 
     /// The MCP servers that files describe for a session in this folder. What a folder describes that nobody trusts is
     /// there to be seen, and says what it takes to be started.
-    fn mcp_of_files(&self, files: &McpFiles, cwd: &Path) -> Vec<Configured> {
+    pub(crate) fn mcp_of_files(&self, files: &McpFiles, cwd: &Path) -> Vec<Configured> {
         let (home, trusted) = match files {
             McpFiles::Off => return Vec::new(),
             McpFiles::Trusted => (None, Trust::of(&self.home).covers(cwd)),

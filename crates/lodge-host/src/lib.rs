@@ -28,12 +28,12 @@ pub use worktree::{Worktree, WorktreeError, branches, can_begin};
 
 pub use lodge_agent::{
     AccessToken, Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec,
-    ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange, Delivery, ElicitationAnswer,
-    ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext, HookFiles, INTERRUPTED, INTERRUPTED_INFO,
-    INTERRUPTED_TURN, Instruction, Mode, ModelSource, NewTask, NoCalls, PendingQuestion, PermissionDecision, Prompt,
-    Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings, SubagentOverride,
-    SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
-    instruction_places, instructions, skill_info, title_of,
+    ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange, Customized, Delivery,
+    ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext, HookFiles, INTERRUPTED,
+    INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, Mode, ModelSource, NewTask, NoCalls, PendingQuestion,
+    PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings,
+    SubagentOverride, SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer,
+    UserInputQuestion, instruction_places, instructions, skill_info, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,

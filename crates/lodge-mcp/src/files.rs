@@ -40,6 +40,26 @@ pub fn of_project(folder: &Path) -> Vec<Configured> {
     found
 }
 
+/// The servers that a client brings in a file of its own.
+pub fn of_client(file: &Path) -> Vec<Configured> {
+    configured(file, Source::Client, &expander(None))
+}
+
+/// The file that describes a server; of those of a project the one that counts.
+pub fn file_of(source: Source, name: &str, home: &Path, folder: &Path) -> Option<PathBuf> {
+    match source {
+        Source::User => Some(home.join(USER_FILE)),
+        Source::Workspace => {
+            let mut files = PROJECT_FILES.iter().map(|file| folder.join(file));
+            files.find(|file| match read(file) {
+                Ok(servers) => servers.contains_key(name),
+                Err(_) => file.file_name().is_some_and(|file| file == name),
+            })
+        }
+        Source::Client => None,
+    }
+}
+
 /// The servers of one file. A file that cannot be used is one server that says why.
 fn configured(file: &Path, source: Source, expand: &dyn Fn(&str) -> Result<String, String>) -> Vec<Configured> {
     let servers = match read(file) {

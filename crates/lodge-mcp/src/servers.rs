@@ -129,6 +129,25 @@ impl Servers {
         }
     }
 
+    /// Forgets these.
+    pub fn forget(&self, names: &[String]) {
+        let gone: Vec<Entry> = {
+            let mut entries = self.0.entries.lock();
+            entries
+                .extract_if(.., |entry| names.iter().any(|name| **name == *entry.name))
+                .collect()
+        };
+        for mut entry in gone {
+            entry.put_down(State::Stopped);
+            self.0.owner.removed(&entry.name);
+        }
+    }
+
+    /// Whether one of them is on its way.
+    pub fn is_starting(&self, name: &str) -> bool {
+        self.0.any_starting(Some(name))
+    }
+
     /// Whether there are any.
     pub fn is_empty(&self) -> bool {
         self.0.entries.lock().is_empty()

@@ -1,6 +1,6 @@
 //! Skills and custom agents: found, told of, turned on and off, chosen.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use lodge_events::{
     SessionCustomAgentsUpdated, SessionSkillsLoaded, SessionWarning, SubagentDeselected, SubagentSelected,
@@ -9,8 +9,17 @@ use lodge_events::{
 use super::Actor;
 use crate::{
     AgentError,
-    customize::{agent_info, skill_info},
+    customize::{Customized, agent_info, skill_info},
 };
+
+/// Makes something be, or not be, among what is off.
+fn switch<T: Ord>(disabled: &mut BTreeSet<T>, what: T, on: bool) {
+    if on {
+        disabled.remove(&what);
+    } else {
+        disabled.insert(what);
+    }
+}
 
 impl Actor {
     /// Looks for skills and agents, unless that was done.
@@ -77,28 +86,39 @@ impl Actor {
     pub(super) fn tell_agents(&self) {
         let found = self.shared.custom.lock().agents.clone().unwrap_or_default();
         self.shared.recorder.note(SessionCustomAgentsUpdated {
-            agents: found.all.iter().map(agent_info).collect(),
+            agents: self.shared.custom_agents().iter().map(agent_info).collect(),
             warnings: found.warnings.clone(),
             errors: found.errors.clone(),
         });
     }
 
-    pub(super) async fn enable_skill(&mut self, name: String, on: bool) -> bool {
+    /// Turns something on or off. False when there is no such thing.
+    pub(super) async fn enable(&mut self, what: Customized, on: bool) -> Result<bool, AgentError> {
         self.load().await;
-        if self.shared.skills().iter().all(|(skill, _)| skill.name != name) {
-            return false;
+        match what {
+            Customized::Skill(name) => {
+                if self.shared.skills().iter().all(|(skill, _)| skill.name != name) {
+                    return Ok(false);
+                }
+                switch(&mut self.shared.settings.lock().customization.disabled_skills, name, on);
+                self.tell_skills();
+            }
+            Customized::Agent(name) => {
+                if self.shared.found_agents().iter().all(|(agent, _)| agent.name != name) {
+                    return Ok(false);
+                }
+                if !on && self.shared.settings.lock().customization.agent.as_ref() == Some(&name) {
+                    self.select_agent(None).await?;
+                }
+                switch(&mut self.shared.settings.lock().customization.disabled_agents, name, on);
+                self.tell_agents();
+            }
+            Customized::Instruction(path) => {
+                let disabled = &mut self.shared.settings.lock().customization.disabled_instructions;
+                switch(disabled, path, on);
+            }
         }
-        {
-            let mut settings = self.shared.settings.lock();
-            let disabled = &mut settings.customization.disabled_skills;
-            if on {
-                disabled.remove(&name)
-            } else {
-                disabled.insert(name)
-            };
-        }
-        self.tell_skills();
-        true
+        Ok(true)
     }
 
     pub(super) async fn select_agent(&mut self, name: Option<String>) -> Result<(), AgentError> {

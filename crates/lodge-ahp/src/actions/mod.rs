@@ -15,6 +15,7 @@ use serde_json::{Value, value::RawValue};
 
 pub(crate) use self::tools::fail_calls_of;
 use crate::{
+    customizations::Wish,
     dialect::seed,
     face::{Face, Inner},
     rpc,
@@ -67,6 +68,10 @@ enum After {
     Terminal(Deed),
     /// Files of a changeset were marked as seen.
     Reviewed,
+    /// A customization was turned on or off.
+    Decided(String, bool),
+    /// Something is wanted of an MCP server.
+    Wished(String, Wish),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -311,6 +316,25 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
             After::Keep => dispatch.face.keep(inner, channel),
             After::Terminal(deed) => inner.do_terminal(channel, deed),
             After::Reviewed => dispatch.face.reviewed(inner, channel),
+            After::Decided(id, on) => {
+                if let Some(entry) = inner.core.sessions.get_mut(channel) {
+                    entry.undone += 1;
+                    entry.decisions.insert(id, on);
+                }
+                // Every chat of the session has an agent of its own.
+                for talk in inner.talks.values().filter(|talk| talk.session == *channel) {
+                    talk.tell(Effect::Decided);
+                }
+            }
+            After::Wished(id, wish) => {
+                let chat = inner.core.sessions.get_mut(channel).map(|entry| {
+                    entry.undone += 1;
+                    entry.default_chat.clone()
+                });
+                if let Some(talk) = chat.and_then(|chat| inner.talks.get(&chat)) {
+                    talk.tell(Effect::Server { id, wish });
+                }
+            }
         }
     }
     let to = match inner.core.sessions.get(channel) {
@@ -522,6 +546,7 @@ impl Face {
                 record.read = status & ahp_types::state::SessionStatus::IsRead.bits() != 0;
                 record.archived = status & ahp_types::state::SessionStatus::IsArchived.bits() != 0;
                 record.auto_approve = auto;
+                record.decisions.clone_from(&entry.decisions);
             }
         });
     }

@@ -3,14 +3,14 @@
 use ahp_types::{
     StateAction,
     actions::SessionConfigChangedAction,
-    state::{CustomizationEnablement, SessionState},
+    state::{CustomizationEnablement, McpServerState, SessionState},
 };
 use lodge_host::{Approval, Mode};
 use serde_json::Value;
 
 use super::{After, Dispatch, NoChange, Plan, Refusal};
 use crate::{
-    customizations,
+    customizations::{self, Wish},
     face::Inner,
     load::branching_of,
     session_config::{Branching, Isolation},
@@ -89,36 +89,51 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             Err("a session works in one directory, chosen when it is made".to_owned())
         }
         A::SessionCustomizationToggled(toggled) => {
-            let all = state.customizations.as_deref().unwrap_or_default();
-            let Some(skill) = customizations::skill_named(all, &toggled.id) else {
-                return Err("only skills of this session can be turned on and off".to_owned());
+            let things = customizations::things(state.customizations.as_deref().unwrap_or_default());
+            let named = |thing: &&customizations::Thing| thing.id == toggled.id;
+            let in_seed = |thing: &&customizations::Thing| thing.seed_uri == toggled.id;
+            let found = match dispatch.peer.dialect {
+                Dialect::Modern => things.iter().find(named),
+                Dialect::Seed => things.iter().rfind(in_seed),
             };
-            let decision =
-                |wanted: fn(&CustomizationEnablement) -> Option<bool>| toggled.enablement.iter().find_map(wanted);
-            // What is said of the session comes before what is said of more; the host has only sessions.
-            let on = decision(|said| match said {
-                CustomizationEnablement::Session { enabled } => Some(*enabled),
-                _ => None,
-            })
-            .or_else(|| {
-                decision(|said| match said {
-                    CustomizationEnablement::Workspace { enabled, .. }
-                    | CustomizationEnablement::Global { enabled } => Some(*enabled),
-                    _ => None,
-                })
-            });
-            let Some(on) = on else {
-                return Err("say whether it shall be on".to_owned());
-            };
-            let effect = Effect::Change(Setting::Skill(skill.to_owned(), on));
+            let thing = found.ok_or("this session has no such customization")?;
+            let is_on = thing.on.ok_or("this cannot be turned off")?;
+            let on = customizations::decision(&toggled.enablement).ok_or("say whether it shall be on")?;
+            if on == is_on {
+                return Ok(Plan::nothing(NoChange::Echo));
+            }
+            toggled.id.clone_from(&thing.id);
             toggled.enablement = vec![CustomizationEnablement::Session { enabled: on }];
-            Ok(Plan::effect(effect))
+            let decided = After::Decided(toggled.id.clone(), on);
+            Ok(Plan::default().then(decided).then(After::Keep))
         }
-        A::SessionMcpServerStartRequested(_)
-        | A::SessionMcpServerStopRequested(_)
-        | A::SessionMcpServerBackgroundRequested(_) => Err("this session has no such customization".to_owned()),
+        A::SessionMcpServerStartRequested(wanted) => server(state, entry.announced.is_some(), &wanted.id, Wish::Start),
+        A::SessionMcpServerStopRequested(wanted) => server(state, entry.announced.is_some(), &wanted.id, Wish::Stop),
+        A::SessionMcpServerBackgroundRequested(wanted) => {
+            server(state, entry.announced.is_some(), &wanted.id, Wish::Background)
+        }
         _ => Err("only the host says this about a session".to_owned()),
     }
+}
+
+/// What somebody wants of an MCP server.
+fn server(state: &SessionState, begun: bool, id: &str, wish: Wish) -> Result<Plan, Refusal> {
+    let things = customizations::things(state.customizations.as_deref().unwrap_or_default());
+    let thing = things.iter().find(|thing| thing.id == id);
+    let Some((thing, now)) = thing.and_then(|thing| Some((thing, thing.server.as_ref()?))) else {
+        return Err("this session has no such MCP server".to_owned());
+    };
+    if !begun {
+        return Err("servers start with the first message of a session".to_owned());
+    }
+    match (wish, now) {
+        (Wish::Start, _) if thing.on == Some(false) => return Err("this server is turned off".to_owned()),
+        (Wish::Stop, McpServerState::Stopped(_)) => return Ok(Plan::nothing(NoChange::Echo)),
+        (Wish::Background, McpServerState::Starting(starting)) if starting.blocking == Some(true) => {}
+        (Wish::Background, _) => return Ok(Plan::nothing(NoChange::Echo)),
+        _ => {}
+    }
+    Ok(Plan::default().then(After::Wished(id.to_owned(), wish)))
 }
 
 fn config(

@@ -7,14 +7,14 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use ahp_types::{
     StateAction,
     actions::{RootAgentsChangedAction, SessionActiveClientRemovedAction},
-    state::RootState,
+    state::{Customization, RootState},
 };
 use lodge_host::{Host, HostError};
 use parking_lot::Mutex;
@@ -54,17 +54,20 @@ pub(crate) struct Face {
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     next_conn: AtomicU64,
+    /// Whether somebody is about to look at the user's files.
+    looking: AtomicBool,
 }
 
 impl Face {
     pub(crate) fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
         let dir = host.home().path().join("ahp");
         let store = Store::open(&dir)?;
+        let _ = std::fs::remove_dir_all(crate::customizations::plugins_place(host.home().path()));
         let grants = Grants::of_home(host.home().path());
         grants.begin();
         let seq = Seq::open(&dir.join("seq"))?;
         let root = RootState {
-            agents: shapes::agents(&host),
+            agents: shapes::agents(&host, crate::customizations::agents_of_host(&host)),
             active_sessions: Some(0),
             terminals: None,
             config: None,
@@ -101,6 +104,7 @@ impl Face {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             next_conn: AtomicU64::new(1),
+            looking: AtomicBool::new(false),
         }))
     }
 
@@ -238,9 +242,22 @@ impl Face {
         }
     }
 
-    /// Tells clients when the models changed since they were told.
-    pub(crate) fn refresh_agents(&self) {
-        let agents = shapes::agents(&self.host);
+    /// Tells clients when the models changed since they were told, and the user's skills, agents and servers once they are
+    /// looked at.
+    pub(crate) fn refresh_agents(self: &Arc<Self>) {
+        let known = self.inner.lock().core.root.agents.first().cloned();
+        self.show_agents(known.and_then(|agent| agent.customizations));
+        if !self.looking.swap(true, Ordering::Relaxed) {
+            let face = self.clone();
+            self.tasks.spawn_blocking(move || {
+                face.looking.store(false, Ordering::Relaxed);
+                face.show_agents(crate::customizations::agents_of_host(&face.host));
+            });
+        }
+    }
+
+    fn show_agents(&self, customizations: Option<Vec<Customization>>) {
+        let agents = shapes::agents(&self.host, customizations);
         let mut inner = self.inner.lock();
         if inner.core.root.agents != agents {
             let root = inner.core.root_uri.clone();

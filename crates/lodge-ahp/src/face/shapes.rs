@@ -4,7 +4,7 @@ use ahp_types::{
     StateAction,
     state::{
         AgentCapabilities, AgentInfo, BackgroundWork, ChatInteractivity, ChatOrigin, ChatState, ChatSummary,
-        MultipleChatsCapability, SessionModelInfo, SessionStatus, ToolResultContent,
+        Customization, MultipleChatsCapability, SessionModelInfo, SessionStatus, ToolResultContent,
     },
 };
 use lodge_events::Timestamp;
@@ -98,7 +98,7 @@ pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
 }
 
 /// What the root state says about the host's agent.
-pub(super) fn agents(host: &Host) -> Vec<AgentInfo> {
+pub(super) fn agents(host: &Host, customizations: Option<Vec<Customization>>) -> Vec<AgentInfo> {
     let models = host.models().list().into_iter().map(|model| SessionModelInfo {
         id: model.id,
         provider: uri::PROVIDER.to_owned(),
@@ -117,7 +117,7 @@ pub(super) fn agents(host: &Host) -> Vec<AgentInfo> {
         description: "The agent of this host".to_owned(),
         models: models.collect(),
         protected_resources: None,
-        customizations: None,
+        customizations,
         capabilities: Some(AgentCapabilities {
             multiple_chats: Some(MultipleChatsCapability {
                 fork: Some(true),

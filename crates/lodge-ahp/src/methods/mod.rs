@@ -12,6 +12,7 @@ mod sessions;
 mod terminals;
 mod watches;
 
+pub(crate) use reverse::call_client;
 pub(crate) use sessions::host_error;
 
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{Method, Request};
 use crate::{
+    face::Face,
     rpc::{RpcError, RpcResult, code},
     version::Dialect,
 };
@@ -41,11 +42,17 @@ pub(super) async fn forward(method: &Method, request: &Request<'_>) -> Option<Rp
 }
 
 async fn ask(method: &Method, request: &Request<'_>, owner: &str) -> RpcResult {
+    let params = request.params.map_or("{}", RawValue::get);
+    call_client(request.face, owner, method.name, params).await
+}
+
+/// Asks a client for something.
+pub(crate) async fn call_client(face: &Face, owner: &str, method: &str, params: &str) -> RpcResult {
     let conn = {
-        let inner = request.face.inner.lock();
+        let inner = face.inner.lock();
         let mut conns = inner.core.conns.values();
         // The seed's dialect asks clients for nothing but access.
-        let fits = |dialect: Dialect| dialect == Dialect::Modern || method.name == "resourceRequest";
+        let fits = |dialect: Dialect| dialect == Dialect::Modern || method == "resourceRequest";
         conns
             .find(|conn| {
                 conn.peer()
@@ -59,8 +66,7 @@ async fn ask(method: &Method, request: &Request<'_>, owner: &str) -> RpcResult {
             format!("the client {owner:?} is not here"),
         ));
     };
-    let params = request.params.map_or("{}", RawValue::get);
-    conn.call(method.name, params).await
+    conn.call(method, params).await
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use ahp_types::state::{
 use serde_json::{Map, Value};
 
 use super::chat::ChatStore;
+use crate::customizations::Decisions;
 
 /// The bits of a status that say what goes on; the others are flags of the person.
 pub(crate) const ACTIVITY_BITS: u32 = 31;
@@ -28,6 +29,10 @@ pub(crate) struct SessionEntry {
     pub(crate) diffs: Vec<FileEdit>,
     /// Something that a summary shows may have changed.
     pub(crate) dirty: bool,
+    /// What was turned on and off in it.
+    pub(crate) decisions: Decisions,
+    /// How much of that the agent does not know yet.
+    pub(crate) undone: usize,
 }
 
 impl SessionEntry {
@@ -46,6 +51,8 @@ impl SessionEntry {
             changes: None,
             diffs: Vec::new(),
             dirty: false,
+            decisions: Decisions::new(),
+            undone: 0,
         }
     }
 

@@ -12,12 +12,19 @@ use lodge_host::{
 use tokio::sync::{mpsc, watch};
 
 use super::{Draft, Effect, Setting};
-use crate::{face::Face, projection::attachments_of, session_config::Isolation, state::Uri};
+use crate::{
+    customizations::{self, Custom},
+    face::Face,
+    projection::attachments_of,
+    session_config::Isolation,
+    state::Uri,
+};
+
 /// Bytes of events that may wait to be shown. Beyond that the conversation is read anew from its log.
 const QUEUE: usize = 64 << 20;
 
-struct Live {
-    session: Session,
+pub(crate) struct Live {
+    pub(crate) session: Session,
     events: Subscription,
     /// Tells when it changed files.
     changed: watch::Receiver<u64>,
@@ -45,16 +52,17 @@ impl Live {
 
 /// The driver.
 pub(crate) struct Driver {
-    face: Arc<Face>,
-    chat: Uri,
+    pub(crate) face: Arc<Face>,
+    pub(crate) chat: Uri,
     host_id: String,
     effects: mpsc::UnboundedReceiver<Effect>,
-    live: Option<Live>,
-    draft: Option<Draft>,
+    pub(crate) live: Option<Live>,
+    pub(crate) draft: Option<Draft>,
     model: Option<String>,
     /// Whether a client of this face chose the custom agent at work.
     chose_agent: bool,
-    clients: Vec<SessionActiveClient>,
+    pub(crate) clients: Vec<SessionActiveClient>,
+    pub(crate) custom: Custom,
     /// Said to the agent, not to people, with the first message: what a side chat is about.
     pub(crate) preface: Option<String>,
 }
@@ -71,6 +79,7 @@ impl Driver {
             model: None,
             chose_agent: false,
             clients: Vec::new(),
+            custom: Custom::default(),
             preface: None,
         }
     }
@@ -115,7 +124,7 @@ impl Driver {
 
     /// Works until the conversation is closed here.
     pub(crate) async fn run(mut self) {
-        self.show_customizations().await;
+        self.customize().await;
         loop {
             let news = async {
                 match &mut self.live {
@@ -140,6 +149,7 @@ impl Driver {
                         self.face.detached(&self.chat);
                     }
                 },
+                () = self.custom.fetched() => self.customize().await,
                 () = self.face.stop.cancelled() => return,
             }
         }
@@ -148,10 +158,7 @@ impl Driver {
     /// Shows events in slices, so that a burst neither keeps others from the state for long nor fills the queues of
     /// clients before their sockets had a chance to take anything.
     async fn show(&self, batch: &[lodge_events::Event]) {
-        let changed = |event: &lodge_events::Event| {
-            matches!(event.kind(), "session.skills_loaded" | "session.custom_agents_updated")
-        };
-        if batch.iter().any(changed) {
+        if batch.iter().any(customizations::is_news) {
             self.show_customizations().await;
         }
         for events in batch.chunks(64) {
@@ -165,14 +172,6 @@ impl Driver {
         }
     }
 
-    /// Shows the session's skills, agents and instructions.
-    async fn show_customizations(&self) {
-        let Some(live) = &self.live else { return };
-        if let Ok(all) = crate::customizations::of(&live.session).await {
-            self.face.customized(&self.chat, all);
-        }
-    }
-
     /// Lets the agent that a message is for take over. A message that names none is for the session's own agent, unless
     /// somebody elsewhere chose another.
     async fn choose_agent(&mut self, wanted: Option<&str>) -> Result<(), HostError> {
@@ -182,12 +181,8 @@ impl Driver {
         let session = self.session().await?.session.clone();
         let name = match wanted {
             Some(uri) => {
-                let agents = session.custom_agents(false).await?;
-                let known = agents
-                    .into_iter()
-                    .find(|agent| crate::customizations::agent_uri(agent) == uri);
                 let missing = || HostError::Invalid(format!("there is no agent {uri:?} in this session"));
-                Some(known.ok_or_else(missing)?.name)
+                Some(self.agent_at(&session, uri).await?.ok_or_else(missing)?)
             }
             None => None,
         };
@@ -212,7 +207,7 @@ impl Driver {
                 talk.is_detached = false;
             }
             self.attach_clients().await;
-            self.show_customizations().await;
+            self.customize().await;
         }
         self.live
             .as_mut()
@@ -300,8 +295,10 @@ impl Driver {
                 if self.live.is_some() {
                     self.attach_clients().await;
                 }
-                return;
+                return self.clients_bring().await;
             }
+            Effect::Decided => return self.decided().await,
+            Effect::Server { id, wish } => return self.wish(&id, wish).await,
             Effect::Change(setting) => self.change(setting).await,
             // What was never made alive has nothing to stop, answer or cut.
             _ if self.draft.is_some() => Ok(()),
@@ -334,6 +331,7 @@ impl Driver {
         if let (Some(draft), Some(model)) = (&mut self.draft, &model) {
             draft.model = Some(model.clone());
         }
+        self.plugins_ready().await;
         self.choose_agent(message.agent.as_ref().map(|agent| agent.uri.as_str()))
             .await?;
         let resolve = model.as_ref().map(|name| self.face.host.models().resolve(Some(name)));
@@ -414,17 +412,13 @@ impl Driver {
                 Setting::Approval(approval) => draft.approval = approval,
                 Setting::Isolation(isolation) => draft.isolation = isolation,
                 Setting::Branch(branch) => draft.branch = Some(branch),
-                Setting::Model(_) | Setting::Skill(..) => {}
+                Setting::Model(_) => {}
             }
             return Ok(());
         }
         let change = match setting {
             Setting::Title(title) => {
                 self.session().await?.session.rename(Some(title)).await?;
-                return Ok(());
-            }
-            Setting::Skill(name, on) => {
-                self.session().await?.session.enable_skill(&name, on).await?;
                 return Ok(());
             }
             Setting::Mode(mode) => Change::Mode(mode),

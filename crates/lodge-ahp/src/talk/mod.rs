@@ -15,7 +15,7 @@ pub(crate) use self::{
     conversation::Talk,
     driver::{Driver, remove_worktree},
 };
-use crate::session_config::Isolation;
+use crate::{customizations::Wish, session_config::Isolation};
 
 /// Something for the agent to do.
 pub(crate) enum Effect {
@@ -42,6 +42,10 @@ pub(crate) enum Effect {
     Unqueue { id: String },
     /// Who runs tools for it.
     Clients(Vec<SessionActiveClient>),
+    /// Something was turned on or off.
+    Decided,
+    /// Something is wanted of an MCP server.
+    Server { id: String, wish: Wish },
 }
 
 impl Effect {
@@ -61,8 +65,6 @@ pub(crate) enum Setting {
     Title(String),
     Mode(Mode),
     Approval(Approval),
-    /// Whether a skill is on.
-    Skill(String, bool),
     /// The model, from the next turn on.
     Model(String),
     /// Where it will work; only before it begins.

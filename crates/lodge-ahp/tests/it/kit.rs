@@ -81,6 +81,10 @@ async fn open(dir: &TempDir, limits: Limits, resources: Policy) -> (Host, Server
 
 async fn open_with(dir: &TempDir, limits: Limits, resources: Policy, models: ModelsConfig) -> (Host, Server) {
     let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
+    open_in(dir, home, limits, resources, models).await
+}
+
+async fn open_in(dir: &TempDir, home: Home, limits: Limits, resources: Policy, models: ModelsConfig) -> (Host, Server) {
     let models = lodge_models::Catalogue::from(models, |_| None).unwrap();
     let idle_after = Duration::from_secs(600);
     let host = Host::new(HostConfig {
@@ -136,9 +140,10 @@ impl House {
         let mut tries = 0;
         let (host, server) = loop {
             match Home::open(self.dir.path().join("home"), HomeOptions::default()) {
+                // Not closed and opened again: a process that another test is just starting could hold the lock.
                 Ok(home) => {
-                    drop(home);
-                    break open(&self.dir, Limits::default(), Policy::Ask).await;
+                    let models = ModelsConfig::default();
+                    break open_in(&self.dir, home, Limits::default(), Policy::Ask, models).await;
                 }
                 Err(error) => {
                     tries += 1;

@@ -6,6 +6,7 @@ mod changesets;
 mod chats;
 mod configuration;
 mod crash;
+mod customizations;
 mod docs;
 mod edits;
 mod hostile;

@@ -46,14 +46,7 @@ fn shown(instruction: &Instruction) -> Value {
 
 async fn sources(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     let settings = session.session().settings();
-    let found = reading(move || match settings.project_instructions {
-        true => {
-            let root = GitContext::of(&settings.cwd).root;
-            instructions(&settings.cwd, root.as_deref(), &settings.instruction_directories)
-        }
-        false => Vec::new(),
-    })
-    .await?;
+    let found = reading(move || settings.instructions(GitContext::of(&settings.cwd).root.as_deref())).await?;
     Ok(json!({"sources": found.iter().map(shown).collect::<Vec<_>>()}))
 }
 

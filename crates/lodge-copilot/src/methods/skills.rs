@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use lodge_events::Payload;
-use lodge_host::{Kind, Place, Places, Tier, find_skills, skill_info};
+use lodge_host::{Customized, Kind, Place, Places, Tier, find_skills, skill_info};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ async fn disable(session: Arc<Attached>, params: NameParams) -> Result<Value, Rp
 }
 
 async fn turn(session: &Attached, name: &str, on: bool) -> Result<Value, RpcError> {
-    if session.session().enable_skill(name, on).await? {
+    if session.session().enable(Customized::Skill(name.to_owned()), on).await? {
         Ok(Value::Null)
     } else {
         Err(RpcError::failed(format!("Skill not found: {name}")))

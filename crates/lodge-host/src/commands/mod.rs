@@ -126,7 +126,8 @@ impl Session {
 
     /// Where files describe commands, those that count first.
     fn prompt_places(&self) -> Vec<PathBuf> {
-        let cwd = self.settings().cwd;
+        let settings = self.settings();
+        let cwd = settings.cwd;
         let root = lodge_agent::GitContext::of(&cwd).root.map(PathBuf::from);
         let mut places = Vec::new();
         for base in [Some(cwd), root].into_iter().flatten() {
@@ -135,6 +136,8 @@ impl Session {
         if let Some(home) = self.home_path() {
             places.extend([home.join("prompts"), home.join("commands")]);
         }
+        let plugins = &settings.customization.plugins;
+        places.extend(plugins.iter().map(|plugin| plugin.join("commands")));
         places.dedup();
         places
     }

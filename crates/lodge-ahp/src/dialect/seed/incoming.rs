@@ -116,6 +116,13 @@ pub(crate) fn incoming(seed: &Value, client: &str) -> Result<Incoming, String> {
             action.insert("activeClient".into(), json!({ "clientId": client, "tools": tools }));
             false
         }
+        "customizationToggled" => {
+            // It knows no ids and no scopes: its own session is meant.
+            rename(&mut action, "uri", "id");
+            let enabled = action.remove("enabled").ok_or("the action does not say whether")?;
+            action.insert("enablement".into(), json!([{ "kind": "session", "enabled": enabled }]));
+            false
+        }
         "titleChanged" | "isReadChanged" | "isArchivedChanged" | "configChanged" => false,
         _ => return Err(format!("{kind} is not for clients to dispatch")),
     };

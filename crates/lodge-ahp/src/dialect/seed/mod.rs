@@ -13,6 +13,7 @@ pub(crate) use self::{
     state::{changes, root, session, summary, terminal, turn},
 };
 use crate::{
+    customizations::things,
     state::{Core, SessionEntry},
     wire::{self, Envelope, Frame, Origin, envelope_of},
 };
@@ -75,6 +76,24 @@ pub(crate) fn expand(core: &Core, session: &str, channel: &str, action: &StateAc
                 actions.push(json!({ "type": "session/modelChanged", "session": session, "model": { "id": model } }));
             }
             Some(actions)
+        }
+        StateAction::SessionCustomizationToggled(toggled) => {
+            let all = core.sessions.get(session)?.state.customizations.as_deref()?;
+            let thing = things(all).into_iter().find(|thing| thing.id == toggled.id)?;
+            Some(vec![json!({
+                "type": "session/customizationToggled", "session": session, "uri": thing.seed_uri, "enabled": thing.on,
+            })])
+        }
+        StateAction::SessionCustomizationsChanged(_)
+        | StateAction::SessionCustomizationUpdated(_)
+        | StateAction::SessionCustomizationRemoved(_)
+        | StateAction::SessionMcpServerStateChanged(_)
+        | StateAction::SessionMcpServerStartRequested(_)
+        | StateAction::SessionMcpServerStopRequested(_) => {
+            let all = state::customizations(&core.sessions.get(session)?.state);
+            Some(vec![
+                json!({ "type": "session/customizationsChanged", "session": session, "customizations": all }),
+            ])
         }
         StateAction::ChatTurnResume(_) => {
             let store = &core.chats.get(channel)?.store;

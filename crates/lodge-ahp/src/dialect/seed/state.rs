@@ -1,11 +1,14 @@
 //! States for clients of 0.1.0.
 
-use ahp_types::state::{ResponsePart, RootState};
+use ahp_types::state::{McpServerState, ResponsePart, RootState, SessionState};
 use lodge_events::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{model_of, outgoing, rename};
-use crate::state::{Core, session::ACTIVITY_BITS};
+use crate::{
+    customizations::things,
+    state::{Core, session::ACTIVITY_BITS},
+};
 
 /// The root state.
 pub(crate) fn root(state: &RootState) -> Value {
@@ -122,8 +125,42 @@ pub(crate) fn session(core: &Core, uri: &str, start: usize) -> Option<Value> {
             config
         }),
     );
+    put(
+        "customizations",
+        state.customizations.as_ref().map(|_| customizations(state)),
+    );
     put("_meta", state.meta.as_ref().map(|meta| json!(meta)));
     Some(out)
+}
+
+/// What a session has beside its tools: there it is one list, and what contains others is no more than they are.
+pub(crate) fn customizations(state: &SessionState) -> Value {
+    let all = things(state.customizations.as_deref().unwrap_or_default()).into_iter();
+    let shown = all.filter_map(|thing| {
+        let mut out = json!({
+            "customization": { "uri": thing.seed_uri, "displayName": thing.name },
+            "enabled": thing.on?,
+        });
+        if let Some(description) = thing.description {
+            out["customization"]["description"] = description.into();
+        }
+        if let Some(client) = thing.client {
+            out["clientId"] = client.into();
+        }
+        let (status, message) = match thing.server {
+            None | Some(McpServerState::Ready(_) | McpServerState::Stopped(_)) => ("loaded", None),
+            Some(McpServerState::Starting(_)) => ("loading", None),
+            Some(McpServerState::Error(failed)) => ("error", Some(failed.error.message)),
+            Some(McpServerState::AuthRequired(_)) => ("degraded", Some("It wants somebody to sign in.".to_owned())),
+            Some(_) => return Some(out),
+        };
+        out["status"] = status.into();
+        if let Some(message) = message {
+            out["statusMessage"] = message.into();
+        }
+        Some(out)
+    });
+    Value::Array(shown.collect())
 }
 
 /// A finished turn.

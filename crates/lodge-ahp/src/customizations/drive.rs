@@ -1,0 +1,339 @@
+//! What the driver of a conversation does about customizations: reads what clients bring, does what persons decided, and
+//! shows what there is.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use ahp_types::state::{ClientPluginCustomization, CustomizationType, SessionActiveClient};
+use lodge_host::{
+    Change, CustomizationChange, Customized, HostError, Session,
+    mcp::{Status, files},
+};
+use tokio::task::JoinSet;
+
+use super::{
+    Decisions,
+    offer::Offer,
+    plugins::{self, Copied, Plugin},
+    server_id, server_of,
+    show::{Contents, agent_spot, list, spot},
+};
+use crate::{face::Face, talk::Driver};
+
+/// How long a message waits for the plugins that came before it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a driver holds for it.
+#[derive(Default)]
+pub(crate) struct Custom {
+    plugins: Vec<Plugin>,
+    fetching: JoinSet<Read>,
+}
+
+/// A plugin that was read, or cannot be.
+struct Read {
+    client: String,
+    uri: String,
+    nonce: Option<String>,
+    fetched: Result<Copied, String>,
+}
+
+/// What somebody wants of an MCP server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Start,
+    Stop,
+    Background,
+}
+
+impl Custom {
+    /// Resolves when a plugin was read; never while none is.
+    pub(crate) async fn fetched(&mut self) {
+        let Some(read) = self.fetching.join_next().await else {
+            return std::future::pending().await;
+        };
+        let Ok(read) = read else { return };
+        let wanted = |plugin: &&mut Plugin| {
+            plugin.client == read.client && plugin.given.uri == read.uri && plugin.given.nonce == read.nonce
+        };
+        if let Some(plugin) = self.plugins.iter_mut().find(wanted) {
+            plugin.fetched = Some(read.fetched);
+        }
+    }
+
+    /// Takes over what clients bring now. Answers with the MCP servers of what is gone, if that changed anything.
+    fn bring(&mut self, face: &Arc<Face>, clients: &[SessionActiveClient]) -> Option<Vec<String>> {
+        let mut before = std::mem::take(&mut self.plugins);
+        let mut changed = false;
+        for client in clients {
+            let given = client.customizations.iter().flatten();
+            for given in given
+                .filter(|given| given.r#type == CustomizationType::Plugin)
+                .take(plugins::MOST)
+            {
+                let same = |known: &Plugin| {
+                    known.client == client.client_id && known.given.uri == given.uri && known.given.nonce == given.nonce
+                };
+                let known = before.iter().position(same).map(|at| before.swap_remove(at));
+                changed |= known.as_ref().is_none_or(|known| known.given != *given);
+                let (fetched, servers) = match known {
+                    Some(known) => (known.fetched, known.servers),
+                    None => {
+                        self.read(face, &client.client_id, given);
+                        (None, Vec::new())
+                    }
+                };
+                let taken = self.plugins.iter().any(|other| other.id == given.id);
+                self.plugins.push(Plugin {
+                    id: match taken {
+                        true => format!("{}:{}", client.client_id, given.id),
+                        false => given.id.clone(),
+                    },
+                    client: client.client_id.clone(),
+                    given: given.clone(),
+                    fetched,
+                    servers,
+                });
+            }
+        }
+        changed |= !before.is_empty();
+        changed.then(|| before.into_iter().flat_map(|gone| gone.servers).collect())
+    }
+
+    fn read(&mut self, face: &Arc<Face>, client: &str, given: &ClientPluginCustomization) {
+        let (face, client) = (face.clone(), client.to_owned());
+        let (uri, nonce) = (given.uri.clone(), given.nonce.clone());
+        self.fetching.spawn(async move {
+            Read {
+                fetched: plugins::fetch(face, &client, &uri).await,
+                client,
+                uri,
+                nonce,
+            }
+        });
+    }
+
+    /// Where those are that are on.
+    fn roots(&self, decisions: &Decisions) -> Vec<PathBuf> {
+        let on = self.plugins.iter().filter(|plugin| plugin.is_on(decisions));
+        on.filter_map(|plugin| plugin.root().map(PathBuf::from)).collect()
+    }
+}
+
+impl Driver {
+    /// Other clients, or the same with other plugins.
+    pub(crate) async fn clients_bring(&mut self) {
+        let Some(gone) = self.custom.bring(&self.face, &self.clients) else {
+            return;
+        };
+        if let Some(live) = &self.live {
+            live.session.mcp().forget(&gone);
+        }
+        self.customize().await;
+    }
+
+    /// Waits for the plugins that are being read, but not for ever.
+    pub(crate) async fn plugins_ready(&mut self) {
+        if self.custom.fetching.is_empty() {
+            return;
+        }
+        let all = async {
+            while !self.custom.fetching.is_empty() {
+                self.custom.fetched().await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, all).await;
+        self.customize().await;
+    }
+
+    /// Does what persons decided, and shows what there is.
+    pub(crate) async fn customize(&mut self) {
+        if let Some(session) = self.live.as_ref().map(|live| live.session.clone())
+            && let Err(error) = self.decide(&session).await
+        {
+            tracing::warn!(chat = &*self.chat, %error, "what was decided about a session cannot be done");
+        }
+        self.show_customizations().await;
+    }
+
+    async fn decide(&mut self, session: &Session) -> Result<(), HostError> {
+        let decisions = self.face.decisions(&self.chat);
+        let roots = self.custom.roots(&decisions);
+        if session.settings().customization.plugins != roots {
+            let change = CustomizationChange {
+                plugins: Some(roots),
+                ..CustomizationChange::default()
+            };
+            session.configure(Change::Customization(Box::new(change))).await?;
+        }
+        self.bring_servers(session, &decisions).await;
+        if decisions.is_empty() && self.custom.plugins.is_empty() {
+            return Ok(());
+        }
+        let offer = Offer::of(session, self.face.host.home().path()).await?;
+        let plugins = &self.custom.plugins;
+        let disabled = self.face.host.disabled_skills();
+        let mut todo = Vec::new();
+        let mut want = |spot: super::show::Spot, name: &str, usual: bool, is_on: bool, what: Customized| {
+            let plugin = plugins.iter().find(|plugin| plugin.id == spot.container);
+            let said = plugin.and_then(|plugin| plugin.said_of(name));
+            let (own, around) = (
+                decisions.get(&spot.id).copied().or(said),
+                decisions.get(&spot.container),
+            );
+            let on = *around.unwrap_or(&true) && own.unwrap_or(usual);
+            if (own.is_some() || around.is_some()) && on != is_on {
+                todo.push((what, on));
+            }
+        };
+        for (agent, on) in &offer.agents {
+            let what = Customized::Agent(agent.name.clone());
+            want(agent_spot(plugins, agent), &agent.name, true, *on, what);
+        }
+        for (skill, on) in &offer.skills {
+            let what = Customized::Skill(skill.name.clone());
+            let usual = !disabled.contains(&skill.name);
+            want(
+                spot(plugins, Contents::Skills, &skill.path),
+                &skill.name,
+                usual,
+                *on,
+                what,
+            );
+        }
+        for (path, on) in &offer.instructions {
+            let what = Customized::Instruction(path.clone());
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            want(spot(plugins, Contents::Rules, path), &name, true, *on, what);
+        }
+        for (what, on) in todo {
+            session.enable(what, on).await?;
+        }
+        for server in &offer.servers {
+            let said = plugins.iter().filter(|plugin| plugin.servers.contains(&server.name));
+            let said = said.filter_map(|plugin| plugin.said_of(&server.name)).next();
+            let decided = decisions.get(&server_id(&server.name)).copied().or(said);
+            match decided.filter(|on| *on != server.on) {
+                Some(false) => drop(session.mcp().disable(&server.name)),
+                Some(true) if session.mcp().enable(&server.name).is_ok() => start(session, &server.name),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the session the MCP servers of plugins that are on, and takes away those of others.
+    async fn bring_servers(&mut self, session: &Session, decisions: &Decisions) {
+        for plugin in &mut self.custom.plugins {
+            let file = plugin.root().map(|root| root.join(".mcp.json"));
+            let Some(file) = file.filter(|_| plugin.is_on(decisions)) else {
+                session.mcp().forget(&std::mem::take(&mut plugin.servers));
+                continue;
+            };
+            if !plugin.servers.is_empty() {
+                continue;
+            }
+            let read = tokio::task::spawn_blocking(move || files::of_client(&file)).await;
+            let mut new = read.unwrap_or_default();
+            // A name that the session has is the session's.
+            new.retain(|server| session.mcp().info(&server.name).is_none());
+            plugin.servers = new.iter().map(|server| server.name.clone()).collect();
+            session.add_mcp_servers(new);
+        }
+    }
+
+    /// Shows what the session has.
+    pub(crate) async fn show_customizations(&self) {
+        let decisions = self.face.decisions(&self.chat);
+        let offer = match (&self.live, &self.draft) {
+            (Some(live), _) => Offer::of(&live.session, self.face.host.home().path()).await.ok(),
+            (None, Some(draft)) => {
+                let (host, cwd) = (self.face.host.clone(), draft.cwd.clone());
+                let roots = self.custom.roots(&decisions);
+                let look = move || Some(Offer::of_draft(&host, &cwd?, roots));
+                tokio::task::spawn_blocking(look).await.ok().flatten()
+            }
+            (None, None) => None,
+        };
+        if let Some(mut offer) = offer {
+            if self.live.is_none() {
+                offer.decided(&self.custom.plugins, &decisions);
+            }
+            self.face
+                .customized(&self.chat, list(&offer, &self.custom.plugins, &decisions));
+        }
+    }
+
+    /// Somebody wants something of an MCP server.
+    pub(crate) async fn wish(&mut self, id: &str, wish: Wish) {
+        if let (Some(live), Some(name)) = (&self.live, server_of(id)) {
+            let mcp = live.session.mcp();
+            match wish {
+                Wish::Start => {
+                    if mcp.info(name).is_some_and(|info| info.status == Status::Connected) {
+                        let _ = mcp.stop(name);
+                    }
+                    start(&live.session, name);
+                }
+                Wish::Stop => drop(mcp.stop(name)),
+                Wish::Background => drop(mcp.release()),
+            }
+        }
+        self.face.decision_done(&self.chat);
+        self.show_customizations().await;
+    }
+
+    /// Something was decided.
+    pub(crate) async fn decided(&mut self) {
+        self.face.decision_done(&self.chat);
+        self.customize().await;
+    }
+
+    /// The name of the custom agent that an address means.
+    pub(crate) async fn agent_at(&self, session: &Session, uri: &str) -> Result<Option<String>, HostError> {
+        let agents = session.custom_agents(false).await?.into_iter();
+        let mut at = agents.filter(|agent| agent_spot(&self.custom.plugins, agent).uri == uri);
+        Ok(at.next().map(|agent| agent.name))
+    }
+}
+
+impl Offer {
+    /// What a draft will have once it lives: as persons decided.
+    fn decided(&mut self, plugins: &[Plugin], decisions: &Decisions) {
+        let own = |spot: super::show::Spot, on: &mut bool| {
+            if let Some(decided) = decisions.get(&spot.id) {
+                *on = *decided;
+            }
+        };
+        for (agent, on) in &mut self.agents {
+            own(agent_spot(plugins, agent), on);
+        }
+        for (skill, on) in &mut self.skills {
+            own(spot(plugins, Contents::Skills, &skill.path), on);
+        }
+        for (path, on) in &mut self.instructions {
+            own(spot(plugins, Contents::Rules, path), on);
+        }
+    }
+}
+
+/// Starts a server beside everything else; how that ends is told by an event.
+fn start(session: &Session, name: &str) {
+    let (mcp, name) = (session.mcp().clone(), name.to_owned());
+    tokio::spawn(async move {
+        if let Err(error) = mcp.start(&name).await {
+            tracing::debug!(server = name, %error, "an MCP server does not start");
+        }
+    });
+}
+
+/// Whether an event says that there is something else to show.
+pub(crate) fn is_news(event: &lodge_events::Event) -> bool {
+    matches!(
+        event.kind(),
+        "session.skills_loaded"
+            | "session.custom_agents_updated"
+            | "session.mcp_servers_loaded"
+            | "session.mcp_server_status_changed"
+            | "session.mcp_server_removed"
+    )
+}

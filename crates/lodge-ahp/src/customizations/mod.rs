@@ -1,0 +1,257 @@
+//! What a session has beside its tools, as its clients see it and turn it on and off: skills, agents, files with
+//! instructions and commands, each inside the directory or the plugin it lies in, and MCP servers.
+
+mod drive;
+mod offer;
+mod plugins;
+mod show;
+
+use std::collections::BTreeMap;
+
+use ahp_types::{
+    StateAction,
+    actions::{
+        SessionCustomizationRemovedAction, SessionCustomizationUpdatedAction, SessionCustomizationsChangedAction,
+        SessionMcpServerStateChangedAction,
+    },
+    state::{ChildCustomization, Customization, CustomizationEnablement, McpServerState},
+};
+
+pub(crate) use self::{
+    drive::{Custom, Wish, is_news},
+    plugins::place as plugins_place,
+    show::agents_of_host,
+};
+use crate::{face::Face, state::Uri};
+
+/// What persons decided: by the id of a thing, whether it is on.
+pub(crate) type Decisions = BTreeMap<String, bool>;
+
+/// So many single changes are told one by one; more of them as a whole.
+const FEW: usize = 8;
+
+/// The MCP server that an id names.
+pub(crate) fn server_of(id: &str) -> Option<&str> {
+    id.strip_prefix("mcp:")
+}
+
+/// The id of an MCP server.
+pub(crate) fn server_id(name: &str) -> String {
+    format!("mcp:{name}")
+}
+
+/// The decision that counts: what is said of the session comes before what is said of more. The host has only sessions.
+pub(crate) fn decision(said: &[CustomizationEnablement]) -> Option<bool> {
+    use CustomizationEnablement as E;
+    let rank = |said: &E| match said {
+        E::Session { enabled } => Some((0, *enabled)),
+        E::Workspace { enabled, .. } => Some((1, *enabled)),
+        E::Global { enabled } => Some((2, *enabled)),
+        E::Unknown(_) => None,
+    };
+    let ranked = said.iter().filter_map(rank);
+    ranked.min_by_key(|(rank, _)| *rank).map(|(_, on)| on)
+}
+
+/// One thing in a list of customizations.
+pub(crate) struct Thing {
+    pub(crate) id: String,
+    /// What clients of the seed's dialect, which know no ids, name it by.
+    pub(crate) seed_uri: String,
+    pub(crate) name: String,
+    pub(crate) description: Option<String>,
+    /// Whether it is on; none for what cannot be turned off.
+    pub(crate) on: Option<bool>,
+    pub(crate) server: Option<McpServerState>,
+    pub(crate) client: Option<String>,
+}
+
+impl Thing {
+    fn new(id: &str, uri: &str, name: &str, on: Option<bool>) -> Self {
+        Self {
+            id: id.to_owned(),
+            seed_uri: uri.to_owned(),
+            name: name.to_owned(),
+            description: None,
+            on,
+            server: None,
+            client: None,
+        }
+    }
+
+    fn server(server: &ahp_types::state::McpServerCustomization) -> Self {
+        let on = decision(server.enablement.as_deref().unwrap_or_default()).unwrap_or(true);
+        let uri = format!("lodge:/mcp/{}", server.name);
+        let mut thing = Self::new(&server.id, &uri, &server.name, Some(on));
+        thing.server = Some(server.state.clone());
+        thing
+    }
+
+    fn of_child(child: &ChildCustomization) -> Option<Self> {
+        use ChildCustomization as C;
+        let on = |enabled: Option<bool>| Some(enabled.unwrap_or(true));
+        let (mut thing, description) = match child {
+            C::Agent(it) => (Self::new(&it.id, &it.uri, &it.name, on(it.enabled)), &it.description),
+            C::Skill(it) => (Self::new(&it.id, &it.uri, &it.name, on(it.enabled)), &it.description),
+            C::Rule(it) => (Self::new(&it.id, &it.uri, &it.name, on(it.enabled)), &it.description),
+            C::Prompt(it) => (Self::new(&it.id, &it.uri, &it.name, None), &it.description),
+            C::Hook(it) => (Self::new(&it.id, &it.uri, &it.name, None), &None),
+            C::McpServer(server) => return Some(Self::server(server)),
+            C::Unknown(_) => return None,
+        };
+        thing.description.clone_from(description);
+        Some(thing)
+    }
+}
+
+/// Everything in a list, containers before what they contain.
+pub(crate) fn things(all: &[Customization]) -> Vec<Thing> {
+    let mut things = Vec::new();
+    for container in all {
+        let (thing, children) = match container {
+            Customization::Plugin(it) => {
+                let on = decision(it.enablement.as_deref().unwrap_or_default()).unwrap_or(true);
+                let mut thing = Thing::new(&it.id, &it.uri, &it.name, Some(on));
+                thing.client.clone_from(&it.client_id);
+                (thing, it.children.as_deref())
+            }
+            Customization::Directory(it) => {
+                let thing = Thing::new(&it.id, &it.uri, &it.name, Some(it.enabled));
+                (thing, it.children.as_deref())
+            }
+            Customization::McpServer(server) => (Thing::server(server), None),
+            Customization::Unknown(_) => continue,
+        };
+        things.push(thing);
+        things.extend(children.into_iter().flatten().filter_map(Thing::of_child));
+    }
+    things
+}
+
+fn id(customization: &Customization) -> &str {
+    match customization {
+        Customization::Plugin(it) => &it.id,
+        Customization::Directory(it) => &it.id,
+        Customization::McpServer(it) => &it.id,
+        Customization::Unknown(_) => "",
+    }
+}
+
+/// What has to be told for a list to become another. Whether somebody waits for a server that starts is known to who asked
+/// not to wait, so that alone is no news.
+fn differences(old: Option<&[Customization]>, new: Vec<Customization>) -> Vec<StateAction> {
+    let Some(old) = old else {
+        let none = new.is_empty();
+        let all = SessionCustomizationsChangedAction { customizations: new };
+        return if none {
+            Vec::new()
+        } else {
+            vec![StateAction::SessionCustomizationsChanged(all)]
+        };
+    };
+    let gone = old.iter().filter(|old| new.iter().all(|new| id(new) != id(old)));
+    let removed = |old: &Customization| {
+        StateAction::SessionCustomizationRemoved(SessionCustomizationRemovedAction { id: id(old).to_owned() })
+    };
+    let mut actions: Vec<StateAction> = gone.map(removed).collect();
+    for now in &new {
+        let before = old.iter().find(|old| id(old) == id(now));
+        if before == Some(now) {
+            continue;
+        }
+        if let (Some(Customization::McpServer(before)), Customization::McpServer(now)) = (before, now) {
+            let mut moved = before.clone();
+            moved.state = now.state.clone();
+            if moved == *now {
+                let both = (&before.state, &now.state);
+                if !matches!(both, (McpServerState::Starting(_), McpServerState::Starting(_))) {
+                    let state = SessionMcpServerStateChangedAction {
+                        id: now.id.clone(),
+                        state: now.state.clone(),
+                        channel: None,
+                    };
+                    actions.push(StateAction::SessionMcpServerStateChanged(Box::new(state)));
+                }
+                continue;
+            }
+        }
+        let customization = now.clone();
+        let updated = SessionCustomizationUpdatedAction { customization };
+        actions.push(StateAction::SessionCustomizationUpdated(Box::new(updated)));
+    }
+    if actions.len() > FEW {
+        let all = SessionCustomizationsChangedAction { customizations: new };
+        return vec![StateAction::SessionCustomizationsChanged(all)];
+    }
+    actions
+}
+
+impl Face {
+    /// Shows what a session has, when that is news. Its default chat speaks for it.
+    fn customized(&self, chat: &Uri, all: Vec<Customization>) {
+        let mut inner = self.inner.lock();
+        let Some(session) = inner.talks.get(chat).map(|talk| talk.session.clone()) else {
+            return;
+        };
+        let Some(entry) = inner.core.sessions.get(&session) else {
+            return;
+        };
+        // What waits to be done will be shown when it is done; until then the state is ahead of the agent.
+        if entry.default_chat != *chat || entry.undone > 0 {
+            return;
+        }
+        for action in differences(entry.state.customizations.as_deref(), all) {
+            inner.core.publish(&session, &action, None);
+        }
+        inner.core.settle(&session);
+    }
+
+    /// What persons decided about the session that a chat is in.
+    fn decisions(&self, chat: &Uri) -> Decisions {
+        let inner = self.inner.lock();
+        let session = inner.talks.get(chat).map(|talk| &talk.session);
+        let entry = session.and_then(|session| inner.core.sessions.get(session));
+        entry.map(|entry| entry.decisions.clone()).unwrap_or_default()
+    }
+
+    /// One thing that was decided is done.
+    fn decision_done(&self, chat: &Uri) {
+        let mut inner = self.inner.lock();
+        let session = inner.talks.get(chat).map(|talk| talk.session.clone());
+        if let Some(entry) = session.and_then(|session| inner.core.sessions.get_mut(&session))
+            && entry.default_chat == *chat
+        {
+            entry.undone = entry.undone.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_special_decision_counts() {
+        use CustomizationEnablement as E;
+        let workspace = |enabled| E::Workspace {
+            uri: "file:///x".into(),
+            enabled,
+        };
+        for (said, expected) in [
+            (vec![], None),
+            (vec![E::Global { enabled: false }], Some(false)),
+            (vec![E::Global { enabled: false }, workspace(true)], Some(true)),
+            (
+                vec![
+                    workspace(true),
+                    E::Global { enabled: true },
+                    E::Session { enabled: false },
+                ],
+                Some(false),
+            ),
+            (vec![E::Unknown(serde_json::json!({"kind": "x"}))], None),
+        ] {
+            assert_eq!(decision(&said), expected, "{said:?}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What there is for a session, whether it lives already or waits for its first message.
+
+use std::path::{Path, PathBuf};
+
+use ahp_types::state::{
+    ErrorInfo, McpAuthRequiredReason, McpServerAuthRequiredState, McpServerErrorState, McpServerReadyState,
+    McpServerStartingState, McpServerState, McpServerStoppedState, ProtectedResourceMetadata,
+};
+use lodge_host::{
+    AgentDefinition, AgentError, CommandSource, Customization, GitContext, Host, Session, Skill,
+    mcp::{Configured, ServerConfig, ServerInfo, Source, Status, Transport, files::file_of},
+};
+
+use crate::uri;
+
+/// Everything, with whether each is on.
+#[derive(Default)]
+pub(super) struct Offer {
+    pub(super) agents: Vec<(AgentDefinition, bool)>,
+    pub(super) skills: Vec<(Skill, bool)>,
+    pub(super) instructions: Vec<(PathBuf, bool)>,
+    pub(super) servers: Vec<Server>,
+    /// Files with commands, and what they are good for.
+    pub(super) commands: Vec<(PathBuf, String, String)>,
+}
+
+/// An MCP server.
+pub(super) struct Server {
+    pub(super) name: String,
+    pub(super) uri: String,
+    pub(super) on: bool,
+    pub(super) state: McpServerState,
+}
+
+impl Offer {
+    /// Of a session that lives.
+    pub(super) async fn of(session: &Session, home: &Path) -> Result<Self, AgentError> {
+        let mut offer = Self {
+            agents: session.found_agents().await?,
+            skills: session.skills().await?,
+            instructions: session.instruction_files().await,
+            ..Self::default()
+        };
+        offer.commands = session
+            .commands()
+            .await
+            .into_iter()
+            .filter_map(|command| match command.source {
+                CommandSource::File(path) => Some((path, command.name, command.description)),
+                _ => None,
+            })
+            .collect();
+        let servers = session.mcp().list();
+        if !servers.is_empty() {
+            let (session, home, cwd) = (session.clone(), home.to_owned(), session.settings().cwd);
+            let look = move || {
+                let server = |info: &ServerInfo| Server {
+                    uri: server_uri(info.source, &info.name, &home, &cwd),
+                    on: info.status != Status::Disabled,
+                    state: state_of(&session, info),
+                    name: info.name.clone(),
+                };
+                servers.iter().map(server).collect()
+            };
+            offer.servers = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        }
+        Ok(offer)
+    }
+
+    /// Of one that will work in this directory. Reads files.
+    pub(super) fn of_draft(host: &Host, cwd: &Path, plugins: Vec<PathBuf>) -> Self {
+        let custom = Customization {
+            places: host.places(),
+            disabled_skills: host.disabled_skills(),
+            plugins,
+            ..Customization::default()
+        };
+        let skills = custom.find_skills(cwd).all.into_iter();
+        let root = GitContext::of(cwd).root;
+        let instructions = lodge_host::instructions(cwd, root.as_deref(), &[]).into_iter();
+        Self {
+            agents: custom
+                .find_agents(cwd)
+                .all
+                .into_iter()
+                .map(|agent| (agent, true))
+                .collect(),
+            skills: skills
+                .map(|skill| (!custom.disabled_skills.contains(&skill.name), skill))
+                .map(|(on, skill)| (skill, on))
+                .collect(),
+            instructions: instructions.map(|found| (found.path, true)).collect(),
+            servers: waiting(host.configured_servers(cwd), host.home().path(), cwd),
+            commands: Vec::new(),
+        }
+    }
+}
+
+/// Servers that nobody needed yet.
+pub(super) fn waiting(servers: Vec<Configured>, home: &Path, cwd: &Path) -> Vec<Server> {
+    let server = |server: Configured| Server {
+        uri: server_uri(server.source, &server.name, home, cwd),
+        on: !matches!(&server.config, Ok(config) if config.disabled),
+        state: match &server.config {
+            Ok(_) => McpServerState::Stopped(McpServerStoppedState {}),
+            Err(error) => failed(error),
+        },
+        name: server.name,
+    };
+    servers.into_iter().map(server).collect()
+}
+
+fn server_uri(source: Source, name: &str, home: &Path, cwd: &Path) -> String {
+    match file_of(source, name, home, cwd) {
+        Some(file) => uri::file(file),
+        None => format!("lodge:/mcp/{name}"),
+    }
+}
+
+fn failed(message: &str) -> McpServerState {
+    McpServerState::Error(McpServerErrorState {
+        error: ErrorInfo {
+            error_type: "mcp".into(),
+            message: message.to_owned(),
+            stack: None,
+            meta: None,
+        },
+    })
+}
+
+fn state_of(session: &Session, info: &ServerInfo) -> McpServerState {
+    let stopped = McpServerState::Stopped(McpServerStoppedState {});
+    match info.status {
+        Status::Pending if session.mcp().is_starting(&info.name) => McpServerState::Starting(McpServerStartingState {
+            blocking: session.is_busy().then_some(true),
+        }),
+        Status::Pending | Status::Disabled | Status::Stopped => stopped,
+        Status::Connected => McpServerState::Ready(McpServerReadyState {}),
+        Status::Failed => failed(info.error.as_deref().unwrap_or("It failed.")),
+        Status::NeedsAuth => match session.mcp().config(&info.name).as_deref() {
+            Some(ServerConfig {
+                transport: Transport::Http(remote) | Transport::Sse(remote),
+                ..
+            }) => McpServerState::AuthRequired(Box::new(McpServerAuthRequiredState {
+                reason: McpAuthRequiredReason::Required,
+                oauth_client: None,
+                resource: ProtectedResourceMetadata {
+                    resource: remote.url.to_string(),
+                    resource_name: info.display_name.clone(),
+                    authorization_servers: None,
+                    jwks_uri: None,
+                    scopes_supported: None,
+                    bearer_methods_supported: None,
+                    resource_signing_alg_values_supported: None,
+                    resource_documentation: None,
+                    resource_policy_uri: None,
+                    resource_tos_uri: None,
+                    required: None,
+                },
+                required_scopes: None,
+                description: None,
+            })),
+            _ => stopped,
+        },
+    }
+}

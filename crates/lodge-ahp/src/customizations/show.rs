@@ -1,0 +1,338 @@
+//! How it is shown.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use ahp_types::state::{
+    AgentCustomization, ChildCustomization, Customization, CustomizationEnablement, CustomizationErrorState,
+    CustomizationLoadState, CustomizationLoadedState, CustomizationLoadingState, CustomizationType,
+    DirectoryCustomization, McpServerCustomization, PluginCustomization, PromptCustomization, RuleCustomization,
+    SkillCustomization,
+};
+use lodge_host::{AgentDefinition, Host, Kind, Skill};
+
+use super::{
+    Decisions,
+    offer::{Offer, Server, waiting},
+    plugins::Plugin,
+    server_id,
+};
+use crate::uri;
+
+/// What a directory holds; also the order in which they are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Contents {
+    Agents,
+    Skills,
+    Rules,
+    Prompts,
+}
+
+impl Contents {
+    fn kind(self) -> CustomizationType {
+        match self {
+            Self::Agents => CustomizationType::Agent,
+            Self::Skills => CustomizationType::Skill,
+            Self::Rules => CustomizationType::Rule,
+            Self::Prompts => CustomizationType::Prompt,
+        }
+    }
+}
+
+/// Where something is shown.
+pub(super) struct Spot {
+    pub(super) id: String,
+    pub(super) uri: String,
+    /// The id of what it is in.
+    pub(super) container: String,
+    place: Place,
+}
+
+enum Place {
+    Directory(Contents, String),
+    Plugin(usize),
+    App,
+}
+
+/// The spot of a thing with this file. A skill is in the directory that its folder is in.
+pub(super) fn spot(plugins: &[Plugin], contents: Contents, path: &Path) -> Spot {
+    for (at, plugin) in plugins.iter().enumerate() {
+        if let Some(below) = plugin.root().and_then(|root| path.strip_prefix(root).ok()) {
+            return Spot {
+                id: format!("{}/{}", plugin.id, below.display()),
+                uri: uri::child(&plugin.given.uri, below),
+                container: plugin.id.clone(),
+                place: Place::Plugin(at),
+            };
+        }
+    }
+    let parent = path.parent().unwrap_or(path);
+    let directory = match contents {
+        Contents::Skills => parent.parent().unwrap_or(parent),
+        _ => parent,
+    };
+    let directory = uri::file(directory);
+    Spot {
+        id: uri::file(path),
+        uri: uri::file(path),
+        container: format!("{}:{directory}", contents as u8),
+        place: Place::Directory(contents, directory),
+    }
+}
+
+/// The spot of an agent; one that a client defines has no file.
+pub(super) fn agent_spot(plugins: &[Plugin], agent: &AgentDefinition) -> Spot {
+    match &agent.path {
+        Some(path) => spot(plugins, Contents::Agents, path),
+        None => Spot {
+            id: format!("lodge:/agents/{}", agent.name),
+            uri: format!("lodge:/agents/{}", agent.name),
+            container: "lodge:agents".to_owned(),
+            place: Place::App,
+        },
+    }
+}
+
+/// Everything of a session's.
+pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> Vec<Customization> {
+    let mut shelf = Shelf {
+        directories: BTreeMap::new(),
+        plugins: plugins.iter().map(|_| Vec::new()).collect(),
+        app: Vec::new(),
+        decisions,
+    };
+    for (agent, on) in &offer.agents {
+        let spot = agent_spot(plugins, agent);
+        shelf.put(spot, *on, |spot, on| {
+            ChildCustomization::Agent(agent_child(agent, spot, on))
+        });
+    }
+    for (skill, on) in &offer.skills {
+        let spot = spot(plugins, Contents::Skills, &skill.path);
+        shelf.put(spot, *on, |spot, on| {
+            ChildCustomization::Skill(skill_child(skill, spot, on))
+        });
+    }
+    for (path, on) in &offer.instructions {
+        let spot = spot(plugins, Contents::Rules, path);
+        shelf.put(spot, *on, |spot, on| {
+            ChildCustomization::Rule(rule_child(path, spot, on))
+        });
+    }
+    for (path, name, description) in &offer.commands {
+        let spot = spot(plugins, Contents::Prompts, path);
+        shelf.put(spot, true, |spot, _| {
+            ChildCustomization::Prompt(PromptCustomization {
+                id: spot.id.clone(),
+                uri: spot.uri.clone(),
+                name: name.clone(),
+                icons: None,
+                range: None,
+                meta: None,
+                enabled: None,
+                description: Some(description.clone()).filter(|text| !text.is_empty()),
+            })
+        });
+    }
+    let mut servers = Vec::new();
+    for server in &offer.servers {
+        let shown = server_shown(server, decisions);
+        let of = plugins.iter().position(|plugin| plugin.servers.contains(&server.name));
+        match of {
+            Some(at) => shelf.plugins[at].push(ChildCustomization::McpServer(Box::new(shown))),
+            None => servers.push(Customization::McpServer(Box::new(shown))),
+        }
+    }
+    shelf.list(plugins, servers)
+}
+
+struct Shelf<'a> {
+    directories: BTreeMap<(Contents, String), Vec<ChildCustomization>>,
+    plugins: Vec<Vec<ChildCustomization>>,
+    app: Vec<ChildCustomization>,
+    decisions: &'a Decisions,
+}
+
+impl Shelf<'_> {
+    fn put(&mut self, spot: Spot, on: bool, child: impl FnOnce(&Spot, bool) -> ChildCustomization) {
+        // In a directory that is off everything is; what it was by itself is shown nevertheless.
+        let on = match self.decisions.get(&spot.container) {
+            Some(false) => self.decisions.get(&spot.id).copied().unwrap_or(true),
+            _ => on,
+        };
+        let child = child(&spot, on);
+        match spot.place {
+            Place::Directory(contents, directory) => {
+                self.directories.entry((contents, directory)).or_default().push(child);
+            }
+            Place::Plugin(at) => self.plugins[at].push(child),
+            Place::App => self.app.push(child),
+        }
+    }
+
+    fn list(self, plugins: &[Plugin], servers: Vec<Customization>) -> Vec<Customization> {
+        let mut all: Vec<Customization> = Vec::new();
+        for ((contents, place), children) in self.directories {
+            let id = format!("{}:{place}", contents as u8);
+            all.push(Customization::Directory(DirectoryCustomization {
+                name: place.rsplit('/').next().unwrap_or(&place).to_owned(),
+                enabled: self.decisions.get(&id).copied().unwrap_or(true),
+                id,
+                uri: place,
+                icons: None,
+                range: None,
+                meta: None,
+                client_id: None,
+                load: loaded(),
+                children: Some(children),
+                contents: contents.kind(),
+                writable: true,
+            }));
+        }
+        if !self.app.is_empty() {
+            all.push(Customization::Plugin(PluginCustomization {
+                id: "lodge:agents".to_owned(),
+                uri: "lodge:/agents".to_owned(),
+                name: "Agents of the app".to_owned(),
+                icons: None,
+                range: None,
+                meta: None,
+                client_id: None,
+                load: loaded(),
+                children: Some(self.app),
+                enablement: said(self.decisions.get("lodge:agents"), None),
+                version: None,
+            }));
+        }
+        for (plugin, children) in plugins.iter().zip(self.plugins) {
+            all.push(Customization::Plugin(plugin_shown(plugin, children, self.decisions)));
+        }
+        all.extend(servers);
+        all
+    }
+}
+
+fn loaded() -> Option<CustomizationLoadState> {
+    Some(CustomizationLoadState::Loaded(CustomizationLoadedState {}))
+}
+
+/// A decision as it is published: this session's first, and what a client said of all of them after it.
+fn said(decided: Option<&bool>, given: Option<&Vec<CustomizationEnablement>>) -> Option<Vec<CustomizationEnablement>> {
+    let own = decided.map(|enabled| CustomizationEnablement::Session { enabled: *enabled });
+    let global = given
+        .into_iter()
+        .flatten()
+        .find(|said| matches!(said, CustomizationEnablement::Global { .. }));
+    let all: Vec<CustomizationEnablement> = own.into_iter().chain(global.cloned()).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &Decisions) -> PluginCustomization {
+    let given = &plugin.given;
+    PluginCustomization {
+        id: plugin.id.clone(),
+        uri: given.uri.clone(),
+        name: given.name.clone(),
+        icons: given.icons.clone(),
+        range: given.range.clone(),
+        meta: given.meta.clone(),
+        client_id: Some(plugin.client.clone()),
+        load: Some(match &plugin.fetched {
+            None => CustomizationLoadState::Loading(CustomizationLoadingState {}),
+            Some(Ok(_)) => CustomizationLoadState::Loaded(CustomizationLoadedState {}),
+            Some(Err(message)) => CustomizationLoadState::Error(CustomizationErrorState {
+                message: message.clone(),
+            }),
+        }),
+        children: (plugin.root().is_some() && plugin.is_on(decisions)).then_some(children),
+        enablement: said(decisions.get(&plugin.id), given.enablement.as_ref()),
+        version: given.version.clone(),
+    }
+}
+
+fn server_shown(server: &Server, decisions: &Decisions) -> McpServerCustomization {
+    let id = server_id(&server.name);
+    // One that its file turns off is off, whoever decided it.
+    let decided = decisions.get(&id).or((!server.on).then_some(&false));
+    McpServerCustomization {
+        enablement: said(decided, None),
+        id,
+        uri: server.uri.clone(),
+        name: server.name.clone(),
+        icons: None,
+        range: None,
+        meta: None,
+        state: server.state.clone(),
+        channel: None,
+        mcp_app: None,
+    }
+}
+
+fn agent_child(agent: &AgentDefinition, spot: &Spot, on: bool) -> AgentCustomization {
+    AgentCustomization {
+        id: spot.id.clone(),
+        uri: spot.uri.clone(),
+        name: agent.shown_name().to_owned(),
+        icons: None,
+        range: None,
+        meta: None,
+        enabled: Some(on),
+        description: Some(agent.description.clone()).filter(|text| !text.is_empty()),
+        model: agent.model.clone(),
+        tools: agent.tools.clone(),
+        disable_model_invocation: (!agent.infer).then_some(true),
+        disable_user_invocation: (!agent.user_invocable).then_some(true),
+    }
+}
+
+fn skill_child(skill: &Skill, spot: &Spot, on: bool) -> SkillCustomization {
+    SkillCustomization {
+        id: spot.id.clone(),
+        uri: spot.uri.clone(),
+        name: skill.name.clone(),
+        icons: None,
+        range: None,
+        meta: None,
+        enabled: Some(on),
+        description: Some(skill.description.clone()),
+        disable_model_invocation: skill.disable_model_invocation.then_some(true),
+        disable_user_invocation: (!skill.user_invocable).then_some(true),
+    }
+}
+
+fn rule_child(path: &Path, spot: &Spot, on: bool) -> RuleCustomization {
+    RuleCustomization {
+        id: spot.id.clone(),
+        uri: spot.uri.clone(),
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        icons: None,
+        range: None,
+        meta: None,
+        enabled: Some(on),
+        description: None,
+        always_apply: Some(true),
+        globs: None,
+    }
+}
+
+/// What every session of the host has, wherever it works: the user's own. Reads files.
+pub(crate) fn agents_of_host(host: &Host) -> Option<Vec<Customization>> {
+    let places = host.places();
+    let skills = lodge_host::find_skills(&places.user(Kind::Skills)).all.into_iter();
+    let agents = lodge_host::find_agents(&places.user(Kind::Agents)).all.into_iter();
+    let disabled = host.disabled_skills();
+    let home: PathBuf = host.home().path().to_owned();
+    let offer = Offer {
+        agents: agents.map(|agent| (agent, true)).collect(),
+        skills: skills
+            .map(|skill| (!disabled.contains(&skill.name), skill))
+            .map(|(on, skill)| (skill, on))
+            .collect(),
+        servers: waiting(lodge_host::mcp::files::of_user(&home), &home, &home),
+        ..Offer::default()
+    };
+    let all = list(&offer, &[], &Decisions::new());
+    (!all.is_empty()).then_some(all)
+}

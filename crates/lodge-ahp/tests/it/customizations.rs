@@ -1,0 +1,417 @@
+//! What a session has beside its tools: shown, turned on and off, and brought by clients.
+
+use std::{path::Path, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use testkit::model_server::{ModelServer, Reply};
+
+use crate::kit::*;
+
+/// An MCP server with one tool.
+const SERVER: &str = r#"while IFS= read -r line; do
+id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+case "$line" in
+*'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"loom","version":"1"}}' ;;
+*'"tools/list"'*) result='{"tools":[{"name":"spin","inputSchema":{"type":"object"}}]}' ;;
+*) result='{}' ;;
+esac
+[ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
+
+fn put(path: impl AsRef<Path>, text: &str) {
+    std::fs::create_dir_all(path.as_ref().parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+/// A project with one of everything.
+fn furnish(house: &House) {
+    let work = house.work();
+    put(
+        work.join(".github/skills/weaving/SKILL.md"),
+        "---\nname: weaving\ndescription: how to weave a carpet\n---\nover and under\n",
+    );
+    put(
+        work.join(".github/agents/knitter.md"),
+        "---\nname: knitter\ndescription: knits a jumper\n---\nYou knit.\n",
+    );
+    put(work.join("AGENTS.md"), "Never drop a stitch.");
+    put(house.dir.path().join("home/mcp-config.json"), &servers(house));
+}
+
+/// A file that describes the MCP server.
+fn servers(house: &House) -> String {
+    let script = house.dir.path().join("loom.sh");
+    put(&script, SERVER);
+    json!({ "mcpServers": { "loom": { "command": "bash", "args": [script] } } }).to_string()
+}
+
+/// Everything in the state of a session, by name.
+fn all(state: &Value) -> Vec<Value> {
+    let containers = state["customizations"].as_array().into_iter().flatten();
+    let with_children = containers.flat_map(|container| {
+        let children = container["children"].as_array().into_iter().flatten();
+        std::iter::once(container).chain(children)
+    });
+    with_children.cloned().collect()
+}
+
+fn named(state: &Value, name: &str) -> Value {
+    let found = all(state).into_iter().find(|thing| thing["name"] == name);
+    found.unwrap_or_default()
+}
+
+/// The session's state, once it is as it should be.
+async fn once(client: &mut Client, session: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..2_000 {
+        let state = client.subscribe(session).await["state"].clone();
+        if fits(&state) {
+            return state;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!(
+        "it does not come to that: {:#}",
+        client.subscribe(session).await["state"]
+    );
+}
+
+fn toggle(thing: &Value, on: bool) -> Value {
+    json!({
+        "type": "session/customizationToggled", "id": thing["id"],
+        "enablement": [{ "kind": "session", "enabled": on }],
+    })
+}
+
+/// Says something, and gives what the model was asked.
+async fn asked(models: &ModelServer, client: &mut Client, chat: &str, turn: &str) -> String {
+    models.reply(Reply::text("yes"));
+    let end = client.turn(chat, turn, "go on").await;
+    assert_eq!(
+        end["turns"].as_array().unwrap().last().unwrap()["state"],
+        "complete",
+        "{end:#}"
+    );
+    offered(models)
+}
+
+/// What the model is told and offered before anything is said.
+fn offered(models: &ModelServer) -> String {
+    let body = models.last_request().body;
+    format!("{}{}", body["messages"][0], body["tools"])
+}
+
+#[tokio::test]
+async fn what_a_session_has_is_shown_and_turned_on_and_off_for_everybody() {
+    let models = ModelServer::start();
+    let house = house_of(&models).await;
+    furnish(&house);
+    let (mut a, mut b) = (house.client("a").await, house.client("b").await);
+    let (session, chat) = a.session(&uuid(1)).await;
+    // A session that has not begun shows what it will have.
+    let state = once(&mut a, &session, |state| !named(state, "weaving").is_null()).await;
+    for (name, kind) in [
+        ("weaving", "skill"),
+        ("knitter", "agent"),
+        ("AGENTS.md", "rule"),
+        ("loom", "mcpServer"),
+    ] {
+        assert_eq!(named(&state, name)["type"], kind, "{name}: {state:#}");
+    }
+    assert_eq!(named(&state, "loom")["state"], json!({ "kind": "stopped" }));
+    a.accepted(&session, toggle(&named(&state, "AGENTS.md"), false)).await;
+    b.subscribe(&session).await;
+    let first = asked(&models, &mut a, &chat, "t1").await;
+    assert!(first.contains("how to weave a carpet") && first.contains("knits a jumper") && first.contains("loom-spin"));
+    assert!(!first.contains("Never drop a stitch"), "{first}");
+    let state = once(&mut b, &session, |state| {
+        named(state, "loom")["state"]["kind"] == "ready"
+    })
+    .await;
+    assert_eq!(named(&state, "AGENTS.md")["enabled"], false);
+    // Whoever turns something off turns it off for the model and for everybody.
+    for name in ["weaving", "knitter", "loom"] {
+        let off = toggle(&named(&state, name), false);
+        assert_eq!(b.accepted(&session, off.clone()).await["id"], off["id"]);
+        let id = off["id"].clone();
+        a.until(|message| {
+            let action = &message["params"]["action"];
+            action["type"] == "session/customizationToggled" && action["id"] == id
+        })
+        .await;
+    }
+    let state = once(&mut a, &session, |state| {
+        named(state, "loom")["state"]["kind"] == "stopped"
+    })
+    .await;
+    assert_eq!(named(&state, "weaving")["enabled"], false);
+    assert_eq!(named(&state, "loom")["enablement"][0]["enabled"], false);
+    a.accepted(&session, toggle(&named(&state, "AGENTS.md"), true)).await;
+    let second = asked(&models, &mut a, &chat, "t2").await;
+    for gone in ["how to weave a carpet", "knits a jumper", "loom-spin"] {
+        assert!(!second.contains(gone), "{gone} in {second}");
+    }
+    assert!(second.contains("Never drop a stitch"));
+    // A whole directory at once; what it holds keeps its own mark.
+    let directory = all(&state).into_iter().find(|it| it["contents"] == "agent").unwrap();
+    a.accepted(&session, toggle(&named(&state, "knitter"), true)).await;
+    a.accepted(&session, toggle(&directory, false)).await;
+    assert!(!asked(&models, &mut a, &chat, "t3").await.contains("knits a jumper"));
+    a.accepted(&session, toggle(&directory, true)).await;
+    assert!(asked(&models, &mut a, &chat, "t4").await.contains("knits a jumper"));
+    // A server can be stopped and started, unless it is off.
+    let loom = named(&state, "loom");
+    let wish = |what: &str| json!({ "type": format!("session/mcpServer{what}Requested"), "id": loom["id"] });
+    a.refused(&session, wish("Start")).await;
+    a.accepted(&session, toggle(&loom, true)).await;
+    once(&mut b, &session, |state| {
+        named(state, "loom")["state"]["kind"] == "ready"
+    })
+    .await;
+    a.accepted(&session, wish("Stop")).await;
+    let state = once(&mut b, &session, |state| {
+        named(state, "loom")["state"]["kind"] == "stopped"
+    })
+    .await;
+    assert_eq!(named(&state, "loom")["enablement"][0]["enabled"], true);
+    a.accepted(&session, wish("Start")).await;
+    once(&mut b, &session, |state| {
+        named(state, "loom")["state"]["kind"] == "ready"
+    })
+    .await;
+    for odd in [
+        json!({ "type": "session/customizationToggled", "id": "nothing", "enablement": [{ "kind": "session", "enabled": true }] }),
+        json!({ "type": "session/customizationToggled", "id": loom["id"], "enablement": [] }),
+        json!({ "type": "session/mcpServerStopRequested", "id": named(&state, "weaving")["id"] }),
+        json!({ "type": "session/customizationRemoved", "id": loom["id"] }),
+    ] {
+        a.refused(&session, odd).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_turned_off_stays_off_after_a_restart() {
+    let mut house = house().await;
+    furnish(&house);
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let state = once(&mut a, &session, |state| !named(state, "weaving").is_null()).await;
+    a.accepted(&session, toggle(&named(&state, "weaving"), false)).await;
+    a.accepted(&session, toggle(&named(&state, "loom"), false)).await;
+    a.turn(&chat, "t1", "say hello").await;
+    drop(a);
+    house.restart().await;
+    let mut a = house.client("a").await;
+    let state = once(&mut a, &session, |state| named(state, "weaving")["enabled"] == false).await;
+    assert_eq!(named(&state, "loom")["enablement"][0]["enabled"], false);
+    let live = house.host.live(&uuid(1)).unwrap();
+    assert!(
+        live.skills()
+            .await
+            .unwrap()
+            .iter()
+            .all(|(skill, on)| skill.name != "weaving" || !on)
+    );
+}
+
+#[tokio::test]
+async fn the_users_own_are_shown_with_the_agent_and_followed() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    put(
+        house.dir.path().join("home/skills/sewing/SKILL.md"),
+        "---\nname: sewing\ndescription: how to sew\n---\nin and out\n",
+    );
+    // Looked at anew when somebody comes.
+    let _b = house.client("b").await;
+    let told = a.action("root/agentsChanged").await;
+    assert_eq!(named(&told["action"]["agents"][0], "sewing")["enabled"], true);
+}
+
+/// Answers whatever the host asks a client about these files, until the host has asked for the last of them.
+async fn serve(client: &mut Client, root: &str, files: &[(&str, &str)]) {
+    let mut unread: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
+    while !unread.is_empty() {
+        let request = client
+            .until(|message| message["id"].is_u64() && message["method"].is_string())
+            .await;
+        let uri = request["params"]["uri"].as_str().unwrap();
+        let path = uri.strip_prefix(root).unwrap().trim_start_matches('/');
+        let result = if request["method"] == "resourceList" {
+            let prefix = if path.is_empty() {
+                String::new()
+            } else {
+                format!("{path}/")
+            };
+            let below = files.iter().filter_map(|(file, _)| file.strip_prefix(&prefix));
+            let entry = |file: &str| match file.split_once('/') {
+                Some((directory, _)) => json!({ "name": directory, "type": "directory" }),
+                None => json!({ "name": file, "type": "file" }),
+            };
+            let mut entries: Vec<Value> = below.map(entry).collect();
+            entries.dedup();
+            json!({ "entries": entries })
+        } else {
+            unread.retain(|file| *file != path);
+            let (_, text) = files.iter().find(|(file, _)| *file == path).unwrap();
+            json!({ "data": STANDARD.encode(text), "encoding": "base64" })
+        };
+        let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+        client.send_text(answer.to_string()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_brings_a_plugin_and_takes_it_away_with_itself() {
+    let models = ModelServer::start();
+    let house = house_of(&models).await;
+    let (mut a, mut b) = (house.client("a").await, house.client("b").await);
+    let (session, chat) = a.session(&uuid(1)).await;
+    let root = "vscode-synced-customization:/window/1";
+    let servers = servers(&house);
+    let files = [
+        (
+            "skills/weaving/SKILL.md",
+            "---\nname: weaving\ndescription: how to weave a carpet\n---\nover\n",
+        ),
+        ("skills/weaving/pattern.txt", "xoxo"),
+        (
+            "agents/knitter.md",
+            "---\nname: knitter\ndescription: knits a jumper\n---\nYou knit.\n",
+        ),
+        ("rules/stitch.md", "Never drop a stitch."),
+        (
+            "commands/darn.md",
+            "---\ndescription: darns socks\n---\nDarn $ARGUMENTS",
+        ),
+        (".mcp.json", servers.as_str()),
+    ];
+    let plugin = json!({ "type": "plugin", "id": "synced", "uri": root, "name": "Synced data", "nonce": "1" });
+    let active = |plugins: Value| {
+        json!({ "type": "session/activeClientSet", "activeClient": {
+            "clientId": "a", "tools": [], "customizations": plugins,
+        } })
+    };
+    a.accepted(&session, active(json!([plugin.clone()]))).await;
+    // It is there for the message that comes right behind it.
+    models.reply(Reply::text("yes"));
+    a.say(&chat, "t1", "go on").await;
+    serve(&mut a, root, &files).await;
+    a.ends(&chat, "t1").await;
+    let first = offered(&models);
+    for there in [
+        "how to weave a carpet",
+        "knits a jumper",
+        "Never drop a stitch",
+        "loom-spin",
+    ] {
+        assert!(first.contains(there), "no {there} in {first}");
+    }
+    let state = once(&mut b, &session, |state| {
+        named(state, "loom")["state"]["kind"] == "ready"
+    })
+    .await;
+    let synced = named(&state, "Synced data");
+    assert_eq!(
+        (&synced["clientId"], &synced["load"]["kind"]),
+        (&json!("a"), &json!("loaded"))
+    );
+    let mut names: Vec<&str> = synced["children"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["darn", "knitter", "loom", "stitch.md", "weaving"]);
+    assert_eq!(
+        named(&state, "weaving")["uri"],
+        format!("{root}/skills/weaving/SKILL.md")
+    );
+    // The same again is not read again, and changes nothing.
+    let again = json!({ "type": "session/titleChanged", "title": "Wool" });
+    a.dispatch(&session, active(json!([plugin.clone()]))).await;
+    a.accepted(&session, again).await;
+    // Off as a whole, by another client.
+    b.accepted(&session, toggle(&synced, false)).await;
+    let second = asked(&models, &mut a, &chat, "t2").await;
+    for gone in [
+        "how to weave a carpet",
+        "knits a jumper",
+        "Never drop a stitch",
+        "loom-spin",
+    ] {
+        assert!(!second.contains(gone), "{gone} in {second}");
+    }
+    b.accepted(&session, toggle(&synced, true)).await;
+    assert!(
+        asked(&models, &mut a, &chat, "t3")
+            .await
+            .contains("how to weave a carpet")
+    );
+    // One that cannot be read says so; the others stay.
+    let broken = json!({ "type": "plugin", "id": "broken", "uri": "nowhere:/x", "name": "Broken" });
+    a.accepted(&session, active(json!([plugin, broken]))).await;
+    let request = a.until(|message| message["method"] == "resourceList").await;
+    let error = json!({ "code": -32008, "message": "it is not there" });
+    a.send_text(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }).to_string())
+        .await;
+    let state = once(&mut b, &session, |state| {
+        named(state, "Broken")["load"]["kind"] == "error"
+    })
+    .await;
+    assert!(
+        named(&state, "Broken")["load"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("it is not there")
+    );
+    assert!(!named(&state, "weaving").is_null());
+    // When its client stops being active, what it brought goes.
+    let removed = json!({ "type": "session/activeClientRemoved", "clientId": "a" });
+    a.accepted(&session, removed).await;
+    once(&mut b, &session, |state| named(state, "Synced data").is_null()).await;
+    b.subscribe(&chat).await;
+    assert!(
+        !asked(&models, &mut b, &chat, "t4")
+            .await
+            .contains("how to weave a carpet")
+    );
+}
+
+#[tokio::test]
+async fn clients_of_the_seed_see_and_toggle_them_by_their_uris() {
+    let house = house().await;
+    furnish(&house);
+    let mut seed = house.client_of("seed", "0.1.0").await;
+    let session = format!("lodge:/{}", uuid(1));
+    seed.request("createSession", json!({ "session": session }))
+        .await
+        .unwrap();
+    let find = |state: &Value, name: &str| {
+        let all = state["customizations"].as_array().into_iter().flatten();
+        let mut found = all.filter(|it| it["customization"]["displayName"] == name);
+        found.next_back().cloned().unwrap_or_default()
+    };
+    let state = loop {
+        let answer = seed.request("subscribe", json!({ "resource": session })).await.unwrap();
+        let state = answer["snapshot"]["state"].clone();
+        if !find(&state, "weaving").is_null() {
+            break state;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    };
+    let weaving = find(&state, "weaving");
+    assert_eq!(
+        (&weaving["enabled"], &weaving["status"]),
+        (&json!(true), &json!("loaded"))
+    );
+    assert!(!find(&state, "loom").is_null());
+    let uri = weaving["customization"]["uri"].clone();
+    let off = json!({ "type": "session/customizationToggled", "session": session, "uri": uri, "enabled": false });
+    let seq = seed.dispatch_seed(off).await;
+    let verdict = seed.verdict(seq).await;
+    assert_eq!(verdict["action"]["enabled"], false, "{verdict}");
+    let answer = seed.request("subscribe", json!({ "resource": session })).await.unwrap();
+    assert_eq!(find(&answer["snapshot"]["state"], "weaving")["enabled"], false);
+}
