@@ -8,8 +8,8 @@ mod interrupted;
 use std::sync::{Arc, atomic::Ordering};
 
 use lodge_events::{
-    AbortReason, CapabilitiesChanged, Event, PendingMessagesModified, SessionBackgroundTasksChanged, SessionIdle,
-    SessionShutdown, ShutdownType, UiCapabilities,
+    AbortReason, CapabilitiesChanged, CommandsChanged, Event, PendingMessagesModified, SessionBackgroundTasksChanged,
+    SessionIdle, SessionShutdown, ShutdownType, UiCapabilities,
 };
 use lodge_log::LogError;
 use parking_lot::Mutex;
@@ -188,7 +188,10 @@ impl Actor {
                 let _ = reply.send(id);
             }
             Command::Update(id, spec) => self.with_clients(|clients| clients.update(id, spec)),
-            Command::Detach(id) => self.with_clients(|clients| drop(clients.detach(id))),
+            Command::Detach(id) => {
+                self.with_clients(|clients| drop(clients.detach(id)));
+                self.shared.pending.for_client(id).clear();
+            }
             Command::Configure(change, reply) => drop(reply.send(self.configure(change))),
             Command::Record(payload, reply) => {
                 let _ = reply.send(self.shared.recorder.record(*payload).map_err(AgentError::from));
@@ -409,18 +412,22 @@ impl Actor {
 
     /// Changes who is attached and tells the others what that changes for them.
     fn with_clients<T>(&mut self, change: impl FnOnce(&mut crate::client::Clients) -> T) -> T {
+        let told = |clients: &crate::client::Clients| (clients.any(|can| can.elicitation), clients.commands());
         let (result, before, after) = {
             let mut clients = self.shared.clients.lock();
-            let before = clients.any(|can| can.elicitation);
+            let before = told(&clients);
             let result = change(&mut clients);
-            (result, before, clients.any(|can| can.elicitation))
+            (result, before, told(&clients))
         };
-        if before != after {
+        if before.0 != after.0 {
             let ui = UiCapabilities {
-                elicitation: Some(after),
+                elicitation: Some(after.0),
                 ..UiCapabilities::default()
             };
             self.shared.recorder.note(CapabilitiesChanged { ui: Some(ui) });
+        }
+        if before.1 != after.1 {
+            self.shared.recorder.note(CommandsChanged { commands: after.1 });
         }
         self.shared.retell_tools();
         result

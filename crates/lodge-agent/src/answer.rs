@@ -23,6 +23,8 @@ pub enum Answer {
     ExitPlan(ExitPlanAnswer),
     /// To `mcp.oauth_required`: an access token, or a refusal.
     McpToken(Option<AccessToken>),
+    /// To `command.execute`: what went wrong, if anything did.
+    Command(Option<String>),
 }
 
 /// A token for an MCP server. Nothing prints it: it must not get into a log or an event.
@@ -44,6 +46,7 @@ impl Answer {
             Self::Elicitation(_) => QuestionKind::Elicitation,
             Self::ExitPlan(_) => QuestionKind::ExitPlan,
             Self::McpToken(_) => QuestionKind::McpToken,
+            Self::Command(_) => QuestionKind::Command,
         }
     }
 }
@@ -63,6 +66,8 @@ pub enum QuestionKind {
     ExitPlan,
     /// `mcp.oauth_required`
     McpToken,
+    /// `command.execute`
+    Command,
 }
 
 /// How a permission request was decided.
@@ -187,6 +192,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// The same questions, as somebody holds them who asks an attached client alone: they close when it leaves.
+    pub(crate) fn for_client(&self, client: crate::client::ClientId) -> Self {
+        self.for_agent(format!("client {client}").into())
+    }
+
     /// The same questions, as a sub-agent holds them.
     pub(crate) fn for_agent(&self, agent_id: Arc<str>) -> Self {
         Self {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, ready};
+use lodge_events::CommandInfo;
 use serde_json::Value;
 
 use crate::answer::{ExitPlanAnswer, UserInputAnswer};
@@ -19,6 +20,8 @@ pub struct ClientSpec {
     pub can: Capabilities,
     /// Tools that it runs for the agent.
     pub tools: Vec<ClientTool>,
+    /// Slash commands that it runs for people.
+    pub commands: Vec<CommandInfo>,
     /// How the agent calls it.
     pub calls: Arc<dyn ClientCalls>,
 }
@@ -154,6 +157,23 @@ impl Clients {
             .filter(|client| can(&client.can))
             .map(|client| client.calls.clone())
             .collect()
+    }
+
+    /// Commands of all clients; of two with the same name the first counts.
+    pub(crate) fn commands(&self) -> Vec<CommandInfo> {
+        let mut commands: Vec<CommandInfo> = Vec::new();
+        for command in self.iter().flat_map(|client| &client.commands) {
+            if !commands.iter().any(|known| known.name == command.name) {
+                commands.push(command.clone());
+            }
+        }
+        commands
+    }
+
+    /// Who runs a command.
+    pub(crate) fn has_command(&self, name: &str) -> Option<ClientId> {
+        let has = |spec: &ClientSpec| spec.commands.iter().any(|command| command.name == name);
+        self.all.iter().find(|(_, spec)| has(spec)).map(|(id, _)| *id)
     }
 
     /// Tools of all clients; where two offer the same name the newest wins, as it is the one that will answer.

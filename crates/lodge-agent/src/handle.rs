@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use lodge_events::{AbortReason, ElicitationCompleted, ElicitationRequested, Event, Payload};
+use lodge_events::{
+    AbortReason, CommandCompleted, CommandExecute, CommandInfo, ElicitationCompleted, ElicitationRequested, Event,
+    Payload,
+};
 use lodge_log::{Opened, Position, SessionLog};
 use lodge_tools::{
     OutputSink, SessionTools, Todos, Tool, UserCommand,
@@ -433,6 +436,35 @@ impl Agent {
             .recorder
             .facts(|facts| facts.system_prompt.as_ref().map_or(0, String::len));
         Ok(self.shared.context_size(system)?)
+    }
+
+    /// Slash commands that clients run.
+    pub fn client_commands(&self) -> Vec<CommandInfo> {
+        self.shared.clients.lock().commands()
+    }
+
+    /// Has the client that brought a slash command run it, and waits until it did.
+    pub async fn run_client_command(&self, name: &str, args: &str) -> Result<(), AgentError> {
+        let Some(client) = self.shared.clients.lock().has_command(name) else {
+            return Err(AgentError::Refused(format!("Unknown command: {name}")));
+        };
+        let request_id = Uuid::new_v4().to_string();
+        let pending = self.shared.pending.for_client(client);
+        let waiting = pending.open(&request_id, QuestionKind::Command);
+        self.record(CommandExecute {
+            request_id: request_id.clone(),
+            command: format!("/{name} {args}").trim_end().to_owned(),
+            command_name: name.to_owned(),
+            args: args.to_owned(),
+        })
+        .await?;
+        let answer = waiting.await;
+        self.record(CommandCompleted { request_id }).await?;
+        match answer {
+            Ok(Answer::Command(None)) => Ok(()),
+            Ok(Answer::Command(Some(error))) => Err(AgentError::Refused(error)),
+            _ => Err(AgentError::Refused("The client that has the command went away.".into())),
+        }
     }
 
     /// Asks whoever can show forms, and waits for the answer.

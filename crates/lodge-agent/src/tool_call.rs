@@ -16,11 +16,12 @@ use crate::{
     agent_tools::AgentTool,
     answer::request_id,
     call::parse_arguments,
+    facts::OpenCall,
     mcp::McpTool,
     permission::Verdict,
-    session::AnyTool,
+    session::{AnyTool, Shared},
     settings::Prompt,
-    turn::{Stop, Turn},
+    turn::{self, Stop, Turn},
 };
 
 /// What a call means for the turn.
@@ -92,10 +93,29 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
         }
     }
     if rejected {
-        crate::turn::close_open_calls(&turn.shared)?;
+        turn::close_open_calls(&turn.shared)?;
         return Err(Stop::Rejected);
     }
     Ok(terminal)
+}
+
+/// Tells the model of calls that had begun when the host went down, where nobody knows how far they came: what may have
+/// changed something is not begun a second time. What only waited for an answer is asked again.
+pub(crate) fn interrupt_begun(shared: &Shared) -> Result<(), Stop> {
+    let tools = shared.tools();
+    let again = |call: &OpenCall| match tools.iter().find(|(spec, _)| spec.name == call.name) {
+        Some((_, AnyTool::Client(_))) => true,
+        Some((_, AnyTool::Agent(tool))) => *tool != AgentTool::Task,
+        Some((_, AnyTool::Mcp(tool))) => tool.tool.read_only,
+        Some((_, AnyTool::Builtin(_))) | None => false,
+    };
+    let open = shared.recorder.facts(|facts| facts.open_turn.clone());
+    for call in open.into_iter().flat_map(|turn| turn.calls) {
+        if call.started && !again(&call) {
+            turn::interrupt_call(&shared.recorder, &call)?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs one call and records its end.

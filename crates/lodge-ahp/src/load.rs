@@ -409,9 +409,10 @@ async fn read(session: Session, read: Read) -> Result<(Read, Subscription), Host
 }
 
 fn now(session: &Session) -> Now {
+    let facts = session.facts();
     if session.is_busy() {
         Now::Busy
-    } else if session.facts().open_turn.is_some() {
+    } else if facts.open_turn.is_some() || !facts.open_agents.is_empty() {
         Now::Interrupted
     } else {
         Now::AtRest

@@ -1,16 +1,15 @@
-//! What the clients of one session share beside the session itself: their slash commands, and the recent events for
-//! those who read them page by page.
+//! What the clients of one session share beside the session itself: commands that wait for one of them, and the recent
+//! events for those who read them page by page.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Weak},
 };
 
-use lodge_events::{CommandInfo, Event};
+use lodge_events::Event;
 use lodge_host::{Listening, Publish, Session};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::schedule::Schedules;
@@ -36,10 +35,6 @@ impl Boards {
 /// What the clients of one session share.
 #[derive(Default)]
 pub(crate) struct Board {
-    next_client: AtomicU64,
-    commands: Mutex<BTreeMap<u64, Vec<CommandInfo>>>,
-    /// Commands that a client is asked to run, by request: resolved with the client's error, if any.
-    running: Mutex<HashMap<String, oneshot::Sender<Option<String>>>>,
     /// Commands that wait for a client to deal with them.
     queued: Mutex<Vec<String>>,
     recent: Mutex<Option<Arc<Recent>>>,
@@ -47,42 +42,6 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// A number for a client.
-    pub(crate) fn client(&self) -> u64 {
-        self.next_client.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Sets a client's commands (none: forgets it). Answers with all commands there are now, if that changed anything.
-    pub(crate) fn set_commands(&self, client: u64, commands: Vec<CommandInfo>) -> Option<Vec<CommandInfo>> {
-        let mut all = self.commands.lock();
-        let before = if commands.is_empty() {
-            all.remove(&client)
-        } else {
-            all.insert(client, commands.clone())
-        };
-        (before.unwrap_or_default() != commands).then(|| all.values().flatten().cloned().collect())
-    }
-
-    /// All commands there are.
-    pub(crate) fn commands(&self) -> Vec<CommandInfo> {
-        self.commands.lock().values().flatten().cloned().collect()
-    }
-
-    /// A command is about to be run by a client.
-    pub(crate) fn run_command(&self) -> (String, oneshot::Receiver<Option<String>>) {
-        let id = Uuid::new_v4().to_string();
-        let (done, waiting) = oneshot::channel();
-        self.running.lock().insert(id.clone(), done);
-        (id, waiting)
-    }
-
-    /// A client has run a command.
-    pub(crate) fn command_ran(&self, request_id: &str, error: Option<String>) {
-        if let Some(done) = self.running.lock().remove(request_id) {
-            let _ = done.send(error);
-        }
-    }
-
     /// A command waits for a client.
     pub(crate) fn queue_command(&self) -> String {
         let id = Uuid::new_v4().to_string();

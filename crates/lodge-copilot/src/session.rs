@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use lodge_events::{CommandInfo, CommandsChanged, Event, SessionWarning};
+use lodge_events::{CommandInfo, Event, SessionWarning};
 use lodge_host::{Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening, Publish, Session};
 use lodge_models::{ModelInfo, ProviderConfig};
 use parking_lot::Mutex;
@@ -41,8 +41,6 @@ pub(crate) struct Attached {
     /// Whether the model could not be asked for when the session was opened.
     model_is_late: AtomicBool,
     board: Arc<Board>,
-    /// This client's number on the board.
-    client_number: u64,
     interests: Mutex<Vec<(String, String)>>,
     running: Running,
     /// The location whose rules the client had applied last.
@@ -112,6 +110,7 @@ impl Attached {
             name: String::new(),
             can: Capabilities::default(),
             tools: Vec::new(),
+            commands: Vec::new(),
             calls,
         };
         Ok(Self {
@@ -123,7 +122,6 @@ impl Attached {
             client: Mutex::new(Client { spec, attachment: None }),
             chooser: Mutex::new(chooser),
             auth,
-            client_number: board.client(),
             board,
             interests: Mutex::default(),
             running: Running::default(),
@@ -140,17 +138,15 @@ impl Attached {
             client.spec.name = name;
             client.spec.can = capabilities(config);
             client.spec.tools = tools(config.tools.as_deref().unwrap_or_default());
+            let commands = config.commands.iter().flatten().map(|command| CommandInfo {
+                name: command.name.clone(),
+                description: command.description.clone(),
+            });
+            client.spec.commands = commands.collect();
             client.spec.clone()
         };
         let attachment = self.session.attach_client(spec).await?;
         self.client.lock().attachment = Some(attachment);
-        let commands = config.commands.iter().flatten().map(|command| CommandInfo {
-            name: command.name.clone(),
-            description: command.description.clone(),
-        });
-        if let Some(commands) = self.board.set_commands(self.client_number, commands.collect()) {
-            self.session.record(CommandsChanged { commands }).await?;
-        }
         Ok(())
     }
 
@@ -343,15 +339,6 @@ impl Attached {
     /// Remembers who chose the session's name.
     pub(crate) fn set_named_by_person(&self, by_person: bool) {
         self.named_by_person.store(by_person, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        if let Some(commands) = self.board.set_commands(self.client_number, Vec::new()) {
-            let session = self.session.clone();
-            tokio::spawn(async move { session.record(CommandsChanged { commands }).await });
-        }
     }
 }
 

@@ -91,6 +91,32 @@ impl Tool {
     }
 }
 
+/// A prompt that a server has ready for people.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prompt {
+    /// Its name on the server.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Names of what can be given to it, and whether it must be.
+    pub arguments: Vec<(String, bool)>,
+}
+
+impl Prompt {
+    /// From the protocol's form; nothing when it has no name.
+    pub(crate) fn read(value: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let arguments = value["arguments"].as_array().into_iter().flatten();
+        Some(Self {
+            name: text(&value["name"]).filter(|name| !name.is_empty())?,
+            description: text(&value["description"]).or_else(|| text(&value["title"])),
+            arguments: arguments
+                .filter_map(|argument| Some((text(&argument["name"])?, argument["required"] == true)))
+                .collect(),
+        })
+    }
+}
+
 /// Models want to hear of an object with properties, even where there are none.
 fn object_schema(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();

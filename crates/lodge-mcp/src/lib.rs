@@ -21,7 +21,7 @@ mod sse;
 pub use auth::{AuthReason, AuthRequest, Challenge};
 pub use call::{Call, CallResult, Progress};
 pub use config::{OauthClient, Remote, ServerConfig, Source, Transport, check_name};
-pub use info::{Configured, ServerInfo, Status, Tool};
+pub use info::{Configured, Prompt, ServerInfo, Status, Tool};
 pub use owner::{Elicitation, ElicitationAnswer, List, Owner};
 pub use process::Surroundings;
 pub use servers::Servers;

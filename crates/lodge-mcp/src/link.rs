@@ -1,6 +1,6 @@
 //! One connection to one server, from the handshake to its end.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use rmcp::{
@@ -21,7 +21,7 @@ use rmcp::{
 use serde_json::Value;
 
 use crate::{
-    McpError, Tool,
+    McpError, Prompt, Tool,
     auth::Auth,
     call::{Call, CallResult, Calls, json},
     config::{ServerConfig, Transport},
@@ -41,10 +41,10 @@ const CALL_LIMIT: Duration = Duration::from_secs(300);
 const CALL_TOTAL: Duration = Duration::from_secs(4 * 3600);
 /// How long anything else may take.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// Pages of a list that are read, and entries that are kept.
+/// Pages of a list that are read.
 const PAGES: usize = 50;
-/// Tools of one server.
-const TOOLS: usize = 1_000;
+/// Entries of a list that are kept.
+const ENTRIES: usize = 1_000;
 
 /// A connected server.
 pub(crate) struct Link {
@@ -54,6 +54,7 @@ pub(crate) struct Link {
     call_limit: Duration,
     /// What the server says about how to use it.
     pub(crate) instructions: Option<String>,
+    has_prompts: bool,
     stop: Mutex<Option<RunningServiceCancellationToken>>,
 }
 
@@ -170,6 +171,7 @@ pub(crate) async fn connect(
         calls,
         call_limit: config.timeout.unwrap_or(CALL_LIMIT),
         instructions: info.as_ref().and_then(|info| info.instructions.clone()),
+        has_prompts: info.as_ref().is_some_and(|info| info.capabilities.prompts.is_some()),
         stop: Mutex::new(Some(service.cancellation_token())),
     };
     let watch = Watch {
@@ -235,26 +237,38 @@ impl Link {
 
     /// All tools of the server.
     pub(crate) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
-        let mut found: Vec<Tool> = Vec::new();
+        let mut found: Vec<Tool> = self.pages("tools/list", "tools", Tool::read).await?;
+        let mut seen = HashSet::new();
+        found.retain(|tool| seen.insert(tool.name.clone()));
+        Ok(found)
+    }
+
+    /// All prompts of the server.
+    pub(crate) async fn prompts(&self) -> Result<Vec<Prompt>, McpError> {
+        if !self.has_prompts {
+            return Ok(Vec::new());
+        }
+        self.pages("prompts/list", "prompts", Prompt::read).await
+    }
+
+    /// A list, page by page, as far as the bounds reach.
+    async fn pages<T>(&self, method: &str, key: &str, read: fn(&Value) -> Option<T>) -> Result<Vec<T>, McpError> {
+        let mut found = Vec::new();
         let mut cursor: Option<Value> = None;
         for _ in 0..PAGES {
             let params = cursor.take().map(|cursor| serde_json::json!({"cursor": cursor}));
-            let page = match self.request("tools/list", params).await {
-                // A server without tools is a server, too.
+            let page = match self.request(method, params).await {
+                // A server without such a list is a server, too.
                 Err(McpError::Refused(_)) if found.is_empty() => return Ok(found),
                 other => other?,
             };
-            for tool in page["tools"].as_array().into_iter().flatten() {
-                if let Some(tool) = Tool::read(tool).filter(|tool| !found.iter().any(|known| known.name == tool.name)) {
-                    found.push(tool);
-                }
-            }
+            found.extend(page[key].as_array().into_iter().flatten().filter_map(read));
             cursor = page.get("nextCursor").filter(|cursor| cursor.is_string()).cloned();
-            if cursor.is_none() || found.len() >= TOOLS {
+            if cursor.is_none() || found.len() >= ENTRIES {
                 break;
             }
         }
-        found.truncate(TOOLS);
+        found.truncate(ENTRIES);
         Ok(found)
     }
 

@@ -18,7 +18,7 @@ use crate::{
     McpError,
     call::{Call, CallResult},
     config::{ServerConfig, Source},
-    info::{Configured, ServerInfo, Status, Tool},
+    info::{Configured, Prompt, ServerInfo, Status, Tool},
     owner::Owner,
     process::Surroundings,
 };
@@ -181,6 +181,17 @@ impl Servers {
                 .iter()
                 .map(move |tool| (name.clone(), tool.clone()))
                 .collect::<Vec<_>>()
+        };
+        entries.iter().flat_map(of).collect()
+    }
+
+    /// The prompts of connected servers, with the names of their servers.
+    pub fn prompts(&self) -> Vec<(Arc<str>, Prompt)> {
+        let entries = self.0.entries.lock();
+        let of = |entry: &Entry| {
+            let name = entry.name.clone();
+            let prompts = entry.prompts.iter();
+            prompts.map(|prompt| (name.clone(), prompt.clone())).collect::<Vec<_>>()
         };
         entries.iter().flat_map(of).collect()
     }

@@ -60,6 +60,7 @@ pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
             ..Default::default()
         },
         tools: Vec::new(),
+        commands: Vec::new(),
         calls: Arc::new(NoCalls),
     };
     let _attached = session.attach_client(client).await?;

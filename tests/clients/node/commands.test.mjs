@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 
 import { RuntimeConnection, ask, event, ofType, resume, session, test as alone, until } from "./help.mjs";
 import { test, texts } from "./vscode.mjs";
@@ -41,6 +42,64 @@ alone("commands are listed by kind and invoked by name", async ({ start, work })
   await assert.rejects(chat.rpc.commands.invoke({ name: "nonsense" }), /Unknown command/);
   await assert.rejects(chat.rpc.commands.invoke({ name: "mode", input: "fast" }), /There is no mode/);
   await event(events, "command.completed");
+});
+
+const everything = {
+  command: process.execPath,
+  args: [join(dirname(createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/package.json")), "dist/index.js"), "stdio"],
+  tools: ["echo", "get-sum"],
+};
+
+alone("agents, skills and MCP servers are listed and switched by commands", async ({ start, work }) => {
+  const dir = join(work, "skills");
+  await mkdir(join(dir, "greeting"), { recursive: true });
+  await writeFile(join(dir, "greeting", "SKILL.md"), "---\nname: greeting\ndescription: How to greet\n---\nSay hi.\n");
+  const { session: chat } = await session(start(), {
+    customAgents: [{ name: "poet", description: "Writes verse", prompt: "You are a poet." }],
+    skillDirectories: [dir],
+    mcpServers: { every: everything, broken: { command: join(work, "nothing-here"), args: [] } },
+  });
+  const give = async (name, input) => (await chat.rpc.commands.invoke({ name, input })).text;
+
+  assert.equal(await give("agents"), "- `poet`: Writes verse\n");
+  assert.match(await give("agents", "poet"), /`poet` answers from now on/);
+  assert.match(await give("agents"), /`poet` \(answers now\)/);
+  assert.equal((await chat.rpc.agent.getCurrent()).agent.name, "poet");
+  await give("agents", "none");
+  assert.equal((await chat.rpc.agent.getCurrent()).agent, null);
+  await assert.rejects(give("agents", "nobody"), /nobody/);
+
+  assert.equal(await give("skills"), "- `greeting`: How to greet\n");
+  assert.equal(await give("skills", "off greeting"), "`greeting` is off in this session.");
+  assert.equal(await give("skills"), "- `greeting` (off): How to greet\n");
+  await give("skills", "on greeting");
+  assert.equal(await give("skills", "reload"), "- `greeting`: How to greet\n");
+  await assert.rejects(give("skills", "on nothing"), /There is no skill named nothing/);
+  await assert.rejects(give("skills", "nonsense"), /\/skills on NAME/);
+
+  const listed = await give("mcp");
+  assert.match(listed, /- `every`: connected, 2 tools/);
+  assert.match(listed, /- `broken`: failed: .*nothing-here/);
+  assert.match(await give("mcp", "every"), /connected[^]*`echo`[^]*\/mcp__every__/);
+  await give("mcp", "disable every");
+  assert.match(await give("mcp"), /- `every`: off/);
+  assert.match(await give("mcp", "enable every"), /connected[^]*`echo`/);
+  assert.match(await give("mcp", "restart every"), /connected[^]*`echo`/);
+  await assert.rejects(give("mcp", "nobody"), /There is no MCP server named nobody/);
+  await assert.rejects(give("mcp", "restart broken"), /nothing-here/);
+});
+
+alone("prompts of MCP servers are commands", async ({ start }) => {
+  const { session: chat } = await session(start(), { mcpServers: { every: everything } });
+  await chat.rpc.mcp.list();
+  const { commands } = await chat.rpc.commands.list();
+  const prompts = commands.filter(({ name }) => name.startsWith("mcp__every__"));
+  const weather = prompts.find(({ input }) => input?.hint === "CITY [STATE]");
+  assert.ok(weather, JSON.stringify(prompts));
+  const filled = await chat.rpc.commands.invoke({ name: weather.name, input: "Ulm" });
+  assert.equal(filled.kind, "agent-prompt");
+  assert.match(filled.prompt, /Ulm/);
+  await assert.rejects(chat.rpc.commands.invoke({ name: weather.name }), /CITY is missing/);
 });
 
 alone("a session is taken back with its files", async ({ start, work }) => {

@@ -4,29 +4,8 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-import { RuntimeConnection, ask, event, ofType, session, until } from "./help.mjs";
-import { Chat, URI, agree, calls, test, texts } from "./vscode.mjs";
-
-async function both({ host, startApp, window, work }, config = {}) {
-  const { url, connectionToken } = host.sdk;
-  const connection = RuntimeConnection.forUri(url, { connectionToken });
-  const app = startApp({ connection, workingDirectory: undefined, baseDirectory: undefined, env: undefined });
-  const { session: made, events } = await session(app, { workingDirectory: work, ...config });
-  await ask(made, "say hello");
-  const mine = await window();
-  const [listed] = await mine.client.listSessions();
-  const chat = mine.look(listed.session);
-  await until("the window shows it", () => chat.shown && chat.about);
-  return { made, events, chat, mine };
-}
-
-/** The chat of a sub-agent. */
-async function below(mine, chat, toolCallId) {
-  const entry = await until("the sub-agent has a chat", () => chat.about.chats.find(({ origin }) => origin?.toolCallId === toolCallId));
-  const sub = new Chat(mine, chat.session, URI.parse(entry.resource));
-  await until("it is shown", () => sub.shown);
-  return sub;
-}
+import { event, ofType, until } from "./help.mjs";
+import { URI, agree, below, both, calls, test, texts } from "./vscode.mjs";
 
 test("a sub-agent has a chat of its own, and the same events for apps", async (place) => {
   const { made, events, chat, mine } = await both(place);
@@ -96,7 +75,7 @@ test("agents, skills and instructions are shown as customizations, chosen per me
   const mine = await window();
   const chat = mine.create(work);
   await chat.ask("say hello");
-  const children = () => (chat.about.customizations ?? []).flatMap(({ children }) => children ?? []);
+  const children = () => (chat.about?.customizations ?? []).flatMap(({ children }) => children ?? []);
   await until("they are shown", () => children().length === 3);
   const named = (type) => children().find((child) => child.type === type);
   assert.equal(named("agent").name, "poet");

@@ -18,7 +18,7 @@ import { toAgentHostUri } from "@codingame/monaco-vscode-api/vscode/vs/platform/
 import { StateComponents, buildDefaultChatUri } from "@codingame/monaco-vscode-api/vscode/vs/platform/agentHost/common/state/sessionState";
 import { connectWebSocketOverDuplex } from "@codingame/monaco-vscode-api/vscode/vs/platform/agentHost/common/webSocketOverDuplex";
 
-import { environment, lodge, test as place, until } from "./help.mjs";
+import { RuntimeConnection, ask, environment, lodge, session, test as place, until } from "./help.mjs";
 
 export { URI, generateUuid };
 
@@ -65,7 +65,7 @@ async function start(home, work, port = 0) {
     host.restart = async () => {
       const next = await start(home, work, address.port);
       assert.equal(next.address.href, address.href, "a host that comes back is found where it was");
-      host.kill = next.kill;
+      Object.assign(host, { kill: next.kill, sdk: next.sdk });
     };
     return host;
   }
@@ -96,7 +96,8 @@ class Transport {
     this.web.onDidReceiveMessage((text) =>
       setImmediate(() => {
         const message = JSON.parse(text, (key, value) => {
-          if (typeof value === "number" && !Number.isSafeInteger(value)) this.window.fractions.push(key);
+          // What a form suggests is the form's own business, and may be a fraction.
+          if (typeof value === "number" && !Number.isSafeInteger(value) && key !== "defaultValue") this.window.fractions.push(key);
           return value;
         });
         this.window.heard.push(message);
@@ -281,4 +282,30 @@ export async function agree(window, ...chats) {
     assert.deepEqual(shown, chatView.verifiedValue);
     assert.deepEqual(about, sessionView.verifiedValue);
   }
+}
+
+/** An app of the Copilot SDK on the running host. */
+export function app({ host, startApp }) {
+  const { url, connectionToken } = host.sdk;
+  const connection = RuntimeConnection.forUri(url, { connectionToken });
+  return startApp({ connection, workingDirectory: undefined, baseDirectory: undefined, env: undefined });
+}
+
+/** A session of an app with one turn behind it, and a window that looks at it. */
+export async function both(place, config = {}) {
+  const { session: made, events } = await session(app(place), { workingDirectory: place.work, ...config });
+  await ask(made, "say hello");
+  const mine = await place.window();
+  const [listed] = await mine.client.listSessions();
+  const chat = mine.look(listed.session);
+  await until("the window shows it", () => chat.shown && chat.about);
+  return { made, events, chat, mine };
+}
+
+/** The chat of a sub-agent. */
+export async function below(mine, chat, toolCallId) {
+  const entry = await until("the sub-agent has a chat", () => chat.about.chats.find(({ origin }) => origin?.toolCallId === toolCallId));
+  const sub = new Chat(mine, chat.session, URI.parse(entry.resource));
+  await until("it is shown", () => sub.shown);
+  return sub;
 }

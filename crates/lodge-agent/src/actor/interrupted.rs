@@ -54,7 +54,6 @@ impl Actor {
         let waits = self.shared.queue.look(|lists| !lists.waiting.is_empty());
         if self.running.is_none() && (open || waits || self.agents_open()) {
             self.lease()?;
-            // The calls that started them are taken up again, and start new ones.
             subagents::settle_interrupted(&self.shared)?;
             if open {
                 self.taking_up = true;

@@ -137,7 +137,7 @@ pub struct Projector {
 pub enum Now {
     /// It works on the last turn.
     Busy,
-    /// It does nothing; the host did not live to finish the last turn.
+    /// It does nothing; the host did not live to finish the last turn, or what worked beside it.
     Interrupted,
     /// It does nothing.
     AtRest,
@@ -189,6 +189,9 @@ impl Projector {
         open.sort_unstable();
         for call in open {
             self.interrupt_call(&call);
+        }
+        for agent in self.background.clone() {
+            self.background_ended(&agent);
         }
         for scope in self.scopes() {
             let info = ErrorInfo {

@@ -110,6 +110,7 @@ impl Driver {
             name: "ahp".into(),
             can,
             tools: Vec::new(),
+            commands: Vec::new(),
             calls: Arc::new(NoCalls),
         };
         let face = session.attach_client(spec).await?;
@@ -336,7 +337,7 @@ impl Driver {
             .await?;
         let resolve = model.as_ref().map(|name| self.face.host.models().resolve(Some(name)));
         let preface = self.preface.take().map(|text| format!("This is about:\n\n{text}"));
-        let session = &self.session().await?.session;
+        let session = self.session().await?.session.clone();
         if let Some(model) = resolve {
             let model = model.map_err(|error| HostError::Invalid(error.to_string()))?;
             if session.settings().model.info().id != model.info().id {
@@ -364,8 +365,17 @@ impl Driver {
         };
         if delivery == Delivery::Immediate {
             session.send(prompt).await?;
-        } else if let Some(answer) = session.say(prompt).await? {
-            session.commanded(id.to_owned(), message.text.clone(), answer).await?;
+        } else if session.is_for_client(&prompt.text) {
+            // Beside everything else: a client takes as long as it likes.
+            let (face, chat) = (self.face.clone(), self.chat.clone());
+            let (id, text) = (id.to_owned(), message.text.clone());
+            tokio::spawn(async move {
+                if let Err(error) = say(&session, &id, text, prompt).await {
+                    face.turn_failed(&chat, &id, &error.to_string());
+                }
+            });
+        } else {
+            say(&session, id, message.text.clone(), prompt).await?;
         }
         Ok(())
     }
@@ -439,6 +449,7 @@ impl Driver {
                 name: client.display_name.clone().unwrap_or_else(|| client.client_id.clone()),
                 can: Capabilities::default(),
                 tools: client.tools.iter().map(client_tool).collect(),
+                commands: Vec::new(),
                 calls: Arc::new(NoCalls),
             };
             match live.clients.get(&client.client_id) {
@@ -459,6 +470,14 @@ pub(crate) fn remove_worktree(worktree: Worktree) {
             tracing::warn!(path = %worktree.path.display(), %error, "a worktree stays");
         }
     });
+}
+
+/// Says something, and notes the answer where it was a command.
+async fn say(session: &Session, id: &str, text: String, prompt: Prompt) -> Result<(), HostError> {
+    if let Some(answer) = session.say(prompt).await? {
+        session.commanded(id.to_owned(), text, answer).await?;
+    }
+    Ok(())
 }
 
 fn client_tool(tool: &ToolDefinition) -> ClientTool {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lodge_events::{CommandCompleted, CommandExecute, CommandQueued};
-use lodge_host::{CommandSource, Invoked};
+use lodge_events::{CommandCompleted, CommandQueued};
+use lodge_host::{AgentError, Answer, CommandSource, Invoked};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -35,7 +35,8 @@ async fn list(session: Arc<Attached>, params: ListParams) -> Result<Value, RpcEr
     for command in session.session().commands().await {
         let (kind, wanted) = match command.source {
             CommandSource::Builtin => ("builtin", params.include_builtins),
-            CommandSource::File(_) => ("skill", params.include_skills),
+            CommandSource::File(_) | CommandSource::McpPrompt { .. } => ("skill", params.include_skills),
+            CommandSource::Client => ("client", params.include_client_commands),
         };
         if wanted == Some(false) {
             continue;
@@ -51,16 +52,6 @@ async fn list(session: Arc<Attached>, params: ListParams) -> Result<Value, RpcEr
         }
         commands.push(info);
     }
-    if params.include_client_commands != Some(false) {
-        commands.extend(session.board().commands().into_iter().map(|command| {
-            json!({
-                "name": command.name,
-                "description": command.description.unwrap_or_default(),
-                "kind": "client",
-                "allowDuringAgentExecution": false,
-            })
-        }));
-    }
     Ok(json!({"commands": commands}))
 }
 
@@ -71,25 +62,14 @@ struct InvokeParams {
     input: Option<String>,
 }
 
-/// A command of a client is carried out by that client; any other by the host. What is to be said to the agent is given back to
-/// be said: the client decides how.
+/// What is to be said to the agent is given back to be said: the client decides how.
 async fn invoke(session: Arc<Attached>, params: InvokeParams) -> Result<Value, RpcError> {
     let name = params.name.trim_start_matches('/').to_owned();
     let input = params.input.unwrap_or_default();
-    if session.board().commands().iter().any(|command| command.name == name) {
-        let command = ExecuteParams {
-            command_name: name,
-            args: input,
-        };
-        let ran = execute(session, command).await?;
-        return match ran["error"].as_str() {
-            Some(error) => Err(RpcError::failed(error)),
-            None => Ok(json!({"kind": "completed"})),
-        };
-    }
     let invoked = session.session().invoke(&name, &input).await?;
     Ok(
         match invoked.ok_or_else(|| RpcError::failed(format!("Unknown command: /{name}")))? {
+            Invoked::Ran => json!({"kind": "completed"}),
             Invoked::Done(text) => json!({"kind": "text", "text": text, "markdown": true}),
             Invoked::Prompt { text, mode } => {
                 let mut result = json!({
@@ -115,26 +95,15 @@ struct ExecuteParams {
 }
 
 async fn execute(session: Arc<Attached>, params: ExecuteParams) -> Result<Value, RpcError> {
-    let ExecuteParams { command_name, args } = params;
-    let board = session.board();
-    if !board.commands().iter().any(|command| command.name == command_name) {
-        return Ok(json!({"error": format!("Unknown command: {command_name}")}));
+    let ran = session
+        .session()
+        .run_client_command(&params.command_name, &params.args)
+        .await;
+    match ran {
+        Ok(()) => Ok(json!({})),
+        Err(AgentError::Refused(error)) => Ok(json!({"error": error})),
+        Err(error) => Err(error.into()),
     }
-    let (request_id, done) = board.run_command();
-    let command = format!("/{command_name} {args}").trim_end().to_owned();
-    let event = CommandExecute {
-        request_id: request_id.clone(),
-        command,
-        command_name,
-        args,
-    };
-    session.session().record(event).await?;
-    // The client that has the command may go away before it is done.
-    let error = done
-        .await
-        .unwrap_or_else(|_| Some("The client that has the command went away".to_owned()));
-    session.session().record(CommandCompleted { request_id }).await?;
-    Ok(error.map_or_else(|| json!({}), |error| json!({"error": error})))
 }
 
 #[derive(Debug, Deserialize)]
@@ -153,7 +122,8 @@ async fn handle_pending(session: Arc<Attached>, params: HandleParams) -> Result<
         .as_deref()
         .is_some_and(|error| error.starts_with("Unknown command"));
     if !unknown {
-        session.board().command_ran(&params.request_id, params.error);
+        let answer = Answer::Command(params.error);
+        session.session().answer(&params.request_id, answer).await?;
     }
     Ok(json!({"success": true}))
 }

@@ -10,6 +10,7 @@ use crate::{Export, Format, HostError, Session, changes::Span};
 /// A built-in command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Builtin {
+    Agents,
     Autopilot,
     Clear,
     Compact,
@@ -18,10 +19,12 @@ pub(super) enum Builtin {
     Export,
     Fork,
     Help,
+    Mcp,
     Mode,
     Model,
     Plan,
     Rewind,
+    Skills,
     Title,
     Tools,
     Undo,
@@ -29,7 +32,14 @@ pub(super) enum Builtin {
 }
 
 /// Name, what may follow it, whether it may be given while a turn runs, what it does.
-const ALL: [(Builtin, &str, &str, bool, &str); 16] = [
+const ALL: [(Builtin, &str, &str, bool, &str); 19] = [
+    (
+        Builtin::Agents,
+        "agents",
+        "[NAME|none]",
+        true,
+        "List the custom agents, or choose one",
+    ),
     (
         Builtin::Autopilot,
         "autopilot",
@@ -81,6 +91,13 @@ const ALL: [(Builtin, &str, &str, bool, &str); 16] = [
     ),
     (Builtin::Help, "help", "", true, "List the commands"),
     (
+        Builtin::Mcp,
+        "mcp",
+        "[NAME | enable|disable|restart NAME | reload]",
+        true,
+        "List the MCP servers, show one, or switch it",
+    ),
+    (
         Builtin::Mode,
         "mode",
         "[interactive|plan|autopilot]",
@@ -107,6 +124,13 @@ const ALL: [(Builtin, &str, &str, bool, &str); 16] = [
         "[N] [chat]",
         false,
         "Take back the last N messages, and what they did to files (not with `chat`)",
+    ),
+    (
+        Builtin::Skills,
+        "skills",
+        "[on|off NAME | reload]",
+        true,
+        "List the skills, or turn one on or off",
     ),
     (Builtin::Title, "title", "[TEXT]", true, "Show or change the title"),
     (
@@ -156,6 +180,9 @@ fn done(text: impl Into<String>) -> Result<Invoked, HostError> {
 impl Session {
     pub(super) async fn run_builtin(&self, command: Builtin, input: &str) -> Result<Invoked, HostError> {
         match command {
+            Builtin::Agents => self.agents_command(input).await,
+            Builtin::Skills => self.skills_command(input).await,
+            Builtin::Mcp => self.mcp_command(input).await,
             Builtin::Help => self.help().await,
             Builtin::Clear => {
                 let messages = self.clear_context().await?;

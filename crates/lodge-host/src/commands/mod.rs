@@ -1,7 +1,9 @@
 //! Slash commands: those of the house, and those that files describe. Every face lists and invokes them here.
 
 mod builtin;
+mod custom;
 mod files;
+mod mcp_prompts;
 
 use std::path::PathBuf;
 
@@ -31,6 +33,15 @@ pub enum CommandSource {
     Builtin,
     /// This file.
     File(PathBuf),
+    /// A prompt of an MCP server.
+    McpPrompt {
+        /// The server.
+        server: String,
+        /// The prompt's name there.
+        prompt: String,
+    },
+    /// A client that is attached runs it.
+    Client,
 }
 
 /// What became of a command.
@@ -38,6 +49,8 @@ pub enum CommandSource {
 pub enum Invoked {
     /// It is done, and this is to be shown, as Markdown.
     Done(String),
+    /// The client that has it ran it.
+    Ran,
     /// This is to be said to the agent, in this mode where it says so.
     Prompt {
         /// What the agent shall be told.
@@ -62,16 +75,25 @@ pub(crate) fn split(message: &str) -> Option<(&str, &str)> {
 }
 
 impl Session {
-    /// The commands that can be given in this session, by name. A built-in one wins over a file of its name.
+    /// The commands that can be given in this session, by name. Of two with the same name a client's wins, then a built-in
+    /// one.
     pub async fn commands(&self) -> Vec<CommandInfo> {
-        let mut commands = builtin::all();
+        let client = |command: lodge_events::CommandInfo| CommandInfo {
+            name: command.name,
+            description: command.description.unwrap_or_default(),
+            hint: None,
+            while_busy: false,
+            source: CommandSource::Client,
+        };
+        let mut commands: Vec<CommandInfo> = self.client_commands().into_iter().map(client).collect();
         let places = self.prompt_places();
         let found = tokio::task::spawn_blocking(move || files::find(&places))
             .await
             .unwrap_or_default();
-        for file in found {
-            if !commands.iter().any(|known| known.name == file.name) {
-                commands.push(file);
+        let prompts = mcp_prompts::all(self.mcp());
+        for more in builtin::all().into_iter().chain(found).chain(prompts) {
+            if !commands.iter().any(|known| known.name == more.name) {
+                commands.push(more);
             }
         }
         commands.sort_by(|a, b| a.name.cmp(&b.name));
@@ -80,7 +102,12 @@ impl Session {
 
     /// Gives a command. `None` when there is no such command.
     pub async fn invoke(&self, name: &str, input: &str) -> Result<Option<Invoked>, HostError> {
-        let name = name.trim_start_matches('/').to_lowercase();
+        let name = name.trim_start_matches('/');
+        if self.client_commands().iter().any(|command| command.name == name) {
+            self.run_client_command(name, input.trim()).await?;
+            return Ok(Some(Invoked::Ran));
+        }
+        let name = name.to_lowercase();
         if let Some(builtin) = builtin::find(&name) {
             return self.run_builtin(builtin, input.trim()).await.map(Some);
         }
@@ -92,13 +119,22 @@ impl Session {
         else {
             return Ok(None);
         };
-        let CommandSource::File(path) = command.source else {
-            return Ok(None);
+        let path = match command.source {
+            CommandSource::File(path) => path,
+            CommandSource::McpPrompt { server, prompt } => {
+                return mcp_prompts::get(self.mcp(), &server, &prompt, input).await.map(Some);
+            }
+            CommandSource::Builtin | CommandSource::Client => return Ok(None),
         };
         let text = tokio::fs::read_to_string(&path)
             .await
             .map_err(|error| HostError::Invalid(format!("{} cannot be read: {error}", path.display())))?;
         Ok(Some(files::filled(&text, input.trim())))
+    }
+
+    /// Whether a message is a command that a client runs: that may take as long as the client likes.
+    pub fn is_for_client(&self, message: &str) -> bool {
+        split(message).is_some_and(|(name, _)| self.client_commands().iter().any(|command| command.name == name))
     }
 
     /// Says something that may be a command: `Ok(Some(…))` is what a command answered at once; otherwise the agent has it.
@@ -109,6 +145,7 @@ impl Session {
         };
         match self.invoke(name, input).await? {
             Some(Invoked::Done(answer)) => Ok(Some(answer)),
+            Some(Invoked::Ran) => Ok(Some(format!("`/{name}` is done."))),
             Some(Invoked::Prompt { text, mode }) => {
                 if let Some(mode) = mode {
                     self.configure(lodge_agent::Change::Mode(mode)).await?;

@@ -176,6 +176,7 @@ impl Probe {
                 name: "test".into(),
                 can,
                 tools,
+                commands: Vec::new(),
                 calls,
             })
             .await

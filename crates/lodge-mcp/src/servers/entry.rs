@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use crate::{
     config::{ServerConfig, Source},
-    info::{Configured, ServerInfo, Status, Tool},
+    info::{Configured, Prompt, ServerInfo, Status, Tool},
     link::Link,
 };
 
@@ -25,6 +25,7 @@ pub(super) struct Entry {
     pub(super) config: Result<Arc<ServerConfig>, String>,
     pub(super) state: State,
     pub(super) tools: Arc<[Arc<Tool>]>,
+    pub(super) prompts: Arc<[Prompt]>,
     /// Starts in a row that nobody asked for.
     pub(super) attempts: u32,
     /// Tells this start from an earlier one.
@@ -47,6 +48,7 @@ impl Entry {
             config,
             state,
             tools: [].into(),
+            prompts: [].into(),
             attempts: 0,
             start: 0,
             since: SystemTime::now(),
@@ -90,5 +92,6 @@ impl Entry {
         self.start += 1;
         self.since = SystemTime::now();
         self.tools = [].into();
+        self.prompts = [].into();
     }
 }

@@ -7,11 +7,14 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{Inner, START_LIMIT, entry::State};
+use super::{
+    Inner, START_LIMIT,
+    entry::{Entry, State},
+};
 use crate::{
     McpError,
     config::ServerConfig,
-    info::Tool,
+    info::{Prompt, Tool},
     link::{Link, Watch, connect},
     owner::{List, Owner},
     process::Surroundings,
@@ -122,7 +125,7 @@ impl Inner {
         name: &Arc<str>,
         number: u64,
         config: &ServerConfig,
-        result: Result<(Link, Watch, Vec<Tool>), McpError>,
+        result: Result<Established, McpError>,
     ) {
         let info = {
             let mut entries = self.entries.lock();
@@ -132,10 +135,16 @@ impl Inner {
             // Somebody wanted it otherwise meanwhile; dropping the watch ends the process.
             let Some(entry) = entry else { return };
             match result {
-                Ok((link, watch, tools)) => {
+                Ok(Established {
+                    link,
+                    watch,
+                    tools,
+                    prompts,
+                }) => {
                     let link = Arc::new(link);
                     entry.state = State::Connected(link.clone());
                     entry.tools = offered(config, tools);
+                    entry.prompts = prompts.into();
                     entry.since = SystemTime::now();
                     let (weak, alive) = (Arc::downgrade(self), Alive::one(&self.alive));
                     tokio::spawn(attend(weak, name.clone(), number, link, watch, alive));
@@ -172,15 +181,39 @@ impl Inner {
         self.settled.send_modify(|count| *count += 1);
     }
 
-    fn set_tools(&self, name: &Arc<str>, number: u64, tools: Vec<Tool>) {
+    /// Changes what a connection offers, if it is still that connection.
+    fn change(&self, name: &Arc<str>, number: u64, change: impl FnOnce(&mut Entry)) {
         let mut entries = self.entries.lock();
-        if let Some(entry) = entries
+        let mut same = entries
             .iter_mut()
-            .find(|entry| entry.name == *name && entry.start == number)
-            && let Ok(config) = &entry.config
-        {
-            entry.tools = offered(config, tools);
+            .filter(|entry| entry.name == *name && entry.start == number);
+        if let Some(entry) = same.next() {
+            change(entry);
         }
+    }
+
+    /// Reads a list anew that the server says has changed. False when it cannot be read.
+    async fn reread(weak: &std::sync::Weak<Self>, name: &Arc<str>, number: u64, link: &Link, list: List) -> bool {
+        match list {
+            List::Tools => {
+                let Ok(tools) = link.tools().await else { return false };
+                let Some(inner) = weak.upgrade() else { return false };
+                inner.change(name, number, |entry| {
+                    if let Ok(config) = &entry.config {
+                        entry.tools = offered(config, tools);
+                    }
+                });
+            }
+            List::Prompts => {
+                let Ok(prompts) = link.prompts().await else {
+                    return false;
+                };
+                let Some(inner) = weak.upgrade() else { return false };
+                inner.change(name, number, |entry| entry.prompts = prompts.into());
+            }
+            List::Resources => {}
+        }
+        true
     }
 }
 
@@ -189,15 +222,29 @@ fn offered(config: &ServerConfig, tools: Vec<Tool>) -> Arc<[Arc<Tool>]> {
     offered.map(Arc::new).collect()
 }
 
+/// A server that is connected and has told what it offers.
+struct Established {
+    link: Link,
+    watch: Watch,
+    tools: Vec<Tool>,
+    prompts: Vec<Prompt>,
+}
+
 async fn establish(
     server: &Arc<str>,
     config: &ServerConfig,
     around: &Surroundings,
     owner: Arc<dyn Owner>,
-) -> Result<(Link, Watch, Vec<Tool>), McpError> {
+) -> Result<Established, McpError> {
     let (link, watch) = connect(server, config, around, owner).await?;
-    match link.tools().await {
-        Ok(tools) => Ok((link, watch, tools)),
+    let lists = async { Ok((link.tools().await?, link.prompts().await?)) }.await;
+    match lists {
+        Ok((tools, prompts)) => Ok(Established {
+            link,
+            watch,
+            tools,
+            prompts,
+        }),
         Err(McpError::Closed(_)) => Err(McpError::Failed(watch.ended().await.0)),
         Err(error) => Err(error),
     }
@@ -216,13 +263,11 @@ async fn attend(
     let lists = async {
         loop {
             let list = bells.next().await;
-            if list == List::Tools {
-                let Ok(tools) = link.tools().await else { continue };
-                let Some(inner) = inner.upgrade() else { return };
-                inner.set_tools(&name, number, tools);
-            }
+            let read = Inner::reread(&inner, &name, number, &link, list).await;
             let Some(inner) = inner.upgrade() else { return };
-            inner.owner.list_changed(&name, list);
+            if read {
+                inner.owner.list_changed(&name, list);
+            }
             drop(inner);
             tokio::time::sleep(LISTS_EVERY).await;
         }
