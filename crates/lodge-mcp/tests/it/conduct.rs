@@ -293,7 +293,13 @@ async fn a_message_without_measure_is_dropped_and_the_server_lives_on() {
     servers.add(vec![configured("s", patient)]);
     servers.ready(LONG).await;
     assert!(told_to(&servers, "s", "huge").await.is_err());
-    assert!(told_to(&servers, "s", "fail").await.is_ok());
+    // On a busy machine the rest of the message takes its time.
+    for left in (0..20).rev() {
+        match told_to(&servers, "s", "fail").await {
+            Ok(_) => break,
+            Err(error) => assert!(left > 0, "{error}"),
+        }
+    }
 }
 
 #[tokio::test]
