@@ -26,6 +26,7 @@ use crate::{
     client::{ClientId, ClientSpec},
     compaction::{self, Compacted},
     customize::Customized,
+    queue::Lists,
     session::Shared,
     settings::{Change, Delivery, Prompt},
     turn::{self, Ended, Start},
@@ -244,7 +245,7 @@ impl Actor {
         let running = self.running.is_some();
         let over = self.shared.recorder.facts(|facts| facts.open_turn.is_none());
         self.said_late |= running && over && !self.shared.queue.look(|lists| lists.is_starting());
-        self.shared.queue.change(|lists| {
+        let queue = |lists: &mut Lists| {
             // Left behind by a host that was killed, and sent again by a client that did not hear of it: the same message.
             lists.waiting.retain(|waiting| waiting.message_id != prompt.message_id);
             match prompt.delivery {
@@ -252,7 +253,11 @@ impl Actor {
                 _ if prompt.prepend => lists.waiting.push_front(prompt),
                 _ => lists.waiting.push_back(prompt),
             }
-        });
+        };
+        match running {
+            true => self.shared.queue.change(queue),
+            false => self.shared.queue.change_for_now(queue),
+        }
         // Told when it is so: whoever hears it looks at the queue.
         self.shared.recorder.note(PendingMessagesModified::default());
         if !running {
@@ -492,7 +497,7 @@ impl Actor {
             changes.tidy();
         };
         let _ = tokio::task::spawn_blocking(end).await;
-        self.shared.recorder.sync();
+        self.shared.recorder.save();
     }
 
     fn record_shutdown(&self) -> Result<(), LogError> {

@@ -11,7 +11,7 @@ use lodge_events::{
     AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, CompactionTrigger,
     ModelCallFailure, ModelCallStart, ToolRequest,
 };
-use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, SubAgent};
+use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, SubAgent, ToolSpec};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -94,11 +94,14 @@ pub(crate) struct Called {
 
 impl Turn {
     /// Calls the model, with retries.
-    pub(crate) async fn call_model(&self, turn_id: &str) -> Result<Called, Stop> {
+    pub(crate) async fn call_model(&self, turn_id: &str, mut tools: Arc<[ToolSpec]>) -> Result<Called, Stop> {
         let mut compacted = false;
         let mut attempt = 0;
         loop {
-            let (model, request) = self.request(attempt)?;
+            if attempt > 0 {
+                tools = self.shared.specs();
+            }
+            let (model, request) = self.request(attempt, tools.clone())?;
             let started = Instant::now();
             let error = match self.try_once(&model, request, turn_id, started).await {
                 Ok(called) => return Ok(called),
@@ -135,7 +138,7 @@ impl Turn {
     }
 
     /// The call to make now, with whatever was changed since the last one.
-    fn request(&self, attempt: u32) -> Result<(Arc<dyn Model>, Arc<ModelRequest>), Stop> {
+    fn request(&self, attempt: u32, tools: Arc<[ToolSpec]>) -> Result<(Arc<dyn Model>, Arc<ModelRequest>), Stop> {
         let mut settings = self.shared.settings();
         if let Some(model) = &self.model {
             settings.model = model.clone();
@@ -145,7 +148,7 @@ impl Turn {
         let request = ModelRequest {
             system: self.system.clone(),
             messages: self.shared.recorder.messages(settings.model.info().vision)?,
-            tools: self.shared.tools().into_iter().map(|(spec, _)| spec).collect(),
+            tools,
             stream: settings.streaming,
             reasoning_effort: settings.reasoning_effort.clone(),
             required_tool: self.prompt.required_tool.clone(),

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::Path, sync::Arc, time::Instant};
 use futures_util::StreamExt;
 use lodge_events::{CompactionTokensUsed, CompactionTrigger, SessionCompactionComplete, SessionCompactionStart};
 use lodge_log::LogError;
-use lodge_models::{Chunk, Completion, Message, ModelError, ModelRequest, Part};
+use lodge_models::{Chunk, Completion, Message, ModelError, ModelRequest, Part, ToolSpec};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -32,9 +32,9 @@ pub struct Compacted {
 impl Turn {
     /// Makes room when the conversation nears the end of the model's window: beside the turn while there is some left,
     /// before the next call when there is not.
-    pub(crate) async fn compact_if_needed(&self) -> Result<(), Stop> {
+    pub(crate) async fn compact_if_needed(&self, tools: &[ToolSpec]) -> Result<(), Stop> {
         let compaction = self.shared.settings.lock().compaction;
-        let fullness = self.fullness()?;
+        let fullness = self.fullness(tools)?;
         if !compaction.enabled || fullness <= compaction.threshold {
             return Ok(());
         }
@@ -42,15 +42,15 @@ impl Turn {
             return self.compact_beside();
         }
         self.shared.compacting.done().await;
-        if self.fullness()? > compaction.exhaustion {
+        if self.fullness(tools)? > compaction.exhaustion {
             self.compact(CompactionTrigger::Threshold).await?;
         }
         Ok(())
     }
 
     /// How much the conversation takes of what the model's window leaves for it.
-    fn fullness(&self) -> Result<f64, Stop> {
-        let size = self.shared.context_size(self.system.len())?;
+    fn fullness(&self, tools: &[ToolSpec]) -> Result<f64, Stop> {
+        let size = self.shared.context_size(self.system.len(), tools)?;
         let window = self.shared.settings.lock().model.info().context_window;
         let room = window.saturating_sub(size.system + size.tools).max(1);
         Ok(size.conversation as f64 / room as f64)
@@ -148,7 +148,7 @@ fn begin(
     trigger: CompactionTrigger,
 ) -> Result<Begun, LogError> {
     let recorder = &shared.recorder;
-    let before = shared.context_size(system.len())?;
+    let before = shared.context_size(system.len(), &shared.specs())?;
     let settings = shared.settings();
     let info = settings.model.info();
     let mut messages = recorder.messages(info.vision)?;

@@ -435,7 +435,7 @@ impl Agent {
             .shared
             .recorder
             .facts(|facts| facts.system_prompt.as_ref().map_or(0, String::len));
-        Ok(self.shared.context_size(system)?)
+        Ok(self.shared.context_size(system, &self.shared.specs())?)
     }
 
     /// Slash commands that clients run.

@@ -60,6 +60,10 @@ impl Shared {
             let settings = self.settings.lock();
             (settings.cwd.clone(), settings.hook_files)
         };
+        if which == HookFiles::Off {
+            *self.hooks.files.lock() = FileHooks::default();
+            return Ok(());
+        }
         let find = self.hooks.find.clone();
         let files = tokio::task::spawn_blocking(move || find(&cwd, which))
             .await

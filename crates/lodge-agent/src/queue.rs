@@ -3,6 +3,8 @@
 
 use std::{
     collections::VecDeque,
+    fs::{File, OpenOptions},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -46,9 +48,9 @@ impl Lists {
 
 /// The queue of a session.
 pub(crate) struct Queue {
-    lists: Mutex<(Lists, bool)>,
+    lists: Mutex<Lists>,
     /// Nowhere, for a sub-agent's: it does not outlive the host.
-    path: Option<PathBuf>,
+    kept: Option<Mutex<Kept>>,
 }
 
 impl Queue {
@@ -56,45 +58,53 @@ impl Queue {
     pub(crate) fn in_memory() -> Self {
         Self {
             lists: Mutex::default(),
-            path: None,
+            kept: None,
         }
     }
 
     /// What a host that is gone left behind, or nothing. What is in the log already is not taken again.
     pub(crate) fn open(dir: &Path, facts: &Facts) -> Self {
-        let path = dir.join(FILE);
-        let left: Option<Lists> = std::fs::read(&path)
-            .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok());
+        let mut kept = Kept {
+            path: dir.join(FILE),
+            file: None,
+            len: 0,
+        };
+        let left = std::fs::read(&kept.path).ok();
+        let left: Option<(usize, Lists)> =
+            left.and_then(|text| Some((text.len(), serde_json::from_slice(&text).ok()?)));
         let mut lists = Lists {
             pid: std::process::id(),
             ..Lists::default()
         };
-        let mut kept = false;
-        if let Some(left) = left.filter(|left| left.pid == lists.pid || !lives(left.pid)) {
+        if let Some((len, left)) = left.filter(|(_, left)| left.pid == lists.pid || !lives(left.pid)) {
             let all = left.starting.into_iter().chain(left.steering).chain(left.waiting);
             lists.waiting = all
                 .filter(|prompt| prompt.message_id != facts.last_message_id)
                 .collect();
-            kept = true;
+            kept.len = len;
         }
         Self {
-            lists: Mutex::new((lists, kept)),
-            path: Some(path),
+            lists: Mutex::new(lists),
+            kept: Some(Mutex::new(kept)),
         }
     }
 
     /// Looks at it.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Lists) -> T) -> T {
-        look(&self.lists.lock().0)
+        look(&self.lists.lock())
     }
 
     /// Changes it, and keeps the change.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Lists) -> T) -> T {
         let mut lists = self.lists.lock();
-        let result = change(&mut lists.0);
-        self.keep(&mut lists);
+        let result = change(&mut lists);
+        self.keep(&lists);
         result
+    }
+
+    /// Changes it when the next change, which keeps both, comes before anybody is told of this one.
+    pub(crate) fn change_for_now(&self, change: impl FnOnce(&mut Lists)) {
+        change(&mut self.lists.lock());
     }
 
     /// The message whose turn has begun is in the log now, or nobody wants it any more.
@@ -105,33 +115,99 @@ impl Queue {
     }
 
     /// That it cannot be kept is logged: the log itself tells clients when the disk is full.
-    fn keep(&self, (lists, kept): &mut (Lists, bool)) {
-        let Some(path) = &self.path else { return };
-        let written = if lists.is_empty() {
-            if !std::mem::take(kept) {
-                return;
-            }
-            std::fs::remove_file(path)
-        } else {
-            *kept = true;
-            write(path, lists)
-        };
-        if let Err(error) = written
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %path.display(), %error, "waiting messages cannot be kept");
+    fn keep(&self, lists: &Lists) {
+        let Some(kept) = &self.kept else { return };
+        let mut kept = kept.lock();
+        if let Err(error) = kept.put(lists) {
+            tracing::warn!(path = %kept.path.display(), %error, "waiting messages cannot be kept");
         }
     }
 }
 
-fn write(path: &Path, lists: &Lists) -> std::io::Result<()> {
-    let temporary = path.with_extension("json.new");
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    serde_json::to_writer(options.open(&temporary)?, lists)?;
-    std::fs::rename(temporary, path)
+impl Drop for Queue {
+    /// An empty queue leaves no file.
+    fn drop(&mut self) {
+        if let Some(kept) = &self.kept
+            && self.lists.lock().is_empty()
+        {
+            kept.lock().remove();
+        }
+    }
+}
+
+/// The file with the messages. It is written in place, since each message changes it twice: other names and lengths are
+/// what a disk that brings a log to safety makes everybody wait for.
+struct Kept {
+    path: PathBuf,
+    /// Open while there is something in it.
+    file: Option<File>,
+    /// How long the file is; 0 when it is not there, or not ours.
+    len: usize,
+}
+
+impl Kept {
+    /// The longest text that the system writes as a whole, or not at all, when the process is killed.
+    const WHOLE: usize = 4096;
+    const NOTHING: &[u8] = b"{}";
+
+    fn put(&mut self, lists: &Lists) -> io::Result<()> {
+        if lists.is_empty() {
+            return self.clear();
+        }
+        let mut text = serde_json::to_vec(lists)?;
+        if text.len().max(self.len) > Self::WHOLE {
+            return self.replace(&text);
+        }
+        text.resize(text.len().max(self.len), b' ');
+        self.overwrite(&text)
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        if self.len > Self::WHOLE {
+            self.replace(Self::NOTHING)?;
+        } else if self.file.is_some() || self.len > Self::NOTHING.len() {
+            let mut text = Self::NOTHING.to_vec();
+            text.resize(self.len.max(text.len()), b' ');
+            self.overwrite(&text)?;
+        }
+        self.file = None;
+        Ok(())
+    }
+
+    fn overwrite(&mut self, text: &[u8]) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(private().open(&self.path)?),
+        };
+        std::os::unix::fs::FileExt::write_all_at(file, text, 0)?;
+        self.len = text.len();
+        Ok(())
+    }
+
+    /// For what is too long to be written at once: a file that is cut in the middle must never be there.
+    fn replace(&mut self, text: &[u8]) -> io::Result<()> {
+        self.file = None;
+        let temporary = self.path.with_extension("json.new");
+        let file = private().truncate(true).open(&temporary)?;
+        std::os::unix::fs::FileExt::write_all_at(&file, text, 0)?;
+        std::fs::rename(temporary, &self.path)?;
+        self.len = text.len();
+        Ok(())
+    }
+
+    /// Removes the file, unless another process has put something there.
+    fn remove(&mut self) {
+        let empty = |text: Vec<u8>| text.trim_ascii() == Self::NOTHING;
+        if self.len > 0 && std::fs::read(&self.path).is_ok_and(empty) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    std::os::unix::fs::OpenOptionsExt::mode(options.write(true).create(true).truncate(false), 0o600);
+    options
 }
 
 #[cfg(unix)]
@@ -185,7 +261,30 @@ mod tests {
             lists.steering.clear();
             lists.waiting.clear();
         });
+        drop(queue);
         assert!(!dir.path().join(FILE).exists(), "an empty queue leaves no file");
+    }
+
+    #[test]
+    fn short_and_long_messages_are_kept_whichever_came_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue::open(dir.path(), &Facts::default());
+        for text in ["short", "", "long", "long", "short", "", "short", "long", ""] {
+            queue.change(|lists| {
+                lists.waiting.clear();
+                if !text.is_empty() {
+                    lists.waiting.push_back(Prompt {
+                        text: if text == "long" { "x".repeat(9000) } else { "x".into() },
+                        ..prompt(text)
+                    });
+                }
+            });
+            let expected: Vec<&str> = Some(text).filter(|text| !text.is_empty()).into_iter().collect();
+            let again = Queue::open(dir.path(), &Facts::default());
+            assert_eq!(ids(&again), expected);
+            // Not dropped: it would remove the file of an empty queue.
+            std::mem::forget(again);
+        }
     }
 
     #[test]
@@ -197,7 +296,7 @@ mod tests {
                 waiting: [prompt("a")].into(),
                 ..Lists::default()
             };
-            write(&dir.path().join(FILE), &lists).unwrap();
+            std::fs::write(dir.path().join(FILE), serde_json::to_vec(&lists).unwrap()).unwrap();
             assert_eq!(
                 ids(&Queue::open(dir.path(), &Facts::default())).len(),
                 expected,

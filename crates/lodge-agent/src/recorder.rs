@@ -1,7 +1,10 @@
 //! The one place where events of a session come into being: chained, written, folded, then published, in that order
 //! and under one lock, so that the log, the state and what clients see can never disagree.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use lodge_events::{Event, Payload, SessionSnapshotRewind};
 use lodge_log::{LogError, Position, SessionLog, Snapshot};
@@ -10,6 +13,9 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::{AgentError, facts::Facts, rewound, transcript::Transcript};
+
+/// How often the facts are saved at most while turns follow each other quickly.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Where events go once they are safe. Must not block: the session's lock is held.
 pub trait Publish: Send + Sync {
@@ -27,6 +33,8 @@ struct Inner {
     facts: Facts,
     /// Read from the log when the first model call needs it, so that opening a session costs nothing that grows with it.
     transcript: Option<Transcript>,
+    /// When the facts were last saved.
+    saved: Option<Instant>,
 }
 
 /// Records and publishes.
@@ -56,6 +64,7 @@ impl Recorder {
                 head,
                 facts,
                 transcript: None,
+                saved: None,
             })),
             publish,
             lane: None,
@@ -141,6 +150,21 @@ impl Recorder {
 
     /// Asks for what was written to reach the disk, as the policy says.
     pub(crate) fn sync(&self) {
+        drop(self.inner.lock().log.request_sync());
+    }
+
+    /// As [`Recorder::sync`], and now and then the facts with it: what a killed host had counted since is read from the
+    /// log, or was no more than a second's worth.
+    pub(crate) fn sync_and_save(&self) {
+        let mut inner = self.inner.lock();
+        match inner.saved {
+            Some(saved) if saved.elapsed() < SAVE_EVERY => drop(inner.log.request_sync()),
+            _ => inner.save_facts(),
+        }
+    }
+
+    /// As [`Recorder::sync`], with the facts.
+    pub(crate) fn save(&self) {
         self.inner.lock().save_facts();
     }
 
@@ -306,6 +330,7 @@ impl Inner {
     }
 
     fn save_facts(&mut self) {
+        self.saved = Some(Instant::now());
         if let Ok(facts) = serde_json::to_vec(&self.facts) {
             self.log.save_snapshot(Snapshot {
                 at: self.log.end(),

@@ -159,14 +159,16 @@ impl Shared {
         tools
     }
 
-    /// How full the context is, with a system prompt of so many bytes.
-    pub(crate) fn context_size(&self, system_bytes: usize) -> Result<ContextSize, LogError> {
+    /// What the model is told of these tools.
+    pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
+        self.tools().into_iter().map(|(spec, _)| spec).collect()
+    }
+
+    /// How full the context is, with a system prompt of so many bytes and these tools.
+    pub(crate) fn context_size(&self, system_bytes: usize, tools: &[ToolSpec]) -> Result<ContextSize, LogError> {
         let (messages, conversation) = self.recorder.size()?;
-        let tools: usize = self
-            .tools()
-            .iter()
-            .map(|(spec, _)| spec.name.len() + spec.description.len() + spec.parameters.to_string().len())
-            .sum();
+        let bytes = |spec: &ToolSpec| spec.name.len() + spec.description.len() + json_len(&spec.parameters);
+        let tools: usize = tools.iter().map(bytes).sum();
         Ok(ContextSize {
             messages: messages as u64,
             conversation,
@@ -215,6 +217,24 @@ impl Shared {
             let _ = tokio::task::spawn_blocking(move || changes.settle(tools.has_running())).await;
         }
     }
+}
+
+/// How long a value is when it is written, without writing it.
+fn json_len(value: &serde_json::Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 /// About how many tokens the next model call would take.

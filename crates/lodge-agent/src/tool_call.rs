@@ -47,6 +47,9 @@ pub(crate) struct Call<'a> {
 
 /// Runs them all. Stops with [`Stop::Rejected`] when a person said no to one of them.
 pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn_id: &str) -> Result<bool, Stop> {
+    if calls.is_empty() {
+        return Ok(false);
+    }
     let tools = turn.shared.tools();
     let find = |name: &str| tools.iter().find(|(spec, _)| spec.name == name).map(|(_, tool)| tool);
     let side_by_side = |call: &ToolCall| match find(&call.name) {

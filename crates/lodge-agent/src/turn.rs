@@ -11,7 +11,7 @@ use lodge_events::{
     ToolExecutionComplete, ToolExecutionStart, UserMessage,
 };
 use lodge_log::LogError;
-use lodge_models::{Model, ModelError, ToolCall};
+use lodge_models::{Model, ModelError, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -153,7 +153,7 @@ pub(crate) async fn run(
     recorder.note(AssistantIdle {
         aborted: (ended == Ended::Aborted).then_some(true),
     });
-    recorder.sync();
+    recorder.sync_and_save();
     ended
 }
 
@@ -299,10 +299,12 @@ impl Turn {
         let attachments = prompt.attachments.clone();
         let text = prompt.text.clone();
         let notice = shared.notice.lock().take();
-        let mut transformed = tokio::task::spawn_blocking(move || {
-            context::transform(&text, &attachments, &cwd, notice.as_deref(), added.as_deref())
-        })
-        .await
+        let reads_files = !attachments.is_empty();
+        let transform = move || context::transform(&text, &attachments, &cwd, notice.as_deref(), added.as_deref());
+        let mut transformed = match reads_files {
+            true => tokio::task::spawn_blocking(transform).await,
+            false => Ok(transform()),
+        }
         .unwrap_or_else(|_| prompt.text.clone());
         if shared.sub.is_none() {
             let input = json!({"prompt": prompt.text, "transformedPrompt": transformed});
@@ -457,9 +459,10 @@ impl Turn {
                 interaction_id: Some(self.interaction_id.clone()),
                 ..AssistantTurnStart::default()
             })?;
-            self.compact_if_needed().await?;
-            self.tell_usage()?;
-            let called = self.call_model(&turn_id).await?;
+            let tools = self.shared.specs();
+            self.compact_if_needed(&tools).await?;
+            self.tell_usage(&tools)?;
+            let called = self.call_model(&turn_id, tools).await?;
             let calls = called.completion.message.tool_calls.clone();
             let event = self.record_answer(called, &turn_id)?;
             let (rejected, ended) = match self.run_tools(event, &calls, &turn_id).await {
@@ -552,12 +555,12 @@ impl Turn {
     }
 
     /// How full the session's context is; that of a sub-agent is nobody's concern.
-    fn tell_usage(&self) -> Result<(), Stop> {
+    fn tell_usage(&self, tools: &[ToolSpec]) -> Result<(), Stop> {
         let shared = &self.shared;
         if shared.sub.is_some() {
             return Ok(());
         }
-        let size = shared.context_size(self.system.len())?;
+        let size = shared.context_size(self.system.len(), tools)?;
         shared.recorder.note(SessionUsageInfo {
             token_limit: shared.settings.lock().model.info().context_window,
             current_tokens: size.total(),

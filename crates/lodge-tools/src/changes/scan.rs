@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use ignore::{WalkBuilder, WalkState};
+use ignore::{DirEntry, WalkBuilder, WalkState};
 use parking_lot::Mutex;
 
 use super::{
@@ -95,6 +95,8 @@ struct Seen {
 pub(super) struct Cache {
     files: HashMap<PathBuf, (Stat, Hash)>,
     conversions: Conversions,
+    /// How many entries the tree had that was looked at last.
+    entries: usize,
 }
 
 /// All files of a tree at one time.
@@ -118,7 +120,8 @@ impl Tree {
         limits: &Limits,
     ) -> Result<Self, TooLarge> {
         let looked = now();
-        let (found, mut repositories) = walk(root, skipped, limits)?;
+        let (found, mut repositories) = walk(root, skipped, limits, cache.entries)?;
+        cache.entries = found.len();
         repositories.extend(
             root.ancestors()
                 .skip(1)
@@ -275,18 +278,19 @@ fn content_of(path: &Path, stat: &Stat, indexes: &[Index], cache: &Cache, blobs:
 
 type Found = Vec<(PathBuf, Stat)>;
 
-/// Everything below a directory that `.gitignore` and the like leave, and the repositories among it.
-fn walk(root: &Path, skipped: &Path, limits: &Limits) -> Result<(Found, Vec<PathBuf>), TooLarge> {
+/// From so many entries on it pays to walk a tree with several threads: they take longer to start than a small one takes.
+const MANY: usize = 2000;
+
+/// Everything below a directory that `.gitignore` and the like leave, and the repositories among it. `expected`: about how
+/// many entries there are.
+fn walk(root: &Path, skipped: &Path, limits: &Limits, expected: usize) -> Result<(Found, Vec<PathBuf>), TooLarge> {
     let repositories: Arc<Mutex<Vec<PathBuf>>> = Arc::default();
-    let found = Mutex::new(Vec::new());
-    let (count, full) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut builder = WalkBuilder::new(root);
     let (repos, skipped) = (repositories.clone(), skipped.to_owned());
     builder
         .hidden(false)
         .require_git(false)
         .follow_links(false)
-        .threads(std::thread::available_parallelism().map_or(1, usize::from).min(4))
         .filter_entry(move |entry| {
             if entry.file_name() == ".git" {
                 repos.lock().extend(entry.path().parent().map(Path::to_owned));
@@ -294,6 +298,29 @@ fn walk(root: &Path, skipped: &Path, limits: &Limits) -> Result<(Found, Vec<Path
             }
             entry.path() != skipped && !is_ours(entry.file_name())
         });
+    let found = match expected < MANY {
+        true => walk_alone(&builder, limits)?,
+        false => walk_together(&mut builder, limits)?,
+    };
+    let repositories = std::mem::take(&mut *repositories.lock());
+    Ok((found, repositories))
+}
+
+fn walk_alone(builder: &WalkBuilder, limits: &Limits) -> Result<Found, TooLarge> {
+    let mut found = Vec::new();
+    for (n, entry) in builder.build().flatten().filter(|entry| entry.depth() > 0).enumerate() {
+        if n >= limits.entries {
+            return Err(TooLarge);
+        }
+        found.extend(stated(entry));
+    }
+    Ok(found)
+}
+
+fn walk_together(builder: &mut WalkBuilder, limits: &Limits) -> Result<Found, TooLarge> {
+    let found = Mutex::new(Vec::new());
+    let (count, full) = (AtomicUsize::new(0), AtomicBool::new(false));
+    builder.threads(std::thread::available_parallelism().map_or(1, usize::from).min(4));
     builder.build_parallel().run(|| {
         let mut mine = Collected {
             all: &found,
@@ -309,17 +336,19 @@ fn walk(root: &Path, skipped: &Path, limits: &Limits) -> Result<(Found, Vec<Path
                 full.store(true, Ordering::Relaxed);
                 return WalkState::Quit;
             }
-            if let Ok(metadata) = entry.metadata() {
-                mine.mine.push((entry.into_path(), Stat::of(&metadata)));
-            }
+            mine.mine.extend(stated(entry));
             WalkState::Continue
         })
     });
-    if full.into_inner() {
-        return Err(TooLarge);
+    match full.into_inner() {
+        true => Err(TooLarge),
+        false => Ok(found.into_inner()),
     }
-    let repositories = std::mem::take(&mut *repositories.lock());
-    Ok((found.into_inner(), repositories))
+}
+
+fn stated(entry: DirEntry) -> Option<(PathBuf, Stat)> {
+    let stat = Stat::of(&entry.metadata().ok()?);
+    Some((entry.into_path(), stat))
 }
 
 /// What one thread of a walk found; given to the others when it is done.
