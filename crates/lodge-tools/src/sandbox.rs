@@ -1,8 +1,9 @@
 //! Sandbox for shell commands.
 //!
-//! On Linux a command runs under Landlock: it may read what the user may read, but write only in the allowed places, and
-//! use TCP only where that is allowed. The restriction is put on by the host's own program, started again with a hidden
-//! subcommand, which then becomes the shell; so nothing runs between `fork` and `exec`.
+//! On Linux a command runs under Landlock: it may read what the user may read, but write only in the allowed places. Where
+//! it shall not use the network, a seccomp filter keeps it from making any but local sockets, and Landlock from using TCP.
+//! The restrictions are put on by the host's own program, started again with a hidden subcommand, which then becomes the
+//! shell; so nothing runs between `fork` and `exec`.
 
 use std::{
     ffi::OsString,
@@ -43,6 +44,9 @@ pub enum SandboxError {
     /// The system has no sandbox.
     #[error("this system offers no sandbox")]
     Unavailable,
+    /// The system cannot keep a command from the network.
+    #[error("this system cannot close the network to commands (seccomp is missing)")]
+    NetworkStaysOpen,
     /// The sandbox could not be set up.
     #[error("the sandbox could not be set up: {0}")]
     Setup(String),
@@ -134,6 +138,11 @@ pub fn available() -> bool {
     system::level() > 0
 }
 
+/// Whether sandboxed commands can be kept from the network here.
+pub fn can_close_network() -> bool {
+    available() && system::can_close_network()
+}
+
 /// Says what the sandbox does here.
 pub fn report() -> Report {
     let level = system::level();
@@ -150,9 +159,9 @@ pub fn report() -> Report {
     if level < 3 {
         lines.push("This kernel does not protect files outside from being truncated (Linux 6.2 does).".to_owned());
     }
-    lines.push(match level {
-        0..4 => "The network cannot be closed to commands on this kernel (Linux 6.7 can).".to_owned(),
-        _ => "TCP can be closed to commands; UDP cannot.".to_owned(),
+    lines.push(match can_close_network() {
+        true => "The network can be closed to commands (docs/sandbox.md).".to_owned(),
+        false => "The network cannot be closed to commands: this kernel has no seccomp filters.".to_owned(),
     });
     if level >= 6 {
         lines.push("Commands cannot send signals to processes outside their sandbox.".to_owned());
@@ -196,6 +205,10 @@ mod system {
         ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
         RulesetError, RulesetStatus, Scope, path_beneath_rules,
     };
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+        TargetArch,
+    };
 
     use super::SandboxError;
 
@@ -221,8 +234,6 @@ mod system {
         let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         if supported(strict().scope(Scope::Signal)) {
             6
-        } else if supported(strict().handle_access(AccessNet::ConnectTcp)) {
-            4
         } else if supported(strict().handle_access(AccessFs::Truncate)) {
             3
         } else {
@@ -230,11 +241,38 @@ mod system {
         }
     }
 
+    pub(super) fn can_close_network() -> bool {
+        TargetArch::try_from(std::env::consts::ARCH).is_ok()
+            && std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail")
+                .is_ok_and(|actions| actions.split_whitespace().any(|action| action == "errno"))
+    }
+
     pub(super) fn enter(write: &[PathBuf], network: bool) -> Result<(), SandboxError> {
+        if !network {
+            close_network()?;
+        }
         match restrict(write, network).map_err(|error| SandboxError::Setup(error.to_string()))? {
             RulesetStatus::NotEnforced => Err(SandboxError::Unavailable),
             RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
         }
+    }
+
+    /// Makes every attempt to get a socket fail, but for local ones; also by the way around, io_uring.
+    fn close_network() -> Result<(), SandboxError> {
+        if !can_close_network() {
+            return Err(SandboxError::NetworkStaysOpen);
+        }
+        let other_than =
+            |family: i32| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family as u64);
+        let filter = || -> Result<BpfProgram, seccompiler::BackendError> {
+            let foreign = SeccompRule::new(vec![other_than(libc::AF_UNIX)?, other_than(libc::AF_NETLINK)?])?;
+            let rules = [(libc::SYS_socket, vec![foreign]), (libc::SYS_io_uring_setup, vec![])];
+            let refuse = SeccompAction::Errno(libc::EACCES as u32);
+            let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+            SeccompFilter::new(rules.into(), SeccompAction::Allow, refuse, arch)?.try_into()
+        };
+        let filter = filter().map_err(|error| SandboxError::Setup(error.to_string()))?;
+        seccompiler::apply_filter(&filter).map_err(|error| SandboxError::Setup(error.to_string()))
     }
 
     fn restrict(write: &[PathBuf], network: bool) -> Result<RulesetStatus, RulesetError> {
@@ -264,6 +302,10 @@ mod system {
 
     pub(super) fn level() -> u32 {
         0
+    }
+
+    pub(super) fn can_close_network() -> bool {
+        false
     }
 
     pub(super) fn enter(_: &[PathBuf], _: bool) -> Result<(), SandboxError> {
@@ -339,35 +381,53 @@ mod tests {
 
     #[test]
     fn the_network_is_closed_when_it_should_be() {
-        if system::level() < 4 {
-            eprintln!("the network cannot be closed here");
+        if !can_close_network() {
+            eprintln!("the network cannot be closed here: {:?}", report());
             return;
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let six = TcpListener::bind("[::1]:0");
         let port = listener.local_addr().unwrap().port();
-        let connect = || format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
-        assert!(
-            sandboxed(
-                SandboxSpec {
+        let mut attempts = vec![
+            (format!("exec 3<>/dev/tcp/127.0.0.1/{port}"), false),
+            (format!("exec 3<>/dev/udp/127.0.0.1/{port} && echo x >&3"), false),
+            (format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'"), false),
+            ("echo x | cat > /dev/null".to_owned(), true),
+        ];
+        if let Ok(six) = &six {
+            let port = six.local_addr().unwrap().port();
+            attempts.push((format!("exec 3<>/dev/tcp/::1/{port}"), false));
+        }
+        for (command, works_without) in attempts {
+            for (network, works) in [(true, true), (false, works_without)] {
+                let spec = SandboxSpec {
                     write: vec![],
                     approved: vec![],
-                    network: true
-                },
-                connect()
-            )
-            .0
-        );
-        assert!(
-            !sandboxed(
-                SandboxSpec {
-                    write: vec![],
-                    approved: vec![],
-                    network: false
-                },
-                connect()
-            )
-            .0
-        );
+                    network,
+                };
+                let (worked, error) = sandboxed(spec, command.clone());
+                assert_eq!(worked, works, "{command} with network {network}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn local_sockets_stay_open_when_the_network_is_closed() {
+        if !can_close_network() {
+            eprintln!("the network cannot be closed here: {:?}", report());
+            return;
+        }
+        let spec = SandboxSpec {
+            write: vec![],
+            approved: vec![],
+            network: false,
+        };
+        let made = std::thread::spawn(move || {
+            enter(&spec).unwrap();
+            let udp = std::net::UdpSocket::bind("127.0.0.1:0");
+            (std::os::unix::net::UnixDatagram::unbound().is_ok(), udp.is_err())
+        });
+        assert_eq!(made.join().unwrap(), (true, true));
     }
 
     #[test]

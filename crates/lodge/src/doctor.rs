@@ -118,7 +118,8 @@ fn host(page: &Page, home: &Path) {
 fn protection(page: &mut Page, home: &Path) {
     page.head("Protection");
     let report = lodge_tools::sandbox::report();
-    let off = setup::config(home).is_ok_and(|config| config.sandbox == setup::Sandbox::Off);
+    let config = setup::config(home).unwrap_or_default();
+    let off = config.sandbox == setup::Sandbox::Off;
     for line in &report.lines {
         match report.available && !off {
             true => page.good(line),
@@ -127,6 +128,15 @@ fn protection(page: &mut Page, home: &Path) {
     }
     if off {
         page.hint("`sandbox = \"off\"` in lodge.toml: shell commands are not sandboxed");
+    }
+    match setup::network_stays_open(&config) {
+        Some(why) => page.bad(format!(
+            "`sandbox_network = \"off\"` in lodge.toml cannot be kept: {why}"
+        )),
+        None if config.sandbox_network == setup::SandboxNetwork::Off => {
+            page.good("`sandbox_network = \"off\"` in lodge.toml: the network is closed to shell commands");
+        }
+        None => {}
     }
     let cwd = std::env::current_dir().unwrap_or_default();
     match RuleSet::load(home, &cwd, Policy::default()) {

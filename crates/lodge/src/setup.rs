@@ -23,6 +23,8 @@ pub(crate) struct Config {
     pub(crate) models: ModelsConfig,
     /// `auto` (the default) sandboxes shell commands where the system can; `off` does not.
     pub(crate) sandbox: Sandbox,
+    /// `on` (the default) lets sandboxed commands use the network; `off` does not.
+    pub(crate) sandbox_network: SandboxNetwork,
     /// What clients on the AHP face may reach.
     pub(crate) ahp: Ahp,
 }
@@ -42,6 +44,14 @@ pub(crate) struct Ahp {
 pub(crate) enum Sandbox {
     #[default]
     Auto,
+    Off,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SandboxNetwork {
+    #[default]
+    On,
     Off,
 }
 
@@ -113,15 +123,35 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
     Ok(Host::new(HostConfig {
         home,
         models,
-        sandbox: sandbox_launcher(&config),
+        sandbox: sandbox_launcher(&config)?,
         idle_after: idle_after.unwrap_or(IDLE_AFTER),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }))
 }
 
-fn sandbox_launcher(config: &Config) -> Option<SandboxLauncher> {
+fn sandbox_launcher(config: &Config) -> Result<Option<SandboxLauncher>> {
+    if let Some(why) = network_stays_open(config) {
+        bail!("`sandbox_network = \"off\"` in lodge.toml cannot be kept: {why}");
+    }
     if config.sandbox == Sandbox::Off || !sandbox::available() {
+        return Ok(None);
+    }
+    Ok(std::env::current_exe().ok().map(|exe| SandboxLauncher {
+        network: config.sandbox_network == SandboxNetwork::On,
+        ..SandboxLauncher::new(exe)
+    }))
+}
+
+/// Why the network cannot be closed to commands although the configuration wants it.
+pub(crate) fn network_stays_open(config: &Config) -> Option<&'static str> {
+    if config.sandbox_network == SandboxNetwork::On {
         return None;
     }
-    Some(SandboxLauncher::new(std::env::current_exe().ok()?))
+    if config.sandbox == Sandbox::Off {
+        Some("`sandbox = \"off\"` turns off what would do it")
+    } else if !sandbox::can_close_network() {
+        Some("this system has no Landlock or no seccomp, which would do it")
+    } else {
+        None
+    }
 }

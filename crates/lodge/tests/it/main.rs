@@ -6,4 +6,5 @@ mod attach;
 mod cli;
 mod crash;
 mod history;
+mod sandbox;
 mod terminal;
