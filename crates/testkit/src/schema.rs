@@ -1,13 +1,10 @@
 //! The JSON schema of session events that the Copilot SDK's npm package ships, as a check on every event we emit.
 
-use std::{
-    collections::HashMap,
-    fs,
-    path::PathBuf,
-    sync::{Arc, LazyLock, Mutex},
-};
+use std::{collections::HashMap, fs, path::PathBuf, sync::LazyLock};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
+
+use crate::json_schema;
 
 /// Where the seeds and the newest schema disagree about a type being ephemeral. The seeds' table counts for
 /// what we emit; these types are checked with the schema's flag put in.
@@ -37,11 +34,10 @@ pub const FIELDS_OF_THE_SEEDS: &[(&str, &str, &str)] = &[(
     "in the seeds; replaced by session.background_tasks_changed later",
 )];
 
-/// Validators for events, one per type, made when first needed.
+/// The schema, by type of event.
 pub struct EventSchema {
-    schema: Value,
+    definitions: Map<String, Value>,
     names: HashMap<String, (String, bool)>,
-    compiled: Mutex<HashMap<String, Arc<jsonschema::Validator>>>,
 }
 
 /// The folder with the schemas: `LODGE_COPILOT_SCHEMAS`, or the npm package below `target/clients`.
@@ -99,18 +95,17 @@ pub fn check_all<'a>(events: impl IntoIterator<Item = &'a Value>) {
 }
 
 impl EventSchema {
-    fn new(schema: Value) -> Self {
+    fn new(mut schema: Value) -> Self {
+        let Value::Object(definitions) = schema["definitions"].take() else {
+            panic!("no definitions in the schema")
+        };
         let mut names = HashMap::new();
-        for event in schema["definitions"]["SessionEvent"]["anyOf"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
+        for event in definitions["SessionEvent"]["anyOf"].as_array().into_iter().flatten() {
             let name = event["$ref"]
                 .as_str()
                 .unwrap_or_default()
                 .trim_start_matches("#/definitions/");
-            let properties = &schema["definitions"][name]["properties"];
+            let properties = &definitions[name]["properties"];
             if let Some(kind) = properties["type"]["const"].as_str() {
                 names.insert(
                     kind.to_owned(),
@@ -123,11 +118,7 @@ impl EventSchema {
             "the schema no longer looks as expected: {} event types",
             names.len()
         );
-        Self {
-            schema,
-            names,
-            compiled: Mutex::default(),
-        }
+        Self { definitions, names }
     }
 
     /// Whether the schema knows a type.
@@ -158,15 +149,11 @@ impl EventSchema {
                 "{kind}: ephemeral in the schema: {ephemeral}, here not so: {event}"
             ));
         }
-        let validator = self.compiled(name);
-        let wrong: Vec<String> = validator
-            .iter_errors(&event)
-            .map(|error| format!("  at {}: {error}", error.instance_path()))
-            .collect();
+        let wrong = json_schema::problems(&self.definitions, &self.definitions[name], &event);
         if wrong.is_empty() {
             Ok(())
         } else {
-            Err(format!("{kind}:\n{}\n  in {event}", wrong.join("\n")))
+            Err(format!("{kind}:\n  {}\n  in {event}", wrong.join("\n  ")))
         }
     }
 
@@ -187,28 +174,12 @@ impl EventSchema {
         }
         event
     }
-
-    fn compiled(&self, name: &str) -> Arc<jsonschema::Validator> {
-        let mut compiled = self.compiled.lock().expect("no test panics while it holds this");
-        let make = || {
-            let schema = json!({
-                "$schema": "http://json-schema.org/draft-07/schema#",
-                "$ref": format!("#/definitions/{name}"),
-                "definitions": self.schema["definitions"],
-            });
-            Arc::new(
-                jsonschema::options()
-                    .should_validate_formats(true)
-                    .build(&schema)
-                    .expect("the schema compiles"),
-            )
-        };
-        compiled.entry(name.to_owned()).or_insert_with(make).clone()
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn envelope(kind: &str, ephemeral: bool, data: Value) -> Value {

@@ -65,44 +65,9 @@ impl Schema {
         &self.definitions[name]
     }
 
-    /// A validator for one type. It gets no more definitions than it needs, which makes it a hundred times quicker.
-    fn validator(&self, kind: &str) -> jsonschema::Validator {
-        let event = self.event(kind);
-        let mut needed = Map::new();
-        self.collect(event, &mut needed);
-        let mut schema = event.clone();
-        schema["$schema"] = "http://json-schema.org/draft-07/schema#".into();
-        schema["definitions"] = needed.into();
-        jsonschema::options()
-            .should_validate_formats(true)
-            .build(&schema)
-            .expect("the schema compiles")
-    }
-
-    fn collect(&self, part: &Value, needed: &mut Map<String, Value>) {
-        match part {
-            Value::Object(fields) => {
-                if let Some(name) = fields
-                    .get("$ref")
-                    .and_then(|name| name.as_str()?.strip_prefix("#/definitions/"))
-                    && !needed.contains_key(name)
-                {
-                    needed.insert(name.to_owned(), self.definitions[name].clone());
-                    self.collect(&self.definitions[name], needed);
-                }
-                fields.values().for_each(|part| self.collect(part, needed));
-            }
-            Value::Array(parts) => parts.iter().for_each(|part| self.collect(part, needed)),
-            _ => {}
-        }
-    }
-
     fn errors(&self, event: &Value) -> Vec<String> {
-        let validator = self.validator(event["type"].as_str().expect("events have a type"));
-        validator
-            .iter_errors(event)
-            .map(|error| format!("{} at {}: {event}", error, error.instance_path()))
-            .collect()
+        let schema = self.event(event["type"].as_str().expect("events have a type"));
+        testkit::json_schema::problems(&self.definitions, schema, event)
     }
 }
 
