@@ -61,6 +61,8 @@ pub struct NewAgent {
     pub rules: RuleSet,
     /// Finds the hooks that files describe.
     pub find_hooks: FindHooks,
+    /// What the host has signed in to.
+    pub logins: Arc<lodge_mcp::Logins>,
     /// Who gets the events.
     pub publish: Arc<dyn Publish>,
 }
@@ -84,7 +86,7 @@ pub struct NewTask {
 #[derive(Clone)]
 pub struct Agent {
     inbox: mpsc::UnboundedSender<Command>,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Facts {
@@ -124,6 +126,7 @@ impl Agent {
             permissions: Arc::new(Permissions::new(new.rules)),
             hooks: Arc::new(Hooks::new(new.find_hooks)),
             mcp: crate::mcp::none(shared),
+            logins: new.logins,
             offered: Default::default(),
             queue: Arc::new(queue),
             notice: Default::default(),

@@ -17,6 +17,7 @@ mod hooks;
 mod instructions;
 mod mcp;
 mod mcp_call;
+mod mcp_login;
 mod modes;
 mod offered;
 mod own_tools;

@@ -171,16 +171,26 @@ impl Owner for McpOwner {
         })
     }
 
-    fn token(&self, _: &str) -> Option<String> {
-        None
+    fn token(&self, server: &str) -> Option<String> {
+        let shared = self.0.upgrade()?;
+        let config = shared.mcp.config(server)?;
+        shared.logins.token(&config.remote()?.url)
     }
 
+    /// What the host has signed in to is renewed by itself; then whoever can get tokens is asked.
     fn authorize(&self, server: &str, request: AuthRequest) -> BoxFuture<'static, Option<String>> {
-        let waiting = self
-            .0
-            .upgrade()
-            .and_then(|shared| shared.ask_token(server.to_owned(), request));
-        waiting.unwrap_or_else(|| Box::pin(std::future::ready(None)))
+        let (shared, server) = (self.0.clone(), server.to_owned());
+        Box::pin(async move {
+            if request.reason == AuthReason::Refresh {
+                let logins = shared.upgrade()?.logins.clone();
+                let renewed = logins.renew(&request.url, &request.client, request.rejected.as_ref());
+                if let Some(token) = renewed.await {
+                    return Some(token);
+                }
+            }
+            let waiting = shared.upgrade()?.ask_token(server, request)?;
+            waiting.await
+        })
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) hooks: Arc<Hooks>,
     /// The MCP servers.
     pub(crate) mcp: lodge_mcp::Servers,
+    pub(crate) logins: Arc<lodge_mcp::Logins>,
     /// Those of them that only agents have that bring them.
     pub(crate) agent_servers: Arc<Mutex<BTreeSet<String>>>,
     /// Which tools clients and the model know of.

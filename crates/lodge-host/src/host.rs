@@ -12,7 +12,7 @@ use lodge_events::{
     Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, UserMessage, WorkingDirectoryContext,
 };
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
-use lodge_mcp::Configured;
+use lodge_mcp::{Configured, Logins, Source};
 use lodge_models::Catalogue as Models;
 use lodge_tools::{
     SessionTools, Tool,
@@ -59,6 +59,8 @@ pub(crate) struct Inner {
     models: Models,
     sandbox: Option<SandboxLauncher>,
     builtins: Arc<[Arc<dyn Tool>]>,
+    logins: Arc<Logins>,
+    mcp_servers: Mutex<Vec<Configured>>,
     version: String,
     live: Mutex<HashMap<String, Arc<Live>>>,
     /// One at a time may open or create a session of a given id; held across the opening.
@@ -74,10 +76,12 @@ impl Host {
     /// Starts hosting. Needs a runtime: idle sessions are put out of memory by a task.
     pub fn new(config: HostConfig) -> Self {
         let inner = Arc::new(Inner {
+            logins: Arc::new(logins(config.home.path())),
             home: config.home,
             models: config.models,
             sandbox: config.sandbox,
             builtins: lodge_tools::builtin().into(),
+            mcp_servers: Mutex::default(),
             version: config.version,
             live: Mutex::default(),
             opening: Mutex::default(),
@@ -183,6 +187,11 @@ impl Host {
         self.0.label(&session);
         let _ = self.0.lifecycle.send(Lifecycle::Created(id));
         Ok(session)
+    }
+
+    /// MCP servers that all sessions get beside those of files.
+    pub fn add_mcp_servers(&self, servers: Vec<Configured>) {
+        self.0.mcp_servers.lock().extend(servers);
     }
 
     /// A session that is in memory.
@@ -354,26 +363,10 @@ impl Inner {
         self.home.path()
     }
 
-    /// The MCP servers that files describe for a session in this folder. What a folder describes that nobody trusts is
-    /// there to be seen, and says what it takes to be started.
+    /// What [`mcp_servers`] says of this host.
     pub(crate) fn mcp_of_files(&self, files: &McpFiles, cwd: &Path) -> Vec<Configured> {
-        let (home, trusted) = match files {
-            McpFiles::Off => return Vec::new(),
-            McpFiles::Trusted => (None, Trust::of(&self.home).covers(cwd)),
-            McpFiles::All(home) => (home.as_deref(), true),
-        };
-        let mut servers = lodge_mcp::files::of_user(home.unwrap_or(self.home.path()));
-        for mut server in lodge_mcp::files::of_project(cwd) {
-            if !trusted && server.config.is_ok() {
-                server.config = Err(format!(
-                    "It is not started, because it could run anything. If you trust this folder: lodge trust {}",
-                    cwd.display()
-                ));
-            }
-            servers.retain(|known| known.name != server.name);
-            servers.push(server);
-        }
-        servers
+        let configured = self.mcp_servers.lock().clone();
+        mcp_servers(self.home.path(), &Trust::of(&self.home), &configured, files, cwd)
     }
 
     /// What is said of a session beside its log; nothing, when that cannot be read.
@@ -438,6 +431,7 @@ impl Inner {
             builtins: self.builtins.clone(),
             tool_state: Arc::new(tool_state),
             find_hooks: Trust::of(&self.home).find_hooks(),
+            logins: self.logins.clone(),
             publish: hub.clone(),
         });
         let live = Arc::new(Live {
@@ -544,6 +538,40 @@ pub(crate) fn write_private(path: &std::path::Path, text: &[u8]) -> std::io::Res
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     std::io::Write::write_all(&mut options.open(&new)?, text)?;
     std::fs::rename(new, path)
+}
+
+/// The MCP servers that the person and files describe for a session in this folder. What a folder describes that nobody
+/// trusts is there to be seen, and says what it takes to be started.
+pub fn mcp_servers(
+    home: &Path,
+    trust: &Trust,
+    configured: &[Configured],
+    files: &McpFiles,
+    cwd: &Path,
+) -> Vec<Configured> {
+    let (home, trusted) = match files {
+        McpFiles::Off => return Vec::new(),
+        McpFiles::Trusted => (home, trust.covers(cwd)),
+        McpFiles::All(other) => (other.as_deref().unwrap_or(home), true),
+    };
+    let mut servers = configured.to_vec();
+    let own = lodge_mcp::files::of_user(home).into_iter();
+    for mut server in own.chain(lodge_mcp::files::of_project(cwd)) {
+        if server.source == Source::Workspace && !trusted && server.config.is_ok() {
+            server.config = Err(format!(
+                "It is not started, because it could run anything. If you trust this folder: lodge trust {}",
+                cwd.display()
+            ));
+        }
+        servers.retain(|known| known.name != server.name);
+        servers.push(server);
+    }
+    servers
+}
+
+/// What a host has signed in to, for all who use its home.
+pub fn logins(home: &Path) -> Logins {
+    Logins::new(home.join("mcp-oauth"))
 }
 
 /// Where a session works when its client does not say.

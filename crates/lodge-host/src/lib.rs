@@ -19,7 +19,7 @@ pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands};
 pub use config::{McpFiles, ModelChoice, NewSession, Resume};
 pub use export::{Export, Format};
-pub use host::{Host, HostConfig};
+pub use host::{Host, HostConfig, logins, mcp_servers};
 pub use hub::{Listening, Notice, Subscription};
 pub use rewind::{RewindPoint, Rewound};
 pub use session::{Attachment, Session};

@@ -31,6 +31,16 @@ pub enum AuthReason {
     Upscope,
 }
 
+/// Something that nothing prints: it must not get into a log or an event.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
 /// A server's wish for credentials.
 #[derive(Debug, Clone)]
 pub struct AuthRequest {
@@ -44,6 +54,8 @@ pub struct AuthRequest {
     pub resource_metadata: Option<String>,
     /// The OAuth client to be, where one is configured.
     pub client: OauthClient,
+    /// The token that was not good enough.
+    pub rejected: Option<Secret>,
 }
 
 /// What a `WWW-Authenticate` header said.
@@ -161,6 +173,7 @@ impl Auth {
                 challenge: (!challenge.silent).then(|| challenge.clone()),
                 resource_metadata: self.metadata.lock().clone(),
                 client: self.client.clone(),
+                rejected: old.clone().map(Secret),
             };
             if let Some(token) = self.owner.authorize(&self.server, request).await {
                 *self.token.lock() = Some(token);

@@ -72,6 +72,19 @@ fn configured(file: &Path, source: Source, expand: &dyn Fn(&str) -> Result<Strin
             }];
         }
     };
+    entries(servers, source, expand)
+}
+
+/// The person's servers from elsewhere than their file.
+pub fn of_person(servers: Map<String, Value>) -> Vec<Configured> {
+    entries(servers, Source::User, &expander(None))
+}
+
+fn entries(
+    servers: Map<String, Value>,
+    source: Source,
+    expand: &dyn Fn(&str) -> Result<String, String>,
+) -> Vec<Configured> {
     let servers = servers.into_iter().filter(|(name, _)| check_name(name).is_ok());
     let read = |mut value: Value| {
         expand_all(&mut value, expand)?;

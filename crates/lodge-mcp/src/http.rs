@@ -115,6 +115,11 @@ impl Http {
     }
 }
 
+/// Says once by what TLS is done here.
+pub(crate) fn secure() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// One client for all servers: it keeps their connections.
 pub(crate) fn client() -> reqwest::Result<Client> {
     static CLIENT: parking_lot::Mutex<Option<Client>> = parking_lot::Mutex::new(None);
@@ -122,7 +127,7 @@ pub(crate) fn client() -> reqwest::Result<Client> {
     if let Some(client) = &*kept {
         return Ok(client.clone());
     }
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    secure();
     // Headers may hold secrets that are meant for this server alone.
     let same_origin = redirect::Policy::custom(|attempt| {
         let first = attempt.previous().first().map(reqwest::Url::origin);

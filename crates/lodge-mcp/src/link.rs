@@ -215,11 +215,18 @@ fn handshake_text(error: &ClientInitializeError) -> String {
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
             "The server did not answer the handshake as MCP wants it.".to_owned()
         }
-        other => {
-            let text: String = other.to_string().chars().take(500).collect();
-            format!("The handshake failed: {text}")
+        // The names of types in between say nothing to people.
+        ClientInitializeError::TransportError { error, .. } => {
+            let text = error.error.to_string();
+            let text = text.strip_prefix("Client error: ").unwrap_or(&text);
+            format!("The server cannot be reached: {}", short(text))
         }
+        other => format!("The handshake failed: {}", short(&other.to_string())),
     }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(500).collect()
 }
 
 impl Link {

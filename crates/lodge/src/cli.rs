@@ -69,13 +69,18 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// List the models that can be used
     Models,
-    /// Let the hooks that a folder brings run, or no longer
+    /// Let the hooks and MCP servers that a folder brings run, or no longer
     Trust {
         /// The folder; without one, the trusted ones are listed
         folder: Option<PathBuf>,
         /// Trust it no longer
         #[arg(long, requires = "folder")]
         remove: bool,
+    },
+    /// The MCP servers of sessions here: list, try out, sign in
+    Mcp {
+        #[command(subcommand)]
+        command: Option<McpCommand>,
     },
     /// Say what is configured, reachable and protected, and what to do about the rest
     Doctor,
@@ -97,6 +102,27 @@ pub(crate) enum Command {
         /// The command
         #[arg(last = true, required = true)]
         command: Vec<std::ffi::OsString>,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum McpCommand {
+    /// List them
+    List,
+    /// Start them all, say what came of it, and end them
+    Check,
+    /// Sign in to a server elsewhere
+    Login {
+        /// Its name, as listed
+        name: String,
+        /// Also when you are signed in
+        #[arg(long)]
+        again: bool,
+    },
+    /// Forget a login
+    Logout {
+        /// Its name, as listed
+        name: String,
     },
 }
 

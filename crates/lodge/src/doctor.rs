@@ -7,7 +7,7 @@ use lodge_host::{Home, HookFiles, Trust};
 use lodge_log::Store;
 use lodge_tools::rules::{Policy, RuleSet};
 
-use crate::{door, serve::print_line, setup};
+use crate::{door, mcp, serve::print_line, setup};
 
 /// How long a provider may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,6 +47,7 @@ pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
     host(&page, home);
     protection(&mut page, home);
     extensions(&mut page, home);
+    servers(&mut page, home).await;
     Ok(match page.broken {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
@@ -86,6 +87,7 @@ async fn models(page: &mut Page, home: &Path) {
         Ok(found) => {
             for provider in found {
                 match provider.models {
+                    Ok(list) if list.len() == 1 => page.good(format!("{} answers and has 1 model", provider.provider)),
                     Ok(list) => page.good(format!("{} answers and has {} models", provider.provider, list.len())),
                     Err(error) => page.bad(format!("{}: {error}", provider.provider)),
                 }
@@ -142,6 +144,23 @@ fn protection(page: &mut Page, home: &Path) {
     match RuleSet::load(home, &cwd, Policy::default()) {
         Ok(_) => page.good("the permission rules can be read; what no rule decides is asked"),
         Err(error) => page.bad(format!("the permission rules cannot be used: {error}")),
+    }
+}
+
+/// Servers are started as a session would start them: only so it is known whether they work.
+async fn servers(page: &mut Page, home: &Path) {
+    page.head("MCP servers");
+    let known = match mcp::known(home) {
+        Ok(known) => known,
+        Err(error) => return page.bad(format!("{error:#}")),
+    };
+    if known.is_empty() {
+        return page.hint("none are described here (docs/guide.md)");
+    }
+    for (server, tools) in mcp::try_out(home, known).await {
+        let line = mcp::state(&server, tools);
+        page.broken |= line.starts_with('✗');
+        print_line(&format!("  {line}"));
     }
 }
 

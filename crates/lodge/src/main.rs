@@ -6,6 +6,7 @@ mod doctor;
 mod door;
 mod grants;
 mod history;
+mod mcp;
 mod question;
 mod run;
 mod serve;
@@ -85,6 +86,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),
         Some(Command::Trust { folder, remove }) => sessions::trust(&home?, folder.as_deref(), !remove),
         Some(Command::Grants { command }) => grants::run(&home?, command.as_ref()),
+        Some(Command::Mcp { command }) => runtime()?.block_on(mcp::run(&home?, command.as_ref())),
         Some(Command::Doctor) => runtime()?.block_on(doctor::doctor(&home?)),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
@@ -106,6 +108,13 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 /// Logs go to standard error and nowhere else: standard output belongs to answers and to clients.
 pub(crate) fn log_to_stderr(level: &str) {
+    // What the library says of MCP servers that fail is said by Lodge as well, to those whom it concerns.
+    let plain = ["off", "error", "warn", "info"].contains(&level);
+    let level = if plain {
+        format!("{level},rmcp=off")
+    } else {
+        level.to_owned()
+    };
     let filter =
         tracing_subscriber::EnvFilter::try_new(level).unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     let _ = tracing_subscriber::fmt()

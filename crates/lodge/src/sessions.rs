@@ -205,9 +205,10 @@ pub(crate) fn trust(home: &Path, folder: Option<&Path>, trusted: bool) -> Result
     trust
         .set(folder, trusted)
         .with_context(|| format!("{} cannot be trusted", folder.display()))?;
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     println_quietly(&match trusted {
-        true => format!("The hooks in {} may run from now on.", folder.display()),
-        false => format!("The hooks in {} do not run any more.", folder.display()),
+        true => format!("Hooks and MCP servers of {} may run from now on.", folder.display()),
+        false => format!("Hooks and MCP servers of {} do not run any more.", folder.display()),
     });
     Ok(ExitCode::SUCCESS)
 }

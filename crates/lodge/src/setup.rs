@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use lodge_host::{Home, HomeOptions, Host, HostConfig, LogError, SyncPolicy};
+use lodge_host::{Home, HomeOptions, Host, HostConfig, LogError, SyncPolicy, mcp::Configured};
 use lodge_models::{Catalogue, ModelsConfig};
 use lodge_tools::sandbox::{self, SandboxLauncher};
 use serde::Deserialize;
@@ -27,6 +27,23 @@ pub(crate) struct Config {
     pub(crate) sandbox_network: SandboxNetwork,
     /// What clients on the AHP face may reach.
     pub(crate) ahp: Ahp,
+    /// MCP servers.
+    pub(crate) mcp: Mcp,
+}
+
+/// `[mcp]` of `lodge.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Mcp {
+    /// Servers by name, in the form that `mcp-config.json` has them.
+    servers: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Mcp {
+    /// The servers, variables put in.
+    pub(crate) fn servers(self) -> Vec<Configured> {
+        lodge_host::mcp::files::of_person(self.servers)
+    }
 }
 
 /// `[ahp]` of `lodge.toml`.
@@ -120,13 +137,15 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
         Err(error @ LogError::Locked { .. }) => bail!("{error}. Stop it, connect to it, or use another --home."),
         other => other?,
     };
-    Ok(Host::new(HostConfig {
+    let host = Host::new(HostConfig {
         home,
         models,
         sandbox: sandbox_launcher(&config)?,
         idle_after: idle_after.unwrap_or(IDLE_AFTER),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-    }))
+    });
+    host.add_mcp_servers(config.mcp.servers());
+    Ok(host)
 }
 
 fn sandbox_launcher(config: &Config) -> Result<Option<SandboxLauncher>> {

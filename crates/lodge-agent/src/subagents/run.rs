@@ -97,6 +97,7 @@ impl Shared {
             changes: self.changes.clone(),
             hooks: self.hooks.clone(),
             mcp: self.mcp.clone(),
+            logins: self.logins.clone(),
             agent_servers: self.agent_servers.clone(),
             offered: Mutex::default(),
             compacting: Default::default(),

@@ -9,7 +9,8 @@ use std::{
 use lodge_host::{
     AccessToken, Answer,
     mcp::{
-        Call, Configured, McpError, ServerConfig, ServerInfo, Servers, Source, Status, Tool, check_name,
+        Call, Configured, LoginOptions, McpError, OauthClient, ServerConfig, ServerInfo, Servers, Source, Status, Tool,
+        check_name,
         files::{self, UserFile},
     },
 };
@@ -35,6 +36,7 @@ pub(crate) static MCP: Capability = Capability {
         method!(session "session.mcp.setEnvValueMode", 1, "values of variables are taken as they are: only `direct`", env_mode),
         method!(session "session.mcp.removeGitHub", 1, "there is no server of its own to remove: always `false`", remove_github),
         method!(session "session.mcp.oauth.handlePendingRequest", 4, "answers `mcp.oauth_required`", handle_token),
+        method!(session "session.mcp.oauth.login", 4, "signs in: the address to open, or nothing when it works without", login),
         method!(session "session.mcp.apps.callTool", 2, "calls a tool for an app's own view", call_tool),
         method!(session "session.mcp.apps.listTools", 1, "the tools that an app's own view may call", app_tools),
         method!(session "session.mcp.apps.readResource", 1, "a resource of a server", read_resource),
@@ -384,6 +386,38 @@ async fn handle_token(session: Arc<Attached>, params: TokenParams) -> Result<Val
     };
     let answer = Answer::McpToken(token);
     Ok(json!({"success": session.session().answer(&params.request_id, answer).await?}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LoginParams {
+    server_name: String,
+    #[serde(default)]
+    force_reauth: bool,
+    client_name: Option<String>,
+    callback_success_message: Option<String>,
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    public_client: Option<bool>,
+    grant_type: Option<String>,
+}
+
+async fn login(session: Arc<Attached>, params: LoginParams) -> Result<Value, RpcError> {
+    let options = LoginOptions {
+        client: OauthClient {
+            id: params.client_id,
+            secret: params.client_secret,
+            public: params.public_client,
+            grant_type: params.grant_type,
+        },
+        client_name: params.client_name,
+        success_message: params.callback_success_message,
+    };
+    let login = session
+        .session()
+        .mcp_login(&params.server_name, options, params.force_reauth);
+    let url = login.await?;
+    Ok(url.map_or_else(|| json!({}), |url| json!({"authorizationUrl": url})))
 }
 
 #[derive(Debug, Deserialize)]

@@ -93,7 +93,7 @@ const ALL: [(Builtin, &str, &str, bool, &str); 19] = [
     (
         Builtin::Mcp,
         "mcp",
-        "[NAME | enable|disable|restart NAME | reload]",
+        "[NAME | enable|disable|restart|login|logout NAME | reload]",
         true,
         "List the MCP servers, show one, or switch it",
     ),

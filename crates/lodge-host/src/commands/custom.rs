@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use lodge_agent::{Customized, TaskStatus};
-use lodge_mcp::{ServerInfo, Status};
+use lodge_mcp::{LoginOptions, ServerInfo, Status};
 
 use super::Invoked;
 use crate::{HostError, Session};
@@ -104,7 +104,8 @@ impl Session {
         Ok(text)
     }
 
-    /// `/mcp`: lists the servers, `NAME` shows one; `enable`, `disable` and `restart NAME` do what they say.
+    /// `/mcp`: lists the servers, `NAME` shows one; `enable`, `disable`, `restart`, `login` and `logout NAME` do what
+    /// they say.
     pub(super) async fn mcp_command(&self, input: &str) -> Result<Invoked, HostError> {
         let servers = self.mcp();
         let (word, name) = input.split_once(char::is_whitespace).unwrap_or((input, ""));
@@ -122,6 +123,22 @@ impl Session {
                 servers.disable(name).map_err(refuse)?;
                 return Ok(Invoked::Done(format!("`{name}` is off in this session.")));
             }
+            ("login", name) if !name.is_empty() => {
+                let address = self.mcp_login(name, LoginOptions::default(), false).await?;
+                return Ok(Invoked::Done(match address {
+                    Some(address) => format!(
+                        "Open this on the machine that the host runs on, and sign in; `{name}` then starts by itself:\n\n{address}"
+                    ),
+                    None => self.server_page(name),
+                }));
+            }
+            ("logout", name) if !name.is_empty() => {
+                let text = match self.mcp_logout(name)? {
+                    true => format!("The login to `{name}` is forgotten."),
+                    false => format!("Nobody has signed in to `{name}`."),
+                };
+                return Ok(Invoked::Done(text));
+            }
             ("restart", name) if !name.is_empty() => {
                 servers.restart(name).await.map_err(refuse)?;
                 return Ok(Invoked::Done(self.server_page(name)));
@@ -133,7 +150,7 @@ impl Session {
             (name, "") => return Err(HostError::Invalid(format!("There is no MCP server named {name}."))),
             _ => {
                 return Err(HostError::Invalid(
-                    "/mcp lists the servers and /mcp NAME shows one; /mcp enable, disable or restart NAME and \
+                    "/mcp lists the servers and /mcp NAME shows one; /mcp enable, disable, restart, login or logout NAME and \
                      /mcp reload change them."
                         .to_owned(),
                 ));
@@ -190,7 +207,7 @@ fn status_text(server: &ServerInfo) -> String {
         Status::Pending => "starting".to_owned(),
         Status::Connected => "connected".to_owned(),
         Status::Failed => format!("failed: {}", first_line(server.error.as_deref().unwrap_or_default())),
-        Status::NeedsAuth => "wants somebody to sign in".to_owned(),
+        Status::NeedsAuth => format!("wants somebody to sign in: `/mcp login {}`", server.name),
         Status::Disabled => "off".to_owned(),
         Status::Stopped => "stopped".to_owned(),
     }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+
 use super::{Export, Part, arguments_text};
 
 const STYLE: &str = include_str!("page.css");
@@ -25,7 +27,7 @@ pub(super) fn render(export: &Export) -> String {
     for part in &export.parts {
         // Writing to a string cannot fail.
         let _ = match part {
-            Part::Person(text) => writeln!(out, "<section class=\"person\">{}</section>", prose(text)),
+            Part::Person(text) => writeln!(out, "<section class=\"person\"><h2>You</h2>\n{}</section>", prose(text)),
             Part::Agent(text) => writeln!(out, "<section class=\"agent\">{}</section>", prose(text)),
             Part::Thought(text) => writeln!(
                 out,
@@ -61,15 +63,18 @@ fn tool(
     };
     write!(
         out,
-        "<details class=\"{class}\"><summary>{mark} <b>{}</b> <code>{}</code></summary>",
-        escaped(name),
-        escaped(&short)
+        "<details class=\"{class}\"><summary>{mark} <b>{}</b>",
+        escaped(name)
     )?;
-    for text in [all.as_str(), result.trim_end()]
-        .into_iter()
-        .filter(|text| !text.is_empty())
-    {
-        write!(out, "<pre>{}</pre>", escaped(text))?;
+    if !short.is_empty() {
+        write!(out, " <code>{}</code>", escaped(&short))?;
+    }
+    out.write_str("</summary>")?;
+    if !all.is_empty() {
+        write!(out, "<pre>{}</pre>", escaped(&all))?;
+    }
+    if !result.trim().is_empty() {
+        write!(out, "<pre>{}</pre>", result_text(result.trim_end()))?;
     }
     out.write_str("</details>\n")
 }
@@ -91,90 +96,62 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Words with the little Markdown that answers have: blocks of code, headings, lists, emphasis and code in lines. Everything
-/// else stays as it was typed.
+/// What was said, as Markdown. Markup in it is shown, not obeyed; nothing is loaded, and links lead to pages only.
 fn prose(text: &str) -> String {
-    let mut out = String::new();
-    let mut lines = text.trim().lines().peekable();
-    let mut paragraph: Vec<String> = Vec::new();
-    let flush = |paragraph: &mut Vec<String>, out: &mut String| {
-        if !paragraph.is_empty() {
-            let _ = writeln!(out, "<p>{}</p>", paragraph.join("<br>\n"));
-            paragraph.clear();
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let text: String = text
+        .chars()
+        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+        .collect();
+    let mut dropped = 0;
+    let shown = Parser::new_ext(text.trim(), options).filter_map(|event| match event {
+        Event::Html(html) | Event::InlineHtml(html) => Some(Event::Text(html)),
+        Event::SoftBreak => Some(Event::HardBreak),
+        Event::Start(Tag::Link { dest_url, .. }) if !is_page(&dest_url) => {
+            dropped += 1;
+            None
         }
-    };
-    while let Some(line) = lines.next() {
-        let bare = line.trim_start();
-        let ticks = bare.len() - bare.trim_start_matches('`').len();
-        if ticks >= 3 {
-            flush(&mut paragraph, &mut out);
-            let fence = "`".repeat(ticks);
-            let mut code = String::new();
-            for line in lines.by_ref() {
-                if line.trim() == fence {
-                    break;
-                }
-                code.push_str(line);
-                code.push('\n');
-            }
-            let _ = writeln!(out, "<pre>{}</pre>", escaped(code.trim_end()));
-        } else if let Some(item) = item(bare) {
-            flush(&mut paragraph, &mut out);
-            let _ = write!(out, "<ul><li>{}</li>", inline(item));
-            while let Some(next) = lines.next_if(|line| item_of(line).is_some()) {
-                let _ = write!(out, "<li>{}</li>", inline(item_of(next).unwrap_or_default()));
-            }
-            out.push_str("</ul>\n");
-        } else if bare.starts_with('#') && bare.trim_start_matches('#').starts_with(' ') {
-            flush(&mut paragraph, &mut out);
-            let _ = writeln!(out, "<h3>{}</h3>", inline(bare.trim_start_matches('#').trim()));
-        } else if bare.is_empty() {
-            flush(&mut paragraph, &mut out);
-        } else {
-            paragraph.push(inline(line));
+        Event::End(TagEnd::Link) if dropped > 0 => {
+            dropped -= 1;
+            None
         }
-    }
-    flush(&mut paragraph, &mut out);
-    out
-}
-
-fn item(line: &str) -> Option<&str> {
-    line.strip_prefix("- ").or_else(|| line.strip_prefix("* "))
-}
-
-fn item_of(line: &str) -> Option<&str> {
-    item(line.trim_start())
-}
-
-/// Code in backticks and words between double stars.
-fn inline(text: &str) -> String {
-    let mut out = String::new();
-    for (number, piece) in text.split('`').enumerate() {
-        let closed = number < text.matches('`').count() || text.matches('`').count().is_multiple_of(2);
-        match (number % 2, closed) {
-            (1, true) => {
-                let _ = write!(out, "<code>{}</code>", escaped(piece));
-            }
-            (1, false) => {
-                out.push('`');
-                out.push_str(&escaped(piece));
-            }
-            _ => out.push_str(&strong(&escaped(piece))),
-        }
-    }
-    out
-}
-
-fn strong(text: &str) -> String {
-    let pieces: Vec<&str> = text.split("**").collect();
-    if pieces.len() < 3 || pieces.len().is_multiple_of(2) {
-        return text.to_owned();
-    }
-    let tagged = pieces.iter().enumerate().map(|(number, piece)| match number % 2 {
-        1 => format!("<strong>{piece}</strong>"),
-        _ => (*piece).to_owned(),
+        Event::Start(Tag::Image { .. }) => Some(Event::Text("🖼 ".into())),
+        Event::End(TagEnd::Image) => None,
+        // Titles of the page's own stand above those of answers.
+        Event::Start(Tag::Heading { level, .. }) => Some(Event::Html(format!("<h{}>", below(level)).into())),
+        Event::End(TagEnd::Heading(level)) => Some(Event::Html(format!("</h{}>\n", below(level)).into())),
+        other => Some(other),
     });
-    tagged.collect()
+    let mut out = String::new();
+    html::push_html(&mut out, shown);
+    out
+}
+
+fn is_page(url: &str) -> bool {
+    ["http://", "https://", "mailto:"]
+        .iter()
+        .any(|scheme| url.to_lowercase().starts_with(scheme))
+}
+
+fn below(level: HeadingLevel) -> usize {
+    (level as usize + 2).min(6)
+}
+
+/// What a tool gave back; changes of files with their lines in colour.
+fn result_text(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let line_text = escaped(line);
+        match line.as_bytes().first() {
+            _ if line.starts_with("+++") || line.starts_with("---") => line_text,
+            Some(b'+') => format!("<ins>{line_text}</ins>"),
+            Some(b'-') => format!("<del>{line_text}</del>"),
+            _ => line_text,
+        }
+    });
+    match text.starts_with("diff --git ") {
+        true => lines.collect::<Vec<_>>().join("\n"),
+        false => escaped(text),
+    }
 }
 
 #[cfg(test)]
@@ -184,19 +161,22 @@ mod tests {
     #[test]
     fn nothing_that_was_said_becomes_markup() {
         for (text, expected) in [
+            ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
             (
-                "<script>alert(1)</script>",
-                "<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>\n",
-            ),
-            (
-                "a `<b>` **bold** & \"q\"",
-                "<p>a <code>&lt;b&gt;</code> <strong>bold</strong> &amp; &quot;q&quot;</p>\n",
+                "a `<b>` **bold** <i>x</i> & \"q\"",
+                "<p>a <code>&lt;b&gt;</code> <strong>bold</strong> &lt;i&gt;x&lt;/i&gt; &amp; \"q\"</p>\n",
             ),
             ("one ` tick", "<p>one ` tick</p>\n"),
-            ("```html\n<i>x</i>\n```", "<pre>&lt;i&gt;x&lt;/i&gt;</pre>\n"),
-            ("```\nno end", "<pre>no end</pre>\n"),
-            ("- a\n- b\nc", "<ul><li>a</li><li>b</li></ul>\n<p>c</p>\n"),
-            ("# Title\ntext\nmore", "<h3>Title</h3>\n<p>text<br>\nmore</p>\n"),
+            (
+                "```html\n<i>x</i>\n```",
+                "<pre><code class=\"language-html\">&lt;i&gt;x&lt;/i&gt;\n</code></pre>\n",
+            ),
+            ("- a\n- b\n\nc", "<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n<p>c</p>\n"),
+            ("# Title\ntext\nmore", "<h3>Title</h3>\n<p>text<br />\nmore</p>\n"),
+            (
+                "[a](https://x.y) [b](javascript:alert(1)) ![c](http://x/y.png)",
+                "<p><a href=\"https://x.y\">a</a> b 🖼 c</p>\n",
+            ),
             ("\u{1b}[31mred\u{7}", "<p>[31mred</p>\n"),
         ] {
             assert_eq!(prose(text), expected, "{text:?}");

@@ -183,9 +183,19 @@ fn arguments_text(arguments: Option<&Value>) -> (String, String) {
     let Some(arguments) = arguments else {
         return Default::default();
     };
-    let main = ["command", "path", "pattern", "url", "query", "question", "summary"]
-        .iter()
-        .find_map(|key| arguments.get(key)?.as_str());
+    let main = [
+        "command",
+        "path",
+        "pattern",
+        "url",
+        "query",
+        "question",
+        "summary",
+        "description",
+        "skill",
+    ]
+    .iter()
+    .find_map(|key| arguments.get(key)?.as_str());
     let short: String = main
         .unwrap_or_default()
         .lines()

@@ -1,7 +1,9 @@
 //! `lodge attach`: a terminal client. It knows the host only through the Agent Host Protocol, as any other client does.
 
 mod ask;
+mod editor;
 mod form;
+mod input;
 mod link;
 mod mirror;
 mod outbox;
@@ -20,10 +22,9 @@ use ahp::ahp_types::{
     state::{RootState, SessionSummary, SnapshotState},
 };
 use anyhow::{Context, Result, bail};
-use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use self::{link::Link, place::Place, screen::Screen, talk::Talk, typed::Typed};
+use self::{editor::Key, input::Input, link::Link, place::Place, screen::Screen, talk::Talk, typed::Typed};
 use crate::cli::AttachArgs;
 
 /// Runs it.
@@ -46,11 +47,12 @@ async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let me = format!("lodge-attach-{}", Uuid::new_v4());
     let (link, hello) = Link::connect(&place, &me).await?;
     let root = root_of(hello)?;
+    let screen = Screen::new();
     let mut opening = Opening {
         link: &link,
         root: &root,
-        screen: Screen::new(),
-        lines: typed::lines(),
+        input: Input::open(screen.draws_line()),
+        screen,
         listed: Vec::new(),
         cwd: cwd.clone(),
     };
@@ -58,10 +60,10 @@ async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let Opening {
-        screen, lines, listed, ..
+        screen, input, listed, ..
     } = opening;
     let mirror = pick::open(&link, root, &start.session, args.history).await?;
-    let mut talk = Talk::new(place, me, link, mirror, screen, lines);
+    let mut talk = Talk::new(place, me, link, mirror, screen, input);
     talk.listed = listed;
     talk.cwd = cwd;
     talk.history = args.history;
@@ -105,7 +107,7 @@ struct Opening<'a> {
     link: &'a Link,
     root: &'a RootState,
     screen: Screen,
-    lines: mpsc::UnboundedReceiver<String>,
+    input: Input,
     listed: Vec<SessionSummary>,
     cwd: Option<Uri>,
 }
@@ -134,10 +136,15 @@ impl Opening<'_> {
         loop {
             self.screen.prompt("> ")?;
             self.screen.flush()?;
-            let Some(line) = self.lines.recv().await else {
-                return Ok(None);
+            let line = match self.input.next().await {
+                Some(Key::Line(line)) => line,
+                Some(_) => {
+                    self.screen.typing(self.input.editor())?;
+                    continue;
+                }
+                None => return Ok(None),
             };
-            self.screen.entered();
+            self.screen.entered(&line)?;
             match Typed::read(&line) {
                 Typed::Say(word) if pick::is_choice(&word, &self.listed) => {
                     match pick::find(self.link, &word, &self.listed).await {

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
+use super::{editor::Editor, input::columns};
 use crate::view::{plain, shorten};
 
 /// A line that is shown by itself is not longer than this.
@@ -29,6 +30,9 @@ pub(super) struct Screen<W: Write = BufWriter<Stdout>> {
     /// The prompt can be wiped.
     wipes: bool,
     at: At,
+    /// The prompt, and what is typed behind it: the part that is shown, and the columns behind the cursor.
+    asks: String,
+    typed: (String, usize),
 }
 
 impl Screen {
@@ -42,6 +46,8 @@ impl Screen {
             colour,
             wipes: able,
             at: At::Start,
+            asks: String::new(),
+            typed: Default::default(),
         }
     }
 }
@@ -56,6 +62,8 @@ impl<W: Write> Screen<W> {
             colour: false,
             wipes: false,
             at: At::Start,
+            asks: String::new(),
+            typed: Default::default(),
         }
     }
 
@@ -164,19 +172,61 @@ impl<W: Write> Screen<W> {
 
     /// Shows where to type, once.
     pub(super) fn prompt(&mut self, text: &str) -> io::Result<()> {
-        if self.typed_at && self.at != At::Prompt {
+        if self.typed_at && (self.at != At::Prompt || self.asks != text) {
             self.end_line()?;
-            self.out.write_all(text.as_bytes())?;
+            self.asks = text.to_owned();
+            self.draw()?;
             self.at = At::Prompt;
         }
         Ok(())
     }
 
-    /// A line was typed: the terminal is at the start of the next one.
-    pub(super) fn entered(&mut self) {
-        if self.typed_at {
-            self.at = At::Start;
+    /// Whether the line that is typed is drawn here, rather than by the terminal.
+    pub(super) fn draws_line(&self) -> bool {
+        self.typed_at && self.wipes
+    }
+
+    /// Whether nothing stands in the line of the cursor that typing would disturb.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self.at, At::Start | At::Prompt)
+    }
+
+    /// Shows the line that is being typed, if this is where one types.
+    pub(super) fn typing(&mut self, editor: Option<&mut Editor>) -> io::Result<()> {
+        let Some(editor) = editor else { return Ok(()) };
+        self.typed = editor.shown(columns().saturating_sub(self.asks.len().max(2) + 1));
+        if self.at == At::Prompt {
+            self.out.write_all(b"\r\x1b[K")?;
+            self.draw()?;
         }
+        Ok(())
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        write!(self.out, "{}{}", self.asks, plain(&self.typed.0))?;
+        match self.typed.1 {
+            0 => Ok(()),
+            back => write!(self.out, "\x1b[{back}D"),
+        }
+    }
+
+    /// A line was typed: the cursor goes to the start of the next one.
+    pub(super) fn entered(&mut self, line: &str) -> io::Result<()> {
+        if !self.typed_at {
+            return Ok(());
+        }
+        self.typed = Default::default();
+        if !self.wipes {
+            // The terminal did it.
+            self.at = At::Start;
+        } else if self.at == At::Prompt {
+            self.at = At::Start;
+            self.out.write_all(b"\n")?;
+        } else if !line.is_empty() {
+            // It was typed while something else was shown.
+            self.said(line)?;
+        }
+        Ok(())
     }
 
     /// Makes everything visible that was shown.

@@ -1,5 +1,6 @@
 //! The conversation at the terminal: what the host says is mirrored and shown, what is typed is sent.
 
+mod complete;
 mod person;
 
 use std::{collections::HashMap, io::IsTerminal, process::ExitCode, time::Duration};
@@ -9,10 +10,11 @@ use ahp::ahp_types::{
     state::{PendingMessageKind, SessionSummary, TurnState},
 };
 use anyhow::Result;
-use tokio::sync::mpsc;
 
 use super::{
     ask::Asker,
+    editor::Key,
+    input::Input,
     link::{Inbound, Leftover, Link, Missed, News, Wire},
     mirror::{Mirror, Went},
     outbox::Outbox,
@@ -46,7 +48,7 @@ pub(super) struct Talk {
     asker: Asker,
     outbox: Outbox,
     sent: HashMap<i64, Sent>,
-    lines: mpsc::UnboundedReceiver<String>,
+    input: Input,
     /// Lines come from a program: each waits until it can be said, and the end of them is the end of the conversation.
     scripted: bool,
     held: Option<String>,
@@ -66,14 +68,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    pub(super) fn new(
-        place: Place,
-        me: String,
-        link: Link,
-        mirror: Mirror,
-        screen: Screen,
-        lines: mpsc::UnboundedReceiver<String>,
-    ) -> Self {
+    pub(super) fn new(place: Place, me: String, link: Link, mirror: Mirror, screen: Screen, input: Input) -> Self {
         Self {
             place,
             me,
@@ -84,7 +79,7 @@ impl Talk {
             asker: Asker::default(),
             outbox: Outbox::default(),
             sent: HashMap::new(),
-            lines,
+            input,
             scripted: !std::io::stdin().is_terminal(),
             held: None,
             no_more_lines: false,
@@ -118,11 +113,13 @@ impl Talk {
             }
             tokio::select! {
                 news = self.wire.next() => self.news(news?).await?,
-                line = self.lines.recv(), if self.held.is_none() && !self.no_more_lines => match line {
-                    Some(line) => {
-                        self.screen.entered();
+                key = self.input.next(), if self.held.is_none() && !self.no_more_lines => match key {
+                    Some(Key::Line(line)) => {
+                        self.screen.entered(&line)?;
                         self.line(line).await?;
                     }
+                    Some(Key::Complete) => self.complete().await?,
+                    Some(_) => self.screen.typing(self.input.editor())?,
                     None => self.input_ended()?,
                 },
                 _ = &mut ctrl_c => {
@@ -201,10 +198,15 @@ impl Talk {
         }
         if self.asker.is_asking() {
             self.screen.prompt("? ")?;
-        } else if self.is_idle() {
+        } else if self.is_idle() || (self.is_typing() && self.screen.is_free()) {
             self.screen.prompt("> ")?;
         }
         Ok(self.screen.flush()?)
+    }
+
+    /// Whether somebody is in the middle of a line.
+    fn is_typing(&mut self) -> bool {
+        self.input.editor().is_some_and(|editor| !editor.is_empty())
     }
 
     fn input_ended(&mut self) -> Result<()> {

@@ -34,7 +34,13 @@ Type to send a message; while the agent works it waits in the queue. A \\ at the
   /title [TEXT]           show or change the title
   /model [ID]             list the models, or choose one
   /quit                   leave; the session goes on without you (or Ctrl-D)
-  //TEXT                  send TEXT with its slash";
+  //TEXT                  send TEXT with its slash
+  Tab                     complete a command or an @file; arrows fetch earlier lines";
+
+/// What can be typed here whatever the host can do.
+pub(super) const NAMES: [&str; 10] = [
+    "approve", "cancel", "deny", "help", "model", "new", "quit", "sessions", "steer", "title",
+];
 
 impl Typed {
     pub(super) fn read(line: &str) -> Self {

@@ -363,3 +363,33 @@ fn a_unix_socket_serves_as_well() {
     one.line_with("over the socket");
     leave(one);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_line_is_edited_completed_and_fetched_again() {
+    let home = Home::new();
+    std::fs::write(home.work().join("some-notes.txt"), "x").unwrap();
+    let _host = Host::start(&home);
+    let mut terminal = Terminal::start(home.command(["attach", "--new"]).env("TERM", "xterm"));
+    terminal.until("> ");
+    // A letter too many is taken back, one that is missing is put in.
+    terminal.press("say helxlo\x1b[D\x1b[D\x7f\r");
+    terminal.until("\nhello");
+    terminal.press("/titl\t");
+    terminal.until("/title ");
+    terminal.press("Mine\r");
+    terminal.until("Title: Mine");
+    terminal.press("/rew\t");
+    terminal.until("/rewind ");
+    // Ctrl-U leaves nothing of it.
+    terminal.press("\x15/mo\t\t");
+    terminal.until("/mode  /model");
+    terminal.press("\x15say see @some\t");
+    terminal.until("@some-notes.txt ");
+    terminal.press("\r");
+    terminal.until("\nsee @some-notes.txt");
+    terminal.press("\x1b[A\x1b[A\x1b[A");
+    terminal.until("> say hello");
+    terminal.press("\x15/quit\r");
+    assert!(terminal.child.wait().unwrap().success());
+}

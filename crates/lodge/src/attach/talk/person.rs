@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use ahp::ahp_types::{
     StateAction,
     actions::{ChatTurnCancelledAction, SessionTitleChangedAction},
-    commands::{CompletionItem, CompletionItemKind, CompletionsParams, CompletionsResult},
+    commands::CompletionItem,
     state::MessageAttachment,
 };
 use anyhow::Result;
@@ -91,18 +91,7 @@ impl Talk {
 
     /// The commands of the host that have these letters in their names, with what they do. None while it is away.
     async fn host_commands(&mut self, letters: &str) -> Vec<(String, String)> {
-        let text = format!("/{letters}");
-        let params = CompletionsParams {
-            channel: self.mirror.chat.uri.clone(),
-            meta: None,
-            kind: CompletionItemKind::UserMessage,
-            offset: text.encode_utf16().count() as i64,
-            text,
-        };
-        let Some(link) = self.wire.link() else {
-            return Vec::new();
-        };
-        let found: Result<CompletionsResult, _> = link.client.request("completions", params).await;
+        let found = self.completions(format!("/{letters}")).await;
         let name = |item: CompletionItem| match item.attachment {
             MessageAttachment::Simple(simple) => {
                 let meta = simple.meta?;
@@ -111,9 +100,7 @@ impl Talk {
             }
             _ => None,
         };
-        found
-            .map(|found| found.items.into_iter().filter_map(name).collect())
-            .unwrap_or_default()
+        found.into_iter().filter_map(name).collect()
     }
 
     fn answered_elsewhere(&mut self) -> Result<()> {
@@ -195,6 +182,10 @@ impl Talk {
 
     /// Ctrl-C stops what runs; when nothing does, or it does not stop, the second one leaves.
     pub(super) async fn interrupted(&mut self) -> Result<()> {
+        if let Some(editor) = self.input.editor().filter(|editor| !editor.is_empty()) {
+            editor.clear();
+            return Ok(self.screen.typing(self.input.editor())?);
+        }
         if self.mirror.is_busy() && !self.cancelling && matches!(self.wire, Wire::Up(_)) {
             self.armed = true;
             return self.cancel().await;

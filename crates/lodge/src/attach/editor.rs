@@ -1,0 +1,336 @@
+//! A line that is being typed at a terminal: letters, the keys that move and delete, what was typed before, and Tab.
+
+/// Lines that are remembered.
+const REMEMBERED: usize = 500;
+/// The longest line, in characters.
+const LONGEST: usize = 1 << 20;
+
+/// What a key did.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// The line looks different.
+    Edited,
+    /// The line is done.
+    Line(String),
+    /// Somebody wants it completed.
+    Complete,
+    /// There will be no more.
+    End,
+}
+
+/// The line.
+#[derive(Default)]
+pub(super) struct Editor {
+    text: Vec<char>,
+    /// Where the cursor is.
+    at: usize,
+    /// Lines before this one that belong to it.
+    begun: String,
+    before: Vec<String>,
+    /// The remembered line that is shown, and what was typed when it was fetched.
+    fetched: Option<(usize, Vec<char>)>,
+    /// What came from the terminal, and how much of it was looked at. The rest may be less than a whole key.
+    bytes: Vec<u8>,
+    looked_at: usize,
+}
+
+impl Editor {
+    /// Takes what came from the terminal.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.looked_at));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// What the next key did. One at a time, so that the line can be shown as each left it.
+    pub(super) fn next(&mut self) -> Option<Key> {
+        while let Some((length, key)) = next(&self.bytes[self.looked_at..]) {
+            self.looked_at += length;
+            if let Some(did) = self.press(key) {
+                return Some(did);
+            }
+        }
+        None
+    }
+
+    fn press(&mut self, key: Press) -> Option<Key> {
+        match key {
+            Press::Letter(letter) if self.text.len() < LONGEST => {
+                self.text.insert(self.at, letter);
+                self.at += 1;
+            }
+            Press::Enter => return self.enter(),
+            Press::Tab => return Some(Key::Complete),
+            Press::End if self.text.is_empty() => return Some(Key::End),
+            Press::Back if self.at > 0 => self.cut(self.at - 1, self.at),
+            Press::Delete | Press::End if self.at < self.text.len() => self.cut(self.at, self.at + 1),
+            Press::Left if self.at > 0 => self.at -= 1,
+            Press::Right if self.at < self.text.len() => self.at += 1,
+            Press::First => self.at = 0,
+            Press::Last => self.at = self.text.len(),
+            Press::CutBefore => self.cut(0, self.at),
+            Press::CutAfter => self.cut(self.at, self.text.len()),
+            Press::CutWord => {
+                let blank = |c: &&char| c.is_whitespace();
+                let word = self.text[..self.at].iter().rev();
+                let blanks = word.clone().take_while(blank).count();
+                let letters = word.skip(blanks).take_while(|c| !c.is_whitespace()).count();
+                self.cut(self.at - blanks - letters, self.at);
+            }
+            Press::Earlier => self.fetch(-1),
+            Press::Later => self.fetch(1),
+            _ => return None,
+        }
+        Some(Key::Edited)
+    }
+
+    fn cut(&mut self, from: usize, to: usize) {
+        self.text.drain(from..to);
+        self.at = from;
+    }
+
+    /// A `\` at the end goes on in the next line.
+    fn enter(&mut self) -> Option<Key> {
+        let mut line: String = std::mem::take(&mut self.text).into_iter().collect();
+        (self.at, self.fetched) = (0, None);
+        if line.ends_with('\\') {
+            line.pop();
+            self.begun.push_str(&line);
+            self.begun.push('\n');
+            return Some(Key::Edited);
+        }
+        line.insert_str(0, &std::mem::take(&mut self.begun));
+        if !line.trim().is_empty() && self.before.last() != Some(&line) {
+            self.before.push(line.clone());
+            let surplus = self.before.len().saturating_sub(REMEMBERED);
+            self.before.drain(..surplus);
+        }
+        Some(Key::Line(line))
+    }
+
+    /// Shows an earlier line, or a later one, or at last what was typed.
+    fn fetch(&mut self, step: isize) {
+        let (now, typed) = match self.fetched.take() {
+            Some((at, typed)) => (at, typed),
+            None => (self.before.len(), self.text.clone()),
+        };
+        let at = now.saturating_add_signed(step).min(self.before.len());
+        self.text = match self.before.get(at) {
+            Some(line) => line.replace('\n', " ").chars().collect(),
+            None => typed.clone(),
+        };
+        self.fetched = (at < self.before.len()).then_some((at, typed));
+        self.at = self.text.len();
+    }
+
+    /// What stands before the cursor.
+    pub(super) fn before_cursor(&self) -> String {
+        self.text[..self.at].iter().collect()
+    }
+
+    /// Whether nothing is typed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Forgets what is typed.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.begun.clear();
+        (self.at, self.fetched) = (0, None);
+    }
+
+    /// Puts something in the place of what stands before the cursor, from a character on.
+    pub(super) fn replace(&mut self, from: usize, with: &str) {
+        let from = from.min(self.at);
+        let with: Vec<char> = with.chars().collect();
+        let end = from + with.len();
+        self.text.splice(from..self.at, with);
+        self.at = end;
+    }
+
+    /// The part of the line that fits into some columns, and how many of them are behind the cursor.
+    pub(super) fn shown(&self, columns: usize) -> (String, usize) {
+        let wide = |c: &char| width(*c);
+        // From as far before the cursor as fits.
+        let (mut from, mut used) = (self.at, 0);
+        while from > 0 && used + wide(&self.text[from - 1]) <= columns {
+            from -= 1;
+            used += wide(&self.text[from]);
+        }
+        let (mut to, mut behind) = (self.at, 0);
+        while to < self.text.len() && used + behind + wide(&self.text[to]) <= columns {
+            behind += wide(&self.text[to]);
+            to += 1;
+        }
+        (self.text[from..to].iter().collect(), behind)
+    }
+}
+
+/// How many columns a letter takes, near enough.
+fn width(c: char) -> usize {
+    match u32::from(c) {
+        0x300..=0x36f | 0x200b..=0x200f | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0xfe30..=0xfe6f | 0xff00..=0xff60 => 2,
+        0xffe0..=0xffe6 | 0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+enum Press {
+    Letter(char),
+    Enter,
+    Tab,
+    End,
+    Back,
+    Delete,
+    Left,
+    Right,
+    First,
+    Last,
+    Earlier,
+    Later,
+    CutBefore,
+    CutAfter,
+    CutWord,
+    Nothing,
+}
+
+/// The first whole key, and how many bytes it has.
+fn next(bytes: &[u8]) -> Option<(usize, Press)> {
+    let one = |press| Some((1, press));
+    match *bytes.first()? {
+        b'\r' | b'\n' => one(Press::Enter),
+        b'\t' => one(Press::Tab),
+        0x01 => one(Press::First),
+        0x02 => one(Press::Left),
+        0x04 => one(Press::End),
+        0x05 => one(Press::Last),
+        0x06 => one(Press::Right),
+        0x08 | 0x7f => one(Press::Back),
+        0x0b => one(Press::CutAfter),
+        0x0e => one(Press::Later),
+        0x10 => one(Press::Earlier),
+        0x15 => one(Press::CutBefore),
+        0x17 => one(Press::CutWord),
+        0x1b => escape(bytes),
+        0..0x20 => one(Press::Nothing),
+        first => {
+            let length = match first {
+                0xc0..0xe0 => 2,
+                0xe0..0xf0 => 3,
+                0xf0.. => 4,
+                _ => 1,
+            };
+            let letter = bytes.get(..length)?;
+            let letter = str::from_utf8(letter).ok().and_then(|text| text.chars().next());
+            letter.map_or(one(Press::Nothing), |letter| Some((length, Press::Letter(letter))))
+        }
+    }
+}
+
+/// A key that begins with an escape: `ESC [ … letter`, `ESC O letter`, or one with Alt held.
+fn escape(bytes: &[u8]) -> Option<(usize, Press)> {
+    match *bytes.get(1)? {
+        b'[' => {
+            let end = 2 + bytes[2..].iter().position(|byte| (0x40..0x7f).contains(byte))?;
+            let press = match (&bytes[2..end], bytes[end]) {
+                (_, b'A') => Press::Earlier,
+                (_, b'B') => Press::Later,
+                (_, b'C') => Press::Right,
+                (_, b'D') => Press::Left,
+                (_, b'H') | (b"1" | b"7", b'~') => Press::First,
+                (_, b'F') | (b"4" | b"8", b'~') => Press::Last,
+                (b"3", b'~') => Press::Delete,
+                _ => Press::Nothing,
+            };
+            Some((end + 1, press))
+        }
+        b'O' => Some((
+            3,
+            match *bytes.get(2)? {
+                b'A' => Press::Earlier,
+                b'B' => Press::Later,
+                b'C' => Press::Right,
+                b'D' => Press::Left,
+                b'H' => Press::First,
+                b'F' => Press::Last,
+                _ => Press::Nothing,
+            },
+        )),
+        // Another escape begins a key of its own.
+        0x1b => Some((1, Press::Nothing)),
+        0x7f => Some((2, Press::CutWord)),
+        _ => Some((2, Press::Nothing)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(editor: &mut Editor, bytes: &[u8]) -> Vec<Key> {
+        editor.push(bytes);
+        std::iter::from_fn(|| editor.next()).collect()
+    }
+
+    /// Types something, and answers what the line is then, with the cursor in it.
+    fn typed(keys: &str) -> String {
+        let mut editor = Editor::default();
+        feed(&mut editor, b"first\rsecond one\r");
+        // One byte at a time, as slow connections bring them.
+        for byte in keys.as_bytes() {
+            feed(&mut editor, &[*byte]);
+        }
+        let after: String = editor.text[editor.at..].iter().collect();
+        format!("{}|{after}", editor.before_cursor())
+    }
+
+    #[test]
+    fn keys_do_what_they_do_elsewhere() {
+        for (keys, expected) in [
+            ("größe", "größe|"),
+            ("ab\x7fc", "ac|"),
+            ("\x7f", "|"),
+            ("abc\x1b[D\x1b[Dx", "ax|bc"),
+            ("abc\x01x\x05y", "xabcy|"),
+            ("abc\x1b[H\x1b[3~", "|bc"),
+            ("abc\x1bOH\x0b", "|"),
+            ("one two  \x17", "one |"),
+            ("one two\x15", "|"),
+            ("\x1b[A", "second one|"),
+            ("x\x1b[A\x1b[A\x1b[A", "first|"),
+            ("x\x1b[A\x1b[B", "x|"),
+            ("\x1b[1;5Cx\x1bq", "x|"),
+            ("a\u{7}b\x1b\x1b[Dc", "ac|b"),
+            ("日本\x1b[Dx", "日x|本"),
+        ] {
+            assert_eq!(typed(keys), expected, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn lines_end_and_go_on() {
+        let mut editor = Editor::default();
+        assert_eq!(
+            feed(&mut editor, b"hi\r"),
+            [Key::Edited, Key::Edited, Key::Line("hi".into())]
+        );
+        assert_eq!(feed(&mut editor, b"a\\\r").last(), Some(&Key::Edited));
+        assert_eq!(feed(&mut editor, b"b\n").last(), Some(&Key::Line("a\nb".into())));
+        assert_eq!(feed(&mut editor, b"\x04"), [Key::End]);
+        assert_eq!(feed(&mut editor, b"x\t"), [Key::Edited, Key::Complete]);
+        editor.replace(0, "/help ");
+        assert_eq!(editor.before_cursor(), "/help ");
+    }
+
+    #[test]
+    fn the_cursor_is_always_among_what_is_shown() {
+        let mut editor = Editor::default();
+        feed(&mut editor, "0123456789日本".as_bytes());
+        assert_eq!(editor.shown(80), ("0123456789日本".into(), 0));
+        assert_eq!(editor.shown(5), ("9日本".into(), 0));
+        feed(&mut editor, b"\x01");
+        assert_eq!(editor.shown(5), ("01234".into(), 5));
+        assert_eq!(editor.shown(0), (String::new(), 0));
+    }
+}

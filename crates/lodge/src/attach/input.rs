@@ -1,0 +1,105 @@
+//! Where a person's words come from: lines of a program or a plain terminal, or keys of a terminal that can be drawn on.
+
+use std::io::{self, Read};
+
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::sync::mpsc;
+
+use super::editor::{Editor, Key};
+
+/// The input.
+pub(super) enum Input {
+    /// Whole lines.
+    Lines(mpsc::UnboundedReceiver<String>),
+    /// Keys, and the line that they make.
+    Keys(Box<Keys>),
+}
+
+/// Keys as they come.
+pub(super) struct Keys {
+    bytes: mpsc::UnboundedReceiver<Vec<u8>>,
+    pub(super) editor: Editor,
+    _raw: Raw,
+}
+
+impl Input {
+    /// Standard input; `drawn` when the line can be drawn by us.
+    pub(super) fn open(drawn: bool) -> Self {
+        match drawn.then(Raw::enter).transpose() {
+            Ok(Some(raw)) => Self::Keys(Box::new(Keys {
+                bytes: bytes(),
+                editor: Editor::default(),
+                _raw: raw,
+            })),
+            _ => Self::Lines(super::typed::lines()),
+        }
+    }
+
+    /// What comes next. Nothing at the end. May be cancelled and called again.
+    pub(super) async fn next(&mut self) -> Option<Key> {
+        match self {
+            Self::Lines(lines) => lines.recv().await.map(Key::Line),
+            Self::Keys(keys) => loop {
+                match keys.editor.next() {
+                    Some(Key::End) => return None,
+                    Some(key) => return Some(key),
+                    None => keys.editor.push(&keys.bytes.recv().await?),
+                }
+            },
+        }
+    }
+
+    /// The line that is being typed, where we draw it.
+    pub(super) fn editor(&mut self) -> Option<&mut Editor> {
+        match self {
+            Self::Lines(_) => None,
+            Self::Keys(keys) => Some(&mut keys.editor),
+        }
+    }
+}
+
+/// How many columns the terminal has.
+pub(super) fn columns() -> usize {
+    let size = tcgetwinsize(io::stdout());
+    size.map_or(80, |size| usize::from(size.ws_col)).max(20)
+}
+
+/// A terminal that gives every key as it is pressed, until this is dropped. Ctrl-C stays what it is.
+struct Raw(Termios);
+
+impl Raw {
+    fn enter() -> rustix::io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN;
+        // Somebody who comes back from a shell would find the terminal as the shell left it.
+        raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
+        raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+        raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+/// Bytes of standard input, as they come. The channel ends when the input does.
+fn bytes() -> mpsc::UnboundedReceiver<Vec<u8>> {
+    let (bytes, receiver) = mpsc::unbounded_channel();
+    // A thread of its own: reading from a terminal cannot be cancelled, and must not keep the runtime from ending.
+    std::thread::spawn(move || {
+        let mut chunk = [0; 1024];
+        loop {
+            match io::stdin().lock().read(&mut chunk) {
+                Ok(read @ 1..) if bytes.send(chunk[..read].to_vec()).is_ok() => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => return,
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,220 @@
+//! `lodge mcp`: the MCP servers that sessions here get, and signing in to those elsewhere.
+
+use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use futures_util::future::{BoxFuture, ready};
+use lodge_host::{
+    McpFiles, Trust, logins,
+    mcp::{
+        AuthReason, AuthRequest, Configured, Elicitation, ElicitationAnswer, List, LoginOptions, Logins, Owner,
+        ServerInfo, Servers, Source, Status, Surroundings, Transport,
+    },
+    mcp_servers,
+};
+
+use crate::{cli::McpCommand, serve::print_line, setup};
+
+/// How long servers may take to start when somebody only looks.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs it.
+pub(crate) async fn run(home: &Path, command: Option<&McpCommand>) -> Result<ExitCode> {
+    let known = known(home)?;
+    match command {
+        None | Some(McpCommand::List) => Ok(list(home, &known)),
+        Some(McpCommand::Check) => Ok(check(home, known).await),
+        Some(McpCommand::Login { name, again }) => login(home, &known, name, *again).await,
+        Some(McpCommand::Logout { name }) => {
+            let url = remote(&known, name)?;
+            print_line(match logins(home).forget(&url) {
+                true => "Forgotten.",
+                false => "Nobody had signed in.",
+            });
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The servers that a session in this folder gets.
+pub(crate) fn known(home: &Path) -> Result<Vec<Configured>> {
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let configured = setup::config(home)?.mcp.servers();
+    Ok(mcp_servers(
+        home,
+        &Trust::at(home),
+        &configured,
+        &McpFiles::Trusted,
+        &cwd,
+    ))
+}
+
+fn list(home: &Path, known: &[Configured]) -> ExitCode {
+    if known.is_empty() {
+        print_line(
+            "There are none. `[mcp.servers.NAME]` in lodge.toml, mcp-config.json in the home, or .mcp.json in the",
+        );
+        print_line("folder describe them; docs/guide.md has an example.");
+    }
+    let logins = logins(home);
+    for server in known {
+        print_line(&format!("{}  ({})", server.name, source(server.source)));
+        print_line(&match &server.config {
+            Ok(config) if config.disabled => format!("    off; {}", place(&config.transport)),
+            Ok(config) => match config.remote().map(|remote| logins.token(&remote.url).is_some()) {
+                Some(true) => format!("    {}; signed in", place(&config.transport)),
+                _ => format!("    {}", place(&config.transport)),
+            },
+            Err(error) => format!("    ✗ {error}"),
+        });
+    }
+    ExitCode::SUCCESS
+}
+
+fn source(source: Source) -> &'static str {
+    match source {
+        Source::User => "yours",
+        Source::Workspace => "this folder's",
+        Source::Client => "an app's",
+    }
+}
+
+/// Where a server is. Arguments and headers may hold secrets, so neither is shown.
+fn place(transport: &Transport) -> String {
+    match transport {
+        Transport::Stdio { command, args, .. } if args.is_empty() => format!("runs {command}"),
+        Transport::Stdio { command, args, .. } => format!("runs {command} with {} arguments", args.len()),
+        Transport::Http(remote) | Transport::Sse(remote) => {
+            remote.url.split(['?', '#']).next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// Starts all of them, says what came of it, and ends them.
+async fn check(home: &Path, known: Vec<Configured>) -> ExitCode {
+    let mut failed = false;
+    for (server, tools) in try_out(home, known).await {
+        failed |= server.status == Status::Failed;
+        print_line(&state(&server, tools));
+    }
+    match failed {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// What became of a server, in a line.
+pub(crate) fn state(server: &ServerInfo, tools: usize) -> String {
+    let name = &server.name;
+    match server.status {
+        Status::Connected if tools == 1 => format!("✓ {name} answers and has 1 tool"),
+        Status::Connected => format!("✓ {name} answers and has {tools} tools"),
+        Status::NeedsAuth => format!("· {name} wants you to sign in: `lodge mcp login {name}`"),
+        Status::Disabled => format!("· {name} is off"),
+        Status::Pending | Status::Stopped => format!("✗ {name} did not start within {} s", PATIENCE.as_secs()),
+        Status::Failed => {
+            let error = server.error.as_deref().unwrap_or("no reason was given");
+            let mark = if error.contains("lodge trust") { "·" } else { "✗" };
+            format!("{mark} {name}: {}", error.replace('\n', "\n    "))
+        }
+    }
+}
+
+/// Starts servers as a session would. Answers how each is, and how many tools it has.
+pub(crate) async fn try_out(home: &Path, known: Vec<Configured>) -> Vec<(ServerInfo, usize)> {
+    let owner = Nobody {
+        logins: Arc::new(logins(home)),
+        known: known.clone(),
+    };
+    let servers = Servers::new(Arc::new(owner));
+    servers.surround(Surroundings {
+        cwd: std::env::current_dir().unwrap_or_default(),
+        ..Surroundings::default()
+    });
+    servers.configure(known);
+    servers.ready(PATIENCE).await;
+    let tools = servers.tools();
+    let count = |name: &str| tools.iter().filter(|(server, _)| **server == *name).count();
+    let found = servers.list().into_iter();
+    let found = found.map(|server| {
+        let tools = count(&server.name);
+        (server, tools)
+    });
+    let found = found.collect();
+    servers.shutdown().await;
+    found
+}
+
+async fn login(home: &Path, known: &[Configured], name: &str, again: bool) -> Result<ExitCode> {
+    let url = remote(known, name)?;
+    let config = known
+        .iter()
+        .find(|server| server.name == name)
+        .and_then(|server| server.config.as_ref().ok());
+    let logins = logins(home);
+    if logins.token(&url).is_some() && !again {
+        print_line("You are signed in; `--again` signs in anew.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = LoginOptions {
+        client: config.map(|config| config.oauth.clone()).unwrap_or_default(),
+        ..LoginOptions::default()
+    };
+    let login = logins.begin(&url, options).await?;
+    print_line("Open this in a browser on this machine, and sign in:");
+    print_line(&format!("\n  {}\n", login.url));
+    print_line("Waiting… (Ctrl-C gives up)");
+    login.ended().await?;
+    print_line(&format!("Signed in to {name}. Sessions use it from now on."));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The address of a server that is elsewhere.
+fn remote(known: &[Configured], name: &str) -> Result<String> {
+    let server = known.iter().find(|server| server.name == name);
+    let server = server.with_context(|| format!("There is no MCP server named {name}; `lodge mcp` lists them"))?;
+    match server.config.as_ref().map(|config| config.remote()) {
+        Ok(Some(remote)) => Ok(remote.url.clone()),
+        Ok(None) => bail!("{name} is a program on this machine: there is nothing to sign in to"),
+        Err(error) => bail!("{name} cannot be used: {error}"),
+    }
+}
+
+/// Somebody who only looks: no forms are filled in, and tokens are those that are kept.
+struct Nobody {
+    logins: Arc<Logins>,
+    known: Vec<Configured>,
+}
+
+impl Owner for Nobody {
+    fn changed(&self, _: &ServerInfo) {}
+
+    fn loaded(&self, _: &[ServerInfo]) {}
+
+    fn removed(&self, _: &str) {}
+
+    fn list_changed(&self, _: &str, _: List) {}
+
+    fn elicit(&self, _: &str, _: Elicitation) -> BoxFuture<'static, ElicitationAnswer> {
+        Box::pin(ready(ElicitationAnswer {
+            action: "cancel".into(),
+            content: None,
+        }))
+    }
+
+    fn token(&self, server: &str) -> Option<String> {
+        self.logins.token(&remote(&self.known, server).ok()?)
+    }
+
+    fn authorize(&self, _: &str, request: AuthRequest) -> BoxFuture<'static, Option<String>> {
+        let logins = self.logins.clone();
+        Box::pin(async move {
+            if request.reason != AuthReason::Refresh {
+                return None;
+            }
+            logins
+                .renew(&request.url, &request.client, request.rejected.as_ref())
+                .await
+        })
+    }
+}
