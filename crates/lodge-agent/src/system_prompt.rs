@@ -72,6 +72,8 @@ pub(crate) struct PromptContext<'a> {
     pub(crate) git_root: Option<&'a str>,
     pub(crate) branch: Option<&'a str>,
     pub(crate) tool_names: &'a [String],
+    /// Whether shell commands are kept from the network.
+    pub(crate) network_closed: bool,
     pub(crate) mcp: &'a str,
     pub(crate) instructions: &'a str,
     pub(crate) mode: Mode,
@@ -144,6 +146,9 @@ fn tool_instructions(cx: &PromptContext<'_>, bash: bool, ask: bool) -> String {
     let mut text = format!("Tools you can call: {}.", cx.tool_names.join(", "));
     if bash {
         text.push_str(" Give every bash call a short description of what it is for. For GitHub use the gh command where it is there.");
+    }
+    if bash && cx.network_closed {
+        text.push_str(" Commands have no network: do not try to download or install anything with them.");
     }
     if ask {
         text.push_str(" Use ask_user when a decision is the person's to make.");

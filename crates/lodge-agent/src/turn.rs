@@ -365,6 +365,7 @@ impl Turn {
             git_root: git.root.as_deref(),
             branch: git.branch.as_deref(),
             tool_names: &tool_names,
+            network_closed: shared.tool_state.network_is_closed(),
             mcp: &shared.mcp_instructions(),
             instructions: &instructions,
             mode: settings.mode,

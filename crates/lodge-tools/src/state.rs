@@ -62,6 +62,11 @@ impl SessionTools {
         }
     }
 
+    /// Whether shell commands are kept from the network.
+    pub fn network_is_closed(&self) -> bool {
+        self.launcher.as_ref().is_some_and(|launcher| !launcher.network)
+    }
+
     /// Runs shell commands in a sandbox.
     pub fn with_sandbox(mut self, launcher: SandboxLauncher) -> Self {
         self.launcher = Some(launcher);

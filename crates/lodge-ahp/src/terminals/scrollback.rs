@@ -79,9 +79,11 @@ pub(super) fn trim(
 fn redraw(content: &mut Vec<TerminalContentPart>, modes: &Modes, cols: u16, rows: u16) -> bool {
     let mut now = modes.clone();
     content.iter().for_each(|part| now.follow(text(part)));
+    if !now.is_alternate() {
+        return false;
+    }
     let begin = |(at, part): (usize, &TerminalContentPart)| Some((at, text(part).rfind(OTHER_SCREEN)?));
-    let found = content.iter().enumerate().rev().find_map(begin);
-    let (true, Some((at, begin))) = (now.is_alternate(), found) else {
+    let Some((at, begin)) = content.iter().enumerate().rev().find_map(begin) else {
         return false;
     };
     let picture = screen::picture(content.iter().map(text), cols, rows);

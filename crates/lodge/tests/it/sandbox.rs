@@ -49,6 +49,10 @@ fn commands_are_kept_from_the_network_or_the_host_says_that_it_cannot() {
     let (done, came) = connect("sandbox_network = \"off\"");
     assert!(!came, "{done:#?}");
     if lodge_tools::sandbox::can_close_network() {
+        let prompts = done.events();
+        let prompts = events::of_kind(&prompts, "system.message");
+        let prompt = prompts[0]["data"]["content"].as_str().unwrap_or_default();
+        assert!(prompt.contains("Commands have no network"), "the model knows: {prompt}");
         assert!(said(done).contains("kept in"));
     } else {
         assert!(done.stderr.contains("cannot be kept"), "{done:#?}");
