@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::sh;
 
 /// Packages the lock file may hold. A tree that grows is read again by a person, then this number moves.
-const MOST_PACKAGES: usize = 309;
+const MOST_PACKAGES: usize = 299;
 
 #[derive(Deserialize)]
 struct Metadata {
