@@ -5,6 +5,7 @@
 mod catalogue;
 mod envelope;
 mod examples;
+mod python;
 mod reading;
 mod reference;
 mod schema;

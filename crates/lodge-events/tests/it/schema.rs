@@ -15,6 +15,13 @@ struct Schema {
     events: BTreeMap<String, String>,
 }
 
+/// Whether it is a failure that the SDKs are not installed.
+pub(crate) fn clients_are_required() -> bool {
+    ["CI", "LODGE_REQUIRE_CLIENTS"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some())
+}
+
 impl Schema {
     /// The schema, or `None`, and a line that says so, when the SDK is not installed. Where it has to be, that fails.
     fn installed() -> Option<Self> {
@@ -26,11 +33,8 @@ impl Schema {
             PathBuf::from,
         );
         let Ok(text) = std::fs::read(folder.join("session-events.schema.json")) else {
-            let required = ["CI", "LODGE_REQUIRE_CLIENTS"]
-                .iter()
-                .any(|name| std::env::var_os(name).is_some());
             assert!(
-                !required,
+                !clients_are_required(),
                 "no schema of events in {}: run `cargo xtask clients`",
                 folder.display()
             );

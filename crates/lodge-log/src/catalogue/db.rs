@@ -46,16 +46,49 @@ CREATE TRIGGER texts_removed AFTER DELETE ON texts BEGIN
 END;
 ";
 
-/// Opens the database for writing, making it anew if it is missing, of another version or damaged.
-pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
-    match try_open(path) {
-        Ok(db) => Ok(db),
-        Err(error) => {
-            tracing::warn!(%error, "the session catalogue is unusable and is made anew");
-            remove(path);
-            try_open(path)
-        }
+/// A connection, and the file that it is on. The path may lead to another file by now, or to none: whoever deletes the home
+/// under the host does not close what the host has open.
+pub(super) struct Opened {
+    pub(super) db: Connection,
+    /// Absent for one in memory.
+    file: Option<FileId>,
+}
+
+impl Opened {
+    fn new(db: Connection, path: &Path) -> Opened {
+        let file = file_id(path);
+        Opened { db, file }
     }
+
+    /// Whether the path still leads to the file that is open.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        self.file.is_some() && self.file == file_id(path)
+    }
+}
+
+type FileId = (u64, u64);
+
+#[cfg(unix)]
+fn file_id(path: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+/// Elsewhere a file that is open stays where it is.
+#[cfg(not(unix))]
+fn file_id(path: &Path) -> Option<FileId> {
+    std::fs::metadata(path).ok().map(|_| (0, 0))
+}
+
+/// Opens the database for writing, making it anew if it is missing, of another version or damaged.
+pub(super) fn open(path: &Path) -> rusqlite::Result<Opened> {
+    let db = try_open(path).or_else(|error| {
+        tracing::warn!(%error, "the session catalogue is unusable and is made anew");
+        remove(path);
+        try_open(path)
+    })?;
+    Ok(Opened::new(db, path))
 }
 
 fn try_open(path: &Path) -> rusqlite::Result<Connection> {
@@ -89,22 +122,22 @@ fn try_open(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Opens the database for reading only.
-pub(super) fn open_read_only(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn open_read_only(path: &Path) -> rusqlite::Result<Opened> {
     let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     db.busy_timeout(std::time::Duration::from_secs(5))?;
     db.execute_batch("PRAGMA cache_size = -1024;")?;
     match version(&db)? {
-        VERSION => Ok(db),
+        VERSION => Ok(Opened::new(db, path)),
         _ => Err(rusqlite::Error::InvalidQuery),
     }
 }
 
 /// A database that lives in memory only.
-pub(super) fn in_memory() -> rusqlite::Result<Connection> {
+pub(super) fn in_memory() -> rusqlite::Result<Opened> {
     let db = Connection::open_in_memory()?;
     db.execute_batch("PRAGMA foreign_keys = ON;")?;
     create(&db)?;
-    Ok(db)
+    Ok(Opened { db, file: None })
 }
 
 fn set_up(db: &Connection) -> rusqlite::Result<()> {

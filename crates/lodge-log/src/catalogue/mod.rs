@@ -22,6 +22,7 @@ pub use query::{ListFilter, Page, SearchHit, SessionSummary};
 
 use crate::error::LogError;
 use crate::file_store::FileStore;
+use db::Opened;
 use queue::{Noter, Queue, Task};
 
 /// The list of sessions of a home, and the search in their messages. Its calls block: for the disk, and for what was
@@ -31,7 +32,7 @@ pub struct Catalogue {
     /// Where the database is; absent for one in memory.
     path: Option<PathBuf>,
     /// The connection for questions; opened when the first is asked.
-    reader: Mutex<Option<Connection>>,
+    reader: Mutex<Option<Opened>>,
     queue: Arc<Queue>,
     worker: Option<JoinHandle<()>>,
 }
@@ -67,7 +68,7 @@ impl Catalogue {
             Err(error) => {
                 tracing::debug!(%error, "no catalogue to read; the logs are read instead");
                 let connection = db::in_memory()?;
-                worker::catch_up_all(&connection, &store, &|| false)?;
+                worker::catch_up_all(&connection.db, &store, &|| false)?;
                 connection
             }
         };
@@ -117,21 +118,21 @@ impl Catalogue {
         let mut reader = self.reader.lock();
         let Some(path) = &self.path else {
             return match &*reader {
-                Some(db) => Ok(question(db)?),
+                Some(reader) => Ok(question(&reader.db)?),
                 None => Err(LogError::Catalogue(rusqlite::Error::InvalidQuery)),
             };
         };
         // A second attempt after a failure: the worker makes a damaged or deleted database anew.
         let mut failure = None;
         for _ in 0..2 {
+            reader.take_if(|reader| !reader.is_at(path) || failure.is_some());
             if !path.try_exists().unwrap_or(true) || failure.is_some() {
-                *reader = None;
                 self.queue.push(Task::Check);
                 self.queue.flush();
             }
             let answer = match &*reader {
-                Some(db) => question(db),
-                None => db::open_read_only(path).and_then(|db| question(reader.insert(db))),
+                Some(reader) => question(&reader.db),
+                None => db::open_read_only(path).and_then(|opened| question(&reader.insert(opened).db)),
             };
             match answer {
                 Ok(answer) => return Ok(answer),

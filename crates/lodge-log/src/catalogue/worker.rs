@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::db::{self, Row};
+use super::db::{self, Opened, Row};
 use super::digest::matters;
 use super::queue::{Queue, Task};
 use crate::error::LogError;
@@ -21,7 +21,7 @@ const COMMIT_SESSIONS: usize = 256;
 pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
     // Here because it reads the whole directory, as what follows does, and nobody should wait for it at the start.
     store.sweep();
-    let mut db = None;
+    let mut db: Option<Opened> = None;
     // Something was not written: everything is compared with the logs at the next occasion.
     let mut behind = false;
     while let Some((tasks, number)) = queue.take() {
@@ -30,14 +30,16 @@ pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
             queue.finished(number);
             continue;
         }
-        if tasks.iter().any(|task| matches!(task, Task::Check)) && db.as_ref().is_some_and(is_broken) {
+        if tasks.iter().any(|task| matches!(task, Task::Check))
+            && db.as_ref().is_some_and(|opened| is_broken(&opened.db))
+        {
             db = None;
             db::remove(path);
         }
         let mut attempts = 0;
         let mut tasks = Some(tasks);
         loop {
-            let fresh = db.is_none() || !path.try_exists().unwrap_or(true);
+            let fresh = db.as_ref().is_none_or(|opened| !opened.is_at(path));
             let outcome = open(&mut db, path, store, fresh).and_then(|db| {
                 if fresh || std::mem::take(&mut behind) {
                     catch_up_all(db, store, &|| queue.is_closed())?;
@@ -61,7 +63,7 @@ pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
 }
 
 fn open<'a>(
-    db: &'a mut Option<Connection>,
+    db: &'a mut Option<Opened>,
     path: &Path,
     store: &FileStore,
     fresh: bool,
@@ -72,8 +74,8 @@ fn open<'a>(
         let _ = store.shared.disk.create_dir(&store.root);
     }
     match db {
-        Some(db) => Ok(db),
-        None => Ok(db.insert(db::open(path)?)),
+        Some(opened) => Ok(&opened.db),
+        None => Ok(&db.insert(db::open(path)?).db),
     }
 }
 

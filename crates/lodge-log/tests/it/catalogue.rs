@@ -496,6 +496,12 @@ fn a_home_that_is_deleted_under_the_host_is_made_again() {
     t.home.ensure().unwrap();
     t.store().create("fresh").unwrap().append(&event(0)).unwrap();
     assert_eq!(listed(t.home.catalogue(), ListFilter::default()), ["fresh"]);
+    // Once more, now that there was a question before, and with the database made anew before the next.
+    fs::remove_dir_all(t.home.path()).unwrap();
+    t.home.ensure().unwrap();
+    t.store().create("fresher").unwrap().append(&event(0)).unwrap();
+    t.home.catalogue().flush();
+    assert_eq!(listed(t.home.catalogue(), ListFilter::default()), ["fresher"]);
 }
 
 #[test]
