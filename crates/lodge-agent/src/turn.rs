@@ -522,7 +522,7 @@ impl Turn {
         }
         let mut input = json!({"stopReason": "end_turn", "transcriptPath": self.shared.dir.join("events.jsonl")});
         if self.blocked_stops > 0 {
-            input["stopHookActive"] = json!(true);
+            input["stop_hook_active"] = json!(true);
         }
         let output = self.shared.hook("agentStop", input).await?;
         if output["decision"] == "block"

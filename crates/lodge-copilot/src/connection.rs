@@ -46,6 +46,7 @@ struct ConnectionState {
     greeted: bool,
     client_name: Option<String>,
     carries_model_traffic: bool,
+    counts: bool,
 }
 
 /// What a method answers. Events that it caused are in the outbox by then, so the answer cannot overtake them.
@@ -208,6 +209,16 @@ impl Connection {
         state.authenticated = true;
         state.greeted = true;
         state.client_name = client_name;
+    }
+
+    /// The client wants to count what happens in its sessions.
+    pub(crate) fn count(&self) {
+        self.state.lock().counts = true;
+    }
+
+    /// Whether it does.
+    pub(crate) fn counts(&self) -> bool {
+        self.state.lock().counts
     }
 
     /// Whether the client called `connect`.

@@ -28,6 +28,7 @@ mod schedule;
 mod server;
 mod session;
 mod stdio;
+mod telemetry;
 mod user_settings;
 
 pub use args::{ServerArgs, Transport, parse_cli_args};

@@ -94,7 +94,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         .await?;
     disable_mcp_servers(&session, config);
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(&id), auth, true)?;
-    attached.attach(client_name(ctx, config), config).await?;
+    attached.attach(ctx, client_name(ctx, config), config).await?;
     attached.chose(chosen).await?;
     Ok(attached)
 }
@@ -129,7 +129,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(id), auth, false)?;
     // The client's older attachment goes first, or its tools and hooks would count twice.
     drop(ctx.detach(id));
-    attached.attach(client_name(ctx, config), config).await?;
+    attached.attach(ctx, client_name(ctx, config), config).await?;
     let tools = config.available_tools.is_some() || config.excluded_tools.is_some();
     let change = Resume {
         model: chosen

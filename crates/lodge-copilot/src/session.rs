@@ -25,6 +25,7 @@ use crate::{
     peer::{Peer, event_prefix},
     providers::{Chooser, Chosen},
     rpc::{Params, RpcError},
+    telemetry,
 };
 
 /// A session that a client created or resumed.
@@ -56,11 +57,25 @@ struct Client {
 
 /// Events on their way to the client. They are held back until the answer that opened the session is out.
 struct Feed {
+    session_id: String,
     peer: Peer,
     prefix: Bytes,
     held: Mutex<Option<Vec<Event>>>,
     /// Whether the client does not want to see sub-agents' answers grow.
     without_sub_deltas: AtomicBool,
+    /// Whether the client wants to count what happens.
+    with_telemetry: AtomicBool,
+}
+
+impl Feed {
+    fn send(&self, event: &Event) {
+        self.peer.event(&self.prefix, event);
+        if self.with_telemetry.load(Ordering::Relaxed)
+            && let Some(told) = telemetry::of(&self.session_id, event)
+        {
+            self.peer.notify("gitHubTelemetry.event", &told);
+        }
+    }
 }
 
 impl Publish for Feed {
@@ -71,7 +86,7 @@ impl Publish for Feed {
         let mut held = self.held.lock();
         match &mut *held {
             Some(events) => events.push(event.clone()),
-            None => self.peer.event(&self.prefix, event),
+            None => self.send(event),
         }
     }
 }
@@ -87,10 +102,12 @@ impl Attached {
     ) -> Result<Self, RpcError> {
         let peer = chooser.peer.clone();
         let feed = Arc::new(Feed {
+            session_id: session.id().to_owned(),
             peer: peer.clone(),
             prefix: event_prefix(session.id()),
             held: Mutex::new(Some(Vec::new())),
             without_sub_deltas: AtomicBool::new(false),
+            with_telemetry: AtomicBool::new(false),
         });
         let listening = if from_start {
             let (history, listening) = session.history_and_listen(feed.clone())?;
@@ -130,9 +147,11 @@ impl Attached {
     }
 
     /// Tells the session what the client can do.
-    pub(crate) async fn attach(&self, name: String, config: &SessionConfig) -> Result<(), RpcError> {
+    pub(crate) async fn attach(&self, ctx: &Ctx, name: String, config: &SessionConfig) -> Result<(), RpcError> {
         let without_deltas = config.include_sub_agent_streaming_events == Some(false);
         self.feed.without_sub_deltas.store(without_deltas, Ordering::Relaxed);
+        let with_telemetry = ctx.counts() || config.enable_git_hub_telemetry_forwarding == Some(true);
+        self.feed.with_telemetry.store(with_telemetry, Ordering::Relaxed);
         let spec = {
             let mut client = self.client.lock();
             client.spec.name = name;
@@ -163,7 +182,7 @@ impl Attached {
     pub(crate) fn start(&self) {
         let mut held = self.feed.held.lock();
         for event in held.take().into_iter().flatten() {
-            self.feed.peer.event(&self.feed.prefix, &event);
+            self.feed.send(&event);
         }
     }
 

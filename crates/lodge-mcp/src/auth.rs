@@ -120,6 +120,8 @@ pub(crate) struct Auth {
     owner: Arc<dyn Owner>,
     token: Mutex<Option<String>>,
     metadata: Mutex<Option<String>>,
+    /// Scopes that were wanted so far: who gets a token that reaches further must not lose them.
+    scopes: Mutex<Vec<String>>,
     /// One at a time asks.
     asking: tokio::sync::Mutex<()>,
     /// Whether credentials were wanted and could not be had.
@@ -135,6 +137,7 @@ impl Auth {
             client: config.oauth.clone(),
             owner,
             metadata: Mutex::default(),
+            scopes: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
             refused: AtomicBool::new(false),
         }
@@ -150,7 +153,7 @@ impl Auth {
     }
 
     /// Gets credentials other than these. False when there are none to be had.
-    pub(crate) async fn renew(&self, http: &Client, challenge: Challenge, old: Option<String>) -> bool {
+    pub(crate) async fn renew(&self, http: &Client, mut challenge: Challenge, old: Option<String>) -> bool {
         let _one = self.asking.lock().await;
         if *self.token.lock() != old {
             // Somebody else has got new ones meanwhile.
@@ -161,6 +164,7 @@ impl Auth {
         {
             *self.metadata.lock() = Some(found);
         }
+        challenge.scope = challenge.scope.map(|scope| self.with_earlier(&scope));
         let reasons: &[AuthReason] = match (&old, challenge.upscope) {
             (None, _) => &[AuthReason::Initial],
             (Some(_), true) => &[AuthReason::Upscope],
@@ -183,6 +187,17 @@ impl Auth {
         }
         self.refused.store(true, Ordering::Release);
         false
+    }
+
+    /// These scopes after all that were wanted before.
+    fn with_earlier(&self, scope: &str) -> String {
+        let mut scopes = self.scopes.lock();
+        for scope in scope.split_whitespace() {
+            if !scopes.iter().any(|known| known == scope) {
+                scopes.push(scope.to_owned());
+            }
+        }
+        scopes.join(" ")
     }
 }
 

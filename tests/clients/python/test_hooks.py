@@ -54,6 +54,9 @@ class Hooks(Test):
             stops.append(data)
             return {"decision": "block", "reason": "say one more"} if len(stops) == 1 else None
 
-        chat, _ = await self.session(hooks={"on_agent_stop": stop})
+        chat, events = await self.session(hooks={"on_agent_stop": stop})
         self.assertEqual(await ask(chat, "say first"), "one more")
         self.assertTrue(stops[1]["stopHookActive"])
+        # The SDKs in other languages know it by the name on the wire only.
+        asked = [event.data.input for event in of_kind(events, "hook.start") if event.data.hook_type == "agentStop"]
+        self.assertEqual([given.get("stop_hook_active") for given in asked], [None, True])

@@ -43,6 +43,16 @@ class State(Test):
             await chat.log("look here", level=level)
             self.assertEqual((await wait_for(events, kind)).data.message, "look here")
 
+    async def test_an_app_that_asks_for_it_can_count_what_happens(self):
+        told = []
+        chat, _ = await self.session(await self.start(on_github_telemetry=told.append))
+        await ask(chat, 'call bash {"command":"echo in secret"} then report usage 1000 in 50 out')
+        await until("usage is told", lambda: any(one.event.metrics.get("inputTokens") == 1000 for one in told))
+        self.assertEqual(told[0].event.kind, "session.start")
+        self.assertEqual({(one.session_id, one.restricted) for one in told}, {(chat.session_id, False)})
+        self.assertIn({"success": "true"}, [one.event.properties for one in told])
+        self.assertNotIn("secret", str(told))
+
     async def test_todos_that_the_agent_notes_are_told(self):
         chat, events = await self.session()
         self.assertEqual((await chat.rpc.plan.read_sql_todos()).rows, [])

@@ -66,6 +66,7 @@ pub(crate) static CORE: Capability = Capability {
 struct ConnectParams {
     token: Option<String>,
     client_info: Option<Value>,
+    enable_git_hub_telemetry_forwarding: Option<bool>,
 }
 
 async fn connect(ctx: Ctx, params: ConnectParams) -> Result<Value, RpcError> {
@@ -80,6 +81,9 @@ async fn connect(ctx: Ctx, params: ConnectParams) -> Result<Value, RpcError> {
         .as_ref()
         .and_then(|info| info.get("name")?.as_str().map(str::to_owned));
     ctx.authenticated(name);
+    if params.enable_git_hub_telemetry_forwarding == Some(true) {
+        ctx.count();
+    }
     Ok(json!({"ok": true, "protocolVersion": PROTOCOL_VERSION, "version": ctx.shared.options.version}))
 }
 
