@@ -177,6 +177,12 @@ impl Actor {
         if matches!(command, Command::Send(..) | Command::Continue(_)) {
             self.load().await;
         }
+        if matches!(
+            command,
+            Command::Send(..) | Command::Continue(_) | Command::Settle(_) | Command::Resume(_)
+        ) {
+            self.wait_for_others().await;
+        }
         match command {
             Command::Send(prompt, reply) => drop(reply.send(self.send(*prompt))),
             Command::Abort(reason, reply) => drop(reply.send(self.abort(reason).await)),

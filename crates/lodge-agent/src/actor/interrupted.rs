@@ -1,7 +1,9 @@
 //! What a host that went down left open in a session: taken up again, or closed as interrupted.
 
+use std::{sync::atomic::Ordering, time::Duration};
+
 use lodge_events::SessionInfo;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::Actor;
 use crate::{
@@ -12,8 +14,12 @@ use crate::{
     turn::{self, Start},
 };
 
+/// For how long a turn of another process is waited for. One that was killed may take a moment to be gone, and whoever killed
+/// it goes on at once.
+const DYING: Duration = Duration::from_secs(1);
+
 /// For how long an answer that came before its question waits for it.
-const EARLY_ANSWER: std::time::Duration = std::time::Duration::from_secs(5);
+const EARLY_ANSWER: Duration = Duration::from_secs(5);
 
 impl Actor {
     /// Makes sure that no other process runs a turn in this session, for as long as one runs here. The lock is on the
@@ -26,6 +32,19 @@ impl Actor {
             Some(Err(std::fs::TryLockError::WouldBlock)) => Err(AgentError::InUse),
             _ => Ok(()),
         }
+    }
+
+    /// Waits for a while until no other process runs a turn in this session. If one goes on, [`Actor::lease`] says so.
+    pub(super) async fn wait_for_others(&mut self) {
+        // While something is done here, there is no other.
+        if self.shared.busy.load(Ordering::Acquire) {
+            return;
+        }
+        let deadline = Instant::now() + DYING;
+        while self.lease().is_err() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.end_lease();
     }
 
     pub(super) fn end_lease(&self) {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lodge_host::{Answer, Delivery, HostError, Lifecycle, ListFilter, NewSession, PermissionDecision, Prompt, Resume};
+use lodge_host::{
+    AgentError, Answer, Delivery, HostError, Lifecycle, ListFilter, NewSession, PermissionDecision, Prompt, Resume,
+};
 
 use crate::kit::{Probe, host_at, house, log_of, shared_host_at};
 
@@ -232,6 +234,39 @@ async fn nothing_is_heard_by_a_session_that_has_ended() {
     );
     let answer = Answer::Permission(PermissionDecision::ApproveOnce);
     assert!(probe.session.answer("x", answer).await.is_err());
+}
+
+#[tokio::test]
+async fn the_turn_of_a_process_that_is_just_dying_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    let new = NewSession {
+        cwd: Some(dir.path().to_owned()),
+        ..NewSession::default()
+    };
+    let mut probe = Probe::on(shared_host_at(&home).create(new).await.unwrap());
+    probe.turn("say one").await;
+    // What a process holds that runs a turn.
+    let lease = std::fs::File::open(home.join("session-state").join(probe.session.id())).unwrap();
+    lease.lock().unwrap();
+    let prompt = Prompt {
+        text: "say two".into(),
+        ..Prompt::default()
+    };
+    let refused = probe.session.send(prompt).await;
+    assert!(
+        matches!(refused, Err(AgentError::InUse)),
+        "one that goes on: {refused:?}"
+    );
+    let dies = async move {
+        // The session has to find it locked first.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        drop(lease);
+    };
+    let (said, ()) = tokio::join!(probe.turn("say three"), dies);
+    assert_eq!(said, "three");
 }
 
 #[tokio::test]

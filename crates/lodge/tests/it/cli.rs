@@ -227,7 +227,7 @@ fn a_damaged_log_is_reported_then_repaired_and_nothing_whole_is_lost() {
 #[test]
 fn two_hosts_on_one_home_get_in_nobodys_way() {
     let home = Home::new();
-    let mut first = home.start(["run", "--json", "slowly 10 ms, stream 300 chunks"]);
+    let mut first = home.start(["run", "--json", "slowly 10 ms, stream 1000 chunks"]);
     first.until("assistant.message_delta");
     let second = home.run(["run", "--json", "--resume", "last", "say me too"]);
     assert!(!second.status.success(), "two writers on one session: {second:#?}");
