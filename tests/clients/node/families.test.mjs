@@ -17,6 +17,8 @@ const SCOUT = { name: "scout", displayName: "The Scout", description: "Looks aro
 
 /** Fields that the reference names are there; whatever else there is does not matter. */
 const fields = (event, expected) => assert.deepEqual({ ...event.data, ...expected }, event.data, event.type);
+/** The second event of a type. The app may hear of it after the window does. */
+const another = (events, type) => until(`there is a second ${type}`, () => ofType(events, type)[1]);
 const submitted = (kind, value) => ({ state: "submitted", value: { kind, value } });
 const inLog = async (home, made, type) => ofType(await log(home, made.sessionId), type);
 
@@ -29,7 +31,7 @@ test("subagent.*: chosen, started, completed, failed, left", async (place) => {
   fields(started, { toolCallId, ...names, agentDescription: "Looks around" });
   fields(await event(events, "subagent.completed"), { toolCallId, ...names });
   const failed = await event(events, "subagent.failed");
-  fields(failed, { toolCallId: ofType(events, "subagent.started")[1].data.toolCallId, ...names });
+  fields(failed, { toolCallId: (await another(events, "subagent.started")).data.toolCallId, ...names });
   assert.match(failed.data.error, /authentication/i);
   await until("the turn is over", () => chat.shown.turns.length === 2);
   const [first, second] = calls(chat.shown.turns[1]);
@@ -103,9 +105,9 @@ test("elicitation.*: a server's form, filled in by a window or by the app", asyn
   answer = () => ({ action: "decline" });
   const declined = await chat.ask("call every-trigger-elicitation-request {} then say a pity");
   assert.equal(texts(declined), "a pity");
-  const second = ofType(events, "elicitation.requested")[1];
-  fields(ofType(events, "elicitation.completed")[1], { requestId: second.data.requestId, action: "decline" });
-  assert.equal(declined.responseParts.find(({ kind }) => kind === "inputRequest").request.id, second.data.requestId);
+  const again = await another(events, "elicitation.requested");
+  fields(await another(events, "elicitation.completed"), { requestId: again.data.requestId, action: "decline" });
+  assert.equal(declined.responseParts.find(({ kind }) => kind === "inputRequest").request.id, again.data.requestId);
   assert.deepEqual(await inLog(place.home, made, "elicitation.requested"), []);
   await agree(place.window, chat);
 });
@@ -129,9 +131,9 @@ test("user_input.*: a question, answered by a window or by the app", async (plac
 
   answer = () => ({ answer: "green", wasFreeform: true });
   assert.match(texts(await chat.ask('ask "Which other?"')), /User responded: green/);
-  const second = ofType(events, "user_input.requested")[1];
-  assert.equal(second.data.question, "Which other?");
-  fields(ofType(events, "user_input.completed")[1], { requestId: second.data.requestId });
+  const again = await another(events, "user_input.requested");
+  assert.equal(again.data.question, "Which other?");
+  fields(await another(events, "user_input.completed"), { requestId: again.data.requestId });
   assert.deepEqual(await inLog(place.home, made, "user_input.requested"), []);
   await agree(place.window, chat);
 });
@@ -161,8 +163,8 @@ test("exit_plan_mode.*: a plan, decided upon by a window or by the app", async (
   answer = () => ({ approved: false, feedback: "Shorter" });
   const refused = await chat.ask("present the plan Look again then say very well");
   assert.equal(texts(refused), "very well");
-  const second = ofType(events, "exit_plan_mode.requested")[1];
-  fields(ofType(events, "exit_plan_mode.completed")[1], { requestId: second.data.requestId, approved: false, feedback: "Shorter" });
+  const again = await another(events, "exit_plan_mode.requested");
+  fields(await another(events, "exit_plan_mode.completed"), { requestId: again.data.requestId, approved: false, feedback: "Shorter" });
   assert.equal(await made.rpc.mode.get(), "plan");
   await agree(place.window, chat);
 });
