@@ -9,7 +9,7 @@ use super::Invoked;
 use crate::{HostError, Session};
 
 /// How long a list waits for servers that start.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The first line of a description, for a list.
 fn first_line(text: &str) -> &str {

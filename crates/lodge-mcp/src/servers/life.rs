@@ -20,6 +20,8 @@ use crate::{
     process::Surroundings,
 };
 
+/// How long a start waits for prompts.
+const PROMPTS_LIMIT: Duration = Duration::from_secs(5);
 /// A server that lived this long did not break down because of how it was started.
 const STEADY: Duration = Duration::from_secs(60);
 /// The shortest time between two readings of a server's lists.
@@ -237,14 +239,17 @@ async fn establish(
     owner: Arc<dyn Owner>,
 ) -> Result<Established, McpError> {
     let (link, watch) = connect(server, config, around, owner).await?;
-    let lists = async { Ok((link.tools().await?, link.prompts().await?)) }.await;
-    match lists {
-        Ok((tools, prompts)) => Ok(Established {
-            link,
-            watch,
-            tools,
-            prompts,
-        }),
+    match link.tools().await {
+        Ok(tools) => {
+            // Tools are what counts: nobody waits long for the rest.
+            let prompts = tokio::time::timeout(PROMPTS_LIMIT, link.prompts()).await;
+            Ok(Established {
+                link,
+                watch,
+                tools,
+                prompts: prompts.ok().and_then(Result::ok).unwrap_or_default(),
+            })
+        }
         Err(McpError::Closed(_)) => Err(McpError::Failed(watch.ended().await.0)),
         Err(error) => Err(error),
     }
