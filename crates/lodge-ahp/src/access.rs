@@ -1,6 +1,10 @@
 //! What clients may reach of the host's files, and who decides about the rest.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use lodge_events::{ElicitationRequested, ElicitationSchema};
 use lodge_host::{Answer, ElicitationAnswer, Session};
@@ -47,6 +51,11 @@ impl Face {
         let mut roots = self.directories();
         roots.extend(self.grants.roots(client));
         Files::new(roots)
+    }
+
+    /// Whether a client reaches a path by nothing but what it was granted.
+    pub(crate) fn is_only_granted(&self, path: &Path) -> bool {
+        !Files::new(self.directories()).allows(path, false)
     }
 
     /// Whether a client may have what it asks for now: by the host's policy, or because a person says so.

@@ -178,7 +178,7 @@ async fn notified(face: &Arc<Face>, conn: &Arc<Conn>, method: &str, params: Opti
             let Some(uri) = named else { return };
             let left = face.inner.lock().core.unsubscribe(conn.id, peer, &uri);
             if left {
-                face.watchers_changed();
+                face.listeners_changed();
                 face.somebody_left();
                 face.client_left(&uri, &peer.client);
                 let (again, unwatched) = (face.clone(), face.config.limits.unwatched);

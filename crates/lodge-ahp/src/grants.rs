@@ -83,7 +83,8 @@ impl Grants {
         let id = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, what.as_bytes())
             .simple()
             .to_string();
-        let id = id[..8].to_owned();
+        // Long enough that nobody can make another request with the same name.
+        let id = id[..16].to_owned();
         fs::create_dir_all(&self.dir)?;
         let all = self.list();
         if all.len() >= MOST

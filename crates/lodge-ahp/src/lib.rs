@@ -9,6 +9,7 @@
 
 mod access;
 mod actions;
+mod annotations;
 mod auth;
 mod changesets;
 mod completions;
@@ -28,6 +29,7 @@ mod session_config;
 mod state;
 mod store;
 mod talk;
+mod telemetry;
 mod terminals;
 mod tls;
 pub mod uri;

@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{
+    annotations,
     changesets::{Kind, catalogue},
     face::{Face, chat_state, point_to_chats, sub_state, summary_of},
     projection::{Now, Projector, Scope, Step, object, timestamp},
@@ -20,6 +21,7 @@ use crate::{
     state::{ChatStore, Closing, Keep, SessionEntry, Uri},
     store::{ChatRecord, SessionRecord},
     talk::{Draft, Driver, Effect, Talk},
+    telemetry::Signal,
     uri,
 };
 
@@ -103,6 +105,14 @@ impl Face {
             Box::pin(self.open(session)).await?;
             return self.open_changeset(uri, session, kind);
         }
+        if let Some(session) = annotations::session_of(uri) {
+            Box::pin(self.open(session)).await?;
+            return self.open_annotations(uri, session).await;
+        }
+        if let Some(signal) = Signal::parse(uri) {
+            self.open_signal(uri, signal);
+            return Ok(());
+        }
         let (session_uri, id) = self
             .locate(uri)
             .await
@@ -138,6 +148,8 @@ impl Face {
         let mut entry = SessionEntry::new(state, Some(schema), timestamp(created), chat);
         entry.changes = record.changes;
         entry.decisions = record.decisions;
+        entry.annotations = annotations::counted(session_uri, record.annotated);
+        entry.state.annotations.clone_from(&entry.annotations);
         inner.core.insert_session(session_uri.clone(), entry);
         for talk in opened {
             self.tasks.spawn(inner.show(session_uri, talk).run());

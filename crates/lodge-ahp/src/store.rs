@@ -65,6 +65,9 @@ pub(crate) struct SessionRecord {
     /// What was turned on and off in it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) decisions: BTreeMap<String, bool>,
+    /// How many annotations it has, and entries in them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) annotated: Option<(i64, i64)>,
     /// What its turns changed, in numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) changes: Option<ChangesSummary>,

@@ -15,6 +15,7 @@ use serde_json::{Value, value::RawValue};
 
 pub(crate) use self::tools::fail_calls_of;
 use crate::{
+    annotations,
     customizations::Wish,
     dialect::seed,
     face::{Face, Inner},
@@ -68,6 +69,8 @@ enum After {
     Terminal(Deed),
     /// Files of a changeset were marked as seen.
     Reviewed,
+    /// Annotations changed.
+    Annotated,
     /// A customization was turned on or off.
     Decided(String, bool),
     /// Something is wanted of an MCP server.
@@ -184,13 +187,13 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
     accept(face, &mut guard, conn, peer, channel, action, &params.action, &origin);
 }
 
-/// The chats that a message in an action refers to.
+/// The chats and annotations that a message in an action refers to.
 fn attached_chats(action: &Value) -> impl Iterator<Item = &str> {
     let attachments = action["message"]["attachments"].as_array();
     let chats = attachments
         .into_iter()
         .flatten()
-        .filter(|attachment| attachment["type"] == "chat");
+        .filter(|attachment| attachment["type"] == "chat" || attachment["type"] == "annotations");
     chats.filter_map(|chat| chat["resource"].as_str()).take(16)
 }
 
@@ -316,6 +319,7 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
             After::Keep => dispatch.face.keep(inner, channel),
             After::Terminal(deed) => inner.do_terminal(channel, deed),
             After::Reviewed => dispatch.face.reviewed(inner, channel),
+            After::Annotated => dispatch.face.annotated(inner, channel),
             After::Decided(id, on) => {
                 if let Some(entry) = inner.core.sessions.get_mut(channel) {
                     entry.undone += 1;
@@ -347,7 +351,8 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
         }
     }
     inner.steer(&to);
-    if let Some(session) = inner.core.session_of(channel) {
+    let session = annotations::session_of(channel).unwrap_or(channel);
+    if let Some(session) = inner.core.session_of(session) {
         inner.core.settle(&session);
     }
 }

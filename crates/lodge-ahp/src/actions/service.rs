@@ -3,7 +3,7 @@
 use ahp_types::{StateAction, state::ChangesetState};
 
 use super::{After, Dispatch, NoChange, Plan, Refusal};
-use crate::{changesets::Kind, face::Inner, state::Service, terminals};
+use crate::{annotations, changesets::Kind, face::Inner, state::Service, terminals};
 
 /// The rules of service channels. What stands behind a channel is told by an effect of the plan.
 pub(super) fn check(
@@ -23,7 +23,11 @@ pub(super) fn check(
             })
         }
         Service::Changeset(state) => changes(state, dispatch, action),
-        Service::Annotations(_) => Err("only the host says this about annotations".to_owned()),
+        Service::Annotations(state) => {
+            annotations::check(state, action)?;
+            Ok(Plan::default().then(After::Annotated))
+        }
+        Service::Telemetry(_) => Err("nobody says anything here but the host".to_owned()),
         Service::Watch(_) => Err("only the host says what it watched".to_owned()),
     }
 }

@@ -164,6 +164,17 @@ impl Indexes {
         self.index(root).find(word, most)
     }
 
+    /// Every file in a directory, shallow ones first, until somebody has enough.
+    pub(super) fn each_file(self: &Arc<Self>, root: &Path, mut goes_on: impl FnMut(&str) -> bool) {
+        let index = self.index(root);
+        let files = (0..index.lines.len()).filter(|at| !index.lines[*at].is_dir);
+        for at in files {
+            if !goes_on(index.path(at)) {
+                return;
+            }
+        }
+    }
+
     fn index(self: &Arc<Self>, root: &Path) -> Arc<Index> {
         if let Some(index) = self.known(root) {
             return index;

@@ -2,8 +2,12 @@
 
 mod fuzzy;
 mod index;
+mod symbols;
 
-pub(crate) use self::index::Indexes;
+pub(crate) use self::{
+    index::{Found, Indexes},
+    symbols::{Symbol, Symbols},
+};
 
 /// What is being typed after a trigger.
 #[derive(Debug, PartialEq, Eq)]

@@ -26,11 +26,12 @@ pub(crate) use self::{
 };
 use crate::{
     changesets::Followers,
-    completions::Indexes,
+    completions::{Indexes, Symbols},
     config::AhpConfig,
     grants::Grants,
     state::{Bounds, Conn, Core, Keep, Seq, Uri},
     store::Store,
+    telemetry::Telemetry,
     terminals::Terminals,
     uri,
     watch::Watch,
@@ -48,6 +49,7 @@ pub(crate) struct Face {
     pub(crate) windows: Mutex<HashMap<Arc<str>, HashMap<Uri, usize>>>,
     pub(crate) watches: Mutex<HashMap<Uri, Watch>>,
     pub(crate) indexes: Arc<Indexes>,
+    pub(crate) symbols: Arc<Symbols>,
     pub(crate) grants: Grants,
     /// Sessions that this face is removing, so that it need not hear of it.
     pub(crate) removing: Mutex<HashSet<String>>,
@@ -56,6 +58,7 @@ pub(crate) struct Face {
     next_conn: AtomicU64,
     /// Whether somebody is about to look at the user's files.
     looking: AtomicBool,
+    pub(crate) telemetry: Telemetry,
 }
 
 impl Face {
@@ -65,6 +68,7 @@ impl Face {
         let _ = std::fs::remove_dir_all(crate::customizations::plugins_place(host.home().path()));
         let grants = Grants::of_home(host.home().path());
         grants.begin();
+        let telemetry = Telemetry::new(config.token.as_deref().map(str::to_owned));
         let seq = Seq::open(&dir.join("seq"))?;
         let root = RootState {
             agents: shapes::agents(&host, crate::customizations::agents_of_host(&host)),
@@ -99,12 +103,14 @@ impl Face {
             windows: Mutex::default(),
             watches: Mutex::default(),
             indexes: Arc::default(),
+            symbols: Arc::default(),
             grants,
             removing: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             next_conn: AtomicU64::new(1),
             looking: AtomicBool::new(false),
+            telemetry,
         }))
     }
 
@@ -127,7 +133,7 @@ impl Face {
             let starts = inner.core.starts(conn.id);
             (starts, inner.core.disconnect(conn.id))
         };
-        self.watchers_changed();
+        self.listeners_changed();
         let Some(peer) = conn.peer().cloned() else { return };
         self.somebody_left();
         {
@@ -233,6 +239,7 @@ impl Face {
             crate::talk::remove_worktree(worktree);
         }
         self.store.forget(id);
+        self.forget_annotations(id);
         match deleted {
             Err(HostError::NotFound(_)) => {
                 self.removing.lock().remove(id);

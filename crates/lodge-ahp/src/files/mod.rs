@@ -263,9 +263,11 @@ impl Files {
         }
         // A file that is replaced is another file of the same name: its directory knows.
         let real = real_path(&fd)?;
-        let parent = real.parent().ok_or(FileError::NotFound)?;
+        let place = self.place(&real, false)?;
+        let parent = place.below.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
         Ok(Watchable {
-            directory: directory(parent)?,
+            directory: open_beneath(place.root.as_fd(), parent.unwrap_or(Path::new(".")), flags, place.links)?,
             only: real.file_name().map(OsStr::to_owned),
         })
     }

@@ -1,13 +1,13 @@
 //! What can be set about a session, and what completes a message.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Request;
 use crate::{
-    completions::{Mention, mention},
+    completions::{Found, Mention, Symbol, mention},
     rpc::{self, RpcError, RpcResult, code},
     session_config::{Branching, branching, values},
     uri,
@@ -121,7 +121,7 @@ struct Completions {
     offset: f64,
 }
 
-/// Files of the session's directory for what follows an `@` or `#`, commands for a `/` at the beginning.
+/// Files of the session's directory for what follows an `@` or `#`, there also names that they define; commands for a `/` at the beginning.
 pub(super) async fn completions(request: &Request<'_>) -> RpcResult {
     let params: Completions = rpc::params(request.params)?;
     if params.kind != "userMessage" {
@@ -164,13 +164,13 @@ fn command(text: &str, offset: usize) -> Option<String> {
 
 /// The commands that begin so, then those that have it in their names. A chat that nobody spoke in yet has no session to ask.
 async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) -> RpcResult {
-    let id = request
-        .face
-        .inner
-        .lock()
-        .talks
-        .get(chat)
-        .map(|talk| talk.host_id.clone());
+    let id = {
+        // Editors ask with the session's address.
+        let inner = request.face.inner.lock();
+        let of_session = inner.core.sessions.get(chat).map(|entry| &*entry.default_chat);
+        let talk = inner.talks.get(of_session.unwrap_or(chat));
+        talk.map(|talk| talk.host_id.clone())
+    };
     let known = match id {
         Some(id) => match request.face.host.open_session(&id).await {
             Ok(session) => session.commands().await,
@@ -207,25 +207,55 @@ async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usi
     let Some(root) = directory(request, channel) else {
         return Ok(Vec::new());
     };
-    let indexes = request.face.indexes.clone();
-    let work =
-        move || {
-            let found = indexes.find(&root, &typed.word, COMPLETIONS).into_iter().map(|found| {
-            let uri = uri::file(root.join(&found.path));
-            // A directory is a step on the way.
-            let (kind, after) = if found.is_dir { ("directory", "/") } else { ("file", " ") };
-            json!({
-                "insertText": format!("@{}{after}", found.path),
-                "rangeStart": typed.start,
-                "rangeEnd": offset,
-                "attachment": {
-                    "type": "resource", "label": found.path, "displayKind": kind, "uri": uri, "_meta": { "uri": uri },
-                },
-            })
-        });
-            found.collect()
-        };
+    let (indexes, symbols) = (request.face.indexes.clone(), request.face.symbols.clone());
+    let work = move || {
+        let range = (typed.start, offset);
+        let mut items = Vec::new();
+        if typed.trigger == '#' && !typed.word.is_empty() {
+            let found = symbols.find(&indexes, &root, &typed.word, COMPLETIONS / 2);
+            items.extend(found.iter().map(|symbol| symbol_item(&root, symbol, range)));
+        }
+        let found = indexes.find(&root, &typed.word, COMPLETIONS - items.len());
+        items.extend(found.iter().map(|found| file_item(&root, found, range)));
+        items
+    };
     tokio::task::spawn_blocking(work).await.map_err(RpcError::internal)
+}
+
+fn file_item(root: &Path, found: &Found, (start, end): (usize, usize)) -> Value {
+    let uri = uri::file(root.join(&found.path));
+    // A directory is a step on the way.
+    let (kind, after) = if found.is_dir {
+        ("directory", "/")
+    } else {
+        ("file", " ")
+    };
+    json!({
+        "insertText": format!("@{}{after}", found.path),
+        "rangeStart": start,
+        "rangeEnd": end,
+        "attachment": {
+            "type": "resource", "label": found.path, "displayKind": kind, "uri": uri, "_meta": { "uri": uri },
+        },
+    })
+}
+
+fn symbol_item(root: &Path, symbol: &Symbol, (start, end): (usize, usize)) -> Value {
+    let uri = uri::file(root.join(&*symbol.path));
+    let until = symbol.column + symbol.name.encode_utf16().count();
+    json!({
+        "insertText": format!("#{} ", symbol.name),
+        "rangeStart": start,
+        "rangeEnd": end,
+        "attachment": {
+            "type": "resource", "label": symbol.name, "displayKind": "symbol", "uri": uri,
+            "selection": { "range": {
+                "start": { "line": symbol.line, "character": symbol.column },
+                "end": { "line": symbol.line, "character": until },
+            } },
+            "_meta": { "uri": uri, "kind": symbol.kind, "path": &*symbol.path },
+        },
+    })
 }
 
 fn directory(request: &Request<'_>, channel: &str) -> Option<PathBuf> {

@@ -7,7 +7,7 @@ use super::{Reply, Request};
 use crate::{
     rpc::{self, RpcError, RpcResult, code},
     state::{Closing, NoSubscription, Peer, Resumed, conn},
-    uri,
+    telemetry, uri,
     version::{self, Dialect},
 };
 
@@ -46,6 +46,8 @@ struct Initialized {
     #[serde(skip_serializing_if = "Option::is_none")]
     default_directory: Option<String>,
     completion_trigger_characters: [&'static str; 3],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    telemetry: Option<Value>,
 }
 
 pub(super) async fn initialize(request: &Request<'_>) -> Reply {
@@ -93,7 +95,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     let core = &mut inner.core;
     let snapshots = wanted
         .iter()
-        .filter_map(|uri| core.subscribe(conn, &peer, uri, None).ok())
+        .filter_map(|uri| core.subscribe(conn, &peer, uri, None).ok().flatten())
         .collect();
     let modern = peer.dialect == Dialect::Modern;
     let result = rpc::ok(Initialized {
@@ -103,9 +105,12 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
         server_info: modern.then(|| json!({ "name": "lodge", "version": face.host.version(), "title": "Lodge" })),
         default_directory: face.config.default_directory.as_ref().map(uri::file),
         completion_trigger_characters: TRIGGERS,
+        telemetry: modern.then(telemetry::capabilities),
     });
     // Queued under the lock: the first action after the snapshots comes after this response.
     conn.push(rpc::response(Some(request.id), &result));
+    drop(inner);
+    face.telemetry_changed();
     Reply::Sent
 }
 
@@ -181,7 +186,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
     };
     conn.push(rpc::response(Some(request.id), &result));
     drop(inner);
-    face.watchers_changed();
+    face.listeners_changed();
     // Where it was active and does not listen any more, it is not active any more.
     let sessions: Vec<_> = face.inner.lock().core.sessions.keys().cloned().collect();
     for session in sessions {
@@ -256,7 +261,7 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Reply {
                 .conn
                 .push(rpc::response(Some(request.id), &rpc::ok(json_snapshot(snapshot))));
             drop(inner);
-            request.face.watchers_changed();
+            request.face.listeners_changed();
             Reply::Sent
         }
         Err(NoSubscription::Unknown) => {
@@ -268,10 +273,11 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Reply {
 
 #[derive(Serialize)]
 struct Subscribed {
-    snapshot: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<Box<RawValue>>,
 }
 
-fn json_snapshot(snapshot: Box<RawValue>) -> Subscribed {
+fn json_snapshot(snapshot: Option<Box<RawValue>>) -> Subscribed {
     Subscribed { snapshot }
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::Request;
 use crate::{
+    annotations,
     dialect::seed,
     load::{NewState, UNTITLED, new_state},
     projection::timestamp,
@@ -538,7 +539,7 @@ impl crate::face::Face {
             origin: None,
             project,
             working_directories: line.cwd.as_ref().map(|cwd| vec![uri::file(cwd)]),
-            annotations: None,
+            annotations: annotations::counted(&resource, record.annotated),
             resource,
             created_at: timestamp(line.created),
             modified_at: timestamp(line.modified),
@@ -552,6 +553,7 @@ impl crate::face::Face {
     /// A session is gone for good.
     pub(crate) fn forget(self: &Arc<Self>, id: &str, session: &str) {
         self.store.forget(id);
+        self.forget_annotations(id);
         let mut inner = self.inner.lock();
         inner.remove_session(session);
         inner.core.notify_removed(session);

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     rpc::{self, RpcError, RpcResult, code},
-    watch::{self, Filter},
+    watch::{self, Filter, Granted},
 };
 
 #[derive(Deserialize)]
@@ -40,7 +40,12 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     if face.watches() >= face.config.limits.watches {
         return Err(RpcError::new(code::TOO_BUSY, "there are too many watches already"));
     }
+    let client = request.peer()?.client.to_string();
+    let granted = face.is_only_granted(&path).then(|| Granted {
+        client,
+        path: path.clone(),
+    });
     let tree = run(request, about, move |files| watch::prepare(&files, &path, filter)).await?;
-    let channel = face.open_watch(state, tree).map_err(RpcError::internal)?;
+    let channel = face.open_watch(state, tree, granted).map_err(RpcError::internal)?;
     rpc::ok(json!({ "channel": &*channel }))
 }

@@ -98,9 +98,9 @@ pub(crate) fn check_attachments(message: &Message) -> Result<(), String> {
         .try_for_each(|attachment| match attachment {
             MessageAttachment::Simple(_) | MessageAttachment::EmbeddedResource(_) => Ok(()),
             MessageAttachment::Resource(resource) => path_of(resource).map(drop),
-            MessageAttachment::Chat(_) => Ok(()),
-            MessageAttachment::Annotations(_) | MessageAttachment::Unknown(_) => {
-                Err("this host takes files, selections, chats and embedded data as attachments".to_owned())
+            MessageAttachment::Chat(_) | MessageAttachment::Annotations(_) => Ok(()),
+            MessageAttachment::Unknown(_) => {
+                Err("this host takes files, selections, chats, annotations and embedded data as attachments".to_owned())
             }
         })
 }
@@ -127,10 +127,12 @@ pub(crate) fn attachments_of(message: &Message) -> Result<(Vec<Attachment>, Vec<
             MessageAttachment::Resource(resource) => {
                 taken.push(file_attachment(resource, path_of(resource)?));
             }
-            // What was said in a chat comes with the message when it is accepted.
-            MessageAttachment::Chat(_) => {}
-            MessageAttachment::Annotations(_) | MessageAttachment::Unknown(_) => {
-                return Err("this host takes files, selections, chats and embedded data as attachments".to_owned());
+            // What was said in a chat, or about a file, comes with the message when it is accepted.
+            MessageAttachment::Chat(_) | MessageAttachment::Annotations(_) => {}
+            MessageAttachment::Unknown(_) => {
+                return Err(
+                    "this host takes files, selections, chats, annotations and embedded data as attachments".to_owned(),
+                );
             }
         }
     }

@@ -13,8 +13,13 @@ impl Core {
     /// Says up to which turn each attached chat is meant: whatever is said in it later is not.
     pub(crate) fn pin_chats(&self, message: &mut Message) -> Result<(), String> {
         for attachment in message.attachments.iter_mut().flatten() {
-            let MessageAttachment::Chat(attached) = attachment else {
-                continue;
+            let attached = match attachment {
+                MessageAttachment::Chat(attached) => attached,
+                MessageAttachment::Annotations(attached) => {
+                    self.check_annotations(attached)?;
+                    continue;
+                }
+                _ => continue,
             };
             let chat = self.chats.get(attached.resource.as_str());
             let turns = chat
@@ -51,6 +56,7 @@ impl Core {
                         attached.label.replace('"', "'")
                     ))
                 }
+                MessageAttachment::Annotations(attached) => self.quote_annotations(attached),
                 _ => None,
             });
         Effect::Send {

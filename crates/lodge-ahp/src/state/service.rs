@@ -13,19 +13,17 @@ use ahp_types::{
 use serde_json::Value;
 
 use super::{Channel, Core, Ring, Uri};
-use crate::version::Dialect;
+use crate::{telemetry::Signal, version::Dialect};
 
 /// The state of one service channel.
 #[derive(Debug)]
-#[allow(
-    dead_code,
-    reason = "each variant is made by the service it belongs to, and they come one by one"
-)]
 pub(crate) enum Service {
     Terminal(Box<TerminalState>),
     Changeset(Box<ChangesetState>),
     Annotations(AnnotationsState),
     Watch(ResourceWatchState),
+    /// It has no state: what comes is told, and forgotten.
+    Telemetry(Signal),
 }
 
 impl Service {
@@ -39,6 +37,7 @@ impl Service {
                 ReduceOutcome::NoOp => ReduceOutcome::Applied,
                 other => other,
             },
+            Self::Telemetry(_) => ReduceOutcome::OutOfScope,
         }
     }
 
@@ -49,6 +48,7 @@ impl Service {
             Self::Changeset(state) => serde_json::to_value(state),
             Self::Annotations(state) => serde_json::to_value(state),
             Self::Watch(state) => serde_json::to_value(state),
+            Self::Telemetry(_) => Ok(Value::Null),
         };
         value.unwrap_or_default()
     }
@@ -66,7 +66,6 @@ pub(crate) struct ServiceEntry {
     pub(crate) service: Service,
 }
 
-#[allow(dead_code, reason = "used by the services, which come one by one")]
 impl Core {
     /// Opens a service's channel. One that belongs to a session goes when the session goes.
     pub(crate) fn insert_service(&mut self, uri: Uri, session: Option<Uri>, service: Service) {

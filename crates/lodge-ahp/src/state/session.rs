@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ahp_types::state::{
-    ChangesSummary, ChatSummary, FileEdit, SessionChatSummary, SessionState, SessionStatus, SessionSummary,
+    AnnotationsSummary, ChangesSummary, ChatSummary, FileEdit, SessionChatSummary, SessionState, SessionStatus,
+    SessionSummary,
 };
 use serde_json::{Map, Value};
 
@@ -29,6 +30,8 @@ pub(crate) struct SessionEntry {
     pub(crate) diffs: Vec<FileEdit>,
     /// Something that a summary shows may have changed.
     pub(crate) dirty: bool,
+    /// How many annotations it has.
+    pub(crate) annotations: Option<AnnotationsSummary>,
     /// What was turned on and off in it.
     pub(crate) decisions: Decisions,
     /// How much of that the agent does not know yet.
@@ -51,6 +54,7 @@ impl SessionEntry {
             changes: None,
             diffs: Vec::new(),
             dirty: false,
+            annotations: None,
             decisions: Decisions::new(),
             undone: 0,
         }
@@ -76,7 +80,7 @@ impl SessionEntry {
             origin: state.origin.clone(),
             project: state.project.clone(),
             working_directories: state.working_directories.clone(),
-            annotations: None,
+            annotations: self.annotations.clone(),
             resource: uri.to_owned(),
             created_at: self.created_at.clone(),
             modified_at: chats

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{Closing, Conn, Core, Peer, Sent, Subscriber, Uri};
+use super::{Closing, Conn, Core, Peer, Sent, Service, Subscriber, Uri};
 use crate::{
     dialect::seed,
     version::Dialect,
@@ -91,7 +91,7 @@ impl Core {
         peer: &Peer,
         uri: &str,
         turns: Option<usize>,
-    ) -> Result<Box<RawValue>, NoSubscription> {
+    ) -> Result<Option<Box<RawValue>>, NoSubscription> {
         let target = self.target(uri, peer.dialect).ok_or(NoSubscription::Unknown)?;
         let behind = self.channels_behind(&target, peer.dialect);
         let held = self
@@ -114,7 +114,13 @@ impl Core {
             }
             self.join(channel, conn, peer, start);
         }
-        Ok(self.snapshot(uri, &target, peer.dialect, start))
+        let stateless = matches!(&target, Target::Service(uri) if self.is_stateless(uri));
+        Ok((!stateless).then(|| self.snapshot(uri, &target, peer.dialect, start)))
+    }
+
+    /// Whether a channel has no state and no past.
+    fn is_stateless(&self, channel: &str) -> bool {
+        matches!(self.service(channel), Some(Service::Telemetry(_)))
     }
 
     fn join(&mut self, channel: &str, conn: &Arc<Conn>, peer: &Peer, start: usize) {
@@ -278,6 +284,10 @@ impl Core {
                     Some(_) => starts(&channel),
                     None => Some(0),
                 };
+                if self.is_stateless(&channel) {
+                    channels.push((channel, 0));
+                    continue;
+                }
                 let ring = &self.channels[&channel].ring;
                 let cut = start != Some(0) && ring.after_seen(seen).any(|sent| sent.is_truncation());
                 replayable &= ring.covers(seen) && start.is_some() && !cut;
@@ -292,7 +302,7 @@ impl Core {
                 .collect();
             let snapshots = found
                 .iter()
-                .filter_map(|uri| self.subscribe(conn, peer, uri, None).ok())
+                .filter_map(|uri| self.subscribe(conn, peer, uri, None).ok().flatten())
                 .collect();
             return Resumed::Snapshots(snapshots);
         }

@@ -10,6 +10,7 @@ use ahp_types::{
 use lodge_host::Prompt;
 
 use crate::{face::Face, state::Uri};
+
 impl Face {
     /// Shows what an agent did.
     pub(super) fn events(&self, chat: &Uri, events: &[lodge_events::Event]) {
@@ -20,6 +21,11 @@ impl Face {
             if !steps.is_empty() {
                 inner.take(chat, steps);
             }
+        }
+        let session = inner.talks.get(chat).map(|talk| talk.session.clone());
+        drop(inner);
+        if let Some(session) = session {
+            self.telemetry.events(&session, events);
         }
     }
 

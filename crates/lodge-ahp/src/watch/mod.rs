@@ -5,7 +5,7 @@ mod tree;
 
 use std::{
     os::fd::OwnedFd,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -42,6 +42,12 @@ const MOST_CHANGES: usize = 2000;
 /// A change, as far as it concerns clients.
 pub(crate) type Changes = Vec<(std::path::PathBuf, ResourceChangeType)>;
 
+/// What a watch rests on that is only there because a person allowed it. It ends when that is taken back.
+pub(crate) struct Granted {
+    pub(crate) client: String,
+    pub(crate) path: PathBuf,
+}
+
 /// A watch that is running.
 pub(crate) struct Watch {
     /// Whether anybody has listened to it yet.
@@ -62,7 +68,12 @@ impl Face {
     }
 
     /// Opens the channel of a watch. It has a thread, because looking at files blocks.
-    pub(crate) fn open_watch(self: &Arc<Self>, state: ResourceWatchState, tree: Tree) -> std::io::Result<Uri> {
+    pub(crate) fn open_watch(
+        self: &Arc<Self>,
+        state: ResourceWatchState,
+        tree: Tree,
+        granted: Option<Granted>,
+    ) -> std::io::Result<Uri> {
         let channel: Uri = format!("ahp-resource-watch:/{}", uuid::Uuid::new_v4()).into();
         let (stopped, running) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let watch = Watch {
@@ -76,7 +87,7 @@ impl Face {
             .core
             .insert_service(channel.clone(), None, Service::Watch(state));
         let (face, told) = (Arc::downgrade(self), channel.clone());
-        let follow = move || follow(&face, &told, &root, &stopped, tree);
+        let follow = move || follow(&face, &told, &root, &stopped, tree, granted.as_ref());
         if let Err(error) = std::thread::Builder::new().name("watch".into()).spawn(follow) {
             self.close_watch(&channel);
             return Err(error);
@@ -109,8 +120,14 @@ impl Face {
         }
     }
 
-    /// Somebody came or went: watches that had listeners and have none any more end.
-    pub(crate) fn watchers_changed(&self) {
+    /// Somebody came to a channel or left one.
+    pub(crate) fn listeners_changed(self: &Arc<Self>) {
+        self.watchers_changed();
+        self.telemetry_changed();
+    }
+
+    /// Watches that had listeners and have none any more end.
+    fn watchers_changed(&self) {
         let mut watches = self.watches.lock();
         if watches.is_empty() {
             return;
@@ -143,7 +160,7 @@ impl Face {
 }
 
 /// Tells what happens until the watch is closed.
-fn follow(face: &Weak<Face>, channel: &str, root: &str, stopped: &OwnedFd, mut tree: Tree) {
+fn follow(face: &Weak<Face>, channel: &str, root: &str, stopped: &OwnedFd, mut tree: Tree, granted: Option<&Granted>) {
     let events = tree.events();
     loop {
         let mut fds = [
@@ -160,6 +177,9 @@ fn follow(face: &Weak<Face>, channel: &str, root: &str, stopped: &OwnedFd, mut t
         }
         let changes = tree.changes(MOST_CHANGES);
         let Some(face) = face.upgrade() else { return };
+        if granted.is_some_and(|granted| !face.files(&granted.client).allows(&granted.path, false)) {
+            return face.close_watch(channel);
+        }
         if !changes.is_empty() {
             face.tell(channel, root, changes);
         }

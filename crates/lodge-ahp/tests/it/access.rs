@@ -60,6 +60,33 @@ async fn the_policy_decides_where_nobody_is_asked() {
     }
 }
 
+/// What was granted can be watched, until it is taken back.
+#[tokio::test]
+async fn a_watch_ends_with_the_grant_it_rests_on() {
+    let house = house_with_policy(Policy::Allow).await;
+    let directory = house.dir.path().canonicalize().unwrap().join("far");
+    std::fs::create_dir(&directory).unwrap();
+    let uri = lodge_ahp::uri::file(&directory);
+    let mut a = house.client("a").await;
+    let watch = json!({ "channel": ROOT, "uri": uri, "recursive": true });
+    assert_eq!(a.code("createResourceWatch", watch.clone()).await, -32009);
+    request(&mut a, &uri, json!({})).await.unwrap();
+    let made = a.request("createResourceWatch", watch).await.unwrap();
+    let channel = made["channel"].as_str().unwrap().to_owned();
+    a.subscribe(&channel).await;
+    std::fs::write(directory.join("one"), "").unwrap();
+    a.action("resourceWatch/changed").await;
+    let grants = Grants::of_home(&house.dir.path().join("home"));
+    grants.remove(&grants.list()[0].0).unwrap();
+    std::fs::write(directory.join("two"), "").unwrap();
+    // It is gone, and nothing of what happened since was told.
+    while a.request("subscribe", json!({ "channel": channel })).await.is_ok() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let told = a.drain().await;
+    assert!(!json!(told).to_string().contains("two"), "{told:?}");
+}
+
 /// What nobody could be asked about waits for a person at a terminal.
 #[tokio::test]
 async fn a_person_can_allow_it_later_and_for_good() {

@@ -259,3 +259,45 @@ async fn files_complete_what_is_typed() {
     assert_eq!(complete(&chat, "no mention").await, Vec::<Value>::new());
     serde_json::from_value::<ahp_types::commands::CompletionsResult>(json!({ "items": items })).unwrap();
 }
+
+#[tokio::test]
+async fn names_that_files_define_complete_what_is_typed() {
+    let house = house().await;
+    for (name, text) in [
+        (
+            "src/loom.rs",
+            "// fn weaver_in_a_comment() {}\npub struct Wool;\n    pub async fn weave_carpet() {}\n",
+        ),
+        ("tools/spin.py", "class Weaver:\n    pass\n"),
+        ("out/hidden.rs", "fn weave_hidden() {}\n"),
+        ("notes.txt", "fn weave_nothing() {}\n"),
+    ] {
+        let path = house.work().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    std::fs::write(house.work().join(".gitignore"), "out/\n").unwrap();
+    let secret = house.dir.path().join("secret.rs");
+    std::fs::write(&secret, "fn weave_secret() {}\n").unwrap();
+    std::os::unix::fs::symlink(&secret, house.work().join("link.rs")).unwrap();
+    let mut a = house.client("a").await;
+    let (_, chat) = a.session(&uuid(1)).await;
+    let text = "😀 #weav";
+    let params = json!({ "channel": chat, "kind": "userMessage", "text": text, "offset": 8 });
+    let items = a.request("completions", params).await.unwrap()["items"].clone();
+    let labels: Vec<&str> = items
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["attachment"]["label"].as_str().unwrap())
+        .collect();
+    assert_eq!(labels, ["Weaver", "weave_carpet"], "{items:#}");
+    let carpet = &items[1];
+    assert_eq!((&carpet["rangeStart"], &carpet["rangeEnd"]), (&json!(3), &json!(8)));
+    assert_eq!(carpet["attachment"]["displayKind"], "symbol");
+    assert_eq!(
+        carpet["attachment"]["selection"]["range"],
+        json!({ "start": { "line": 2, "character": 17 }, "end": { "line": 2, "character": 29 } })
+    );
+    serde_json::from_value::<ahp_types::commands::CompletionsResult>(json!({ "items": items })).unwrap();
+}

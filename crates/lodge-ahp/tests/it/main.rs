@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod access;
+mod annotations;
 mod changesets;
 mod chats;
 mod configuration;
@@ -19,6 +20,7 @@ mod resources;
 mod restart;
 mod seed_walk;
 mod sync;
+mod telemetry;
 mod terminals;
 mod tls;
 mod turns;

@@ -1,0 +1,278 @@
+//! Annotations: remarks that persons put on files, kept with a session, seen by everybody who works in it, and given to the
+//! agent with a message that refers to them.
+
+use std::{
+    collections::HashSet,
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use ahp_types::{
+    StateAction,
+    common::StringOrMarkdown,
+    state::{Annotation, AnnotationEntry, AnnotationsState, AnnotationsSummary, MessageAnnotationsAttachment},
+};
+use lodge_host::HostError;
+
+use crate::{
+    face::{Face, Inner},
+    state::{Core, Service, Uri, seq::write_atomically},
+};
+
+/// A session has at most so many, and each so many entries.
+const MOST: usize = 500;
+const MOST_ENTRIES: usize = 100;
+/// An entry is at most so long, and a name or an address.
+const ENTRY_BYTES: usize = 64 << 10;
+const NAME_BYTES: usize = 4 << 10;
+/// All of a session's together.
+const BYTES: usize = 4 << 20;
+
+/// The channel of a session's annotations.
+pub(crate) fn channel(session: &str) -> String {
+    format!("{session}/annotations")
+}
+
+/// The session that such a channel belongs to.
+pub(crate) fn session_of(channel: &str) -> Option<&str> {
+    channel
+        .strip_suffix("/annotations")
+        .filter(|session| !session.is_empty())
+}
+
+/// One small file for each session that has any.
+fn file(home: &Path, id: &str) -> PathBuf {
+    home.join("ahp/annotations").join(format!("{id}.json"))
+}
+
+fn read(home: &Path, id: &str) -> AnnotationsState {
+    let text = fs::read(file(home, id)).ok();
+    let kept = text.and_then(|text| serde_json::from_slice(&text).ok());
+    kept.unwrap_or(AnnotationsState {
+        annotations: Vec::new(),
+    })
+}
+
+fn keep(home: &Path, id: &str, state: &AnnotationsState) -> io::Result<()> {
+    let file = file(home, id);
+    if state.annotations.is_empty() {
+        return match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+    }
+    if let Some(directory) = file.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    write_atomically(&file, &serde_json::to_vec(state)?)
+}
+
+/// What lists say of a session whose annotations and entries are counted.
+pub(crate) fn counted(session: &str, counts: Option<(i64, i64)>) -> Option<AnnotationsSummary> {
+    counts.map(|(annotation_count, entry_count)| AnnotationsSummary {
+        resource: channel(session),
+        annotation_count,
+        entry_count,
+    })
+}
+
+fn summary(session: &str, state: &AnnotationsState) -> AnnotationsSummary {
+    AnnotationsSummary {
+        resource: channel(session),
+        annotation_count: state.annotations.len() as i64,
+        entry_count: state.annotations.iter().map(|one| one.entries.len() as i64).sum(),
+    }
+}
+
+/// The rules for what clients say about them. `Err` says why not.
+pub(crate) fn check(state: &AnnotationsState, action: &StateAction) -> Result<(), String> {
+    let find = |id: &str| {
+        let found = state.annotations.iter().find(|known| known.id == id);
+        found.ok_or_else(|| format!("there is no annotation {id:?}"))
+    };
+    let grown = match action {
+        StateAction::AnnotationsSet(set) => {
+            if find(&set.annotation.id).is_err() && state.annotations.len() >= MOST {
+                return Err(format!("a session has at most {MOST} annotations"));
+            }
+            whole(&set.annotation)?;
+            size(&set.annotation)
+        }
+        StateAction::AnnotationsUpdated(updated) => {
+            find(&updated.annotation_id)?;
+            let resource = updated.resource.as_deref().unwrap_or("x");
+            let nothing = updated.resource.is_none()
+                && updated.range.is_none()
+                && updated.resolved.is_none()
+                && updated.origin.is_none();
+            if nothing {
+                return Err("say what changes about the annotation".to_owned());
+            }
+            name(resource)?;
+            resource.len()
+        }
+        StateAction::AnnotationsRemoved(removed) => find(&removed.annotation_id).map(|_| 0)?,
+        StateAction::AnnotationsEntrySet(set) => {
+            let known = find(&set.annotation_id)?;
+            entry(&set.entry)?;
+            let is_new = known.entries.iter().all(|entry| entry.id != set.entry.id);
+            if is_new && known.entries.len() >= MOST_ENTRIES {
+                return Err(format!("an annotation has at most {MOST_ENTRIES} entries"));
+            }
+            text(&set.entry.text).len()
+        }
+        StateAction::AnnotationsEntryRemoved(removed) => {
+            let known = find(&removed.annotation_id)?;
+            if known.entries.iter().all(|entry| entry.id != removed.entry_id) {
+                return Err(format!("there is no entry {:?}", removed.entry_id));
+            }
+            if known.entries.len() == 1 {
+                return Err("an annotation has at least one entry: remove the annotation".to_owned());
+            }
+            0
+        }
+        _ => return Err("this is not said about annotations".to_owned()),
+    };
+    if state.annotations.iter().map(size).sum::<usize>() + grown > BYTES {
+        return Err("the annotations of this session are too long already".to_owned());
+    }
+    Ok(())
+}
+
+fn whole(annotation: &Annotation) -> Result<(), String> {
+    name(&annotation.id)?;
+    name(&annotation.resource)?;
+    if annotation.entries.is_empty() || annotation.entries.len() > MOST_ENTRIES {
+        return Err(format!("an annotation has 1 to {MOST_ENTRIES} entries"));
+    }
+    let mut ids = HashSet::new();
+    for one in &annotation.entries {
+        entry(one)?;
+        if !ids.insert(&one.id) {
+            return Err(format!("two entries are called {:?}", one.id));
+        }
+    }
+    Ok(())
+}
+
+fn entry(entry: &AnnotationEntry) -> Result<(), String> {
+    name(&entry.id)?;
+    if text(&entry.text).len() > ENTRY_BYTES {
+        return Err(format!("an entry has at most {ENTRY_BYTES} bytes"));
+    }
+    Ok(())
+}
+
+fn name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > NAME_BYTES {
+        return Err(format!("a name or an address has 1 to {NAME_BYTES} bytes"));
+    }
+    Ok(())
+}
+
+fn text(text: &StringOrMarkdown) -> &str {
+    match text {
+        StringOrMarkdown::Plain(text) => text,
+        StringOrMarkdown::Markdown { markdown } => markdown,
+    }
+}
+
+fn size(annotation: &Annotation) -> usize {
+    let entries = annotation.entries.iter();
+    annotation.resource.len()
+        + entries
+            .map(|entry| entry.id.len() + text(&entry.text).len())
+            .sum::<usize>()
+}
+
+impl Core {
+    /// Whether there is what a message refers to.
+    pub(crate) fn check_annotations(&self, attached: &MessageAnnotationsAttachment) -> Result<(), String> {
+        let Some(Service::Annotations(state)) = self.service(&attached.resource) else {
+            return Err(format!("there are no annotations {}", attached.resource));
+        };
+        let known = |id: &&String| state.annotations.iter().any(|one| one.id == **id);
+        match attached.annotation_ids.iter().flatten().find(|id| !known(id)) {
+            Some(id) => Err(format!("there is no annotation {id:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// What a message refers to, for the agent.
+    pub(crate) fn quote_annotations(&self, attached: &MessageAnnotationsAttachment) -> Option<String> {
+        let Some(Service::Annotations(state)) = self.service(&attached.resource) else {
+            return None;
+        };
+        let meant = |one: &&Annotation| attached.annotation_ids.as_ref().is_none_or(|ids| ids.contains(&one.id));
+        let mut out = String::from("<annotations>\n");
+        for one in state.annotations.iter().filter(meant) {
+            let place = crate::uri::path(&one.resource);
+            let place = place.map_or_else(|| one.resource.clone(), |path| path.display().to_string());
+            let _ = write!(out, "On {place}");
+            if let Some(range) = &one.range {
+                // Lines are counted from 0 on the wire and from 1 by everybody else.
+                let _ = write!(out, ", lines {} to {}", range.start.line + 1, range.end.line + 1);
+            }
+            out.push_str(if one.resolved { " (resolved):\n" } else { ":\n" });
+            for entry in &one.entries {
+                let _ = writeln!(out, "- {}", text(&entry.text).replace('\n', "\n  "));
+            }
+        }
+        out.push_str("</annotations>");
+        Some(out)
+    }
+}
+
+impl Face {
+    /// Opens the annotations of an open session.
+    pub(crate) async fn open_annotations(self: &Arc<Self>, uri: &str, session: &str) -> Result<(), HostError> {
+        let missing = || HostError::NotFound(uri.to_owned());
+        let id = self.inner.lock().host_id(session).ok_or_else(missing)?;
+        let home = self.host.home().path().to_owned();
+        let state = tokio::task::spawn_blocking(move || read(&home, &id)).await;
+        let state = state.map_err(|error| HostError::Invalid(error.to_string()))?;
+        let mut inner = self.inner.lock();
+        let session = inner.core.session_of(session).ok_or_else(missing)?;
+        if inner.core.service(uri).is_none() {
+            let service = Service::Annotations(state);
+            inner.core.insert_service(uri.into(), Some(session), service);
+        }
+        Ok(())
+    }
+
+    /// Keeps what was said, and tells the list of sessions.
+    pub(crate) fn annotated(&self, inner: &mut Inner, uri: &Uri) {
+        let Some(session) = session_of(uri).and_then(|session| inner.core.session_of(session)) else {
+            return;
+        };
+        let (Some(Service::Annotations(state)), Some(id)) = (inner.core.service(uri), inner.host_id(&session)) else {
+            return;
+        };
+        if let Err(error) = keep(self.host.home().path(), &id, state) {
+            tracing::warn!(%error, "annotations cannot be kept");
+        }
+        let summary = summary(&session, state);
+        let counts = (summary.annotation_count, summary.entry_count);
+        self.store
+            .update(&id, |record| record.annotated = (counts.0 > 0).then_some(counts));
+        if let Some(entry) = inner.core.sessions.get_mut(&session) {
+            entry.annotations = (summary.annotation_count > 0).then_some(summary);
+            entry.dirty = true;
+        }
+    }
+
+    /// Forgets the annotations of a session that is gone.
+    pub(crate) fn forget_annotations(&self, id: &str) {
+        let _ = fs::remove_file(file(self.host.home().path(), id));
+    }
+}
+
+impl Inner {
+    /// The host's id of an open session.
+    fn host_id(&self, session: &str) -> Option<String> {
+        let entry = self.core.sessions.get(session)?;
+        Some(self.talks.get(&entry.default_chat)?.host_id.clone())
+    }
+}

@@ -1,0 +1,267 @@
+//! Telemetry for clients that ask for it: what goes on in the sessions that are open here as OTLP logs, spans and metrics.
+//! While nobody listens nothing is noted. Texts of persons, models and tools are never part of it; messages of errors
+//! are, without what looks like a secret.
+
+mod note;
+mod otlp;
+mod secrets;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+
+use lodge_events::Event;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use self::{note::Notes, otlp::now, secrets::Secrets};
+use crate::{
+    face::Face,
+    state::{Core, Service, Uri},
+    wire::{Frame, notification},
+};
+
+/// How often what came up is sent.
+const EVERY: Duration = Duration::from_millis(250);
+/// Metrics are sent when they changed, and at least so often.
+const METRICS_EVERY: u32 = 40;
+/// A connection that has so much to read already gets no more of it.
+const UNREAD: usize = 1 << 20;
+
+/// One of the channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Logs from this OTLP severity on.
+    Logs(u8),
+    Traces,
+    Metrics,
+}
+
+/// The bits of what is wanted.
+const TRACES: u8 = 64;
+const METRICS: u8 = 128;
+
+impl Signal {
+    /// The channel with this address. Levels may be written in any case.
+    pub(crate) fn parse(uri: &str) -> Option<Self> {
+        let name = uri.strip_prefix("ahp-otlp:")?.trim_start_matches('/');
+        match name.split_once('/') {
+            Some(("logs", level)) => level_of(level).map(Self::Logs),
+            None if name == "traces" => Some(Self::Traces),
+            None if name == "metrics" => Some(Self::Metrics),
+            _ => None,
+        }
+    }
+
+    fn method(self) -> &'static str {
+        match self {
+            Self::Logs(_) => "otlp/exportLogs",
+            Self::Traces => "otlp/exportTraces",
+            Self::Metrics => "otlp/exportMetrics",
+        }
+    }
+}
+
+/// The severities of OTLP, the lowest number of each band.
+const LEVELS: [(&str, u8); 6] = [
+    ("trace", 1),
+    ("debug", 5),
+    ("info", 9),
+    ("warn", 13),
+    ("error", 17),
+    ("fatal", 21),
+];
+
+fn level_of(name: &str) -> Option<u8> {
+    let named = LEVELS.iter().find(|(level, _)| level.eq_ignore_ascii_case(name));
+    named.map(|(_, number)| *number)
+}
+
+/// What `initialize` says about it.
+pub(crate) fn capabilities() -> Value {
+    json!({ "logs": "ahp-otlp:/logs/{level}", "traces": "ahp-otlp:/traces", "metrics": "ahp-otlp:/metrics" })
+}
+
+/// What is noted while somebody listens.
+pub(crate) struct Telemetry {
+    /// The lowest severity that is wanted, and bits for spans and metrics. 0: nobody listens.
+    wanted: AtomicU8,
+    notes: Mutex<Notes>,
+    sending: AtomicBool,
+    secrets: Secrets,
+}
+
+impl Telemetry {
+    /// Nothing is noted; these words never will be.
+    pub(crate) fn new(secrets: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            wanted: AtomicU8::new(0),
+            notes: Mutex::default(),
+            sending: AtomicBool::new(false),
+            secrets: Secrets::new(secrets),
+        }
+    }
+
+    /// Something happened in a session.
+    pub(crate) fn events(&self, session: &Uri, events: &[Event]) {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        if wanted != 0 {
+            let mut notes = self.notes.lock();
+            for event in events {
+                notes.event(session, event, wanted, &self.secrets);
+            }
+        }
+    }
+}
+
+/// What is sent on a channel now.
+fn payload(signal: Signal, taken: &note::Taken, gauges: &[(&str, &str, u64)], metrics: bool) -> Option<Value> {
+    match signal {
+        Signal::Logs(least) => {
+            let fits = |log: &&note::Log| log.severity >= least;
+            let records: Vec<&Value> = taken.logs.iter().filter(fits).map(|log| &log.record).collect();
+            (!records.is_empty()).then(|| otlp::logs(&records))
+        }
+        Signal::Traces => (!taken.spans.is_empty()).then(|| otlp::traces(&taken.spans)),
+        Signal::Metrics => (metrics || !taken.counts.is_empty()).then(|| otlp::metrics(taken, gauges)),
+    }
+}
+
+impl Core {
+    /// The telemetry channels that somebody listens to.
+    fn heard_signals(&self) -> Vec<(Uri, Signal)> {
+        let signals = self.services.iter().filter_map(|(uri, entry)| match entry.service {
+            Service::Telemetry(signal) => Some((uri.clone(), signal)),
+            _ => None,
+        });
+        signals.filter(|(uri, _)| self.is_heard(uri)).collect()
+    }
+}
+
+impl Face {
+    /// Opens a telemetry channel. There is nothing in it but what comes.
+    pub(crate) fn open_signal(&self, uri: &str, signal: Signal) {
+        let core = &mut self.inner.lock().core;
+        if core.service(uri).is_none() {
+            core.insert_service(uri.into(), None, Service::Telemetry(signal));
+        }
+    }
+
+    /// Somebody came or went: from now on that is noted which somebody wants to know.
+    pub(crate) fn telemetry_changed(self: &Arc<Self>) {
+        let heard = self.inner.lock().core.heard_signals();
+        let mut wanted = 0;
+        for (_, signal) in &heard {
+            wanted = match signal {
+                Signal::Traces => wanted | TRACES,
+                Signal::Metrics => wanted | METRICS,
+                Signal::Logs(least) => match wanted & 63 {
+                    0 => wanted | least,
+                    known => (wanted & !63) | known.min(*least),
+                },
+            };
+        }
+        self.telemetry.wanted.store(wanted, Ordering::Relaxed);
+        if wanted != 0 && !self.telemetry.sending.swap(true, Ordering::AcqRel) {
+            self.tasks.spawn(self.clone().send_telemetry());
+        }
+    }
+
+    /// Sends what was noted, until nobody listens any more.
+    async fn send_telemetry(self: Arc<Self>) {
+        let mut unheard: HashMap<u64, usize> = HashMap::new();
+        let mut rounds = 0;
+        loop {
+            let heard = self.inner.lock().core.heard_signals();
+            if heard.is_empty() {
+                *self.telemetry.notes.lock() = Notes::default();
+                self.telemetry.sending.store(false, Ordering::Release);
+                // Whoever came just now found this at work.
+                if self.inner.lock().core.heard_signals().is_empty()
+                    || self.telemetry.sending.swap(true, Ordering::AcqRel)
+                {
+                    return;
+                }
+            }
+            let taken = self.telemetry.notes.lock().take();
+            let metrics = rounds % METRICS_EVERY == 0;
+            rounds += 1;
+            let gauges = self.gauges();
+            for (uri, signal) in heard {
+                if let Some(payload) = payload(signal, &taken, &gauges, metrics) {
+                    let params = json!({ "channel": &*uri, "payload": payload });
+                    let frame = notification(signal.method(), &params);
+                    self.send_signal(&uri, signal, &frame, taken.logs.len(), &mut unheard);
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(EVERY) => {}
+                () = self.stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Gives a frame to whoever listens and keeps up. Who does not is told how much it missed once it reads again.
+    fn send_signal(&self, uri: &Uri, signal: Signal, frame: &Frame, logs: usize, unheard: &mut HashMap<u64, usize>) {
+        let inner = self.inner.lock();
+        let Some(channel) = inner.core.channels.get(uri) else {
+            return;
+        };
+        for listener in &channel.subscribers {
+            let conn = &listener.conn;
+            if conn.unsent() > UNREAD {
+                *unheard.entry(conn.id).or_default() += logs.max(1);
+                continue;
+            }
+            if let (Signal::Logs(_), Some(missed)) = (signal, unheard.remove(&conn.id)) {
+                let text = format!("{missed} records were left out, because this client reads too slowly");
+                let record = otlp::log(now(), 13, &text, &[]);
+                let params = json!({ "channel": &**uri, "payload": otlp::logs(&[&record]) });
+                conn.push(notification(signal.method(), &params));
+            }
+            conn.push(frame.clone());
+        }
+    }
+
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 3] {
+        let (sessions, connections) = {
+            let core = &self.inner.lock().core;
+            (core.sessions.len() as u64, core.conns.len() as u64)
+        };
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes = resident.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        let bytes = kibibytes.unwrap_or_default() * 1024;
+        [
+            ("ahp.sessions", "{session}", sessions),
+            ("ahp.connections", "{connection}", connections),
+            ("process.memory.usage", "By", bytes),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_known_by_their_addresses() {
+        for (uri, expected) in [
+            ("ahp-otlp:/logs/warn", Some(Signal::Logs(13))),
+            ("ahp-otlp:/logs/TRACE", Some(Signal::Logs(1))),
+            ("ahp-otlp:/traces", Some(Signal::Traces)),
+            ("ahp-otlp:/metrics", Some(Signal::Metrics)),
+            ("ahp-otlp:/logs", None),
+            ("ahp-otlp:/logs/loud", None),
+            ("ahp-otlp:/logs/{level}", None),
+            ("ahp-root://", None),
+        ] {
+            assert_eq!(Signal::parse(uri), expected, "{uri}");
+        }
+    }
+}
