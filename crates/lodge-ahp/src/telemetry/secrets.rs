@@ -105,8 +105,8 @@ mod tests {
             ("all is well", "all is well"),
             ("the token is wrong", "the token is wrong"),
             (
-                "Incorrect API key provided: sk-abcdefghijkl.",
-                "Incorrect API key provided: ***.",
+                "Incorrect API key provided: sk-abcdefghijkl",
+                "Incorrect API key provided: ***",
             ),
             ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
             ("GET /x?token=abc&y=1", "GET /x?token=***&y=1"),

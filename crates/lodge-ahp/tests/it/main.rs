@@ -3,6 +3,7 @@
 
 mod access;
 mod annotations;
+mod attacks;
 mod changesets;
 mod chats;
 mod configuration;

@@ -5,6 +5,7 @@
 mod attach;
 mod cli;
 mod crash;
+mod grants;
 mod history;
 mod sandbox;
 mod terminal;
