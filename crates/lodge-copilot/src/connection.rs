@@ -257,6 +257,9 @@ impl Connection {
 
     /// Remembers a session that the client has opened; an older attachment to the same session is dropped.
     pub(crate) fn attach(&self, attached: Arc<Attached>) -> Option<Arc<Attached>> {
+        if let Some(traces) = &self.shared.traces {
+            attached.traced(traces.follow(attached.session()));
+        }
         self.sessions.lock().insert(attached.id().to_owned(), attached)
     }
 

@@ -29,8 +29,10 @@ mod server;
 mod session;
 mod stdio;
 mod telemetry;
+mod traces;
 mod user_settings;
 
 pub use args::{ServerArgs, Transport, parse_cli_args};
 pub use server::{ServerOptions, announcement, serve_connection, serve_stdio, serve_tcp};
 pub use stdio::hear_out_client;
+pub use traces::{Exporter, TraceOptions};

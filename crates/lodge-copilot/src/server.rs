@@ -9,7 +9,15 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::{board::Boards, connection::Connection, lifecycle, peer::Peer, providers::Tokens, stdio};
+use crate::{
+    board::Boards,
+    connection::Connection,
+    lifecycle,
+    peer::Peer,
+    providers::Tokens,
+    stdio,
+    traces::{TraceOptions, Traces},
+};
 
 /// How the face behaves.
 #[derive(Debug, Clone)]
@@ -28,6 +36,8 @@ pub struct ServerOptions {
     pub approve_all: bool,
     /// How many bytes may wait for a client before it is disconnected.
     pub queue_bytes: usize,
+    /// Traces of sessions, where they are wanted.
+    pub traces: Option<TraceOptions>,
 }
 
 impl Default for ServerOptions {
@@ -40,6 +50,7 @@ impl Default for ServerOptions {
             github_api: None,
             approve_all: false,
             queue_bytes: 64 * 1024 * 1024,
+            traces: None,
         }
     }
 }
@@ -49,11 +60,13 @@ pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) tokens: Tokens,
     pub(crate) boards: Boards,
+    pub(crate) traces: Option<Traces>,
 }
 
 impl Shared {
     fn new(options: ServerOptions) -> Arc<Self> {
         Arc::new(Self {
+            traces: options.traces.clone().map(Traces::start),
             options,
             tokens: Tokens::default(),
             boards: Boards::default(),

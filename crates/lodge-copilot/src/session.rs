@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -26,6 +26,7 @@ use crate::{
     providers::{Chooser, Chosen},
     rpc::{Params, RpcError},
     telemetry,
+    traces::Trace,
 };
 
 /// A session that a client created or resumed.
@@ -44,6 +45,8 @@ pub(crate) struct Attached {
     board: Arc<Board>,
     interests: Mutex<Vec<(String, String)>>,
     running: Running,
+    /// Where the session is traced.
+    trace: OnceLock<Arc<Trace>>,
     /// The location whose rules the client had applied last.
     pub(crate) location: Mutex<Option<PathBuf>>,
 }
@@ -142,6 +145,7 @@ impl Attached {
             board,
             interests: Mutex::default(),
             running: Running::default(),
+            trace: OnceLock::new(),
             location: Mutex::default(),
         })
     }
@@ -237,6 +241,16 @@ impl Attached {
         if let Some(attachment) = &client.attachment {
             attachment.update(client.spec.clone());
         }
+    }
+
+    /// The session is traced.
+    pub(crate) fn traced(&self, trace: Arc<Trace>) {
+        let _ = self.trace.set(trace);
+    }
+
+    /// The session's trace, where there is one.
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.trace.get().map(|trace| &**trace)
     }
 
     /// The session's id.

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
 use lodge_ahp::{AhpConfig, Listen, TlsFiles};
-use lodge_copilot::{ServerArgs, ServerOptions, Transport};
+use lodge_copilot::{ServerArgs, ServerOptions, TraceOptions, Transport};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -63,6 +63,7 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
         github_host: github_host(),
         github_api: variable("COPILOT_DEBUG_GITHUB_API_URL"),
         approve_all: args.approve_all,
+        traces: TraceOptions::of(variable),
         ..ServerOptions::default()
     };
     match args.transport {
@@ -147,6 +148,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
     print_line("Ctrl-C stops.");
     let options = ServerOptions {
         connection_token: Some(variable("COPILOT_CONNECTION_TOKEN").unwrap_or(token)),
+        traces: TraceOptions::of(variable),
         ..ServerOptions::default()
     };
     tokio::select! {

@@ -194,6 +194,7 @@ pub(crate) struct SendParams {
     source: Option<String>,
     agent_mode: Option<String>,
     request_headers: Option<std::collections::BTreeMap<String, String>>,
+    traceparent: Option<String>,
 }
 
 impl From<SendParams> for Prompt {
@@ -219,6 +220,9 @@ impl From<SendParams> for Prompt {
 }
 
 async fn send(session: Arc<Attached>, params: SendParams) -> Result<Value, RpcError> {
+    if let (Some(parent), Some(trace)) = (&params.traceparent, session.trace()) {
+        trace.belongs_to(parent);
+    }
     session.catch_up_with_model().await?;
     let id = session.session().send(params.into()).await?;
     Ok(json!({"messageId": id}))
@@ -285,6 +289,9 @@ async fn set_foreground(_: Ctx, _: Nothing) -> Result<Refusal, RpcError> {
 /// The process goes on living: the client ends it when it has seen the answer.
 async fn shutdown(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
     flush(&ctx.host).await;
+    if let Some(traces) = &ctx.shared.traces {
+        traces.flush().await;
+    }
     Ok(Value::Null)
 }
 

@@ -462,7 +462,9 @@ async fn enrich(ctx: Ctx, params: EnrichParams) -> Result<Value, RpcError> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OpenParams {
-    kind: String,
+    /// Absent from clients that ask for nothing in particular, for which there is nothing to be found.
+    #[serde(default)]
+    kind: Option<String>,
     #[serde(default)]
     session_id: Option<String>,
     #[serde(default)]
@@ -479,6 +481,9 @@ async fn open(ctx: Ctx, params: Params) -> MethodResult {
         context,
         mut options,
     } = params.parse()?;
+    let Some(kind) = kind else {
+        return Ok(Outcome::of(Reply::of(&json!({"status": "not_found"}))?));
+    };
     let attached = match kind.as_str() {
         "create" => opening::create(&ctx, &options).await?,
         "resume" | "resumeLast" | "attach" => {

@@ -1,0 +1,146 @@
+//! Where spans go: lines of a file, or a collector.
+
+use std::{path::Path, time::Duration};
+
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use lodge_models::{HttpRequest, Network, Transport};
+use serde_json::{Map, Value, json};
+use tokio::{fs::OpenOptions, io::AsyncWriteExt, sync::mpsc, time::timeout};
+
+use super::{Exporter, Message, TraceOptions, spans::Span};
+
+/// How many spans go out at once.
+const BATCH: usize = 256;
+/// How long a collector may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Exports until nobody is left who could send anything.
+pub(super) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Message>) {
+    let mut batch = Vec::new();
+    let mut failing = false;
+    while messages.recv_many(&mut batch, BATCH).await > 0 {
+        let (mut spans, mut waiting) = (Vec::new(), Vec::new());
+        for message in batch.drain(..) {
+            match message {
+                Message::Span(span) => spans.push(span),
+                Message::Flush(done) => waiting.push(done),
+            }
+        }
+        if !spans.is_empty() {
+            let sent = match &options.exporter {
+                Exporter::File(path) => append(path, &options.source, &spans).await,
+                Exporter::Otlp(url) => post(url, &options.source, &spans).await,
+            };
+            // Said once, until it works again.
+            if let (Err(error), false) = (&sent, failing) {
+                tracing::warn!(%error, "traces cannot be exported");
+            }
+            failing = sent.is_err();
+        }
+        for done in waiting {
+            let _ = done.send(());
+        }
+    }
+}
+
+async fn append(path: &Path, source: &str, spans: &[Span]) -> Result<(), String> {
+    let lines: String = spans.iter().map(|span| line(source, span).to_string() + "\n").collect();
+    let write = async {
+        let mut file = OpenOptions::new().create(true).append(true).open(path).await?;
+        file.write_all(lines.as_bytes()).await?;
+        file.flush().await
+    };
+    write.await.map_err(|error: std::io::Error| error.to_string())
+}
+
+fn status(span: &Span) -> Value {
+    match &span.error {
+        Some(message) => json!({"code": 2, "message": message}),
+        None => json!({"code": 0}),
+    }
+}
+
+fn line(source: &str, span: &Span) -> Value {
+    let time = |time: Timestamp| json!([time.as_second(), time.subsec_nanosecond()]);
+    let mut line = json!({
+        "type": "span",
+        "traceId": span.trace,
+        "spanId": span.id,
+        "name": span.name,
+        "kind": span.kind - 1,
+        "startTime": time(span.start),
+        "endTime": time(span.end),
+        "attributes": span.attributes,
+        "status": status(span),
+        "instrumentationScope": {"name": source, "version": env!("CARGO_PKG_VERSION")},
+        "resource": {"attributes": {"service.name": "lodge"}},
+    });
+    if let Some(parent) = &span.parent {
+        line["parentSpanId"] = json!(parent);
+    }
+    line
+}
+
+async fn post(url: &str, source: &str, spans: &[Span]) -> Result<(), String> {
+    let version = env!("CARGO_PKG_VERSION");
+    let service = Map::from_iter([("service.name".to_owned(), json!("lodge"))]);
+    let body = json!({"resourceSpans": [{
+        "resource": {"attributes": attributes(&service)},
+        "scopeSpans": [{
+            "scope": {"name": source, "version": version},
+            "spans": spans.iter().map(otlp).collect::<Vec<_>>(),
+        }],
+    }]});
+    let request = HttpRequest {
+        method: "POST",
+        url: format!("{}/v1/traces", url.trim_end_matches('/')),
+        headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+        body: body.to_string().into(),
+        sub_agent: None,
+    };
+    let send = async {
+        let mut response = Network::default()
+            .send(request)
+            .await
+            .map_err(|error| error.to_string())?;
+        while response.body.next().await.is_some_and(|piece| piece.is_ok()) {}
+        match response.status {
+            200..=299 => Ok(()),
+            status => Err(format!("the collector answered with HTTP {status}")),
+        }
+    };
+    let answer = timeout(LIMIT, send).await;
+    answer.unwrap_or_else(|_| Err("the collector does not answer".to_owned()))
+}
+
+/// A span as OTLP writes it in JSON.
+fn otlp(span: &Span) -> Value {
+    let mut written = json!({
+        "traceId": span.trace,
+        "spanId": span.id,
+        "name": span.name,
+        "kind": span.kind,
+        "startTimeUnixNano": span.start.as_nanosecond().to_string(),
+        "endTimeUnixNano": span.end.as_nanosecond().to_string(),
+        "attributes": attributes(&span.attributes),
+        "status": status(span),
+    });
+    if let Some(parent) = &span.parent {
+        written["parentSpanId"] = json!(parent);
+    }
+    written
+}
+
+fn attributes(attributes: &Map<String, Value>) -> Vec<Value> {
+    let value = |value: &Value| match value {
+        Value::Bool(is) => json!({"boolValue": is}),
+        Value::Number(number) if number.is_f64() => json!({"doubleValue": number}),
+        Value::Number(number) => json!({"intValue": number.to_string()}),
+        Value::String(text) => json!({"stringValue": text}),
+        other => json!({"stringValue": other.to_string()}),
+    };
+    let all = attributes.iter();
+    all.map(|(key, given)| json!({"key": key, "value": value(given)}))
+        .collect()
+}

@@ -1,0 +1,79 @@
+"""Traces of sessions, for apps that ask for them."""
+
+import http.server
+import json
+import threading
+
+from help import Test, ask, until
+
+
+class Collector:
+    """Takes OTLP over HTTP and keeps the spans."""
+
+    def __enter__(self):
+        self.spans = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                if self.path == "/v1/traces":
+                    for scope in body["resourceSpans"][0]["scopeSpans"]:
+                        outer.spans += [(scope["scope"]["name"], span) for span in scope["spans"]]
+                self.send_response(200)
+                self.send_header("content-length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Traces(Test):
+    async def test_a_file_holds_the_spans_of_a_turn_with_what_was_said(self):
+        path = self.dir / "traces.jsonl"
+        client = await self.start(telemetry={"file_path": str(path), "exporter_type": "file", "source_name": "mine", "capture_content": True})
+        chat, _ = await self.session(client)
+        await ask(chat, 'call bash {"command":"echo from the shell"} then say the end')
+        await chat.disconnect()
+        await client.stop()
+        spans = [json.loads(line) for line in path.read_text().splitlines()]
+        self.assertEqual({(span["type"], span["instrumentationScope"]["name"], span["status"]["code"]) for span in spans}, {("span", "mine", 0)})
+        by_operation = {}
+        for span in spans:
+            by_operation.setdefault(span["attributes"]["gen_ai.operation.name"], []).append(span)
+        [agent] = by_operation.pop("invoke_agent")
+        self.assertNotIn("parentSpanId", agent)
+        self.assertEqual(agent["attributes"]["gen_ai.conversation.id"], chat.session_id)
+        for span in by_operation["chat"] + by_operation["execute_tool"]:
+            self.assertEqual((span["traceId"], span["parentSpanId"]), (agent["traceId"], agent["spanId"]))
+        self.assertEqual(len(by_operation["chat"]), 2)
+        self.assertIn("echo from the shell", by_operation["chat"][0]["attributes"]["gen_ai.input.messages"])
+        self.assertIn("the end", by_operation["chat"][1]["attributes"]["gen_ai.output.messages"])
+        [tool] = by_operation["execute_tool"]
+        self.assertEqual(tool["attributes"]["gen_ai.tool.name"], "bash")
+        self.assertIn("from the shell", tool["attributes"]["gen_ai.tool.call.result"])
+
+    async def test_a_collector_gets_them_without_what_was_said(self):
+        with Collector() as collector:
+            chat, _ = await self.session(await self.start(telemetry={"otlp_endpoint": collector.url}))
+            await ask(chat, "say a secret")
+            await until("the agent's span is there", lambda: any(span["name"] == "invoke_agent" for _, span in collector.spans))
+            chats = [span for _, span in collector.spans if span["name"].startswith("chat ")]
+            [agent] = [span for _, span in collector.spans if span["name"] == "invoke_agent"]
+            self.assertEqual([span["parentSpanId"] for span in chats], [agent["spanId"]])
+            self.assertLessEqual(int(agent["startTimeUnixNano"]), int(agent["endTimeUnixNano"]))
+            self.assertNotIn("secret", json.dumps(collector.spans))
+
+    async def test_nothing_listens_and_nothing_waits(self):
+        chat, _ = await self.session(await self.start(telemetry={"otlp_endpoint": "http://127.0.0.1:1"}))
+        self.assertEqual(await ask(chat, "say fine"), "fine")
