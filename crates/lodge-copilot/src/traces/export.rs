@@ -23,7 +23,7 @@ pub(super) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Mess
         let (mut spans, mut waiting) = (Vec::new(), Vec::new());
         for message in batch.drain(..) {
             match message {
-                Message::Span(span) => spans.push(span),
+                Message::Span(span) => spans.push(*span),
                 Message::Flush(done) => waiting.push(done),
             }
         }

@@ -66,7 +66,7 @@ impl TraceOptions {
 }
 
 enum Message {
-    Span(Span),
+    Span(Box<Span>),
     Flush(oneshot::Sender<()>),
 }
 
@@ -139,7 +139,7 @@ struct Follower {
 impl Follower {
     fn export(&self, spans: Vec<Span>) {
         for span in spans {
-            if self.exporter.try_send(Message::Span(span)).is_err() {
+            if self.exporter.try_send(Message::Span(span.into())).is_err() {
                 tracing::warn!("a span was dropped: the exporter does not keep up");
             }
         }
