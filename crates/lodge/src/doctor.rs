@@ -34,7 +34,7 @@ impl Page {
 
     fn bad(&mut self, text: impl AsRef<str>) {
         self.broken = true;
-        print_line(&format!("  ✗ {}", text.as_ref()));
+        print_line(&format!("  ✗ {}", text.as_ref().trim_end().replace('\n', "\n    ")));
     }
 }
 
@@ -48,10 +48,12 @@ pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
     protection(&mut page, home);
     extensions(&mut page, home);
     servers(&mut page, home).await;
-    Ok(match page.broken {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    if page.broken {
+        print_line("\nWhat is marked ✗ does not work. Mend it and look again.");
+        return Ok(ExitCode::FAILURE);
+    }
+    print_line("\nNothing is broken.");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn place(page: &mut Page, home: &Path) {
@@ -152,7 +154,7 @@ async fn servers(page: &mut Page, home: &Path) {
     page.head("MCP servers");
     let known = match mcp::known(home) {
         Ok(known) => known,
-        Err(error) => return page.bad(format!("{error:#}")),
+        Err(_) => return page.hint("lodge.toml has to be mended first"),
     };
     if known.is_empty() {
         return page.hint("none are described here (docs/guide.md)");
