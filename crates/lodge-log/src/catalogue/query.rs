@@ -267,7 +267,7 @@ mod tests {
         ];
         for filter in filters {
             let (sql, values) = list_sql(&filter);
-            let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let mut plan = db.db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let steps = plan
                 .query_map(params_from_iter(values), |row| row.get::<_, String>(3))
                 .unwrap();
