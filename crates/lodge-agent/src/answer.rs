@@ -75,10 +75,12 @@ pub enum QuestionKind {
 pub enum PermissionDecision {
     /// This once.
     ApproveOnce,
-    /// This once, with other arguments than the model wrote.
+    /// With other arguments than the model wrote.
     ApproveEdited {
         /// What the tool gets instead.
         arguments: Value,
+        /// And whatever is like what it became, in this session.
+        for_session: bool,
     },
     /// And whatever is like it in this session.
     ApproveForSession,

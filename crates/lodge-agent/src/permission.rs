@@ -18,7 +18,11 @@ pub(crate) enum Verdict {
     /// Go ahead.
     Allowed,
     /// Yes, with other arguments.
-    Edited(Value),
+    Edited {
+        arguments: Value,
+        /// Whether what it became is allowed from now on, in this session.
+        for_session: bool,
+    },
     /// No, and the model reads why and goes on.
     Denied(String),
     /// No, and the turn ends here.
@@ -158,6 +162,11 @@ impl Shared {
         }
     }
 
+    /// Allows what is like this from now on, in this session.
+    pub(crate) fn allow_for_session(&self, request: &PermissionRequest) {
+        self.permissions.remember(self, request, Keep::Session);
+    }
+
     async fn ask_permission(&self, request_id: &str, request: PermissionRequest) -> Result<Verdict, LogError> {
         if !self.clients.lock().any(|can| can.permissions) {
             self.recorder.record(requested(request_id, &request))?;
@@ -174,11 +183,12 @@ impl Shared {
         };
         let (result, verdict) = match decision {
             PermissionDecision::ApproveOnce => (PermissionResult::approved(), Verdict::Allowed),
-            PermissionDecision::ApproveEdited { arguments } => {
-                (PermissionResult::approved(), Verdict::Edited(arguments))
+            PermissionDecision::ApproveEdited { arguments, for_session } => {
+                let verdict = Verdict::Edited { arguments, for_session };
+                (PermissionResult::approved(), verdict)
             }
             PermissionDecision::ApproveForSession => {
-                self.permissions.remember(self, &request, Keep::Session);
+                self.allow_for_session(&request);
                 (PermissionResult::approved(), Verdict::Allowed)
             }
             PermissionDecision::ApproveForLocation => {

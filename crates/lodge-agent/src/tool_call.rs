@@ -189,6 +189,17 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
     Ok(end)
 }
 
+/// What came of asking for permission.
+pub(crate) enum Asked {
+    Allowed,
+    /// The arguments are others now.
+    Edited {
+        /// Whether what the call became is allowed from now on.
+        for_session: bool,
+    },
+    Refused(Outcome),
+}
+
 impl Call<'_> {
     pub(crate) fn request_id(&self, about: &str) -> String {
         request_id(&self.turn.shared.id, &format!("{}:{}", self.message, self.id), about)
@@ -251,18 +262,33 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Asks for permission; an outcome means that there is none. Whoever gives it may change the arguments.
+    /// Asks for permission for a tool that is allowed whatever its arguments are; an outcome means that there is none.
+    /// Whoever gives it may change the arguments.
     pub(crate) async fn permit(&self, request: PermissionRequest, args: &mut Value) -> Result<Option<Outcome>, Stop> {
+        Ok(match self.ask(request.clone(), args).await? {
+            Asked::Allowed => None,
+            Asked::Edited { for_session } => {
+                if for_session {
+                    self.turn.shared.allow_for_session(&request);
+                }
+                None
+            }
+            Asked::Refused(refused) => Some(refused),
+        })
+    }
+
+    /// Asks for permission. Whoever gives it may change the arguments.
+    pub(crate) async fn ask(&self, request: PermissionRequest, args: &mut Value) -> Result<Asked, Stop> {
         let request = request.with_tool_call_id(self.id);
         Ok(
             match self.turn.shared.permit(&self.request_id("permission"), request).await? {
-                Verdict::Allowed => None,
-                Verdict::Edited(edited) => {
-                    *args = edited;
-                    None
+                Verdict::Allowed => Asked::Allowed,
+                Verdict::Edited { arguments, for_session } => {
+                    *args = arguments;
+                    Asked::Edited { for_session }
                 }
-                Verdict::Denied(text) => Some(Outcome::failed(text, "denied")),
-                Verdict::Rejected(text) => Some(Outcome::failed(text, "rejected")),
+                Verdict::Denied(text) => Asked::Refused(Outcome::failed(text, "denied")),
+                Verdict::Rejected(text) => Asked::Refused(Outcome::failed(text, "rejected")),
             },
         )
     }

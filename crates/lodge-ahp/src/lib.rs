@@ -24,6 +24,7 @@ mod load;
 pub mod methods;
 pub mod projection;
 pub mod rpc;
+mod said;
 mod server;
 mod session_config;
 mod state;

@@ -17,10 +17,11 @@ use crate::{
     changesets::{Kind, catalogue},
     face::{Face, chat_state, point_to_chats, sub_state, summary_of},
     projection::{Now, Projector, Scope, Step, object, timestamp},
+    said::Said,
     session_config::{Branching, Isolation},
     state::{ChatStore, Closing, Keep, SessionEntry, Uri},
     store::{ChatRecord, SessionRecord},
-    talk::{Draft, Driver, Effect, Talk},
+    talk::{Draft, Driver, Effect, Setting, Talk},
     telemetry::Signal,
     uri,
 };
@@ -48,6 +49,8 @@ struct Read {
 struct Opened {
     chat: Uri,
     id: String,
+    /// What people called the session behind it.
+    name: Option<String>,
     effects: mpsc::UnboundedSender<Effect>,
     read: Read,
     driver: Driver,
@@ -128,12 +131,19 @@ impl Face {
     /// Opens a session whose gate is held by the caller.
     pub(crate) async fn open_held(self: &Arc<Self>, session_uri: &Uri, id: &str) -> Result<(), HostError> {
         let record = self.store.session(id);
-        let chat: Uri = uri::default_chat(session_uri).into();
+        let own = record.own.as_ref();
+        let chat: Uri = own
+            .map_or_else(|| uri::default_chat(session_uri), |own| own.uri.clone())
+            .into();
         let created = self
             .summary(id)
             .await
             .map_or_else(Timestamp::now, |summary| summary.created);
-        let mut opened = vec![self.open_talk(session_uri, id, default_head(&chat, &record), 0).await?];
+        let main = match own {
+            Some(own) => self.open_extra(session_uri, own).await?,
+            None => self.open_talk(session_uri, id, default_head(&chat, &record), 0).await?,
+        };
+        let mut opened = vec![main];
         for extra in &record.chats {
             match self.open_extra(session_uri, extra).await {
                 Ok(talk) => opened.push(talk),
@@ -157,6 +167,9 @@ impl Face {
         if let Some(entry) = inner.core.sessions.get_mut(session_uri) {
             let place = |chat: &str| record.order.iter().position(|known| known == chat);
             let chats = &mut entry.state.chats;
+            if let (Some(title), Some(default)) = (&record.default_title, chats.first_mut()) {
+                default.title.clone_from(title);
+            }
             chats.sort_by_key(|chat| place(&chat.resource).unwrap_or(usize::MAX));
         }
         self.count_changes(inner, session_uri);
@@ -179,18 +192,20 @@ impl Face {
         head: ChatState,
         hidden: usize,
     ) -> Result<Opened, HostError> {
-        let session = self.host.open_session(id).await?;
+        let session = self.open_session(id).await?;
         let chat: Uri = head.resource.as_str().into();
         let state = self.session_state(&session, &self.store.session(id), &chat);
         let keep = self.inner.lock().core.bounds.keep.clone();
         let unread = Read::new(session_uri.clone(), chat.clone(), state, head, keep);
-        let (mut read, events) = read(session.clone(), unread).await?;
+        let (mut read, events) = read(session.clone(), unread, self.said.clone()).await?;
         read.hide(hidden);
         let (driver, effects) = self.driver(&chat, id);
+        let name = session.settings().name;
         let driver = driver.with_session(session, events).await?;
         Ok(Opened {
             chat,
             id: id.to_owned(),
+            name,
             effects,
             read,
             driver,
@@ -208,6 +223,13 @@ impl Face {
             .get(&Scope::Main)
             .is_some_and(|chat| chat.turns().is_empty());
         opened.driver.preface = record.selection.clone().filter(|_| fresh);
+        // What a chat is called is the name of the session behind it, also when the host did not live to be told.
+        if !record.title.is_empty() && opened.name.as_deref() != Some(record.title.as_str()) {
+            // The driver is right here.
+            let _ = opened
+                .effects
+                .send(Effect::Change(Setting::Title(record.title.clone())));
+        }
         Ok(opened)
     }
 
@@ -216,7 +238,8 @@ impl Face {
         let head = chat_state(&record.uri, record.title.clone(), record.origin.clone());
         ChatState {
             draft: kept.draft,
-            movable: Some(true),
+            movable: Some(kept.chat_of.is_some()),
+            queued_messages: Some(kept.queue).filter(|queue| !queue.is_empty()),
             ..head
         }
     }
@@ -285,7 +308,7 @@ impl Face {
         inner.remove_session(&session);
     }
 
-    fn session_state(&self, session: &Session, record: &SessionRecord, chat: &Uri) -> SessionState {
+    pub(crate) fn session_state(&self, session: &Session, record: &SessionRecord, chat: &Uri) -> SessionState {
         let settings = session.settings();
         let facts = session.facts();
         let git = lodge_host::GitContext::of(&settings.cwd);
@@ -301,7 +324,7 @@ impl Face {
             .clone()
             .or_else(|| facts.title())
             .unwrap_or_else(|| "New session".to_owned());
-        let auto = matches!(settings.approval, lodge_host::Approval::ApproveAll) || record.auto_approve;
+        let auto = settings.approval == lodge_host::Approval::ApproveAll;
         new_state(NewState {
             title,
             cwd: Some(settings.cwd.clone()),
@@ -405,7 +428,7 @@ fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
 }
 
 /// Reads a log through the projection, and the events that come after it.
-async fn read(session: Session, read: Read) -> Result<(Read, Subscription), HostError> {
+async fn read(session: Session, mut read: Read, said: Said) -> Result<(Read, Subscription), HostError> {
     // Whether a turn runs must be known for the moment that the log is read up to.
     let (now, history, events) = loop {
         let now = now(&session);
@@ -416,7 +439,12 @@ async fn read(session: Session, read: Read) -> Result<(Read, Subscription), Host
     };
     let pending = session.pending();
     let (waiting, _) = session.queue();
-    let read = aside(move || read.project(history, now, &pending, &waiting)).await?;
+    let id = session.id().to_owned();
+    let read = aside(move || {
+        read.projector.set_said(said.of(&id));
+        read.project(history, now, &pending, &waiting)
+    })
+    .await?;
     Ok((read, events))
 }
 
@@ -478,6 +506,7 @@ impl Read {
         let head = self.chats.get(&Scope::Main).map(ChatStore::head);
         let steps = head.map(|head| self.projector.queue_changed(head, waiting));
         self.apply(steps.unwrap_or_default());
+        self.projector.history_read();
         Ok(self)
     }
 
@@ -530,6 +559,7 @@ impl crate::face::Inner {
             effects,
             mut read,
             driver,
+            name: _,
         } = opened;
         let talk = Talk::new(session.clone(), id, read.projector, effects, false);
         let mut summaries = Vec::new();

@@ -55,6 +55,12 @@ pub(crate) struct SessionRecord {
     /// The order of its chats, where somebody chose one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) order: Vec<String>,
+    /// What its default chat is called in its list of chats, since there are others beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) default_title: Option<String>,
+    /// The further chat that it was before it became a session of its own; now its default chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) own: Option<ChatRecord>,
     /// The session that this one is a chat of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) chat_of: Option<String>,
@@ -74,6 +80,14 @@ pub(crate) struct SessionRecord {
     /// Changed files that a person has seen: which, and what they were then.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) reviewed: BTreeMap<String, String>,
+}
+
+impl SessionRecord {
+    /// The URIs that it is known by, its own and those of its chats.
+    fn uris(&self) -> impl Iterator<Item = &String> {
+        let chats = self.chats.iter().chain(&self.own).map(|chat| &chat.uri);
+        self.uri.iter().chain(chats)
+    }
 }
 
 /// A client that was here.
@@ -215,8 +229,7 @@ impl Store {
         }
         let mut by_uri = HashMap::new();
         for (id, record) in &sessions.map {
-            by_uri.extend(record.uri.clone().map(|uri| (uri, id.clone())));
-            by_uri.extend(record.chats.iter().map(|chat| (chat.uri.clone(), id.clone())));
+            by_uri.extend(record.uris().map(|uri| (uri.clone(), id.clone())));
         }
         Ok(Self {
             sessions: Mutex::new(sessions),
@@ -238,10 +251,12 @@ impl Store {
     /// Changes what is kept about a session.
     pub(crate) fn update(&self, id: &str, change: impl FnOnce(&mut SessionRecord)) {
         let mut record = self.session(id);
-        change(&mut record);
         let mut by_uri = self.by_uri.lock();
-        by_uri.extend(record.uri.clone().map(|uri| (uri, id.to_owned())));
-        by_uri.extend(record.chats.iter().map(|chat| (chat.uri.clone(), id.to_owned())));
+        for uri in record.uris() {
+            by_uri.remove(uri);
+        }
+        change(&mut record);
+        by_uri.extend(record.uris().map(|uri| (uri.clone(), id.to_owned())));
         self.sessions.lock().set(id, Some(record));
     }
 

@@ -11,6 +11,11 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 /// The id under which the host's agent is offered, and the scheme of sessions that other faces made.
 pub const PROVIDER: &str = "lodge";
 
+/// Whether clients mean the host's agent by this name. There is one, and programs written for other hosts name theirs.
+pub(crate) fn is_provider(name: &str) -> bool {
+    [PROVIDER, "copilot", "copilotcli"].contains(&name)
+}
+
 /// `file:` of an absolute path, spelt as editors spell it: everything but letters, digits and `-._~/` as bytes in hex.
 pub fn file(path: impl AsRef<Path>) -> String {
     let mut uri = String::from("file://");

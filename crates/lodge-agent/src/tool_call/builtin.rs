@@ -10,7 +10,7 @@ use lodge_tools::{Need, OutputSink, Tool, ToolCx, ToolUpdate};
 use serde_json::Value;
 
 use super::{
-    Call,
+    Asked, Call,
     outcome::{Outcome, Success, image_block},
 };
 use crate::turn::Stop;
@@ -121,23 +121,23 @@ impl Call<'_> {
         if allowed || shared.is_plan(&request) {
             return Ok(None);
         }
-        let asked = args.clone();
-        if let Some(refused) = self.permit(*request, args).await? {
-            return Ok(Some(refused));
-        }
-        if *args == asked {
+        let for_session = match self.ask(*request, args).await? {
+            Asked::Refused(refused) => return Ok(Some(refused)),
             // The mode may have changed while somebody thought about it.
-            return Ok(shared.plan_refusal(only_looks));
+            Asked::Allowed => return Ok(shared.plan_refusal(only_looks)),
+            Asked::Edited { for_session } => for_session,
+        };
+        let need = match tool.need(args, cx) {
+            Err(error) => return Ok(Some(Outcome::failed(error.0, "failure"))),
+            Ok(need) => need,
+        };
+        let refused = shared.plan_refusal(shared.only_looks(tool.name(), &need));
+        let Need::Ask(request) = need else { return Ok(refused) };
+        let refused = refused.or_else(|| Some(Outcome::failed(shared.forbidden(&request)?, "denied")));
+        if for_session && refused.is_none() {
+            shared.allow_for_session(&request);
         }
-        Ok(match tool.need(args, cx) {
-            Err(error) => Some(Outcome::failed(error.0, "failure")),
-            Ok(need) => shared
-                .plan_refusal(shared.only_looks(tool.name(), &need))
-                .or_else(|| match &need {
-                    Need::Ask(request) => shared.forbidden(request).map(|why| Outcome::failed(why, "denied")),
-                    _ => None,
-                }),
-        })
+        Ok(refused)
     }
 }
 

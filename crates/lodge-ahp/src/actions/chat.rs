@@ -5,7 +5,7 @@ use ahp_types::{
     actions::{
         ChatDraftChangedAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction,
         ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnResumeAction,
-        ChatTurnStartedAction, PartialChatSummary, SessionChatUpdatedAction,
+        ChatTurnStartedAction, PartialChatSummary, SessionChatUpdatedAction, SessionTitleChangedAction,
     },
     state::{ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessageKind, SessionLifecycle},
 };
@@ -18,7 +18,7 @@ use crate::{
     load::UNTITLED,
     projection::check_attachments,
     state::{ChatStore, Uri, chat::StoredTurn},
-    talk::Effect,
+    talk::{Effect, Setting},
 };
 
 fn store<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatStore, Refusal> {
@@ -268,14 +268,14 @@ pub(super) fn draft(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatDraftCh
 }
 
 /// The session and its default chat, if a URI is that of a further chat that people made in it.
-pub(super) fn further(inner: &Inner, chat: &str) -> Option<(Uri, Uri)> {
+pub(crate) fn further(inner: &Inner, chat: &str) -> Option<(Uri, Uri)> {
     let session = inner.core.session_of(chat)?;
     let default = inner.core.sessions.get(&session)?.default_chat.clone();
     (*default != *chat && inner.talks.contains_key(chat)).then_some((session, default))
 }
 
 /// Gives a further chat another title. It stands in the session's list of chats; no action of a chat tells its title.
-pub(super) fn renamed(
+pub(crate) fn renamed(
     face: &Face,
     inner: &mut Inner,
     chat: &str,
@@ -306,6 +306,45 @@ pub(super) fn renamed(
     }
     inner.core.settle(session);
     Ok(())
+}
+
+/// Once there are chats beside it, the default chat is called what the session is called now, and keeps that. It stands in the
+/// session's list of chats alone: no action of a chat could tell those who listen to it.
+pub(crate) fn name_default(face: &Face, inner: &mut Inner, session: &str) {
+    let Some(entry) = inner.core.sessions.get(session) else {
+        return;
+    };
+    let (chat, title) = (entry.default_chat.clone(), entry.state.title.clone());
+    let listed = entry.state.chats.iter().find(|summary| *summary.resource == *chat);
+    if listed.is_none_or(|summary| summary.title != UNTITLED) {
+        return;
+    }
+    let changes = PartialChatSummary {
+        title: Some(title.clone()),
+        ..PartialChatSummary::default()
+    };
+    let action = SessionChatUpdatedAction {
+        chat: chat.to_string(),
+        changes,
+    };
+    inner
+        .core
+        .publish(session, &StateAction::SessionChatUpdated(action), None);
+    if let Some(talk) = inner.talks.get(&chat) {
+        face.store
+            .update(&talk.host_id, |record| record.default_title = Some(title));
+    }
+}
+
+/// Tells the agent of a chat what people call it.
+pub(crate) fn tell_title(inner: &mut Inner, chat: &str, title: &str) {
+    if let Some(talk) = inner.talks.get_mut(chat) {
+        let title = title.to_owned();
+        talk.expect(StateAction::SessionTitleChanged(SessionTitleChangedAction {
+            title: title.clone(),
+        }));
+        talk.tell(Effect::Change(Setting::Title(title)));
+    }
 }
 
 /// A further chat that nobody named is called by the first words said in it.

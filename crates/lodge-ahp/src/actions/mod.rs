@@ -13,7 +13,11 @@ use ahp_types::StateAction;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-pub(crate) use self::tools::fail_calls_of;
+pub(crate) use self::{
+    chat::{further, name_default, renamed, tell_title},
+    session::title,
+    tools::fail_calls_of,
+};
 use crate::{
     annotations,
     customizations::Wish,
@@ -21,7 +25,7 @@ use crate::{
     face::{Face, Inner},
     rpc,
     state::{Conn, Peer, Uri},
-    talk::Effect,
+    talk::{Effect, Setting},
     terminals::Deed,
     version::Dialect,
     wire::Origin,
@@ -219,7 +223,10 @@ fn accept(
     {
         let title = action.get("title").and_then(Value::as_str).unwrap_or_default();
         return match chat::renamed(face, inner, &asked, &place, title) {
-            Ok(()) => inner.core.echo(conn, &asked, &raw, origin),
+            Ok(()) => {
+                chat::tell_title(inner, &asked, title);
+                inner.core.echo(conn, &asked, &raw, origin);
+            }
             Err(reason) => inner.core.reject(conn, &asked, &raw, origin, &reason),
         };
     }
@@ -272,8 +279,7 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
         match after {
             After::TurnStarted { id, message } => {
                 if let Some(talk) = inner.talk_mut(channel) {
-                    talk.projector
-                        .turn_started(&id, *message, lodge_events::Timestamp::now());
+                    talk.begin(&id, *message, lodge_events::Timestamp::now());
                 }
                 dispatch.face.first_turn(inner, channel);
             }
@@ -345,8 +351,18 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
         Some(session) => session.default_chat.clone(),
         None => channel.clone(),
     };
-    if let Some((_, talk)) = inner.talk_of(&to) {
-        for effect in plan.effects {
+    for effect in plan.effects {
+        // How the agents of a session work is one thing, whichever of its chats they are in.
+        if let Effect::Change(setting @ (Setting::Mode(_) | Setting::Approval(_))) = &effect {
+            let others = inner
+                .talks
+                .iter()
+                .filter(|(chat, talk)| talk.session == *channel && **chat != to);
+            for (_, talk) in others {
+                talk.tell(Effect::Change(setting.clone()));
+            }
+        }
+        if let Some((_, talk)) = inner.talk_of(&to) {
             talk.tell(effect);
         }
     }
@@ -468,13 +484,13 @@ impl Inner {
 impl Face {
     /// The default chat of a session, open or not.
     pub(crate) fn default_chat(&self, session: &str) -> String {
-        let inner = self.inner.lock();
-        let open = inner
-            .core
-            .sessions
-            .get(session)
-            .map(|session| session.default_chat.to_string());
-        open.unwrap_or_else(|| crate::uri::default_chat(session))
+        let open = {
+            let inner = self.inner.lock();
+            let entry = inner.core.sessions.get(session);
+            entry.map(|session| session.default_chat.to_string())
+        };
+        let own = || self.store.session(&self.store.id_of(session)?).own.map(|own| own.uri);
+        open.or_else(own).unwrap_or_else(|| crate::uri::default_chat(session))
     }
 
     /// A draft becomes a session with its first turn: it is kept from now on, and others are told.
@@ -535,11 +551,12 @@ impl Face {
             return;
         }
         let status = entry.state.status;
-        let auto = entry
-            .state
-            .config
-            .as_ref()
-            .is_some_and(|config| config.values["autoApprove"] == "autoApprove");
+        let auto = entry.state.config.as_ref().is_some_and(|config| {
+            config
+                .values
+                .get("autoApprove")
+                .is_some_and(|value| value == "autoApprove")
+        });
         let head = shown.store.head();
         self.store.update(&talk.host_id, |record| {
             record.draft.clone_from(&head.draft);

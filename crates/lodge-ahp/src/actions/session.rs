@@ -22,7 +22,7 @@ use crate::{
 const TITLE: usize = 500;
 
 /// A title that can be one.
-pub(super) fn title(title: &str) -> Result<&str, Refusal> {
+pub(crate) fn title(title: &str) -> Result<&str, Refusal> {
     if title.trim().is_empty() || title.len() > TITLE {
         return Err(format!("a title has 1 to {TITLE} characters"));
     }
@@ -143,17 +143,31 @@ fn config(
     changed: &mut SessionConfigChangedAction,
 ) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
-    // Replacing is merging here: what has a default has a value, and there is nothing else to take away.
-    changed.replace = None;
+    let known = |key: &str| state.config.as_ref().and_then(|config| config.values.get(key));
+    let replaces = changed.replace == Some(true);
+    let mut wanted = changed.config.clone();
+    if replaces {
+        // What is not named any more goes back to what it is by default, and where a session works cannot be taken away.
+        for (key, default) in defaults(dispatch) {
+            if !wanted.contains_key(key) && known(key).is_some() {
+                wanted.insert(key.to_owned(), default);
+            }
+        }
+        for key in ["isolation", "branch"] {
+            if let Some(value) = known(key).filter(|_| !changed.config.contains_key(key)) {
+                changed.config.insert(key.to_owned(), value.clone());
+            }
+        }
+    }
     let mut branching = branching_of(state);
     if let (Some(git), Some(isolation)) = (&mut branching, changed.config.get("isolation").and_then(Value::as_str)) {
         git.isolation = Isolation::parse(isolation).unwrap_or_default();
     }
-    for (key, value) in &changed.config {
-        let setting = setting(dispatch, begun, branching.as_ref(), key, value)?;
-        if state.config.as_ref().and_then(|config| config.values.get(key)) == Some(value) {
+    for (key, value) in &wanted {
+        if known(key) == Some(value) {
             continue;
         }
+        let setting = setting(dispatch, begun, branching.as_ref(), key, value)?;
         if matches!(setting, Setting::Mode(_) | Setting::Model(_)) {
             let config = [(key.clone(), value.clone())].into_iter().collect();
             let told = SessionConfigChangedAction { config, replace: None };
@@ -161,10 +175,23 @@ fn config(
         }
         plan.effects.push(Effect::Change(setting));
     }
-    if plan.effects.is_empty() {
+    let same = state
+        .config
+        .as_ref()
+        .is_some_and(|config| config.values == changed.config);
+    if plan.effects.is_empty() && (!replaces || same) {
         return Ok(Plan::nothing(NoChange::Echo));
     }
     Ok(plan.then(After::Keep))
+}
+
+/// What can be changed about a running session, and what that is when nobody chose.
+fn defaults(dispatch: &Dispatch<'_>) -> [(&'static str, Value); 3] {
+    [
+        ("mode", Mode::default().as_str().into()),
+        ("autoApprove", "default".into()),
+        ("model", dispatch.face.host.models().default_model().as_str().into()),
+    ]
 }
 
 /// One value of a session's configuration.

@@ -77,16 +77,14 @@ pub(super) fn confirmed(
         }
         _ => None,
     };
+    let for_session = action.selected_option_id.as_deref() == Some(ALLOW_SESSION);
     let decision = if !action.approved {
         let suggested = action.user_suggestion.as_ref().map(|message| message.text.clone());
         let feedback = suggested.or_else(|| action.reason_message.as_ref().map(|reason| reason.as_text().to_owned()));
         PermissionDecision::Deny { feedback }
     } else if let Some(arguments) = edited {
-        if action.selected_option_id.as_deref() == Some(ALLOW_SESSION) {
-            return Err("a call that was changed is allowed once".to_owned());
-        }
-        PermissionDecision::ApproveEdited { arguments }
-    } else if action.selected_option_id.as_deref() == Some(ALLOW_SESSION) {
+        PermissionDecision::ApproveEdited { arguments, for_session }
+    } else if for_session {
         PermissionDecision::ApproveForSession
     } else {
         PermissionDecision::ApproveOnce

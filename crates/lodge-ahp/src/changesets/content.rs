@@ -58,7 +58,7 @@ pub(crate) async fn read(face: &Face, uri: &str) -> Option<Result<Vec<u8>, RpcEr
     let (id, word) = (parts.next()?, parts.next().unwrap_or_default());
     let lost = || RpcError::new(code::NOT_FOUND, format!("there are no contents at {uri}"));
     let read = async {
-        let session = face.host.open_session(id).await.map_err(|_| lost())?;
+        let session = face.open_session(id).await.map_err(|_| lost())?;
         if let Some(oid) = word.strip_prefix("git-") {
             let cwd = session.settings().cwd;
             return WorkTree::content(cwd, oid.to_owned()).await.map_err(|_| lost());

@@ -102,7 +102,7 @@ impl Face {
     pub(super) async fn edits(&self, ids: &[String], span: &Span) -> Result<Vec<ChangesetFile>, HostError> {
         let mut files: Vec<ChangesetFile> = Vec::new();
         for id in ids {
-            let session = match self.host.open_session(id).await {
+            let session = match self.open_session(id).await {
                 Ok(session) => session,
                 Err(HostError::NotFound(_)) => continue,
                 Err(error) => return Err(error),

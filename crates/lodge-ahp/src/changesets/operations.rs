@@ -227,7 +227,7 @@ async fn run(
     };
     let mut sessions: Vec<Session> = Vec::new();
     for id in &source.ids {
-        match face.host.open_session(id).await {
+        match face.open_session(id).await {
             Ok(session) => sessions.push(session),
             Err(HostError::NotFound(_)) => {}
             Err(error) => return Err(error),

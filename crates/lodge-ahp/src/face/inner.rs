@@ -172,8 +172,7 @@ impl Inner {
             meta: None,
         };
         let send = self.core.for_agent(id.clone(), message.clone(), Delivery::Enqueue);
-        talk.projector.turn_started(&id, message, now);
-        talk.is_draft = false;
+        talk.begin(&id, message, now);
         talk.tell(send);
         self.core
             .publish(chat, &StateAction::ChatPendingMessageRemoved(removed), None);

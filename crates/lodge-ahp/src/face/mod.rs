@@ -16,7 +16,7 @@ use ahp_types::{
     actions::{RootAgentsChangedAction, SessionActiveClientRemovedAction},
     state::{Customization, RootState},
 };
-use lodge_host::{Host, HostError};
+use lodge_host::{Approval, Change, Host, HostError, Session};
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -29,6 +29,7 @@ use crate::{
     completions::{Indexes, Symbols},
     config::AhpConfig,
     grants::Grants,
+    said::Said,
     state::{Bounds, Conn, Core, Keep, Seq, Uri},
     store::Store,
     telemetry::Telemetry,
@@ -42,6 +43,7 @@ pub(crate) struct Face {
     pub(crate) host: Host,
     pub(crate) config: AhpConfig,
     pub(crate) store: Store,
+    pub(crate) said: Said,
     pub(crate) inner: Mutex<Inner>,
     /// One at a time may open or make a session of a given URI.
     gates: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -98,6 +100,7 @@ impl Face {
             host,
             config,
             store,
+            said: Said::new(dir.join("said")),
             inner: Mutex::new(inner),
             gates: Mutex::default(),
             windows: Mutex::default(),
@@ -230,6 +233,18 @@ impl Face {
         self.store.session(id).uri.unwrap_or_else(|| uri::session(id))
     }
 
+    /// Opens a session of the host's. What people set about approvals here is in no log: the agent is told again.
+    pub(crate) async fn open_session(&self, id: &str) -> Result<Session, HostError> {
+        let was_live = self.host.live(id).is_some();
+        let session = self.host.open_session(id).await?;
+        let record = self.store.session(id);
+        let main = record.chat_of.as_ref().map(|main| self.store.session(main));
+        if main.as_ref().unwrap_or(&record).auto_approve && !was_live {
+            session.configure(Change::Approval(Approval::ApproveAll)).await?;
+        }
+        Ok(session)
+    }
+
     /// Removes a session of the host's for good.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), HostError> {
         self.removing.lock().insert(id.to_owned());
@@ -240,6 +255,9 @@ impl Face {
         }
         self.store.forget(id);
         self.forget_annotations(id);
+        let (said, gone) = (self.said.clone(), id.to_owned());
+        // Nobody waits for it, and a file of a session that is gone is read by nobody.
+        tokio::task::spawn_blocking(move || said.forget(&gone));
         match deleted {
             Err(HostError::NotFound(_)) => {
                 self.removing.lock().remove(id);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     Reply, Request,
-    sessions::{adopt, fork_point, host_error},
+    sessions::{adopt, copy_said, fork_point, host_error},
 };
 use crate::{
     dialect::seed,
@@ -29,6 +29,8 @@ const PAGE: usize = 200;
 struct Create {
     channel: String,
     chat: String,
+    #[serde(default)]
+    title: Option<String>,
     #[serde(default)]
     initial_message: Option<Message>,
     #[serde(default)]
@@ -85,6 +87,9 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     {
         return Err(RpcError::params(format!("{outside} is not a directory of the session")));
     }
+    if let Some(title) = &params.title {
+        crate::actions::title(title).map_err(RpcError::params)?;
+    }
     let gate = face.gate(&params.chat);
     let _one = gate.lock().await;
     let known = face.inner.lock().core.session_of(&params.chat);
@@ -112,7 +117,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     };
     match &params.source {
         None => {
-            let settings = face.host.open_session(&main_id).await.map_err(host_error)?.settings();
+            let settings = face.open_session(&main_id).await.map_err(host_error)?.settings();
             let new = lodge_host::NewSession {
                 id: Some(id.clone()),
                 cwd: Some(settings.cwd.clone()),
@@ -124,10 +129,14 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         }
         Some(source) => from_source(request, &session, source, &mut record).await?,
     }
+    if let Some(title) = &params.title {
+        record.title.clone_from(title);
+    }
     face.store.update(&id, |own| own.chat_of = Some(main_id.clone()));
     face.insert_extra(&session, &record).await.map_err(host_error)?;
     face.store.update(&main_id, |own| own.chats.push(record));
     let mut inner = face.inner.lock();
+    crate::actions::name_default(face, &mut inner, &session);
     if let Some(chat) = inner.core.chats.get(params.chat.as_str()) {
         let action = SessionChatAddedAction {
             summary: summary_of(chat.store.head()),
@@ -211,6 +220,7 @@ async fn from_source(
         .fork(&source_id, up_to, Some(record.id.clone()))
         .await
         .map_err(host_error)?;
+    copy_said(face, &source_id, &record.id).await;
     if source.kind == "sideChat" {
         record.hidden_turns = face.count_turns(&record.id).await.map_err(host_error)?;
     }

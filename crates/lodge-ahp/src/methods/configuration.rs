@@ -41,7 +41,11 @@ struct Resolved {
 }
 
 async fn resolved(request: &Request<'_>, params: &Resolve) -> Result<Resolved, RpcError> {
-    if let Some(provider) = params.provider.as_deref().filter(|provider| *provider != uri::PROVIDER) {
+    if let Some(provider) = params
+        .provider
+        .as_deref()
+        .filter(|provider| !uri::is_provider(provider))
+    {
         return Err(RpcError::new(
             code::PROVIDER_NOT_FOUND,
             format!("there is no provider {provider:?}"),
@@ -172,7 +176,7 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
         talk.map(|talk| talk.host_id.clone())
     };
     let known = match id {
-        Some(id) => match request.face.host.open_session(&id).await {
+        Some(id) => match request.face.open_session(&id).await {
             Ok(session) => session.commands().await,
             Err(_) => lodge_host::builtin_commands(),
         },

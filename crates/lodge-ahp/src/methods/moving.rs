@@ -1,18 +1,25 @@
-//! Moving chats: within the list of their session, or to another session.
+//! Moving chats: within the list of their session, to another session, or out of it to a session of their own.
 
 use ahp_types::{
     StateAction,
-    actions::{SessionChatAddedAction, SessionChatRemovedAction, SessionChatsReorderedAction},
+    actions::{
+        ChatMovableChangedAction, SessionChatAddedAction, SessionChatRemovedAction, SessionChatsReorderedAction,
+    },
     commands::{ChatMoveDestination, ChatMoveToSessionDestination},
 };
+use lodge_events::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Request, chats::no_session};
+use super::{Request, chats::no_session, sessions::host_error};
 use crate::{
+    changesets::catalogue,
     face::{Inner, summary_of},
+    load::branching_of,
+    projection::timestamp,
     rpc::{self, RpcError, RpcResult},
-    state::Uri,
+    state::{SessionEntry, Uri},
+    uri,
 };
 
 #[derive(Deserialize)]
@@ -24,25 +31,25 @@ struct Move {
 pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
     let face = request.face;
     let params: Move = rpc::params(request.params)?;
-    let ChatMoveDestination::Session(to) = params.destination else {
-        return Err(RpcError::params(
-            "a chat can be moved to a session that is there already",
-        ));
-    };
     face.open(&params.channel)
         .await
         .map_err(|_| no_session(&params.channel))?;
+    let to = match params.destination {
+        ChatMoveDestination::Session(to) => to,
+        ChatMoveDestination::NewSession(_) => return to_new_session(request, &params.channel).await,
+        ChatMoveDestination::Unknown(_) => return Err(RpcError::params("a chat cannot be moved there")),
+    };
     face.open(&to.session).await.map_err(|_| no_session(&to.session))?;
     let gate = face.gate(&params.channel);
     let _one = gate.lock().await;
     let mut guard = face.inner.lock();
     let inner = &mut *guard;
     let plan = plan(inner, &params.channel, &to)?;
-    let (chat, from, to) = (&plan.chat, &plan.from, &plan.to);
+    let (chat, from, to) = (&plan.source.chat, &plan.source.from, &plan.to);
     // It is kept before anybody is told.
     if from != to {
-        let (mut moved, chat_id) = (None, plan.chat_id.as_str());
-        face.store.update(&plan.from_id, |record| {
+        let (mut moved, chat_id) = (None, plan.source.chat_id.as_str());
+        face.store.update(&plan.source.from_id, |record| {
             let at = record.chats.iter().position(|known| known.id == chat_id);
             moved = at.map(|at| record.chats.remove(at));
         });
@@ -79,12 +86,111 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
     rpc::ok(json!({ "session": &**to }))
 }
 
-/// A move that can be made.
-struct Plan {
+/// Makes a chat a session of its own, whose default chat it is. All that was said stays where it is.
+async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
+    let face = request.face;
+    let gate = face.gate(chat);
+    let _one = gate.lock().await;
+    let id = source(&face.inner.lock(), chat, true)?.chat_id;
+    let session = face.open_session(&id).await.map_err(host_error)?;
+    let summary = face.summary(&id).await;
+    let mut guard = face.inner.lock();
+    let inner = &mut *guard;
+    let Source {
+        chat, from, from_id, ..
+    } = source(inner, chat, true)?;
+    let to: Uri = uri::session(&id).into();
+    // It is kept before anybody is told.
+    let mut own = None;
+    face.store.update(&from_id, |record| {
+        let at = record.chats.iter().position(|known| known.id == id);
+        own = at.map(|at| record.chats.remove(at));
+    });
+    let old = face.store.session(&from_id);
+    face.store.update(&id, |record| {
+        record.chat_of = None;
+        record.uri = Some(to.to_string());
+        (record.read, record.auto_approve) = (old.read, old.auto_approve);
+        record.own.clone_from(&own);
+    });
+    let record = face.store.session(&id);
+    let mut state = face.session_state(&session, &record, &chat);
+    if let Some(title) = own.map(|own| own.title).filter(|title| !title.is_empty()) {
+        crate::actions::tell_title(inner, &chat, &title);
+        state.title = title;
+    }
+    state.changesets = Some(catalogue(&to, state.project.is_some(), true));
+    state.customizations = inner
+        .core
+        .sessions
+        .get(&from)
+        .and_then(|from| from.state.customizations.clone());
+    let schema = face.config_schema(branching_of(&state).as_ref(), &[], true);
+    let created = timestamp(summary.map_or_else(Timestamp::now, |summary| summary.created));
+    let mut entry = SessionEntry::new(state, Some(schema), created, chat.clone());
+    entry.changes = record.changes;
+    inner.core.insert_session(to.clone(), entry);
+    if let Some(talk) = inner.talks.get_mut(&chat) {
+        talk.session = to.clone();
+    }
+    if let Some(entry) = inner.core.chats.get_mut(&chat) {
+        entry.session = to.clone();
+    }
+    let removed = SessionChatRemovedAction { chat: chat.to_string() };
+    let removed = StateAction::SessionChatRemoved(removed);
+    inner.core.publish(&from, &removed, None);
+    let stays = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
+    inner.core.publish(&chat, &stays, None);
+    let shown = inner.core.chats.get(&chat).map(|chat| summary_of(chat.store.head()));
+    if let Some(entry) = inner.core.sessions.get_mut(&to) {
+        entry.state.chats = shown.into_iter().collect();
+    }
+    inner.clients_changed(&to);
+    inner.core.announce(&to);
+    face.count_changes(inner, &to);
+    inner.core.settle(&from);
+    inner.core.settle(&to);
+    rpc::ok(json!({ "session": &*to }))
+}
+
+/// A chat that may be moved, and where it is.
+struct Source {
     chat: Uri,
     chat_id: String,
     from: Uri,
     from_id: String,
+}
+
+fn refused(why: &str) -> RpcError {
+    RpcError::params(why.to_owned())
+}
+
+/// Whether a chat may be moved, and out of its session.
+fn source(inner: &Inner, chat: &str, leaves: bool) -> Result<Source, RpcError> {
+    let (chat, entry) = inner.core.chats.get_key_value(chat).ok_or_else(|| no_session(chat))?;
+    let head = entry.store.head();
+    let talk = inner.talks.get(chat).filter(|_| head.movable == Some(true));
+    let talk = talk.ok_or_else(|| refused("this chat cannot be moved"))?;
+    if leaves && head.active_turn.is_some() {
+        return Err(refused("the chat is busy with a turn"));
+    }
+    if leaves && inner.subs.values().any(|main| main == chat) {
+        return Err(refused("a chat stays with the sub-agents that it started"));
+    }
+    let from = &entry.session;
+    let default = inner.core.sessions.get(from).map(|session| &session.default_chat);
+    let main = default.and_then(|default| inner.talks.get(default));
+    Ok(Source {
+        chat: chat.clone(),
+        chat_id: talk.host_id.clone(),
+        from: from.clone(),
+        from_id: main.ok_or_else(|| no_session(from))?.host_id.clone(),
+    })
+}
+
+/// A move that can be made.
+struct Plan {
+    source: Source,
     to: Uri,
     to_id: String,
     /// The chats of the destination, as they stand afterwards.
@@ -93,21 +199,15 @@ struct Plan {
 
 /// Looks at everything before anything is done.
 fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<Plan, RpcError> {
-    let refused = |why: &str| RpcError::params(why.to_owned());
-    let (chat, entry) = inner.core.chats.get_key_value(chat).ok_or_else(|| no_session(chat))?;
-    let talk = inner
-        .talks
-        .get(chat)
-        .filter(|_| entry.store.head().movable == Some(true));
-    let talk = talk.ok_or_else(|| refused("this chat cannot be moved"))?;
-    let from = entry.session.clone();
+    let leaves = inner.core.session_of(chat).is_some_and(|from| *from != *to.session);
+    let source = source(inner, chat, leaves)?;
     let sessions = &inner.core.sessions;
     let (to_uri, into) = sessions
         .get_key_value(to.session.as_str())
         .ok_or_else(|| no_session(&to.session))?;
-    let out_of = sessions.get(&from).ok_or_else(|| no_session(&from))?;
+    let out_of = sessions.get(&source.from).ok_or_else(|| no_session(&source.from))?;
     let mut order: Vec<String> = into.state.chats.iter().map(|chat| chat.resource.clone()).collect();
-    order.retain(|known| **known != **chat);
+    order.retain(|known| **known != *source.chat);
     let at = match &to.after {
         Some(after) => {
             let found = order.iter().position(|known| known == after);
@@ -115,14 +215,8 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
         }
         None => 0,
     };
-    order.insert(at, chat.to_string());
-    if from != *to_uri {
-        if entry.store.head().active_turn.is_some() {
-            return Err(refused("the chat is busy with a turn"));
-        }
-        if inner.subs.values().any(|main| main == chat) {
-            return Err(refused("a chat stays with the sub-agents that it started"));
-        }
+    order.insert(at, source.chat.to_string());
+    if leaves {
         let theirs = into.state.working_directories.as_deref().unwrap_or_default();
         let directories = out_of.state.working_directories.iter().flatten();
         if directories.clone().any(|directory| !theirs.contains(directory)) {
@@ -132,14 +226,13 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
             return Err(refused("nothing was said in the other session yet"));
         }
     }
-    let id_of = |chat: &Uri| inner.talks.get(chat).map(|talk| talk.host_id.clone());
-    let missing = || no_session(&to.session);
+    let main = inner
+        .talks
+        .get(&into.default_chat)
+        .ok_or_else(|| no_session(&to.session))?;
     Ok(Plan {
-        chat: chat.clone(),
-        chat_id: talk.host_id.clone(),
-        from_id: id_of(&out_of.default_chat).ok_or_else(missing)?,
-        from,
-        to_id: id_of(&into.default_chat).ok_or_else(missing)?,
+        source,
+        to_id: main.host_id.clone(),
         to: to_uri.clone(),
         order,
     })

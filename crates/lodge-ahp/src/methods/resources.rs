@@ -204,7 +204,7 @@ async fn said(request: &Request<'_>, session: &str, name: String) -> Option<(Str
     let (call, at) = name.rsplit_once('-')?;
     let (call, at) = (call.to_owned(), at.parse::<usize>().ok()?);
     for id in ids {
-        let Ok(history) = face.host.open_session(&id).await.ok()?.history() else {
+        let Ok(history) = face.open_session(&id).await.ok()?.history() else {
             continue;
         };
         let call = call.clone();

@@ -82,7 +82,11 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         .filter(|uri| is_uri(uri))
         .ok_or_else(|| RpcError::params("a session needs a URI"))?
         .into();
-    if let Some(provider) = params.provider.as_deref().filter(|provider| *provider != uri::PROVIDER) {
+    if let Some(provider) = params
+        .provider
+        .as_deref()
+        .filter(|provider| !uri::is_provider(provider))
+    {
         return Err(RpcError::new(
             code::PROVIDER_NOT_FOUND,
             format!("there is no provider {provider:?}"),
@@ -298,9 +302,17 @@ async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str) -> 
         .fork(&source_id, up_to, Some(id.to_owned()))
         .await
         .map_err(host_error)?;
+    copy_said(face, &source_id, id).await;
     face.store.update(id, |record| record.uri = Some(session.to_string()));
     // The gate of this session is held by who calls: open what is behind it by its chat, without asking for it again.
     face.open_held(session, id).await.map_err(host_error)
+}
+
+/// A session that is a copy of another also has its messages as they were written.
+pub(super) async fn copy_said(face: &crate::face::Face, from: &str, to: &str) {
+    let (said, from, to) = (face.said.clone(), from.to_owned(), to.to_owned());
+    // Without them it shows what its log tells.
+    let _ = tokio::task::spawn_blocking(move || said.copy(&from, &to)).await;
 }
 
 /// The host's session behind a chat, and its last event of a turn.
@@ -457,8 +469,10 @@ impl crate::face::Face {
     async fn materialise(&self, session: &str) -> Result<(), HostError> {
         let made = {
             let mut inner = self.inner.lock();
-            let Some(talk) = inner.talk_mut(&uri::default_chat(session)).filter(|talk| talk.is_draft) else {
-                return Ok(());
+            // One that has begun is asked too: it may not be there yet.
+            let chat = inner.core.sessions.get(session).map(|entry| entry.default_chat.clone());
+            let Some(talk) = chat.and_then(|chat| inner.talk_mut(&chat)) else {
+                return Err(HostError::NotFound(session.to_owned()));
             };
             talk.is_draft = false;
             let (sender, made) = tokio::sync::oneshot::channel();
@@ -472,13 +486,9 @@ impl crate::face::Face {
     /// The host's session behind one that may not have begun yet.
     pub(crate) async fn materialised(&self, session: &str) -> Result<lodge_host::Session, HostError> {
         self.materialise(session).await?;
-        let id = self
-            .inner
-            .lock()
-            .talk_of(&uri::default_chat(session))
-            .map(|(_, talk)| talk.host_id.clone());
-        self.host
-            .open_session(&id.ok_or_else(|| HostError::NotFound(session.to_owned()))?)
+        let chat = self.default_chat(session);
+        let id = self.inner.lock().talk_of(&chat).map(|(_, talk)| talk.host_id.clone());
+        self.open_session(&id.ok_or_else(|| HostError::NotFound(session.to_owned()))?)
             .await
     }
 
@@ -500,11 +510,14 @@ impl crate::face::Face {
         if line.message_count == 0 && record.uri.is_none() {
             return None;
         }
-        let chat = uri::default_chat(&resource);
+        let own = record.own.as_ref();
+        let chat = own.map_or_else(|| uri::default_chat(&resource), |own| own.uri.clone());
         let mut chats = vec![SessionChatSummary {
             resource: chat.clone(),
-            title: UNTITLED.to_owned(),
-            origin: Some(ahp_types::state::ChatOrigin::User),
+            title: (record.default_title.clone())
+                .or_else(|| own.map(|own| own.title.clone()))
+                .unwrap_or_else(|| UNTITLED.to_owned()),
+            origin: Some(own.map_or(ahp_types::state::ChatOrigin::User, |own| own.origin.clone())),
             interactivity: None,
             status: Some(SessionStatus::Idle.bits()),
             changes: None,

@@ -26,7 +26,7 @@ pub(crate) fn message_of(user: &UserMessage, kind: MessageKind) -> Message {
 }
 
 /// A message that waits at the agent.
-pub(super) fn message_of_prompt(prompt: &Prompt) -> Message {
+pub(crate) fn message_of_prompt(prompt: &Prompt) -> Message {
     let said = UserMessage {
         content: prompt.display_text.clone().unwrap_or_else(|| prompt.text.clone()),
         attachments: Some(prompt.attachments.clone()),

@@ -28,7 +28,7 @@ pub use self::shells::TerminalNews;
 use self::turns::End;
 pub(crate) use self::{
     input::{Question, answers_of, one_answer},
-    message::{attachments_of, check_attachments, message_of},
+    message::{attachments_of, check_attachments, message_of, message_of_prompt},
     text::timestamp,
     tools::{ALLOW_SESSION, said_in},
 };
@@ -120,6 +120,8 @@ pub struct Projector {
     client_tools: HashMap<String, String>,
     /// Messages that the agent was already given, in the order of sending.
     sent: Vec<String>,
+    /// Messages as clients wrote them, of which the log tells only a part.
+    said: HashMap<String, Message>,
     /// The message whose beginning was missed: it is shown when it is complete.
     joined_late: bool,
     /// The recorded events that each shown turn begins and ends with, for forks and cuts.

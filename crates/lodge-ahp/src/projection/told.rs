@@ -11,8 +11,28 @@ use lodge_events::{Timestamp, Uuid};
 use lodge_host::Prompt;
 
 use super::{Projector, Question, Scope, Step, Turn, message::message_of_prompt, turns::End};
+use crate::said::completed;
 
 impl Projector {
+    /// Messages as clients wrote them, for those of which the log tells only a part.
+    pub(crate) fn set_said(&mut self, said: HashMap<String, Message>) {
+        self.said = said;
+    }
+
+    /// The log was read: only what waits at the agent is still to be shown.
+    pub(crate) fn history_read(&mut self) {
+        let Self { said, sent, .. } = self;
+        said.retain(|id, _| sent.contains(id));
+    }
+
+    /// A message as its client wrote it, if more is known than the log tells.
+    pub(super) fn as_written(&mut self, id: &str, logged: Message) -> Message {
+        match self.said.get(id) {
+            Some(kept) => completed(kept.clone(), logged),
+            None => logged,
+        }
+    }
+
     /// A client (or the queue) opened a turn; the agent is about to be given its message.
     pub(crate) fn turn_started(&mut self, id: &str, message: Message, started: Timestamp) {
         self.sent.push(id.to_owned());
@@ -137,7 +157,10 @@ impl Projector {
             if !self.was_sent(&id) {
                 self.sent.push(id.clone());
             }
-            let (kind, message) = (PendingMessageKind::Queued, message_of_prompt(prompt));
+            let (kind, message) = (
+                PendingMessageKind::Queued,
+                self.as_written(&id, message_of_prompt(prompt)),
+            );
             let action = ChatPendingMessageSetAction { kind, id, message };
             self.act(&Scope::Main, StateAction::ChatPendingMessageSet(action));
         }

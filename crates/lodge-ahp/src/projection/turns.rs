@@ -68,7 +68,7 @@ impl Projector {
         } else {
             MessageKind::SystemNotification
         };
-        let message = message_of(user, kind);
+        let message = self.as_written(&id, message_of(user, kind));
         self.open_turn(&scope, id, message, now, was_sent);
     }
 

@@ -146,7 +146,7 @@ impl Core {
         if entry.announced.replace(summary.clone()).is_some() {
             return;
         }
-        let model = seed::model_of(&entry.state);
+        let model = seed::model_of(entry);
         let modern = notification(
             "root/sessionAdded",
             &json!({ "channel": &*self.root_uri, "summary": summary }),

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use ahp_types::StateAction;
+use ahp_types::{StateAction, state::Message};
+use lodge_events::Timestamp;
 use tokio::sync::mpsc;
 
 use super::Effect;
@@ -56,6 +57,12 @@ impl Talk {
             self.expected.remove(at);
         }
         at.is_some()
+    }
+
+    /// A turn begins: its agent is about to be given the message, and is made if there is none yet.
+    pub(crate) fn begin(&mut self, id: &str, message: Message, now: Timestamp) {
+        self.projector.turn_started(id, message, now);
+        self.is_draft = false;
     }
 
     /// Gives its agent something to do, in order.

@@ -15,7 +15,7 @@ use super::{Draft, Effect, Setting};
 use crate::{
     customizations::{self, Custom},
     face::Face,
-    projection::attachments_of,
+    projection::{attachments_of, message_of_prompt},
     session_config::Isolation,
     state::Uri,
 };
@@ -200,7 +200,7 @@ impl Driver {
         if self.live.is_none() {
             let session = match self.draft.take() {
                 Some(draft) => self.create(draft).await?,
-                None => self.face.host.open_session(&self.host_id).await?,
+                None => self.face.open_session(&self.host_id).await?,
             };
             let events = session.subscribe(QUEUE);
             self.live = Some(Self::attach(session, events).await?);
@@ -363,6 +363,8 @@ impl Driver {
             message_id: Some(id.to_owned()),
             ..Prompt::default()
         };
+        let session = session.clone();
+        self.remember(id, message, &prompt).await;
         if delivery == Delivery::Immediate {
             session.send(prompt).await?;
         } else if session.is_for_client(&prompt.text) {
@@ -378,6 +380,23 @@ impl Driver {
             say(&session, id, message.text.clone(), prompt).await?;
         }
         Ok(())
+    }
+
+    /// Keeps a message that the log cannot tell as it was written. Without that it is shown in part after a restart.
+    async fn remember(&self, id: &str, message: &Message, prompt: &Prompt) {
+        if message_of_prompt(prompt) == *message {
+            return;
+        }
+        let (said, session, id, message) = (
+            self.face.said.clone(),
+            self.host_id.clone(),
+            id.to_owned(),
+            message.clone(),
+        );
+        let kept = tokio::task::spawn_blocking(move || said.keep(&session, &id, &message)).await;
+        if let Ok(Err(error)) = kept {
+            tracing::warn!(chat = &*self.chat, %error, "a message cannot be kept as it was written");
+        }
     }
 
     async fn resume(&mut self) -> Result<bool, HostError> {

@@ -4,12 +4,20 @@ use std::path::PathBuf;
 
 use ahp_types::{
     StateAction,
-    actions::{ChatErrorAction, ChatPendingMessageRemovedAction, SessionWorkingDirectoryReplacedAction},
+    actions::{
+        ChatErrorAction, ChatPendingMessageRemovedAction, SessionTitleChangedAction,
+        SessionWorkingDirectoryReplacedAction,
+    },
     state::{ErrorInfo, ErrorResponsePart, PendingMessageKind},
 };
 use lodge_host::Prompt;
 
-use crate::{face::Face, state::Uri};
+use crate::{
+    actions::{further, renamed},
+    face::{Face, Inner},
+    projection::{Scope, Step},
+    state::Uri,
+};
 
 impl Face {
     /// Shows what an agent did.
@@ -18,14 +26,38 @@ impl Face {
         for event in events {
             let Some(talk) = inner.talks.get_mut(chat) else { return };
             let steps = talk.projector.event(event);
-            if !steps.is_empty() {
-                inner.take(chat, steps);
+            if steps.is_empty() {
+                continue;
+            }
+            let title = steps.iter().find_map(|step| match step {
+                Step::Act(Scope::Session, action) => match &**action {
+                    StateAction::SessionTitleChanged(changed) => Some(changed.title.clone()),
+                    _ => None,
+                },
+                _ => None,
+            });
+            inner.take(chat, steps);
+            if let Some(title) = title {
+                self.titled(&mut inner, chat, &title);
             }
         }
         let session = inner.talks.get(chat).map(|talk| talk.session.clone());
         drop(inner);
         if let Some(session) = session {
             self.telemetry.events(&session, events);
+        }
+    }
+
+    /// The session behind a further chat was given a title: that is the chat's.
+    fn titled(&self, inner: &mut Inner, chat: &Uri, title: &str) {
+        let Some(place) = further(inner, chat) else { return };
+        let title = title.to_owned();
+        let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title: title.clone() });
+        let known = inner.talks.get_mut(chat).is_some_and(|talk| talk.is_known(&action));
+        let shown = inner.core.chats.get(chat).map(|chat| &chat.store.head().title);
+        if !known && shown != Some(&title) {
+            // A title that cannot be one is not shown.
+            let _ = renamed(self, inner, chat, &place, &title);
         }
     }
 

@@ -30,10 +30,14 @@ async fn chats_can_be_made_twice_and_before_anything_is_said() {
     a.request("createChat", peer.clone()).await.unwrap();
     let state = a.subscribe(&session).await["state"].clone();
     assert_eq!(ids(&state), [default.as_str(), "ahp-chat:/peer"]);
-    // A default chat goes by the title of its session: no action could tell clients another one.
+    // Beside others the default chat is called what the session was called when they came.
+    assert_eq!(title_of(&state, &default), "Original");
+    a.accepted(&session, json!({ "type": "session/titleChanged", "title": "Renamed" }))
+        .await;
+    let state = a.subscribe(&session).await["state"].clone();
     assert_eq!(
         (&state["title"], &title_of(&state, &default)),
-        (&json!("Original"), &json!(""))
+        (&json!("Renamed"), &json!("Original"))
     );
     a.dispatch(
         "ahp-chat:/peer",
@@ -71,6 +75,7 @@ async fn chats_can_be_made_twice_and_before_anything_is_said() {
     let mut b = house.client("b").await;
     let state = b.subscribe(&session).await["state"].clone();
     assert_eq!(title_of(&state, "ahp-chat:/peer"), "Peer");
+    assert_eq!(title_of(&state, &default), "Original");
     assert_eq!(state["chats"].as_array().unwrap().len(), 4);
 }
 
@@ -92,7 +97,7 @@ async fn chats_can_be_moved() {
     // What cannot be moved stays, and nothing changes.
     for (wrong, code) in [
         (to(&default, json!({ "kind": "session", "session": one })), -32602),
-        (to("ahp-chat:/x", json!({ "kind": "newSession" })), -32602),
+        (to(&default, json!({ "kind": "newSession" })), -32602),
         (to("ahp-chat:/x", json!({ "kind": "elsewhere" })), -32602),
         (
             to("ahp-chat:/x", json!({ "kind": "session", "session": "x:/none" })),
@@ -236,4 +241,112 @@ async fn a_steering_message_that_comes_early_steers_the_next_turn() {
         .collect();
     assert_eq!(turns, ["t1", "s1"]);
     assert!(state.get("steeringMessage").is_none());
+}
+
+#[tokio::test]
+async fn a_chat_can_become_a_session_of_its_own() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let mut b = house.client("b").await;
+    let (one, default) = a.session(&uuid(1)).await;
+    a.turn(&default, "t0", "say before").await;
+    let chat = "ahp-chat:/x";
+    a.request("createChat", json!({ "channel": one, "chat": chat, "title": "Errand" }))
+        .await
+        .unwrap();
+    a.subscribe(chat).await;
+    b.subscribe(chat).await;
+    a.say(chat, "t1", "slowly 50 ms, stream 40 chunks").await;
+    a.action("chat/delta").await;
+    let to_new = json!({ "channel": chat, "destination": { "kind": "newSession" } });
+    assert_eq!(a.code("moveChat", to_new.clone()).await, -32602);
+    a.ends(chat, "t1").await;
+    let moved = a.request("moveChat", to_new.clone()).await.unwrap();
+    let two = moved["session"].as_str().unwrap().to_owned();
+    assert_ne!(two, one);
+    assert_eq!(a.action("session/chatRemoved").await["channel"], one);
+    assert_eq!(b.action("chat/movableChanged").await["action"]["movable"], false);
+    let added = loop {
+        let added = b.notification("root/sessionAdded").await;
+        if added["summary"]["resource"] == two {
+            break added["summary"].clone();
+        }
+    };
+    assert_eq!(
+        (&added["title"], &added["defaultChat"]),
+        (&json!("Errand"), &json!(chat))
+    );
+    // It is a default chat now, and stays.
+    assert_eq!(a.code("moveChat", to_new).await, -32602);
+    let check = async |client: &mut Client, turns: usize| {
+        assert_eq!(ids(&client.subscribe(&one).await["state"]), [default.as_str()]);
+        let state = client.subscribe(&two).await["state"].clone();
+        assert_eq!(ids(&state), [chat]);
+        assert_eq!(
+            (&state["defaultChat"], &state["title"], &state["lifecycle"]),
+            (&json!(chat), &json!("Errand"), &json!("ready"))
+        );
+        let state = client.subscribe(chat).await["state"].clone();
+        assert_eq!(
+            (state["turns"].as_array().unwrap().len(), &state["movable"]),
+            (turns, &json!(false))
+        );
+        let listed = client.request("listSessions", json!({})).await.unwrap();
+        let mut listed: Vec<&Value> = listed["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| &item["resource"])
+            .collect();
+        listed.sort_by_key(|uri| uri.as_str());
+        let mut expected = [json!(one), json!(two)];
+        expected.sort_by_key(|uri| uri.as_str().map(str::to_owned));
+        assert_eq!(listed, expected.iter().collect::<Vec<_>>());
+    };
+    check(&mut a, 1).await;
+    b.turn(chat, "t2", "say on").await;
+    let house = house.crash().await;
+    let mut c = house.client("c").await;
+    check(&mut c, 2).await;
+    let mut seed = house.client_of("s", "0.1.0").await;
+    let state = seed.request("subscribe", json!({ "resource": two })).await.unwrap()["snapshot"]["state"].clone();
+    assert_eq!(state["turns"].as_array().unwrap().len(), 2);
+    c.turn(chat, "t3", "say further").await;
+    c.request("disposeSession", json!({ "channel": two })).await.unwrap();
+    assert_eq!(c.code("subscribe", json!({ "channel": chat })).await, -32001);
+}
+
+#[tokio::test]
+async fn a_chat_is_renamed_by_a_command_and_made_anew_after_it_was_removed() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, default) = a.session(&uuid(1)).await;
+    a.turn(&default, "t0", "/rename The session").await;
+    assert_eq!(a.subscribe(&session).await["state"]["title"], "The session");
+    let chat = "ahp-chat:/peer";
+    let peer = json!({ "channel": session, "chat": chat });
+    a.request("createChat", peer.clone()).await.unwrap();
+    a.subscribe(chat).await;
+    let state = a.turn(chat, "t1", "/rename The peer").await;
+    assert_eq!(state["turns"][0]["message"]["text"], "/rename The peer");
+    // The name is told by the session's list, which may be a moment later.
+    while a.subscribe(chat).await["state"]["title"] != "The peer" {}
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(
+        (&state["title"], &title_of(&state, chat)),
+        (&json!("The session"), &json!("The peer"))
+    );
+    a.request("disposeChat", json!({ "channel": chat })).await.unwrap();
+    a.request("createChat", peer).await.unwrap();
+    assert_eq!(a.subscribe(chat).await["state"]["turns"], json!([]));
+    // What people called it stays, whatever is said first.
+    a.accepted(chat, json!({ "type": "session/titleChanged", "title": "Chosen" }))
+        .await;
+    let house = house.crash().await;
+    let mut b = house.client("b").await;
+    b.subscribe(&session).await;
+    b.subscribe(chat).await;
+    b.turn(chat, "t2", "say something else").await;
+    b.turn(chat, "t3", "say more").await;
+    assert_eq!(b.subscribe(chat).await["state"]["title"], "Chosen");
 }

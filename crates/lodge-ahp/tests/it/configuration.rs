@@ -301,3 +301,62 @@ async fn names_that_files_define_complete_what_is_typed() {
     );
     serde_json::from_value::<ahp_types::commands::CompletionsResult>(json!({ "items": items })).unwrap();
 }
+
+#[tokio::test]
+async fn a_configuration_can_be_replaced() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let mut seed = house.client_of("s", "0.1.0").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "say hello").await;
+    seed.request("subscribe", json!({ "resource": session })).await.unwrap();
+    let change =
+        |config: Value, replace: bool| json!({ "type": "session/configChanged", "config": config, "replace": replace });
+    let values = async |a: &mut Client| a.subscribe(&session).await["state"]["config"]["values"].clone();
+    let all = json!({ "mode": "plan", "autoApprove": "autoApprove" });
+    a.accepted(&session, change(all, false)).await;
+    assert_eq!(values(&mut a).await["mode"], "plan");
+    a.accepted(&session, change(json!({ "autoApprove": "default" }), true))
+        .await;
+    assert_eq!(values(&mut a).await, json!({ "autoApprove": "default" }));
+    // What is not named any more is what it is when nobody chose: for the agent, too.
+    a.turn(&chat, "t2", "say again").await;
+    let settings = house.host.live(&uuid(1)).unwrap().settings();
+    assert_eq!(settings.mode, lodge_host::Mode::Interactive);
+    assert_eq!(settings.approval, lodge_host::Approval::AutoSafe);
+    assert_eq!(values(&mut a).await, json!({ "autoApprove": "default" }));
+    a.refused(&session, change(json!({ "colour": "red" }), true)).await;
+    assert_eq!(values(&mut a).await, json!({ "autoApprove": "default" }));
+    let told = seed
+        .until(|message| {
+            let action = &message["params"]["action"];
+            action["type"] == "session/configChanged" && action["replace"] == true
+        })
+        .await;
+    assert_eq!(told["params"]["action"]["config"], json!({ "autoApprove": "default" }));
+}
+
+#[tokio::test]
+async fn where_a_session_works_stays_when_its_configuration_is_replaced() {
+    let house = house().await;
+    git(&house.work(), &["init", "-q", "-b", "main"]);
+    let mut a = house.client("a").await;
+    let (session, _) = a.session(&uuid(1)).await;
+    let values = a.subscribe(&session).await["state"]["config"]["values"].clone();
+    assert_eq!(
+        (&values["isolation"], &values["branch"]),
+        (&json!("folder"), &json!("main"))
+    );
+    let mut config = values.clone();
+    config["mode"] = "plan".into();
+    // Forms send all there is, also what cannot be changed.
+    for config in [config.clone(), json!({ "mode": "plan" })] {
+        let change = json!({ "type": "session/configChanged", "config": config, "replace": true });
+        a.accepted(&session, change).await;
+        let now = a.subscribe(&session).await["state"]["config"]["values"].clone();
+        assert_eq!(
+            (&now["isolation"], &now["branch"], &now["mode"]),
+            (&json!("folder"), &json!("main"), &json!("plan"))
+        );
+    }
+}

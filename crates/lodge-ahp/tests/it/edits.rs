@@ -88,12 +88,6 @@ async fn an_edit_must_fit_the_tool_and_the_rules() {
     let ready = a.action("chat/toolCallReady").await["action"].clone();
     assert!(a.refused(&chat, confirm(&ready, "not JSON")).await.contains("JSON"));
     assert!(a.refused(&chat, confirm(&ready, "[]")).await.contains("JSON object"));
-    let session_wide = {
-        let mut wide = confirm(&ready, &arguments.to_string());
-        wide["selectedOptionId"] = "allow-session".into();
-        wide
-    };
-    assert!(a.refused(&chat, session_wide).await.contains("once"));
     let edited = json!({ "path": path("two"), "file_text": "hello" }).to_string();
     a.accepted(&chat, confirm(&ready, &edited)).await;
     a.ends(&chat, "t1").await;
@@ -115,4 +109,32 @@ async fn an_edit_must_fit_the_tool_and_the_rules() {
     a.accepted(&chat, no).await;
     a.ends(&chat, "t3").await;
     assert!(!house.work().join("three").exists() && !house.work().join("four").exists());
+}
+
+#[tokio::test]
+async fn what_a_person_wrote_can_be_allowed_for_the_session() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (_, chat) = a.session(&uuid(1)).await;
+    a.say(&chat, "t1", "call bash {\"command\":\"mkdir one\"} then say done")
+        .await;
+    let ready = a.action("chat/toolCallReady").await["action"].clone();
+    let mut wide = confirm(&ready, "touch two");
+    wide["selectedOptionId"] = "allow-session".into();
+    a.accepted(&chat, wide).await;
+    a.ends(&chat, "t1").await;
+    assert!(house.work().join("two").exists() && !house.work().join("one").exists());
+    // What it became is allowed now, what the model wrote is not.
+    a.turn(&chat, "t2", "call bash {\"command\":\"touch three\"} then say done")
+        .await;
+    assert!(house.work().join("three").exists());
+    a.drain().await;
+    a.say(&chat, "t3", "call bash {\"command\":\"mkdir one\"} then say done")
+        .await;
+    let asked = a.until(|message| {
+        let action = &message["params"]["action"];
+        action["type"] == "chat/toolCallReady" && action.get("confirmed").is_none()
+    });
+    let asked = asked.await["params"]["action"].clone();
+    assert_eq!(asked["toolInput"], "mkdir one");
 }

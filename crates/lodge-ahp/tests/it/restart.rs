@@ -220,3 +220,70 @@ async fn a_session_that_another_face_closed_and_took_up_again_is_read_anew() {
     assert_eq!(state["turns"].as_array().unwrap().len(), 3);
     assert_eq!(state["turns"][2]["message"]["text"], "say three");
 }
+
+#[tokio::test]
+async fn approvals_that_were_chosen_are_the_agent_s_after_a_restart_in_every_chat() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "say hello").await;
+    let peer = "ahp-chat:/peer";
+    a.request("createChat", json!({ "channel": session, "chat": peer }))
+        .await
+        .unwrap();
+    a.subscribe(peer).await;
+    let all = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
+    a.accepted(&session, all).await;
+    a.turn(peer, "p1", "call bash {\"command\":\"mkdir now\"} then say done")
+        .await;
+    assert!(house.work().join("now").exists());
+    house.restart().await;
+    let mut b = house.client("b").await;
+    let state = b.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["autoApprove"], "autoApprove");
+    for (chat, name) in [(chat.as_str(), "one"), (peer, "two")] {
+        b.subscribe(chat).await;
+        let text = format!("call bash {{\"command\":\"mkdir {name}\"}} then say done");
+        b.turn(chat, name, &text).await;
+        assert!(house.work().join(name).exists(), "{name}");
+    }
+    // The host let it go, and it is taken up again by what is said.
+    assert!(house.host.close(&uuid(1)).await);
+    b.turn(&chat, "t3", "call bash {\"command\":\"mkdir three\"} then say done")
+        .await;
+    assert!(house.work().join("three").exists());
+}
+
+#[tokio::test]
+async fn messages_are_as_they_were_written_after_a_restart_and_in_forks() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t0", "say first").await;
+    std::fs::write(house.work().join("notes.md"), "one\ntwo\n").unwrap();
+    let file = lodge_ahp::uri::file(house.work().join("notes.md"));
+    let mut started = turn_started("t1", "say look at #notes.md");
+    started["message"]["attachments"] = json!([
+        { "type": "simple", "label": "Note", "modelRepresentation": "remember the milk", "displayKind": "note" },
+        { "type": "resource", "uri": file, "label": "notes.md", "displayKind": "document",
+          "range": { "start": { "line": 0, "character": 12 }, "end": { "line": 0, "character": 21 } }, "_meta": { "icon": "file" } },
+        { "type": "embeddedResource", "label": "dot.png", "data": "iVBORw0KGgo=", "contentType": "image/png", "displayKind": "image" },
+        { "type": "chat", "resource": chat, "label": "This chat", "endTurn": "t0" },
+    ]);
+    started["message"]["model"] = json!({ "id": "rehearsal" });
+    a.accepted(&chat, started).await;
+    a.ends(&chat, "t1").await;
+    let before = a.subscribe(&chat).await["state"]["turns"][1]["message"].clone();
+    assert_eq!(before["attachments"].as_array().unwrap().len(), 4);
+    let fork = json!({ "channel": session, "chat": "ahp-chat:/fork", "source": { "kind": "fork", "chat": chat, "turnId": "t1" } });
+    a.request("createChat", fork).await.unwrap();
+    house.restart().await;
+    let mut b = house.client("b").await;
+    for chat in [chat.as_str(), "ahp-chat:/fork"] {
+        assert_eq!(
+            b.subscribe(chat).await["state"]["turns"][1]["message"],
+            before,
+            "{chat}"
+        );
+    }
+}

@@ -63,17 +63,18 @@ pub(crate) fn expand(core: &Core, session: &str, channel: &str, action: &StateAc
         }
         StateAction::SessionConfigChanged(changed) => {
             let mut config = changed.config.clone();
-            let model = config.remove("model");
+            let replaces = changed.replace == Some(true);
+            let model = config.remove("model").is_some() || replaces;
             let mut actions = Vec::new();
-            if !config.is_empty() || changed.replace == Some(true) {
+            if !config.is_empty() || replaces {
                 let mut action = json!({ "type": "session/configChanged", "session": session, "config": config });
                 if let Some(replace) = changed.replace {
                     action["replace"] = replace.into();
                 }
                 actions.push(action);
             }
-            if let Some(model) = model {
-                actions.push(json!({ "type": "session/modelChanged", "session": session, "model": { "id": model } }));
+            if let Some(model) = core.sessions.get(session).filter(|_| model).and_then(model_of) {
+                actions.push(json!({ "type": "session/modelChanged", "session": session, "model": model }));
             }
             Some(actions)
         }
@@ -139,9 +140,10 @@ fn active_client(session: &str, state: &SessionState) -> Value {
 }
 
 /// The session's model; today's protocol has one per message instead.
-pub(crate) fn model_of(state: &SessionState) -> Option<Value> {
-    let model = state.config.as_ref()?.values.get("model")?;
-    Some(json!({ "id": model }))
+pub(crate) fn model_of(entry: &SessionEntry) -> Option<Value> {
+    let chosen = entry.state.config.as_ref()?.values.get("model");
+    let by_default = || entry.schema.as_ref()?.pointer("/properties/model/default");
+    Some(json!({ "id": chosen.or_else(by_default)? }))
 }
 
 /// A notification about the list of sessions.

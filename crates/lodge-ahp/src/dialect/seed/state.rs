@@ -52,7 +52,7 @@ pub(crate) fn session(core: &Core, uri: &str, start: usize) -> Option<Value> {
     let Value::Object(line) = serde_json::to_value(core.summary(uri)?).ok()? else {
         return None;
     };
-    let mut summary = summary(&line, model_of(state));
+    let mut summary = summary(&line, model_of(entry));
     summary["status"] = ((state.status & !ACTIVITY_BITS) | (head.status & ACTIVITY_BITS)).into();
     summary["modifiedAt"] = millis(&head.modified_at).into();
     if entry.changes.is_some() {

@@ -1,0 +1,252 @@
+//! What the editor's own suites ask of any host, in our words: lists and notifications, titles, queue and steering, models
+//! that are not there, sessions that nobody opened since the host started.
+
+use serde_json::{Value, json};
+
+use crate::kit::*;
+
+/// A connection of an editor, which makes drafts.
+async fn editor(house: &House, name: &str) -> Client {
+    let mut client = house.connect().await;
+    let params = json!({
+        "channel": ROOT, "protocolVersions": ["0.9.0"], "clientId": name, "initialSubscriptions": [ROOT],
+        "clientInfo": { "name": "vscode-editor-window" },
+    });
+    client.request("initialize", params).await.unwrap();
+    client.name = name.to_owned();
+    client
+}
+
+async fn listed(client: &mut Client, session: &str) -> Option<Value> {
+    let all = client
+        .request("listSessions", json!({ "channel": ROOT }))
+        .await
+        .unwrap();
+    let mut items = all["items"].as_array().unwrap().iter();
+    items.find(|item| item["resource"] == session).cloned()
+}
+
+#[tokio::test]
+async fn a_session_is_in_the_list_as_soon_as_it_is_made_unless_an_editor_drafts_it() {
+    let mut house = house().await;
+    for version in ["1.0.0", "0.9.0"] {
+        let mut a = house.client_of("a", version).await;
+        let mut b = house.client_of("b", "1.0.0").await;
+        let session = format!("copilotcli:/made-by-{version}");
+        let create = json!({ "channel": session, "provider": "copilotcli", "config": { "isolation": "folder" } });
+        a.request("createSession", create).await.unwrap();
+        for client in [&mut a, &mut b] {
+            let added = client.notification("root/sessionAdded").await["summary"].clone();
+            assert_eq!(
+                (&added["resource"], &added["provider"]),
+                (&json!(session), &json!("lodge"))
+            );
+            assert_eq!(added["title"], "");
+        }
+        assert!(listed(&mut b, &session).await.is_some());
+        // What people set about it is there for others, and stays.
+        for action in [
+            json!({ "type": "session/titleChanged", "title": "Named" }),
+            json!({ "type": "session/isArchivedChanged", "isArchived": true }),
+            json!({ "type": "session/isReadChanged", "isRead": false }),
+        ] {
+            a.accepted(&session, action).await;
+        }
+        let line = listed(&mut b, &session).await.unwrap();
+        assert_eq!((&line["title"], &line["status"]), (&json!("Named"), &json!(1 | 64)));
+    }
+    let mut drafting = editor(&house, "editor").await;
+    let draft = "lodge:/drafted";
+    drafting
+        .request("createSession", json!({ "channel": draft }))
+        .await
+        .unwrap();
+    assert!(listed(&mut drafting, draft).await.is_none());
+    let chat = drafting.subscribe(draft).await["state"]["defaultChat"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    drafting.subscribe(&chat).await;
+    drafting.say(&chat, "t1", "say hello").await;
+    assert_eq!(
+        drafting.notification("root/sessionAdded").await["summary"]["resource"],
+        draft
+    );
+    house.restart().await;
+    let mut c = house.client("c").await;
+    let kept = "copilotcli:/made-by-1.0.0";
+    let line = listed(&mut c, kept).await.unwrap();
+    assert_eq!(
+        (&line["title"], line["status"].as_u64().unwrap() & 64),
+        (&json!("Named"), 64)
+    );
+    c.request("disposeSession", json!({ "channel": kept })).await.unwrap();
+    assert_eq!(c.notification("root/sessionRemoved").await["session"], kept);
+    assert!(listed(&mut c, kept).await.is_none());
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_opened_yet_is_archived_by_who_only_sees_the_list() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "say hello").await;
+    house.restart().await;
+    let mut b = house.client("b").await;
+    let archive = json!({ "type": "session/isArchivedChanged", "isArchived": true });
+    b.dispatch(&session, archive).await;
+    let changed = b.notification("root/sessionSummaryChanged").await;
+    assert_eq!(changed["session"], session);
+    assert_eq!(changed["changes"]["status"].as_u64().unwrap() & 64, 64);
+    house.restart().await;
+    let mut c = house.client("c").await;
+    let line = listed(&mut c, &session).await.unwrap();
+    assert_eq!(line["status"].as_u64().unwrap() & 64, 64);
+}
+
+#[tokio::test]
+async fn the_first_message_is_the_title_and_models_that_are_not_there_fail_the_turn() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let mut started = turn_started("t1", "Fix the login bug");
+    started["message"]["model"] = json!({ "id": "no-such-model" });
+    a.accepted(&chat, started).await;
+    let failed = a.ends(&chat, "t1").await;
+    assert_eq!(
+        (&failed["type"], &failed["part"]["error"]["errorType"]),
+        (&json!("chat/error"), &json!("sendFailed"))
+    );
+    assert!(
+        failed["part"]["error"]["message"].as_str().unwrap().contains("model"),
+        "{failed}"
+    );
+    a.say(&chat, "t2", "Fix the login bug").await;
+    assert_eq!(
+        a.action("session/titleChanged").await["action"]["title"],
+        "Fix the login bug"
+    );
+    a.ends(&chat, "t2").await;
+    assert_eq!(listed(&mut a, &session).await.unwrap()["title"], "Fix the login bug");
+    let mut started = turn_started("t3", "say which");
+    started["message"]["model"] = json!({ "id": "rehearsal" });
+    a.accepted(&chat, started).await;
+    a.ends(&chat, "t3").await;
+    let state = a.subscribe(&chat).await["state"].clone();
+    let states: Vec<&Value> = state["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| &turn["state"])
+        .collect();
+    assert_eq!(states, ["error", "complete", "complete"]);
+    assert_eq!(state["turns"][2]["message"]["model"]["id"], "rehearsal");
+}
+
+#[tokio::test]
+async fn messages_that_wait_are_taken_out_before_they_are_said() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (_, chat) = a.session(&uuid(1)).await;
+    let set = |kind: &str, id: &str, text: &str| json!({ "type": "chat/pendingMessageSet", "kind": kind, "id": id, "message": { "text": text, "origin": { "kind": "user" } } });
+    // Nothing runs: it begins at once.
+    a.accepted(&chat, set("queued", "q1", "say queued")).await;
+    assert_eq!(
+        a.action("chat/pendingMessageRemoved").await["action"],
+        json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": "q1" })
+    );
+    a.ends(&chat, "q1").await;
+    // Something runs: what steers it is taken out when the agent takes it up.
+    a.say(
+        &chat,
+        "t1",
+        "slowly 20 ms, call bash {\"command\":\"echo one\"} then say done",
+    )
+    .await;
+    a.accepted(&chat, set("steering", "s1", "say steered")).await;
+    let removed = a.action("chat/pendingMessageRemoved").await["action"].clone();
+    assert_eq!((&removed["kind"], &removed["id"]), (&json!("steering"), &json!("s1")));
+    a.ends(&chat, "s1").await;
+    let state = a.subscribe(&chat).await["state"].clone();
+    assert!(
+        state.get("steeringMessage").is_none() && state.get("queuedMessages").is_none(),
+        "{state}"
+    );
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_for_an_answer_can_be_cancelled_and_another_said() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.say(&chat, "t1", "ask \"Which colour?\" choices red, blue").await;
+    a.action("chat/inputRequested").await;
+    a.accepted(
+        &chat,
+        json!({ "type": "chat/turnCancelled", "turnId": "t1", "duration": 0.5 }),
+    )
+    .await;
+    a.turn(&chat, "t2", "say replacement").await;
+    let state = a.subscribe(&chat).await["state"].clone();
+    let states: Vec<&Value> = state["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| &turn["state"])
+        .collect();
+    assert_eq!(states, ["cancelled", "complete"]);
+    assert!(a.subscribe(&session).await["state"].get("inputNeeded").is_none());
+}
+
+#[tokio::test]
+async fn tools_of_a_client_go_on_while_it_looks_into_other_chats() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let peer = "ahp-chat:/peer";
+    a.request(
+        "createChat",
+        json!({ "channel": session, "chat": peer, "title": "Peer" }),
+    )
+    .await
+    .unwrap();
+    let tools = json!([{ "name": "run_tests", "description": "Runs tests", "inputSchema": { "type": "object" } }]);
+    let active = json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "a", "tools": tools } });
+    a.accepted(&session, active).await;
+    a.say(&chat, "t1", "call run_tests {} then say done").await;
+    let start = a.action("chat/toolCallStart").await["action"].clone();
+    assert_eq!(start["contributor"], json!({ "kind": "client", "clientId": "a" }));
+    let ready = a.action("chat/toolCallReady").await["action"].clone();
+    assert_eq!(ready["confirmed"], "not-needed");
+    for _ in 0..10 {
+        a.subscribe(peer).await;
+        a.notify("unsubscribe", json!({ "channel": peer })).await;
+    }
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(state["activeClients"][0]["clientId"], "a");
+    let content = json!([{ "type": "text", "text": "all passed" }]);
+    let done = json!({
+        "type": "chat/toolCallComplete", "turnId": "t1", "toolCallId": ready["toolCallId"],
+        "result": { "success": true, "pastTenseMessage": "Ran tests", "content": content },
+    });
+    a.accepted(&chat, done).await;
+    a.ends(&chat, "t1").await;
+    let state = a.subscribe(&chat).await["state"].clone();
+    let call = &state["turns"][0]["responseParts"][0]["toolCall"];
+    assert_eq!(
+        (&call["status"], &call["success"], &call["content"]),
+        (&json!("completed"), &json!(true), &content)
+    );
+}
+
+#[tokio::test]
+async fn tokens_that_editors_show_unasked_are_taken_and_others_are_not() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let show = |resource: &str| json!({ "channel": ROOT, "resource": resource, "token": "t" });
+    assert_eq!(
+        a.request("authenticate", show("https://api.github.com")).await.unwrap(),
+        json!({})
+    );
+    assert_eq!(a.code("authenticate", show("https://elsewhere.example")).await, -32602);
+}
