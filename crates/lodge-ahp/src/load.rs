@@ -29,8 +29,8 @@ use crate::{
 /// Bytes of events that may wait to be shown.
 const QUEUE: usize = 64 << 20;
 
-/// The title of a chat that nobody named. Editors show the session's title for a default chat, and a word of their own for
-/// others; any word here would be taken for a name.
+/// The title of a session or chat that nobody named. Clients show a word of their own; any word here would be taken for a
+/// name.
 pub(crate) const UNTITLED: &str = "";
 
 /// A chat as it was read from its log.
@@ -323,7 +323,7 @@ impl Face {
             .name
             .clone()
             .or_else(|| facts.title())
-            .unwrap_or_else(|| "New session".to_owned());
+            .unwrap_or_else(|| UNTITLED.to_owned());
         let auto = settings.approval == lodge_host::Approval::ApproveAll;
         new_state(NewState {
             title,
@@ -544,7 +544,7 @@ impl Read {
                     }
                 }
                 // What was printed long ago is made when somebody asks for it.
-                Step::Terminal { .. } | Step::Rested => {}
+                Step::Terminal { .. } | Step::Rested | Step::Orphaned { .. } => {}
             }
         }
     }

@@ -39,16 +39,11 @@ fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatSto
     }
 }
 
-/// A message that a client may send: from a person, with attachments and a model that this host knows. Whether there is the
-/// agent it names is known when the session looks for it.
-fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, message: &mut Message) -> Result<(), Refusal> {
+/// A message that a client may send: from a person, with attachments that this host knows. Whether there are the model and the
+/// agent it names is known when it is sent; if not, the turn fails and says so.
+fn sendable(inner: &Inner, message: &mut Message) -> Result<(), Refusal> {
     if message.origin.kind != MessageKind::User {
         return Err("clients speak for people: the message's origin must be \"user\"".to_owned());
-    }
-    if let Some(model) = &message.model
-        && dispatch.face.host.models().resolve(Some(&model.id)).is_err()
-    {
-        return Err(format!("there is no model {:?}", model.id));
     }
     check_attachments(message)?;
     inner.core.pin_chats(message)
@@ -80,7 +75,7 @@ pub(super) fn turn_started(
     if action.started_at.parse::<Timestamp>().is_err() {
         return Err("startedAt is not a time as RFC 3339 writes it".to_owned());
     }
-    sendable(inner, dispatch, &mut action.message)?;
+    sendable(inner, &mut action.message)?;
     if let Some(queued) = &action.queued_message_id
         && find_pending(store.head(), PendingMessageKind::Queued, queued).is_none()
         && find_pending(store.head(), PendingMessageKind::Steering, queued).is_none()
@@ -182,7 +177,7 @@ pub(super) fn pending_set(
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     let head = store.head();
-    sendable(inner, dispatch, &mut action.message)?;
+    sendable(inner, &mut action.message)?;
     if action.id.is_empty() || knows_turn(head, store.turns(), &action.id) {
         return Err("a message needs an id of its own".to_owned());
     }

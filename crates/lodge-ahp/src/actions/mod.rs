@@ -16,7 +16,7 @@ use serde_json::{Value, value::RawValue};
 pub(crate) use self::{
     chat::{further, name_default, renamed, tell_title},
     session::title,
-    tools::fail_calls_of,
+    tools::{fail_call, fail_calls_of},
 };
 use crate::{
     annotations,

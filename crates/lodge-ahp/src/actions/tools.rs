@@ -220,7 +220,6 @@ pub(crate) fn fail_calls_of(inner: &mut Inner, chat: &str, client: &str) {
     else {
         return;
     };
-    let turn_id = active.id.clone();
     let calls: Vec<String> = active
         .response_parts
         .iter()
@@ -235,29 +234,39 @@ pub(crate) fn fail_calls_of(inner: &mut Inner, chat: &str, client: &str) {
         })
         .collect();
     for call in calls {
-        let message = "The client that runs this tool is gone.";
-        let result = ToolCallResult {
-            success: false,
-            past_tense_message: message.into(),
-            content: None,
-            structured_content: None,
-            error: Some(json!({ "message": message })),
-        };
-        if let Some((_, talk)) = inner.talk_of(chat)
-            && let Some((request_id, _)) = talk.projector.question(&call)
-        {
-            let answer = Answer::Tool(ToolAnswer::Result(external(&result)));
-            talk.tell(Effect::answer(request_id, answer));
-        }
-        let action = ChatToolCallCompleteAction {
-            turn_id: turn_id.clone(),
-            tool_call_id: call,
-            meta: None,
-            result,
-            requires_result_confirmation: None,
-        };
-        inner
-            .core
-            .publish(chat, &StateAction::ChatToolCallComplete(action), None);
+        fail_call(inner, chat, &call);
     }
+}
+
+/// Fails a call that a client was to run, because it is gone.
+pub(crate) fn fail_call(inner: &mut Inner, chat: &str, call: &str) {
+    let head = inner.core.chats.get(chat).map(|chat| chat.store.head());
+    let Some(active) = head.and_then(|head| head.active_turn.as_ref()) else {
+        return;
+    };
+    let turn_id = active.id.clone();
+    let message = "The client that runs this tool is gone.";
+    let result = ToolCallResult {
+        success: false,
+        past_tense_message: message.into(),
+        content: None,
+        structured_content: None,
+        error: Some(json!({ "message": message })),
+    };
+    if let Some((_, talk)) = inner.talk_of(chat)
+        && let Some((request_id, _)) = talk.projector.question(call)
+    {
+        let answer = Answer::Tool(ToolAnswer::Result(external(&result)));
+        talk.tell(Effect::answer(request_id, answer));
+    }
+    let action = ChatToolCallCompleteAction {
+        turn_id,
+        tool_call_id: call.to_owned(),
+        meta: None,
+        result,
+        requires_result_confirmation: None,
+    };
+    inner
+        .core
+        .publish(chat, &StateAction::ChatToolCallComplete(action), None);
 }

@@ -113,6 +113,11 @@ impl Inner {
                     title,
                 } => self.open_sub(chat, &session, &tool_call_id, &parent, title),
                 Step::Terminal { tool_call_id, news } => self.agent_terminal(chat, &session, &tool_call_id, news),
+                Step::Orphaned { scope, tool_call_id } => {
+                    if let Some(channel) = self.channel(chat, &scope) {
+                        crate::actions::fail_call(self, &channel, &tool_call_id);
+                    }
+                }
                 Step::Rested => rested = true,
             }
         }

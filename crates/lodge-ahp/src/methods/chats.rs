@@ -85,7 +85,9 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         .flatten()
         .find(|wanted| !directories.contains(wanted))
     {
-        return Err(RpcError::params(format!("{outside} is not a directory of the session")));
+        return Err(RpcError::params(format!(
+            "{outside} is not a working directory of the session"
+        )));
     }
     if let Some(title) = &params.title {
         crate::actions::title(title).map_err(RpcError::params)?;

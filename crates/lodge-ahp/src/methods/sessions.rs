@@ -15,7 +15,7 @@ use super::Request;
 use crate::{
     annotations,
     dialect::seed,
-    load::{NewState, UNTITLED, new_state},
+    load::{NewState, UNTITLED, branching_of, new_state},
     projection::timestamp,
     rpc::{self, RpcError, RpcResult, code},
     session_config::{Branching, Isolation},
@@ -119,9 +119,9 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     if let Some(client) = params.active_client {
         activate(request, &session, client);
     }
-    // The seed's clients expect a session in the list as soon as it is made. Today's make drafts that nobody may ever
-    // use: those are announced with their first turn.
-    if request.is_seed()
+    // A session is in the list as soon as it is made. Only editors make drafts that nobody may ever use: those are
+    // announced with their first turn.
+    if !peer.is_editor()
         && let Err(error) = adopt(request, &session, &id).await
     {
         face.inner.lock().remove_session(&session);
@@ -135,7 +135,12 @@ pub(super) async fn adopt(request: &Request<'_>, session: &Uri, id: &str) -> Res
     materialise(request, session).await?;
     let face = request.face;
     face.store.update(id, |record| record.uri = Some(session.to_string()));
-    face.inner.lock().core.announce(session);
+    let mut inner = face.inner.lock();
+    if let Some(entry) = inner.core.sessions.get_mut(session) {
+        // It works where it works from now on.
+        entry.schema = Some(face.config_schema(branching_of(&entry.state).as_ref(), &[], true));
+    }
+    inner.core.announce(session);
     Ok(())
 }
 
@@ -253,7 +258,7 @@ fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
     let cwd = wanted.cwd.clone().or_else(|| std::env::current_dir().ok());
     let git = cwd.as_deref().map(lodge_host::GitContext::of).unwrap_or_default();
     let state = new_state(NewState {
-        title: "New session".to_owned(),
+        title: UNTITLED.to_owned(),
         cwd,
         git_root: git.root,
         chat: &chat,
@@ -393,7 +398,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
     };
     // Editors of this family dispose of sessions that they and others still show: what was said in them is not theirs to
     // delete, and it goes on.
-    if request.peer()?.name.starts_with("vscode") {
+    if request.peer()?.is_editor() {
         return rpc::null();
     }
     face.inner.lock().remove_session(&session);
@@ -546,7 +551,7 @@ impl crate::face::Face {
                 .title
                 .clone()
                 .or_else(|| line.summary.clone())
-                .unwrap_or_else(|| "New session".to_owned()),
+                .unwrap_or_else(|| UNTITLED.to_owned()),
             status: activity.bits() | crate::load::flags(&record),
             activity: None,
             origin: None,

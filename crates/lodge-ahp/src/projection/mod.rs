@@ -65,6 +65,13 @@ pub enum Step {
         /// What it has.
         news: TerminalNews,
     },
+    /// The agent waits for a tool of a client that is gone.
+    Orphaned {
+        /// The chat that the call is in.
+        scope: Scope,
+        /// The call.
+        tool_call_id: String,
+    },
     /// The conversation came to rest after a turn that went well: a queued message may start.
     Rested,
 }
@@ -118,8 +125,12 @@ pub struct Projector {
     questions: HashMap<String, Question>,
     /// Which client runs the tool of this name.
     client_tools: HashMap<String, String>,
+    /// Tools that clients took along when they left. The agent may still call them: it was told of them before.
+    left_tools: HashSet<String>,
     /// Messages that the agent was already given, in the order of sending.
     sent: Vec<String>,
+    /// The message that was given to the agent to steer the turn that runs.
+    steering: Option<String>,
     /// Messages as clients wrote them, of which the log tells only a part.
     said: HashMap<String, Message>,
     /// The message whose beginning was missed: it is shown when it is complete.

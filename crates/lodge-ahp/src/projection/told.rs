@@ -116,6 +116,7 @@ impl Projector {
     /// A message that steers the running turn was given to the agent.
     pub(crate) fn steered(&mut self, id: &str) {
         self.sent.push(id.to_owned());
+        self.steering = Some(id.to_owned());
     }
 
     /// The agent could not be given a message. True when a turn was waiting for that.
@@ -169,6 +170,8 @@ impl Projector {
 
     /// Which client runs which tool.
     pub(crate) fn set_client_tools(&mut self, tools: HashMap<String, String>) {
+        self.left_tools.extend(self.client_tools.keys().cloned());
+        self.left_tools.retain(|name| !tools.contains_key(name));
         self.client_tools = tools;
     }
 

@@ -18,7 +18,7 @@ use lodge_events::{
 };
 use serde_json::{Value, json};
 
-use super::{Projector, Question, Scope, object, text};
+use super::{Projector, Question, Scope, Step, object, text};
 use crate::uri;
 
 /// Tools that people do not see: they speak through other events.
@@ -107,6 +107,12 @@ impl Projector {
                 };
                 self.questions.insert(request.request_id.clone(), question);
                 self.ready(&request.tool_call_id);
+                if self.left_tools.contains(&request.tool_name) {
+                    let call = self.calls.get(&request.tool_call_id);
+                    let scope = call.map_or(Scope::Main, |call| call.scope.clone());
+                    let tool_call_id = request.tool_call_id.clone();
+                    self.out.push(Step::Orphaned { scope, tool_call_id });
+                }
             }
             Payload::ExternalToolCompleted(done) => {
                 self.questions.remove(&done.request_id);

@@ -3,8 +3,8 @@
 use ahp_types::{
     StateAction,
     actions::{
-        ChatErrorAction, ChatPendingMessageSetAction, ChatTruncatedAction, ChatTurnCancelledAction,
-        ChatTurnCompleteAction, ChatTurnStartedAction,
+        ChatErrorAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTruncatedAction,
+        ChatTurnCancelledAction, ChatTurnCompleteAction, ChatTurnStartedAction,
     },
     state::{ErrorInfo, ErrorResponsePart, Message, MessageKind, MessageOrigin, PendingMessageKind},
 };
@@ -43,6 +43,11 @@ impl Projector {
             });
         }
         self.sent.retain(|sent| *sent != id);
+        if self.steering.take_if(|steering| *steering == id).is_some() {
+            let (kind, id) = (PendingMessageKind::Steering, id.clone());
+            let removed = ChatPendingMessageRemovedAction { kind, id };
+            self.act(&scope, StateAction::ChatPendingMessageRemoved(removed));
+        }
         let chat = self.chat(&scope);
         chat.muted = false;
         if let Some(turn) = &mut chat.turn {

@@ -36,6 +36,14 @@ pub(crate) struct Peer {
     pub(crate) name: String,
 }
 
+impl Peer {
+    /// Whether it is an editor of the VS Code family, which makes sessions before anybody says something, and disposes of
+    /// sessions that it still shows.
+    pub(crate) fn is_editor(&self) -> bool {
+        self.name.starts_with("vscode")
+    }
+}
+
 /// Why the host ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {

@@ -329,17 +329,18 @@ impl Driver {
             .as_ref()
             .map(|model| model.id.clone())
             .or_else(|| self.model.take());
+        let resolve = model.as_ref().map(|name| self.face.host.models().resolve(Some(name)));
+        let resolve = resolve.transpose();
+        let resolve = resolve.map_err(|error| HostError::Invalid(error.to_string()))?;
         if let (Some(draft), Some(model)) = (&mut self.draft, &model) {
             draft.model = Some(model.clone());
         }
         self.plugins_ready().await;
         self.choose_agent(message.agent.as_ref().map(|agent| agent.uri.as_str()))
             .await?;
-        let resolve = model.as_ref().map(|name| self.face.host.models().resolve(Some(name)));
         let preface = self.preface.take().map(|text| format!("This is about:\n\n{text}"));
         let session = self.session().await?.session.clone();
         if let Some(model) = resolve {
-            let model = model.map_err(|error| HostError::Invalid(error.to_string()))?;
             if session.settings().model.info().id != model.info().id {
                 session
                     .configure(Change::Model {

@@ -80,7 +80,7 @@ impl Face {
         let session = talk.session.clone();
         let action = if talk.projector.send_failed(id) {
             let error = ErrorInfo {
-                error_type: "send".into(),
+                error_type: "sendFailed".into(),
                 message: message.to_owned(),
                 stack: None,
                 meta: None,

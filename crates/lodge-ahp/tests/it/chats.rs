@@ -84,7 +84,10 @@ async fn chats_can_be_moved() {
     let house = house().await;
     let mut a = house.client("a").await;
     let (one, default) = a.session(&uuid(1)).await;
-    let (two, elsewhere) = a.session(&uuid(2)).await;
+    // Somebody's draft, in which nothing was said yet.
+    let (two, elsewhere) = house.editor("e").await.session(&uuid(2)).await;
+    a.subscribe(&two).await;
+    a.subscribe(&elsewhere).await;
     for chat in ["ahp-chat:/x", "ahp-chat:/y"] {
         a.request("createChat", json!({ "channel": one, "chat": chat }))
             .await

@@ -97,7 +97,7 @@ async fn the_schema_follows_the_values() {
 #[tokio::test]
 async fn a_session_in_a_worktree_works_there_and_its_work_is_never_lost() {
     let mut house = house().await;
-    let mut a = house.client("a").await;
+    let mut a = house.editor("a").await;
     let create =
         |number: u32, config: Value| json!({ "channel": format!("lodge:/{}", uuid(number)), "config": config });
     let worktree = json!({ "isolation": "worktree", "branch": "feature/config" });
@@ -148,26 +148,21 @@ async fn a_session_in_a_worktree_works_there_and_its_work_is_never_lost() {
     a.request("disposeSession", json!({ "channel": session }))
         .await
         .unwrap();
-    let (session, chat) = {
-        a.request("createSession", create(2, json!({}))).await.unwrap();
-        let session = format!("lodge:/{}", uuid(2));
-        let state = a.subscribe(&session).await["state"].clone();
-        let chat = state["defaultChat"].as_str().unwrap().to_owned();
-        a.subscribe(&chat).await;
-        (session, chat)
-    };
+    // An editor's draft may still choose.
+    let mut e = house.editor("e").await;
+    let (session, chat) = e.session(&uuid(2)).await;
     assert!(
-        a.refused(&session, change(json!({ "branch": "feature/config" })))
+        e.refused(&session, change(json!({ "branch": "feature/config" })))
             .await
             .contains("cannot be changed")
     );
-    a.accepted(
+    e.accepted(
         &session,
         change(json!({ "isolation": "worktree", "branch": "feature/config" })),
     )
     .await;
-    a.turn(&chat, "t1", "say hello").await;
-    let moved = a.action("session/workingDirectoryReplaced").await;
+    e.turn(&chat, "t1", "say hello").await;
+    let moved = e.action("session/workingDirectoryReplaced").await;
     let clean = lodge_ahp::uri::path(moved["action"]["replacement"].as_str().unwrap()).unwrap();
     assert!(clean.join("file").exists() && clean != place);
     a.request("disposeSession", json!({ "channel": session }))

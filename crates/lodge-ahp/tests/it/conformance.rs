@@ -1,21 +1,12 @@
 //! What the editor's own suites ask of any host, in our words: lists and notifications, titles, queue and steering, models
 //! that are not there, sessions that nobody opened since the host started.
 
+use std::time::Duration;
+
+use lodge_ahp::Limits;
 use serde_json::{Value, json};
 
 use crate::kit::*;
-
-/// A connection of an editor, which makes drafts.
-async fn editor(house: &House, name: &str) -> Client {
-    let mut client = house.connect().await;
-    let params = json!({
-        "channel": ROOT, "protocolVersions": ["0.9.0"], "clientId": name, "initialSubscriptions": [ROOT],
-        "clientInfo": { "name": "vscode-editor-window" },
-    });
-    client.request("initialize", params).await.unwrap();
-    client.name = name.to_owned();
-    client
-}
 
 async fn listed(client: &mut Client, session: &str) -> Option<Value> {
     let all = client
@@ -55,7 +46,7 @@ async fn a_session_is_in_the_list_as_soon_as_it_is_made_unless_an_editor_drafts_
         let line = listed(&mut b, &session).await.unwrap();
         assert_eq!((&line["title"], &line["status"]), (&json!("Named"), &json!(1 | 64)));
     }
-    let mut drafting = editor(&house, "editor").await;
+    let mut drafting = house.editor("editor").await;
     let draft = "lodge:/drafted";
     drafting
         .request("createSession", json!({ "channel": draft }))
@@ -249,4 +240,37 @@ async fn tokens_that_editors_show_unasked_are_taken_and_others_are_not() {
         json!({})
     );
     assert_eq!(a.code("authenticate", show("https://elsewhere.example")).await, -32602);
+}
+
+#[tokio::test]
+async fn a_tool_whose_client_left_before_it_was_called_has_failed_and_the_turn_goes_on() {
+    let house = house_with(Limits {
+        client_grace: Duration::ZERO,
+        ..Limits::default()
+    })
+    .await;
+    let mut a = house.client("a").await;
+    let mut b = house.client("b").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    b.subscribe(&session).await;
+    b.subscribe(&chat).await;
+    let tools = json!([{ "name": "weather", "inputSchema": { "type": "object" } }]);
+    let active = json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "a", "tools": tools } });
+    a.accepted(&session, active).await;
+    a.say(
+        &chat,
+        "t1",
+        "slowly 100 ms, stream 10 chunks, call weather {} then say on my own",
+    )
+    .await;
+    // The model works with the tools that there were when it was called.
+    b.action("chat/delta").await;
+    drop(a);
+    b.action("session/activeClientRemoved").await;
+    let failed = b.action("chat/toolCallComplete").await["action"].clone();
+    assert_eq!(
+        (&failed["turnId"], &failed["result"]["success"]),
+        (&json!("t1"), &json!(false))
+    );
+    assert_eq!(b.ends(&chat, "t1").await["type"], "chat/turnComplete");
 }

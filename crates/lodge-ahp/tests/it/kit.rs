@@ -17,7 +17,8 @@ use tokio_tungstenite::{
 pub(crate) const TOKEN: &str = "open-sesame";
 pub(crate) const ROOT: &str = "ahp-root://";
 pub(crate) const SEED_ROOT: &str = "agenthost:/root";
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Only a host that is really silent is: machines may be busy with a lot else.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct House {
     pub(crate) server: Option<Server>,
@@ -180,7 +181,17 @@ impl House {
         self.client_of(name, "1.0.0").await
     }
 
+    /// A connection of an editor, which makes drafts and keeps what it disposes of.
+    pub(crate) async fn editor(&self, name: &str) -> Client {
+        self.introduced(name, "0.9.0", json!({ "name": "vscode-editor-window" }))
+            .await
+    }
+
     pub(crate) async fn client_of(&self, name: &str, version: &str) -> Client {
+        self.introduced(name, version, json!({ "name": "test" })).await
+    }
+
+    async fn introduced(&self, name: &str, version: &str, info: Value) -> Client {
         let mut client = self.connect().await;
         let root = if version.starts_with("0.1.") {
             "agenthost:/root"
@@ -189,6 +200,7 @@ impl House {
         };
         let params = json!({
             "channel": ROOT, "protocolVersions": [version], "clientId": name, "initialSubscriptions": [root],
+            "clientInfo": info,
         });
         client.request("initialize", params).await.unwrap();
         client.name = name.to_owned();

@@ -7,6 +7,7 @@ mod attacks;
 mod changesets;
 mod chats;
 mod configuration;
+mod conformance;
 mod crash;
 mod customizations;
 mod docs;

@@ -48,6 +48,7 @@ fn shown(steps: Vec<Step>) -> Vec<String> {
             tool_call_id, title, ..
         } => format!("(chat of {tool_call_id}: {title})"),
         Step::Terminal { tool_call_id, news } => format!("(terminal of {tool_call_id}: {news:?})"),
+        Step::Orphaned { tool_call_id, .. } => format!("(nobody runs {tool_call_id})"),
         Step::Rested => "(at rest)".to_owned(),
     };
     steps.into_iter().map(line).collect()

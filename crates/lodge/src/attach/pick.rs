@@ -55,12 +55,14 @@ pub(super) fn table(sessions: &[SessionSummary], current: Option<&str>) -> Strin
             .flatten()
             .next()
             .map(|uri| shown_path(uri));
+        let title = Some(session.title.as_str()).filter(|title| !title.is_empty());
+        let title = title.unwrap_or("(nothing said)");
         text.push_str(&format!(
             "{mark}{:>3}  {:<8}  {:>8}  {}{}{}\n",
             number + 1,
             short(&session.resource),
             age(&session.modified_at, now),
-            shorten(&plain(&session.title).replace('\n', " "), 60),
+            shorten(&plain(title).replace('\n', " "), 60),
             state(session.status),
             place.map(|place| format!("  ({place})")).unwrap_or_default(),
         ));

@@ -38,18 +38,15 @@ async fn sessions_and_chats() {
         .keys()
         .collect();
     assert_eq!(keys, ["model", "mode", "autoApprove"]);
-    // A draft is nobody's business until it is used.
-    assert!(b.drain().await.is_empty());
-    assert_eq!(
-        b.request("listSessions", json!({ "channel": ROOT })).await.unwrap()["items"],
-        json!([])
-    );
+    // It is told to all and in the list before anything is said in it.
+    let added = b.notification("root/sessionAdded").await;
+    assert_eq!(added["summary"]["resource"], session);
+    let listed = b.request("listSessions", json!({ "channel": ROOT })).await.unwrap();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     let chat = state["defaultChat"].as_str().unwrap().to_owned();
     a.subscribe(&chat).await;
     a.turn(&chat, "t1", "say one").await;
     a.turn(&chat, "t2", "say two").await;
-    let added = b.notification("root/sessionAdded").await;
-    assert_eq!(added["summary"]["resource"], session);
     let listed = b.request("listSessions", json!({ "channel": ROOT })).await.unwrap();
     assert_eq!(listed["items"][0]["resource"], session);
     assert_eq!(listed["items"][0]["defaultChat"], chat.as_str());
@@ -176,7 +173,7 @@ async fn sessions_and_chats() {
     assert_eq!(seen.len(), 4);
     assert_eq!(seen[0], format!("lodge:/{}", uuid(4)));
     assert_eq!(b.code("listSessions", json!({ "cursor": "nonsense" })).await, -32602);
-    // Removing is told to all; a draft goes silently.
+    // Removing is told to all; an editor's draft comes and goes silently.
     assert_eq!(
         a.request("disposeSession", json!({ "channel": session }))
             .await
@@ -185,13 +182,13 @@ async fn sessions_and_chats() {
     );
     assert_eq!(b.notification("root/sessionRemoved").await["session"], session);
     assert_eq!(a.code("disposeSession", json!({ "channel": session })).await, -32001);
-    a.request("createSession", json!({ "channel": "x:/draft" }))
-        .await
-        .unwrap();
     b.drain().await;
-    a.request("disposeSession", json!({ "channel": "x:/draft" }))
-        .await
-        .unwrap();
+    let mut editor = house.editor("e").await;
+    let draft = json!({ "channel": "x:/draft" });
+    editor.request("createSession", draft.clone()).await.unwrap();
+    let listed = b.request("listSessions", json!({ "channel": ROOT })).await.unwrap();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 3);
+    editor.request("disposeSession", draft).await.unwrap();
     assert!(b.drain().await.is_empty());
     let resolved = a
         .request(

@@ -82,6 +82,11 @@ async fn version_negotiation() {
         (&error["code"], &error["data"]["supportedVersions"][0]),
         (&json!(-32005), &json!("1.0.0"))
     );
+    // And then there is nothing more to say.
+    let mut stranger = house.connect().await;
+    let params = json!({ "channel": ROOT, "protocolVersions": ["3.0.0"], "clientId": "v" });
+    assert_eq!(stranger.code("initialize", params).await, -32005);
+    assert!(stranger.read().await.is_none());
     assert_eq!(initialize(json!([])).await.unwrap_err()["code"], -32005);
     assert_eq!(initialize(json!(["one"])).await.unwrap_err()["code"], -32602);
 }

@@ -152,6 +152,7 @@ async fn active_clients() {
     b.accepted(&chat, confirm).await;
     a.ends(&chat, "t2").await;
     // The owner goes while its tool runs: after a while the call has failed, and the turn goes on.
+    a.drain().await;
     a.say(&chat, "t3", "call weather {} then say on my own").await;
     a.action("session/inputNeededSet").await;
     drop(a);

@@ -29,10 +29,14 @@ async fn turns_and_paging() {
         .unwrap()
         .clone();
     assert_eq!(last["kind"], "error");
-    assert!(error["turns"][1]["usage"].is_null() || error["turns"][1]["usage"].is_object());
     // Usage of a turn, added up.
     let state = a.turn(&chat, "t4", "report usage 100 in 20 out then say done").await;
-    assert!(state["turns"][2]["usage"]["model"].is_string(), "{state:#}");
+    let usage = &state["turns"][2]["usage"];
+    assert_eq!(
+        (&usage["inputTokens"], &usage["outputTokens"], &usage["model"]),
+        (&json!(100), &json!(20), &json!("rehearsal")),
+        "{state:#}"
+    );
     // Paging: what is before a window comes as an action, before the response.
     for turn in 5..=9 {
         a.turn(&chat, &format!("t{turn}"), "say x").await;
