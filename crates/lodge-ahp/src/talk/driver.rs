@@ -340,15 +340,15 @@ impl Driver {
             .await?;
         let preface = self.preface.take().map(|text| format!("This is about:\n\n{text}"));
         let session = self.session().await?.session.clone();
-        if let Some(model) = resolve {
-            if session.settings().model.info().id != model.info().id {
-                session
-                    .configure(Change::Model {
-                        model,
-                        reasoning_effort: None,
-                    })
-                    .await?;
-            }
+        if let Some(model) = resolve
+            && session.settings().model.info().id != model.info().id
+        {
+            session
+                .configure(Change::Model {
+                    model,
+                    reasoning_effort: None,
+                })
+                .await?;
         }
         let text = said
             .into_iter()
