@@ -86,6 +86,8 @@ pub enum Command {
     SelectAgent(Option<String>, oneshot::Sender<Result<(), AgentError>>),
     /// End the session's life in memory.
     Close(oneshot::Sender<()>),
+    /// Leave memory without an end, if the turn only waits for clients and there are none. Answers whether it did.
+    Rest(oneshot::Sender<bool>),
 }
 
 /// A change of the queue.
@@ -161,6 +163,16 @@ impl Actor {
                         let _ = done.send(());
                         return;
                     }
+                    Some(Command::Rest(done)) => {
+                        let rests = self.waits_for_nobody();
+                        if rests {
+                            self.rest_in_the_log().await;
+                        }
+                        let _ = done.send(rests);
+                        if rests {
+                            return;
+                        }
+                    }
                     Some(command) => self.handle(command).await,
                     // Nobody holds the session: it leaves memory without having ended.
                     None if self.running.is_none() => {
@@ -235,7 +247,7 @@ impl Actor {
             }
             Command::Enable(what, on, reply) => drop(reply.send(self.enable(what, on).await)),
             Command::SelectAgent(name, reply) => drop(reply.send(self.select_agent(name).await)),
-            Command::Close(_) => unreachable!("the loop takes it"),
+            Command::Close(_) | Command::Rest(_) => unreachable!("the loop takes it"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use lodge_events::{ContentBlock, Event};
+use lodge_events::{AutoModeSwitchResponse, ContentBlock, Event, LimitsAnswer};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -25,6 +25,10 @@ pub enum Answer {
     McpToken(Option<AccessToken>),
     /// To `command.execute`: what went wrong, if anything did.
     Command(Option<String>),
+    /// To `auto_mode_switch.requested`.
+    AutoMode(AutoModeSwitchResponse),
+    /// To `session_limits_exhausted.requested`.
+    Limits(LimitsAnswer),
 }
 
 /// A token for an MCP server. Nothing prints it: it must not get into a log or an event.
@@ -46,6 +50,8 @@ impl Answer {
             Self::Elicitation(_) => QuestionKind::Elicitation,
             Self::ExitPlan(_) => QuestionKind::ExitPlan,
             Self::McpToken(_) => QuestionKind::McpToken,
+            Self::AutoMode(_) => QuestionKind::AutoMode,
+            Self::Limits(_) => QuestionKind::Limits,
             Self::Command(_) => QuestionKind::Command,
         }
     }
@@ -68,6 +74,10 @@ pub enum QuestionKind {
     McpToken,
     /// `command.execute`
     Command,
+    /// `auto_mode_switch.requested`
+    AutoMode,
+    /// `session_limits_exhausted.requested`
+    Limits,
 }
 
 /// How a permission request was decided.

@@ -117,7 +117,9 @@ impl Turn {
                 ..ModelCallFailure::default()
             });
             attempt += 1;
-            if error.kind == ErrorKind::ContextLimit
+            if self.switched_to_auto(&model, &error).await? {
+                attempt = 0;
+            } else if error.kind == ErrorKind::ContextLimit
                 && !compacted
                 && self.compact(CompactionTrigger::ContextLimitRetry).await?.is_some()
             {
@@ -145,9 +147,11 @@ impl Turn {
         }
         let mut headers = settings.headers.clone();
         headers.extend(self.prompt.headers.clone());
+        let mut messages = self.shared.recorder.messages(settings.model.info().vision)?;
+        messages.extend(self.limit_status());
         let request = ModelRequest {
             system: self.system.clone(),
-            messages: self.shared.recorder.messages(settings.model.info().vision)?,
+            messages,
             tools,
             stream: settings.streaming,
             reasoning_effort: settings.reasoning_effort.clone(),
@@ -207,6 +211,7 @@ impl Turn {
             status: None,
             retry_after: None,
             provider_call_id: None,
+            code: None,
             retryable: true,
         })
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, ready};
+use lodge_events::AutoModeSwitchResponse;
 use lodge_events::CommandInfo;
 use serde_json::Value;
 
@@ -39,6 +40,10 @@ pub struct Capabilities {
     pub exit_plan_mode: bool,
     /// Answers `mcp.oauth_required`.
     pub mcp_tokens: bool,
+    /// Answers `auto_mode_switch.requested`.
+    pub auto_mode_switch: bool,
+    /// Answers `session_limits_exhausted.requested`.
+    pub limits: bool,
     /// Wants hooks invoked.
     pub hooks: bool,
     /// Sections of the system prompt that it wants to rewrite.
@@ -92,6 +97,17 @@ pub struct ExitPlanQuestion {
     pub recommended_action: String,
 }
 
+/// The offer to go on with the provider's choice of a model.
+#[derive(Debug, Clone)]
+pub struct AutoModeQuestion {
+    /// The request, as named in `auto_mode_switch.requested`.
+    pub request_id: String,
+    /// The limit that was hit, in the provider's word.
+    pub error_code: Option<String>,
+    /// When it ends.
+    pub retry_after_seconds: Option<u64>,
+}
+
 /// Calls from the agent to a client. Whoever does not implement one is not asked: `None` means "not mine to answer",
 /// and the question stays open for others.
 pub trait ClientCalls: Send + Sync {
@@ -105,6 +121,10 @@ pub trait ClientCalls: Send + Sync {
     }
     /// Asks whether to leave plan mode.
     fn exit_plan_mode(&self, _question: ExitPlanQuestion) -> BoxFuture<'static, Option<ExitPlanAnswer>> {
+        Box::pin(ready(None))
+    }
+    /// Asks whether to go on with the provider's choice of a model.
+    fn auto_mode_switch(&self, _question: AutoModeQuestion) -> BoxFuture<'static, Option<AutoModeSwitchResponse>> {
         Box::pin(ready(None))
     }
     /// Rewrites one section of the system prompt.

@@ -267,6 +267,7 @@ async fn summarise(
         status: None,
         retry_after: None,
         provider_call_id: None,
+        code: None,
         retryable: false,
     };
     let who = if *trigger == CompactionTrigger::Manual {
@@ -287,6 +288,16 @@ async fn summarise(
     Err(fail("The model's summary ended before it was complete.".into()))
 }
 
+/// An index without entries.
+const NO_CHECKPOINTS: &str = "| # | Title | File |\n|---|---|---|\n";
+
+/// Makes the index of checkpoints in a session's directory before there is one, for those who look for it.
+pub fn begin_checkpoints(dir: &Path) -> std::io::Result<()> {
+    let folder = dir.join("checkpoints");
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("index.md"), NO_CHECKPOINTS)
+}
+
 /// Keeps the summary as a file of its own, and a line about it in the index.
 fn write_checkpoint(dir: &Path, number: u64, title: &str, summary: &str) -> std::io::Result<String> {
     let folder = dir.join("checkpoints");
@@ -302,7 +313,7 @@ fn write_checkpoint(dir: &Path, number: u64, title: &str, summary: &str) -> std:
     let path = folder.join(&name);
     std::fs::write(&path, summary)?;
     let index = folder.join("index.md");
-    let mut table = std::fs::read_to_string(&index).unwrap_or_else(|_| "| # | Title | File |\n|---|---|---|\n".into());
+    let mut table = std::fs::read_to_string(&index).unwrap_or_else(|_| NO_CHECKPOINTS.into());
     let _ = writeln!(table, "| {number} | {} | {name} |", title.replace('|', "/"));
     std::fs::write(index, table)?;
     Ok(path.to_string_lossy().into_owned())

@@ -51,6 +51,8 @@ pub struct Facts {
     pub open_agents: BTreeMap<String, OpenAgent>,
     /// The ids of all sub-agents there were: none is used twice.
     pub agent_ids: BTreeSet<String>,
+    /// What the session may spend.
+    pub limit: Option<f64>,
     /// What was done so far, for `session.shutdown`.
     pub totals: Totals,
 }
@@ -78,6 +80,9 @@ pub struct OpenCall {
     pub name: String,
     /// Whether it had begun to run.
     pub started: bool,
+    /// Whether clients were asked to run it.
+    #[serde(default)]
+    pub asked: bool,
 }
 
 /// A sub-agent that has begun and not ended.
@@ -191,7 +196,11 @@ impl Facts {
     /// What an event of the agent that these facts are about means.
     pub(crate) fn fold_own(&mut self, event: &Event) {
         match event.payload() {
+            Payload::SessionSessionLimitsChanged(changed) => {
+                self.limit = changed.session_limits.as_ref().and_then(|limits| limits.max_ai_credits);
+            }
             Payload::SessionStart(start) => {
+                self.limit = start.session_limits.as_ref().and_then(|limits| limits.max_ai_credits);
                 self.started_ms = event.timestamp().as_millisecond();
                 self.model = start.selected_model.clone().or(self.model.take());
                 self.reasoning_effort = start.reasoning_effort.clone().or(self.reasoning_effort.take());
@@ -248,6 +257,11 @@ impl Facts {
             Payload::ToolExecutionStart(start) => {
                 if let Some(call) = self.open_call(&start.tool_call_id) {
                     call.started = true;
+                }
+            }
+            Payload::ExternalToolRequested(request) => {
+                if let Some(call) = self.open_call(&request.tool_call_id) {
+                    call.asked = true;
                 }
             }
             Payload::ToolExecutionComplete(complete) => {
@@ -336,6 +350,7 @@ fn calls_of(message: &AssistantMessage) -> Vec<OpenCall> {
             id: call.tool_call_id.clone(),
             name: call.name.clone(),
             started: false,
+            asked: false,
         })
         .collect()
 }

@@ -32,6 +32,7 @@ use crate::{
     permission::Permissions,
     queue::Queue,
     recorder::{Publish, Recorder, Reopen},
+    redact::Secrets,
     session::{ContextSize, GitContext, Shared},
     settings::{Change, Prompt, Settings},
     subagents::{Spawn, TaskInfo, TaskStatus},
@@ -65,6 +66,8 @@ pub struct NewAgent {
     pub logins: Arc<lodge_mcp::Logins>,
     /// Who gets the events.
     pub publish: Arc<dyn Publish>,
+    /// What no event may hold.
+    pub secrets: Arc<Secrets>,
 }
 
 /// A sub-agent that a client wants started.
@@ -116,7 +119,7 @@ impl Agent {
         let shared = Arc::new_cyclic(|shared| Shared {
             id: new.id.into(),
             dir: new.dir,
-            recorder: Recorder::new(new.log, new.reopen, new.facts, new.publish),
+            recorder: Recorder::new(new.log, new.reopen, new.facts, new.publish, new.secrets),
             pending: Default::default(),
             settings: Mutex::new(new.settings),
             clients: Default::default(),
@@ -150,6 +153,11 @@ impl Agent {
     /// The session's own directory.
     pub fn dir(&self) -> &Path {
         &self.shared.dir
+    }
+
+    /// The name that models and clients know the session's own directory by.
+    pub fn shown_dir(&self) -> &Path {
+        self.shared.tool_state.shown_dir()
     }
 
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, AgentError> {
@@ -273,6 +281,12 @@ impl Agent {
         let _ = self.ask(Command::Close).await;
     }
 
+    /// Leaves memory without an end, if its turn only waits for clients and there are none. What is open can be taken up
+    /// again from the log. Answers whether it did.
+    pub async fn rest(&self) -> bool {
+        self.ask(Command::Rest).await.unwrap_or(false)
+    }
+
     /// Whether a turn runs, or a sub-agent.
     pub fn is_busy(&self) -> bool {
         self.shared.busy.load(std::sync::atomic::Ordering::Acquire) || !self.shared.agents.running().is_empty()
@@ -349,6 +363,9 @@ impl Agent {
     pub async fn start_agent(&self, new: NewTask) -> Result<String, AgentError> {
         self.ask(Command::Load).await?;
         let definition = self.shared.startable(&new.agent_type).map_err(AgentError::Refused)?;
+        if let Some(model) = &new.model {
+            self.shared.find_model(model).await.map_err(AgentError::Refused)?;
+        }
         let spawn = Spawn {
             description: new.description.unwrap_or_else(|| new.name.clone()),
             name: new.name,
@@ -470,6 +487,19 @@ impl Agent {
         }
     }
 
+    /// Does what the first turn would do before it begins: looks for skills and agents, and starts MCP servers.
+    pub async fn prepare(&self) -> Result<(), AgentError> {
+        self.ask(Command::Load).await?;
+        self.shared.mcp_ready().await;
+        Ok(())
+    }
+
+    /// Asks the model something about the conversation that does not become part of it.
+    pub async fn ask_aside(&self, question: String) -> Result<String, AgentError> {
+        self.ask(Command::Load).await?;
+        crate::aside::ask(&self.shared, question).await
+    }
+
     /// Asks whoever can show forms, and waits for the answer.
     pub async fn elicit(&self, question: ElicitationRequested) -> Result<ElicitationAnswer, AgentError> {
         if !self.shared.clients.lock().any(|can| can.elicitation) {
@@ -520,9 +550,9 @@ impl Agent {
         Ok(self.shared.hook(hook_type, input).await?)
     }
 
-    /// What the agent has noted to do. Reads a file.
-    pub fn todos(&self) -> Todos {
-        self.shared.tool_state.todos()
+    /// What the agent has noted to do.
+    pub async fn todos(&self) -> Todos {
+        self.shared.tool_state.clone().read_todos().await
     }
 
     /// Names and descriptions of the tools that the model may call now.

@@ -6,6 +6,8 @@
 mod actor;
 mod agent_tools;
 mod answer;
+mod aside;
+mod auto_mode;
 mod call;
 mod client;
 mod compaction;
@@ -15,6 +17,7 @@ mod facts;
 mod handle;
 mod hooks;
 mod instructions;
+mod limits;
 mod mcp;
 mod mcp_call;
 mod mcp_login;
@@ -24,6 +27,7 @@ mod own_tools;
 mod permission;
 mod queue;
 mod recorder;
+mod redact;
 mod rewound;
 mod session;
 mod settings;
@@ -39,9 +43,10 @@ pub use answer::{
     QuestionKind, ToolAnswer, UserInputAnswer,
 };
 pub use client::{
-    Capabilities, ClientCalls, ClientId, ClientSpec, ClientTool, ExitPlanQuestion, NoCalls, UserInputQuestion,
+    AutoModeQuestion, Capabilities, ClientCalls, ClientId, ClientSpec, ClientTool, ExitPlanQuestion, NoCalls,
+    UserInputQuestion,
 };
-pub use compaction::Compacted;
+pub use compaction::{Compacted, begin_checkpoints};
 pub use customize::{Customization, CustomizationChange, Customized, skill_info};
 pub use facts::{
     Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenTurn, Totals, title_of,
@@ -49,7 +54,9 @@ pub use facts::{
 pub use handle::{Agent, NewAgent, NewTask};
 pub use hooks::{FindHooks, HookFiles};
 pub use instructions::{Instruction, instruction_places, instructions};
+pub use limits::limits;
 pub use recorder::{Publish, Reopen};
+pub use redact::Secrets;
 pub use session::{ContextSize, GitContext};
 pub use settings::{
     Approval, Change, Compaction, Delivery, Mode, ModelSource, Prompt, RulesChange, Settings, ToolFilter,

@@ -88,7 +88,7 @@ impl Shared {
         }
         let text = format!(
             "Plan mode: nothing may be changed yet. Write the plan to {}; what it says is done once it is approved.",
-            self.plan_path().display()
+            self.tool_state.shown_dir().join("plan.md").display()
         );
         Some(Outcome::failed(text, "denied"))
     }

@@ -13,6 +13,10 @@ use crate::{
     turn::Stop,
 };
 
+/// What the model is told to do with a plan that was approved.
+const START_NOW: &str = "Start implementing the plan now, in this same response. Approving the plan is your go-signal, so do not \
+                         stop to ask whether to proceed or wait for another message.";
+
 impl Call<'_> {
     pub(crate) async fn ask_user(&self, args: Value) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
@@ -147,12 +151,17 @@ impl Call<'_> {
             }
         }
         shared.set_mode(mode)?;
-        let mut text = format!("Plan approved. The session is now in {} mode.", mode.as_str());
-        if action == Some("exit_only") {
-            text.push_str(" Do not begin with it yet: end your turn and wait for the user.");
-        }
-        if let Some(feedback) = feedback {
-            text = format!("{text} Feedback: {feedback}");
+        // In the words of the Copilot CLI; what the person said to it is in `exit_plan_mode.completed`.
+        let mut text = format!(
+            "Plan approved! Exited plan mode.\n\nYou are now in {} mode. {}",
+            mode.as_str(),
+            match action {
+                Some("exit_only") => "Do not begin with it yet: end your turn and wait for the user.",
+                _ => START_NOW,
+            }
+        );
+        if let Some(feedback) = feedback.filter(|_| action == Some("exit_only")) {
+            text = format!("{text}\n\nFeedback: {feedback}");
         }
         Ok(Outcome::text(text))
     }

@@ -12,7 +12,7 @@ use lodge_models::{Message, ToolCall};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::{AgentError, facts::Facts, rewound, transcript::Transcript};
+use crate::{AgentError, facts::Facts, redact::Secrets, rewound, transcript::Transcript};
 
 /// How often the facts are saved at most while turns follow each other quickly.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
@@ -35,6 +35,8 @@ struct Inner {
     transcript: Option<Transcript>,
     /// When the facts were last saved.
     saved: Option<Instant>,
+    /// What no event may hold.
+    secrets: Arc<Secrets>,
 }
 
 /// Records and publishes.
@@ -55,7 +57,13 @@ struct Lane {
 
 impl Recorder {
     /// Over an opened log whose facts are known.
-    pub(crate) fn new(log: Box<dyn SessionLog>, reopen: Reopen, facts: Facts, publish: Arc<dyn Publish>) -> Self {
+    pub(crate) fn new(
+        log: Box<dyn SessionLog>,
+        reopen: Reopen,
+        facts: Facts,
+        publish: Arc<dyn Publish>,
+        secrets: Arc<Secrets>,
+    ) -> Self {
         let head = log.last_id();
         Self {
             inner: Arc::new(Mutex::new(Inner {
@@ -65,6 +73,7 @@ impl Recorder {
                 facts,
                 transcript: None,
                 saved: None,
+                secrets,
             })),
             publish,
             lane: None,
@@ -260,7 +269,7 @@ impl Inner {
             Some(lane) => payload.with_parent_tool_call(&lane.tool_call_id),
             None => payload,
         };
-        let mut event = Event::new(self.head, agent.clone(), payload);
+        let mut event = self.secrets.hide(Event::new(self.head, agent.clone(), payload));
         if !event.is_ephemeral() {
             match self.log.append(&event) {
                 Err(LogError::Moved { .. }) => {

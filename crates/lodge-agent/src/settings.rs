@@ -28,6 +28,10 @@ pub struct Settings {
     pub model: Arc<dyn Model>,
     /// Effort to reason with, where the model offers a choice.
     pub reasoning_effort: Option<String>,
+    /// What the session may spend, in the unit that providers count in.
+    pub limit: Option<f64>,
+    /// Whether a model that is rate limited is replaced by the provider's choice without asking.
+    pub auto_switch: bool,
     /// Whether deltas are streamed to clients.
     pub streaming: bool,
     /// Working directory.
@@ -230,6 +234,8 @@ pub enum Change {
     },
     /// Another effort.
     ReasoningEffort(Option<String>),
+    /// What the session may spend.
+    Limit(Option<f64>),
     /// Another mode.
     Mode(Mode),
     /// The person's name for the session.

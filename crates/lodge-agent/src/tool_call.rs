@@ -5,6 +5,8 @@ mod builtin;
 mod external;
 mod outcome;
 
+use std::collections::HashMap;
+
 use futures_util::future::{BoxFuture, join_all};
 use lodge_events::{PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionStart, ToolResult};
 use lodge_models::ToolCall;
@@ -16,7 +18,8 @@ use crate::{
     agent_tools::AgentTool,
     answer::request_id,
     call::parse_arguments,
-    facts::OpenCall,
+    client::ClientTool,
+    facts::{Facts, OpenCall},
     mcp::McpTool,
     permission::Verdict,
     session::{AnyTool, Shared},
@@ -51,8 +54,15 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
         return Ok(false);
     }
     let tools = turn.shared.tools();
-    let find = |name: &str| tools.iter().find(|(spec, _)| spec.name == name).map(|(_, tool)| tool);
-    let side_by_side = |call: &ToolCall| match find(&call.name) {
+    let asked = asked_before(turn, calls);
+    let find = |call: &ToolCall| {
+        let known = tools
+            .iter()
+            .find(|(spec, _)| spec.name == call.name)
+            .map(|(_, tool)| tool);
+        known.or_else(|| asked.get(&call.id))
+    };
+    let side_by_side = |call: &ToolCall| match find(call) {
         Some(AnyTool::Builtin(tool)) => tool.parallel(),
         Some(AnyTool::Client(_) | AnyTool::Mcp(_)) => true,
         Some(AnyTool::Agent(tool)) => tool.parallel(),
@@ -79,12 +89,12 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
                 name: &call.name,
                 message,
                 turn_id,
-                mcp: match find(&call.name) {
+                mcp: match find(call) {
                     Some(AnyTool::Mcp(tool)) => Some(tool),
                     _ => None,
                 },
             };
-            run_one(this, &call.arguments, find(&call.name), &names)
+            run_one(this, &call.arguments, find(call), &names)
         }))
         .await;
         for end in ends {
@@ -110,7 +120,8 @@ pub(crate) fn interrupt_begun(shared: &Shared) -> Result<(), Stop> {
         Some((_, AnyTool::Client(_))) => true,
         Some((_, AnyTool::Agent(tool))) => *tool != AgentTool::Task,
         Some((_, AnyTool::Mcp(tool))) => tool.tool.read_only,
-        Some((_, AnyTool::Builtin(_))) | None => false,
+        Some((_, AnyTool::Builtin(_))) => false,
+        None => call.asked,
     };
     let open = shared.recorder.facts(|facts| facts.open_turn.clone());
     for call in open.into_iter().flat_map(|turn| turn.calls) {
@@ -119,6 +130,28 @@ pub(crate) fn interrupt_begun(shared: &Shared) -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// Tools that clients were asked to run before the session was taken up again: whoever knows the question may answer it,
+/// also when nobody who has the tool is back.
+fn asked_before(turn: &Turn, calls: &[ToolCall]) -> HashMap<String, AnyTool> {
+    let open = |facts: &Facts| facts.open_turn.as_ref().map(|turn| turn.calls.clone());
+    let open = turn.shared.recorder.facts(open).unwrap_or_default();
+    let asked = calls
+        .iter()
+        .filter(|call| open.iter().any(|open| open.asked && open.id == call.id));
+    let tool = |call: &ToolCall| ClientTool {
+        name: call.name.clone(),
+        description: String::new(),
+        parameters: Value::Null.into(),
+        overrides_builtin: false,
+        skip_permission: true,
+        read_only: false,
+        terminal: false,
+    };
+    asked
+        .map(|call| (call.id.clone(), AnyTool::Client(tool(call))))
+        .collect()
 }
 
 /// Runs one call and records its end.

@@ -6,6 +6,8 @@ use lodge_events::{Attachment, COMMAND_SOURCE, Event, Payload, SkillTrigger};
 use lodge_models::{AssistantMessage, Image, Message, Part, ToolCall};
 use uuid::Uuid;
 
+use crate::call::parse_arguments;
+
 /// What a model reads in place of a result that never came.
 pub const INTERRUPTED: &str = "The execution of this tool, or a previous tool was interrupted.";
 
@@ -120,6 +122,12 @@ impl Transcript {
                 let command = command.unwrap_or(&request.tool_name).to_owned();
                 self.by_person.insert(request.tool_call_id.clone(), command);
             }
+            // A hook or a person may have changed it: the model then reads what ran as what it called.
+            Payload::ToolExecutionStart(start) => {
+                if let Some(arguments) = &start.arguments {
+                    self.ran_with(&start.tool_call_id, arguments);
+                }
+            }
             Payload::ToolExecutionComplete(done) => {
                 let content = match (&done.result, &done.error) {
                     (Some(result), _) => result.content.as_str(),
@@ -198,6 +206,25 @@ impl Transcript {
     fn push(&mut self, entry: Entry) {
         self.bytes += entry.bytes();
         self.entries.push(entry);
+    }
+
+    fn ran_with(&mut self, call_id: &str, arguments: &serde_json::Value) {
+        for entry in self.entries.iter_mut().rev() {
+            if let Entry::Assistant { message, .. } = entry
+                && let Some(call) = message.tool_calls.iter_mut().find(|call| call.id == call_id)
+            {
+                let same = match parse_arguments(&call.arguments) {
+                    Ok(written) => written == *arguments,
+                    Err(_) => arguments.as_str() == Some(&*call.arguments),
+                };
+                if !same {
+                    let ran: Arc<str> = arguments.to_string().into();
+                    self.bytes = self.bytes - call.arguments.len() + ran.len();
+                    call.arguments = ran;
+                }
+                return;
+            }
+        }
     }
 
     fn settle(&mut self, call_id: &str, outcome: Outcome) {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use lodge_events::{
     Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, Delivery, PendingMessagesModified,
-    SessionError, SessionInfo, SessionTitleChanged, SessionUsageInfo, SystemMessage, SystemRole, ToolError,
-    ToolExecutionComplete, ToolExecutionStart, UserMessage,
+    SessionError, SessionInfo, SessionTitleChanged, SessionUsageInfo, SkillInvoked, SystemMessage, SystemRole,
+    ToolError, ToolExecutionComplete, ToolExecutionStart, UserMessage,
 };
 use lodge_log::LogError;
 use lodge_models::{Model, ModelError, ToolCall, ToolSpec};
@@ -95,18 +95,7 @@ pub(crate) async fn run(
     cancel: CancellationToken,
     reason: Arc<parking_lot::Mutex<AbortReason>>,
 ) -> Ended {
-    let mut turn = Turn {
-        shared: shared.clone(),
-        cancel: cancel.clone(),
-        interaction_id: Uuid::new_v4().to_string(),
-        message_id: None,
-        prompt: Prompt::default(),
-        system: "".into(),
-        mode: Mode::default(),
-        autopilot: Autopilot::default(),
-        blocked_stops: 0,
-        model: None,
-    };
+    let mut turn = Turn::new(shared.clone(), cancel.clone());
     let result = tokio::select! {
         biased;
         () = cancel.cancelled() => None,
@@ -205,6 +194,22 @@ fn tell_log_error(shared: &Shared, error: &LogError) {
 }
 
 impl Turn {
+    /// One that has not begun.
+    pub(crate) fn new(shared: Arc<Shared>, cancel: CancellationToken) -> Self {
+        Self {
+            shared,
+            cancel,
+            interaction_id: Uuid::new_v4().to_string(),
+            message_id: None,
+            prompt: Prompt::default(),
+            system: "".into(),
+            mode: Mode::default(),
+            autopilot: Autopilot::default(),
+            blocked_stops: 0,
+            model: None,
+        }
+    }
+
     async fn go(&mut self, start: Start) -> Result<(), Stop> {
         self.shared.mcp_ready().await;
         self.shared.tell_tools();
@@ -258,6 +263,9 @@ impl Turn {
     async fn begin(&mut self, mut prompt: Prompt, delivery: Delivery) -> Result<(), Stop> {
         let shared = self.shared.clone();
         shared.read_hooks().await?;
+        if let Some(mode) = prompt.agent_mode.as_deref().and_then(Mode::parse) {
+            shared.set_mode(mode)?;
+        }
         let greeting = self.greet(&prompt).await?;
         let submitted = shared
             .hook("userPromptSubmitted", json!({"prompt": prompt.text}))
@@ -349,38 +357,9 @@ impl Turn {
 
     /// Builds the system prompt and records it when it differs from the last one.
     pub(crate) async fn prepare_system(&mut self) -> Result<(), Stop> {
-        let shared = &self.shared;
-        let mut settings = shared.settings();
-        settings.mode = shared.mode();
-        let git = GitContext::of(&settings.cwd);
-        let instructions = instructions::text(&settings.instructions(git.root.as_deref()));
+        let shared = self.shared.clone();
         let definition = shared.definition();
-        shared.start_own_servers(definition.as_deref()).await;
-        let tool_names: Vec<String> = shared.tools().into_iter().map(|(spec, _)| spec.name).collect();
-        let preloaded = shared.preloaded_skills(definition.as_deref()).await;
-        let cx = system_prompt::PromptContext {
-            agent: definition.as_deref().map(|agent| agent.prompt.as_str()),
-            sub_agent: shared.sub.is_some(),
-            cwd: &settings.cwd,
-            git_root: git.root.as_deref(),
-            branch: git.branch.as_deref(),
-            tool_names: &tool_names,
-            network_closed: shared.tool_state.network_is_closed(),
-            mcp: &shared.mcp_instructions(),
-            instructions: &instructions,
-            mode: settings.mode,
-            session_dir: &shared.dir,
-        };
-        let mut text = self
-            .compose_system(system_prompt::sections(&cx), &settings.system_message)
-            .await;
-        if let (Some(agent), system_prompt::SystemMessage::Replace { .. }) = (cx.agent, &settings.system_message) {
-            text = format!("{text}\n\n<agent_instructions>\n{agent}\n</agent_instructions>");
-        }
-        for skill in &preloaded {
-            let context = crate::transcript::skill_context(&skill.name, &skill.path, &skill.content);
-            text = format!("{text}\n\n{context}");
-        }
+        let (text, mode, preloaded) = self.system_prompt().await;
         if shared
             .recorder
             .facts(|facts| facts.system_prompt.as_deref() != Some(text.as_str()))
@@ -404,8 +383,45 @@ impl Turn {
                 .ok();
         }
         self.system = text.into();
-        self.mode = settings.mode;
+        self.mode = mode;
         Ok(())
+    }
+
+    /// The system prompt as it is now, the mode that it speaks of, and the skills that stand in it.
+    pub(crate) async fn system_prompt(&self) -> (String, Mode, Vec<SkillInvoked>) {
+        let shared = &self.shared;
+        let mut settings = shared.settings();
+        settings.mode = shared.mode();
+        let git = GitContext::of(&settings.cwd);
+        let instructions = instructions::text(&settings.instructions(git.root.as_deref()));
+        let definition = shared.definition();
+        shared.start_own_servers(definition.as_deref()).await;
+        let tool_names: Vec<String> = shared.tools().into_iter().map(|(spec, _)| spec.name).collect();
+        let preloaded = shared.preloaded_skills(definition.as_deref()).await;
+        let cx = system_prompt::PromptContext {
+            agent: definition.as_deref().map(|agent| agent.prompt.as_str()),
+            sub_agent: shared.sub.is_some(),
+            cwd: &settings.cwd,
+            git_root: git.root.as_deref(),
+            branch: git.branch.as_deref(),
+            tool_names: &tool_names,
+            network_closed: shared.tool_state.network_is_closed(),
+            mcp: &shared.mcp_instructions(),
+            instructions: &instructions,
+            mode: settings.mode,
+            session_dir: shared.tool_state.shown_dir(),
+        };
+        let mut text = self
+            .compose_system(system_prompt::sections(&cx), &settings.system_message)
+            .await;
+        if let (Some(agent), system_prompt::SystemMessage::Replace { .. }) = (cx.agent, &settings.system_message) {
+            text = format!("{text}\n\n<agent_instructions>\n{agent}\n</agent_instructions>");
+        }
+        for skill in &preloaded {
+            let context = crate::transcript::skill_context(&skill.name, &skill.path, &skill.content);
+            text = format!("{text}\n\n{context}");
+        }
+        (text, settings.mode, preloaded)
     }
 
     async fn compose_system(
@@ -454,6 +470,7 @@ impl Turn {
                 self.prepare_system().await?;
             }
             self.take_steering().await?;
+            self.within_limit().await?;
             let recorder = &self.shared.recorder;
             recorder.record(AssistantTurnStart {
                 turn_id: turn_id.clone(),

@@ -32,29 +32,66 @@ impl Boards {
     }
 }
 
+#[derive(Default)]
+struct QueuedCommands {
+    /// The request that clients were told of.
+    current: Option<String>,
+    waiting: VecDeque<(String, String)>,
+    /// Whether those that wait do so for another to come.
+    stopped: bool,
+}
+
 /// What the clients of one session share.
 #[derive(Default)]
 pub(crate) struct Board {
-    /// Commands that wait for a client to deal with them.
-    queued: Mutex<Vec<String>>,
+    /// Commands that clients deal with, one after the other.
+    queued: Mutex<QueuedCommands>,
     recent: Mutex<Option<Arc<Recent>>>,
     schedules: Arc<Schedules>,
 }
 
 impl Board {
-    /// A command waits for a client.
-    pub(crate) fn queue_command(&self) -> String {
+    /// A command waits for clients to deal with it. Answers with its id.
+    pub(crate) fn queue_command(&self, command: String) -> String {
+        let mut queued = self.queued.lock();
         let id = Uuid::new_v4().to_string();
-        self.queued.lock().push(id.clone());
+        queued.stopped = false;
+        queued.waiting.push_back((id.clone(), command));
         id
     }
 
-    /// A client has dealt with a waiting command. False when it does not wait.
-    pub(crate) fn command_dealt_with(&self, request_id: &str) -> bool {
+    /// The command that clients are to deal with now: its request and itself. None while they deal with another.
+    pub(crate) fn next_command(&self) -> Option<(String, String)> {
         let mut queued = self.queued.lock();
-        let before = queued.len();
-        queued.retain(|id| id != request_id);
-        queued.len() < before
+        if queued.current.is_some() || queued.stopped {
+            return None;
+        }
+        let next = queued.waiting.pop_front();
+        queued.current = next.as_ref().map(|(id, _)| id.clone());
+        next
+    }
+
+    /// A client has dealt with the command; with `stop` the others wait for another one to be queued. False when it is not
+    /// the one that clients deal with.
+    pub(crate) fn command_dealt_with(&self, request_id: &str, stop: bool) -> bool {
+        let mut queued = self.queued.lock();
+        let dealt_with = queued.current.take_if(|id| id == request_id).is_some();
+        queued.stopped |= dealt_with && stop;
+        dealt_with
+    }
+
+    /// Commands that wait, next one first: ids and texts.
+    pub(crate) fn waiting_commands(&self) -> Vec<(String, String)> {
+        self.queued.lock().waiting.iter().cloned().collect()
+    }
+
+    /// Forgets waiting commands: those that do not pass. Answers how many went.
+    pub(crate) fn keep_commands(&self, keep: impl Fn(usize, &str) -> bool) -> usize {
+        let mut queued = self.queued.lock();
+        let before = queued.waiting.len();
+        let mut at = 0..before;
+        queued.waiting.retain(|(id, _)| keep(at.next().unwrap_or(0), id));
+        before - queued.waiting.len()
     }
 
     /// Prompts at set times.

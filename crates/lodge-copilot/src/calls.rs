@@ -1,7 +1,8 @@
 //! What the agent asks of an SDK client, as requests to it.
 
 use futures_util::future::BoxFuture;
-use lodge_host::{ClientCalls, ExitPlanAnswer, ExitPlanQuestion, UserInputAnswer, UserInputQuestion};
+use lodge_events::AutoModeSwitchResponse;
+use lodge_host::{AutoModeQuestion, ClientCalls, ExitPlanAnswer, ExitPlanQuestion, UserInputAnswer, UserInputQuestion};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -68,6 +69,21 @@ impl ClientCalls for SdkCalls {
         })
     }
 
+    fn auto_mode_switch(&self, question: AutoModeQuestion) -> BoxFuture<'static, Option<AutoModeSwitchResponse>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let mut params = json!({"sessionId": this.session_id});
+            if let Some(code) = question.error_code {
+                params["errorCode"] = json!(code);
+            }
+            if let Some(seconds) = question.retry_after_seconds {
+                params["retryAfterSeconds"] = json!(seconds);
+            }
+            let reply: AutoModeReply = this.ask("autoModeSwitch.request", params).await?;
+            Some(reply.response)
+        })
+    }
+
     fn transform_section(&self, section: String, content: String) -> BoxFuture<'static, Option<String>> {
         let this = self.clone();
         Box::pin(async move {
@@ -105,6 +121,11 @@ struct UserInputReply {
     answer: String,
     #[serde(default)]
     was_freeform: bool,
+}
+
+#[derive(Deserialize)]
+struct AutoModeReply {
+    response: AutoModeSwitchResponse,
 }
 
 #[derive(Deserialize)]

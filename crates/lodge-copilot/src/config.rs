@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use lodge_events::SessionLimits;
 use lodge_models::ProviderConfig;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
@@ -31,6 +32,7 @@ pub(crate) struct SessionConfig {
     pub(crate) request_user_input: Option<bool>,
     pub(crate) request_elicitation: Option<bool>,
     pub(crate) request_exit_plan_mode: Option<bool>,
+    pub(crate) session_limits: Option<SessionLimits>,
     pub(crate) request_auto_mode_switch: Option<bool>,
     pub(crate) hooks: Option<bool>,
     pub(crate) working_directory: Option<PathBuf>,

@@ -19,7 +19,8 @@ use crate::{
     peer::Peer,
     rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
     server::Shared,
-    session::Attached,
+    session::{Attached, SessionId},
+    storage::{Files, Provider},
 };
 
 /// What every method gets to work with.
@@ -47,6 +48,10 @@ struct ConnectionState {
     client_name: Option<String>,
     carries_model_traffic: bool,
     counts: bool,
+    /// Whether the client has ended everything but the process.
+    shut_down: bool,
+    /// Set when the client keeps the files of its sessions.
+    keeps_files: Option<Arc<Provider>>,
 }
 
 /// What a method answers. Events that it caused are in the outbox by then, so the answer cannot overtake them.
@@ -110,9 +115,14 @@ impl Connection {
             }
         }
         let sessions = std::mem::take(&mut *self.sessions.lock());
+        let ids: Vec<String> = sessions.keys().cloned().collect();
         drop(sessions);
+        drop(frames);
         // Waits for the writer so that the socket is closed when this returns.
         let _ = writer.await;
+        for id in ids {
+            self.host.rest(&id).await;
+        }
         tracing::info!(reason = self.peer.reason().as_deref(), "connection ended");
     }
 
@@ -156,7 +166,19 @@ impl Connection {
     /// Starts a request. The first step is taken at once, so that requests reach the session in the order in which they
     /// came; what has to wait goes on beside the others.
     async fn request(self: &Arc<Self>, method: &str, id: &RawValue, params: Params) {
+        let kept = self.kept_session(&params);
         let mut work = self.clone().dispatch(method, params);
+        if let Some(id) = kept {
+            let this = self.clone();
+            work = Box::pin(async move {
+                let result = work.await;
+                // The answer says that it is done, and that is when the client has it.
+                if let Some(session) = this.session(&id) {
+                    session.files_kept().await;
+                }
+                result
+            });
+        }
         match poll_immediate(&mut work).await {
             Some(result) => self.finish(method, id, result),
             None => {
@@ -173,6 +195,9 @@ impl Connection {
     }
 
     fn dispatch(self: Arc<Self>, method: &str, params: Params) -> BoxFuture<'static, MethodResult> {
+        if self.state.lock().shut_down {
+            return std::future::ready(Err(RpcError::failed("the runtime has been shut down"))).boxed();
+        }
         if method != "connect" && !self.state.lock().authenticated {
             return std::future::ready(Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED"))).boxed();
         }
@@ -186,6 +211,12 @@ impl Connection {
                 result.unwrap_or_else(|_| Err(RpcError::failed("the host hit a bug while serving this request")))
             })
             .boxed()
+    }
+
+    /// The session that a request is about, when the client keeps its files.
+    fn kept_session(&self, params: &Params) -> Option<String> {
+        self.state.lock().keeps_files.as_ref()?;
+        params.parse::<SessionId>().ok().map(|params| params.session_id)
     }
 
     fn finish(&self, method: &str, id: &RawValue, result: MethodResult) {
@@ -229,6 +260,27 @@ impl Connection {
     /// The client offers to carry requests to models.
     pub(crate) fn carry_model_traffic(&self) {
         self.state.lock().carries_model_traffic = true;
+    }
+
+    /// The client has ended its work: sessions that it has open are to be closed, and nothing more is served to it.
+    pub(crate) fn shut_down(&self) -> Vec<String> {
+        self.state.lock().shut_down = true;
+        self.sessions.lock().keys().cloned().collect()
+    }
+
+    /// The client offers to keep the files of its sessions.
+    pub(crate) fn keep_files(&self, provider: Provider) {
+        self.state.lock().keeps_files = Some(Arc::new(provider));
+    }
+
+    /// The files of one of the client's sessions, where the client keeps them.
+    pub(crate) fn files(&self, session_id: &str) -> Option<Files> {
+        let provider = self.state.lock().keeps_files.clone()?;
+        Some(Files {
+            peer: self.peer.clone(),
+            session_id: session_id.to_owned(),
+            provider,
+        })
     }
 
     /// The models there are with a GitHub token, for a session of this client or, without one, for a list.

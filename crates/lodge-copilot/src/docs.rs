@@ -38,7 +38,9 @@ const TAIL: &str = "
 | `hooks.invoke` | request | for every hook, when the session was opened with `hooks` |
 | `userInput.request` | request | when the agent calls `ask_user`, when opened with `requestUserInput` |
 | `exitPlanMode.request` | request | when the agent wants to leave plan mode, when opened with `requestExitPlanMode` |
+| `autoModeSwitch.request` | request | when the model is rate limited, when opened with `requestAutoModeSwitch` |
 | `systemMessage.transform` | request | for every section of the system prompt whose action is `transform` |
+| `sessionFs.readFile`, `writeFile`, `appendFile`, `exists`, `mkdir`, `readdirWithTypes`, `rm`, `sqliteQuery` | request | for the files and the database of a session, when the client keeps them |
 | `llmInference.httpRequestStart`, `llmInference.httpRequestChunk` | request | for every model request, when the client carries them |
 | `providerToken.getToken` | request | before every model call of a provider with a bearer-token callback |
 ";

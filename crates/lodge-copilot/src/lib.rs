@@ -28,6 +28,7 @@ mod schedule;
 mod server;
 mod session;
 mod stdio;
+mod storage;
 mod telemetry;
 mod traces;
 mod user_settings;

@@ -1,10 +1,10 @@
 //! Opening sessions: from the client's configuration to a session that it is attached to.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use lodge_host::{
-    AgentDefinition, Approval, Compaction, Customization, CustomizationChange, HookFiles, McpFiles, ModelChoice,
-    NewSession, Resume, SectionChange, Session, SystemMessage, ToolFilter,
+    AgentDefinition, Approval, Change, Compaction, Customization, CustomizationChange, HookFiles, McpFiles,
+    ModelChoice, NewSession, Resume, SectionChange, Session, SystemMessage, ToolFilter,
     mcp::{self, Configured, ServerConfig, Source, Status},
 };
 use uuid::Uuid;
@@ -17,6 +17,7 @@ use crate::{
     providers::{Chooser, Registry},
     rpc::RpcError,
     session::Attached,
+    storage::Files,
     user_settings::{self, UserSettings},
 };
 
@@ -39,6 +40,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         .await?;
     let large = config.large_output.as_ref();
     let defaults = NewSession::default();
+    let files = ctx.files(&id);
     let session = ctx
         .host
         .create(NewSession {
@@ -48,8 +50,9 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
                 .reasoning_effort
                 .clone()
                 .or_else(|| user.text(user_settings::EFFORT)),
+            limit: credits(config),
             streaming: config.streaming.unwrap_or(false),
-            cwd: config.working_directory.clone(),
+            cwd: working_directory(config, files.as_ref()),
             additional_directories: config.additional_directories.clone().unwrap_or_default(),
             system_message: system_message(config.system_message.as_ref()).unwrap_or_default(),
             tools: tool_filter(config),
@@ -89,11 +92,16 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             },
             agent: config.agent.clone(),
             models: Some(Arc::new(chooser.clone())),
+            storage: files.as_ref().map(Files::storage).unwrap_or_default(),
             ..defaults
         })
         .await?;
     disable_mcp_servers(&session, config);
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(&id), auth, true)?;
+    if let Some(files) = files {
+        lodge_host::begin_checkpoints(attached.session().dir()).map_err(RpcError::failed)?;
+        attached.keep_files(files, ctx.shared.options.queue_bytes, false);
+    }
     attached.attach(ctx, client_name(ctx, config), config).await?;
     attached.chose(chosen).await?;
     Ok(attached)
@@ -106,7 +114,18 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     };
     // A session that others have open stays as they have it; one that comes back from its log gets the SDK's defaults.
     let fresh = ctx.host.live(id).is_none();
-    let session = ctx.host.open_session(id).await?;
+    let files = ctx.files(id);
+    let session = match &files {
+        Some(files) => {
+            if fresh {
+                let stored = files.fetch().await?;
+                let stored = stored.ok_or_else(|| RpcError::failed(format!("Session not found: {id}")))?;
+                ctx.host.take_in(id, stored).await?;
+            }
+            ctx.host.open_stored(id, &files.storage()).await?
+        }
+        None => ctx.host.open_session(id).await?,
+    };
     let auth = auth(ctx, config).await?;
     let chooser = chooser(ctx, config, id);
     // Without a word about models the session keeps the one it has, also when another client brought it. One that comes
@@ -127,21 +146,33 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     };
     let models = Arc::new(chooser.clone());
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(id), auth, false)?;
+    if let Some(files) = files {
+        attached.keep_files(files, ctx.shared.options.queue_bytes, fresh);
+    }
     // The client's older attachment goes first, or its tools and hooks would count twice.
     drop(ctx.detach(id));
+    // What the client hides is hidden before its tools come, or the model would hear of them.
+    if let Some(change) = customization(config, fresh)? {
+        attached
+            .session()
+            .configure(Change::Customization(Box::new(change)))
+            .await?;
+    }
+    if config.available_tools.is_some() || config.excluded_tools.is_some() {
+        attached.session().configure(Change::Tools(tool_filter(config))).await?;
+    }
     attached.attach(ctx, client_name(ctx, config), config).await?;
-    let tools = config.available_tools.is_some() || config.excluded_tools.is_some();
     let change = Resume {
         model: chosen
             .as_ref()
             .map_or(ModelChoice::Default, |chosen| ModelChoice::Given(chosen.model.clone())),
         reasoning_effort: config.reasoning_effort.clone(),
+        limit: credits(config),
         streaming: config.streaming.or(fresh.then_some(false)),
         cwd: config.working_directory.clone(),
         additional_directories: config.additional_directories.clone(),
         instruction_directories: config.instruction_directories.clone(),
         system_message: system_message(config.system_message.as_ref()),
-        tools: tools.then(|| tool_filter(config)),
         approval: if ctx.shared.options.approve_all {
             Some(Approval::ApproveAll)
         } else {
@@ -150,13 +181,13 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         client_name: config.client_name.clone(),
         compaction: compaction(config.infinite_sessions.as_ref()),
         hook_files: (fresh || config.enable_file_hooks.is_some()).then(|| hook_files(config)),
-        customization: customization(config, fresh)?,
         agent: config.agent.clone(),
         models: Some(models),
         continue_pending: config.continue_pending_work.unwrap_or(false),
         silent: config.disable_resume.unwrap_or(false),
         mcp_files: (fresh || config.enable_config_discovery.is_some()).then(|| mcp_files(config)),
         mcp_servers: mcp_servers(config)?,
+        ..Resume::default()
     };
     let resumed = ctx.host.resume(id, change).await?;
     disable_mcp_servers(&resumed, config);
@@ -188,6 +219,20 @@ async fn auth(ctx: &Ctx, config: &SessionConfig) -> Result<serde_json::Value, Rp
     };
     let token = config.git_hub_token.is_some() || options.github_token.is_some();
     Ok(auth_json(token, &options.github_host, user.as_ref()))
+}
+
+/// Where the session works. The directory that a client with files of its own names is taken where it is one of this
+/// machine's: the agent's commands run here.
+fn working_directory(config: &SessionConfig, files: Option<&Files>) -> Option<PathBuf> {
+    let named = || {
+        let dir = PathBuf::from(&files?.provider.initial_cwd);
+        (dir.parent().is_some() && dir.is_dir()).then_some(dir)
+    };
+    config.working_directory.clone().or_else(named)
+}
+
+fn credits(config: &SessionConfig) -> Option<f64> {
+    config.session_limits.as_ref()?.max_ai_credits
 }
 
 fn client_name(ctx: &Ctx, config: &SessionConfig) -> String {

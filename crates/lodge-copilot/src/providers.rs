@@ -191,9 +191,12 @@ impl Chooser {
         let known = self.available().await;
         let by_name = known.iter().find(|model| model.id == name || model.name == name);
         let id = by_name.map_or(name, |model| model.id.as_str());
+        // Some providers take any name for a model of theirs, until it is called; what they say they have is better. Their
+        // own choice is none of their models.
+        let doubtful = by_name.is_none() && name != "auto" && known.len() > 1 && self.registry.single.is_none();
         match self.choose(Some(id), None).await {
-            Ok(chosen) => Ok(chosen.model),
-            Err(_) => {
+            Ok(chosen) if chosen.unreached.is_none() && !doubtful => Ok(chosen.model),
+            _ => {
                 let ids: Vec<&str> = known.iter().map(|model| model.id.as_str()).collect();
                 Err(format!(
                     "Model '{name}' is not available. Available models: {}",
@@ -428,6 +431,7 @@ fn no_token(provider: &str, why: &str) -> ModelError {
         status: None,
         retry_after: None,
         provider_call_id: None,
+        code: None,
         retryable: false,
     }
 }

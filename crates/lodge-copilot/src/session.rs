@@ -25,9 +25,13 @@ use crate::{
     peer::{Peer, event_prefix},
     providers::{Chooser, Chosen},
     rpc::{Params, RpcError},
+    storage::{Files, Mirror, Queued},
     telemetry,
     traces::Trace,
 };
+
+/// The offer to go on with another model.
+pub(crate) const AUTO_MODE: &str = "auto_mode_switch.requested";
 
 /// A session that a client created or resumed.
 pub(crate) struct Attached {
@@ -38,7 +42,7 @@ pub(crate) struct Attached {
     client: Mutex<Client>,
     chooser: Mutex<Chooser>,
     /// What `session.gitHubAuth.getStatus` answers.
-    auth: Value,
+    auth: Mutex<Value>,
     named_by_person: AtomicBool,
     /// Whether the model could not be asked for when the session was opened.
     model_is_late: AtomicBool,
@@ -49,6 +53,8 @@ pub(crate) struct Attached {
     trace: OnceLock<Arc<Trace>>,
     /// The location whose rules the client had applied last.
     pub(crate) location: Mutex<Option<PathBuf>>,
+    /// Brings the session's files to a client that keeps them.
+    mirror: Mutex<Option<Mirror>>,
 }
 
 /// What the client can do, and the attachment that says so to the session.
@@ -64,6 +70,8 @@ struct Feed {
     peer: Peer,
     prefix: Bytes,
     held: Mutex<Option<Vec<Event>>>,
+    /// Set when the client keeps the session's files: events come after what they write.
+    through: OnceLock<Queued>,
     /// Whether the client does not want to see sub-agents' answers grow.
     without_sub_deltas: AtomicBool,
     /// Whether the client wants to count what happens.
@@ -72,7 +80,10 @@ struct Feed {
 
 impl Feed {
     fn send(&self, event: &Event) {
-        self.peer.event(&self.prefix, event);
+        match self.through.get() {
+            Some(mirror) => mirror.event(event),
+            None => self.peer.event(&self.prefix, event),
+        }
         if self.with_telemetry.load(Ordering::Relaxed)
             && let Some(told) = telemetry::of(&self.session_id, event)
         {
@@ -109,6 +120,7 @@ impl Attached {
             peer: peer.clone(),
             prefix: event_prefix(session.id()),
             held: Mutex::new(Some(Vec::new())),
+            through: OnceLock::new(),
             without_sub_deltas: AtomicBool::new(false),
             with_telemetry: AtomicBool::new(false),
         });
@@ -141,12 +153,13 @@ impl Attached {
             _listening: listening,
             client: Mutex::new(Client { spec, attachment: None }),
             chooser: Mutex::new(chooser),
-            auth,
+            auth: Mutex::new(auth),
             board,
             interests: Mutex::default(),
             running: Running::default(),
             trace: OnceLock::new(),
             location: Mutex::default(),
+            mirror: Mutex::default(),
         })
     }
 
@@ -190,6 +203,22 @@ impl Attached {
         }
     }
 
+    /// Has the client keep the session's files. With `same` it has them as they are now.
+    pub(crate) fn keep_files(&self, files: Files, queue_bytes: usize, same: bool) {
+        let prefix = self.feed.prefix.clone();
+        let mirror = Mirror::start(self.session.clone(), files, prefix, queue_bytes, same);
+        if self.feed.through.set(mirror.queued()).is_ok() {
+            *self.mirror.lock() = Some(mirror);
+        }
+    }
+
+    /// Waits until what was written is with a client that keeps the session's files.
+    pub(crate) async fn files_kept(&self) {
+        if let Some(mirror) = self.feed.through.get() {
+            mirror.flush().await;
+        }
+    }
+
     /// What all clients of the session share.
     pub(crate) fn board(&self) -> &Board {
         &self.board
@@ -204,24 +233,46 @@ impl Attached {
     pub(crate) fn add_interest(&self, event_type: String) -> String {
         let mut interests = self.interests.lock();
         let handle = format!("interest-{}", interests.len() + 1);
-        // Only who says so is asked to sign in for others.
-        if event_type == "mcp.oauth_required" {
-            let mut client = self.client.lock();
-            client.spec.can.mcp_tokens = true;
-            if let Some(attachment) = &client.attachment {
-                attachment.update(client.spec.clone());
-            }
-        }
+        // Only who says so is asked to sign in for others, or to decide about limits.
+        self.now_can(|can| match event_type.as_str() {
+            "mcp.oauth_required" => can.mcp_tokens = true,
+            "session_limits_exhausted.requested" => can.limits = true,
+            AUTO_MODE => can.auto_mode_switch = true,
+            _ => {}
+        });
         interests.push((handle.clone(), event_type));
         handle
     }
 
-    /// Takes that back.
-    pub(crate) fn remove_interest(&self, handle: &str) {
-        for (known, event_type) in self.interests.lock().iter_mut().filter(|(known, _)| known == handle) {
-            tracing::debug!(handle = %known, %event_type, "interest released");
-            event_type.clear();
+    /// Changes what the client can do.
+    pub(crate) fn now_can(&self, change: impl FnOnce(&mut Capabilities)) {
+        let mut client = self.client.lock();
+        let before = client.spec.can.clone();
+        change(&mut client.spec.can);
+        if let Some(attachment) = client.attachment.as_ref().filter(|_| before != client.spec.can) {
+            attachment.update(client.spec.clone());
         }
+    }
+
+    /// Takes that back. False when there is nothing to take back.
+    pub(crate) fn remove_interest(&self, handle: &str) -> bool {
+        let mut interests = self.interests.lock();
+        let known = interests
+            .iter_mut()
+            .find(|(known, wanted)| known == handle && !wanted.is_empty());
+        let Some(wanted) = known.map(|(_, wanted)| std::mem::take(wanted)) else {
+            return false;
+        };
+        let others = interests.iter().any(|(_, other)| *other == wanted);
+        drop(interests);
+        self.now_can(|can| match wanted.as_str() {
+            _ if others => {}
+            "mcp.oauth_required" => can.mcp_tokens = false,
+            "session_limits_exhausted.requested" => can.limits = false,
+            AUTO_MODE => can.auto_mode_switch = false,
+            _ => {}
+        });
+        true
     }
 
     /// Commands that the client runs in the session.
@@ -236,11 +287,7 @@ impl Attached {
 
     /// Says whether the client answers questions for permission.
     pub(crate) fn answer_permissions(&self, answers: bool) {
-        let mut client = self.client.lock();
-        client.spec.can.permissions = answers;
-        if let Some(attachment) = &client.attachment {
-            attachment.update(client.spec.clone());
-        }
+        self.now_can(|can| can.permissions = answers);
     }
 
     /// The session is traced.
@@ -270,7 +317,31 @@ impl Attached {
 
     /// What is known of the session's GitHub token.
     pub(crate) fn auth_status(&self) -> Value {
-        self.auth.clone()
+        self.auth.lock().clone()
+    }
+
+    /// Goes on with another login: what is known of it, and the models that it opens.
+    pub(crate) async fn log_in(
+        &self,
+        status: Value,
+        catalogue: Option<lodge_models::Catalogue>,
+    ) -> Result<(), RpcError> {
+        *self.auth.lock() = status;
+        let Some(catalogue) = catalogue else { return Ok(()) };
+        let chooser = {
+            let mut chooser = self.chooser.lock();
+            chooser.catalogue = catalogue;
+            chooser.clone()
+        };
+        let model = self.session.settings().model.info().id.clone();
+        let chosen = chooser.choose(Some(&model), None).await?;
+        let change = Change::Model {
+            model: chosen.model.clone(),
+            reasoning_effort: None,
+        };
+        self.session.configure(change).await?;
+        self.session.configure(Change::Models(Arc::new(chooser))).await?;
+        self.chose(chosen).await
     }
 
     /// Changes the model.
@@ -419,6 +490,8 @@ fn capabilities(config: &SessionConfig) -> Capabilities {
         user_input: is(config.request_user_input),
         elicitation: is(config.request_elicitation),
         exit_plan_mode: is(config.request_exit_plan_mode),
+        auto_mode_switch: is(config.request_auto_mode_switch),
+        limits: false,
         mcp_tokens: false,
         hooks: is(config.hooks),
         transforms,

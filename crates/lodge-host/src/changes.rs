@@ -47,6 +47,20 @@ impl WorkTree {
         .await
     }
 
+    /// How each of these files differs, in unified form; nothing for one that is too long or no text.
+    pub async fn patches(
+        dir: PathBuf,
+        changes: Vec<GitChange>,
+        against: Against,
+        ignore_space: bool,
+    ) -> Result<Vec<Option<String>>, HostError> {
+        with_git(dir, move |git, _| {
+            let patch = |change: &GitChange| Ok(git.patch(change, against, ignore_space)?);
+            changes.iter().map(patch).collect()
+        })
+        .await
+    }
+
     /// Contents that git has.
     pub async fn content(dir: PathBuf, oid: String) -> Result<Vec<u8>, HostError> {
         with_git(dir, move |git, _| Ok(git.content(&oid)?)).await

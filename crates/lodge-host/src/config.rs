@@ -9,7 +9,7 @@ use lodge_agent::{
 };
 use lodge_mcp::Configured;
 use lodge_models::{Catalogue, Model};
-use lodge_tools::custom::Places;
+use lodge_tools::{Database, custom::Places};
 
 use crate::{
     HostError,
@@ -40,6 +40,15 @@ pub enum McpFiles {
     All(Option<PathBuf>),
 }
 
+/// Where a client keeps a session's files, when it does: what is in the session's directory here is a copy.
+#[derive(Clone, Default)]
+pub struct Storage {
+    /// The client's name for the session's directory, which models are told.
+    pub shown_as: Option<PathBuf>,
+    /// The database for the `sql` tool, where the client keeps that too.
+    pub database: Option<Arc<dyn Database>>,
+}
+
 /// A session to make. Everything has a sensible default.
 #[derive(Clone)]
 pub struct NewSession {
@@ -49,6 +58,8 @@ pub struct NewSession {
     pub model: ModelChoice,
     /// Effort to reason with.
     pub reasoning_effort: Option<String>,
+    /// What it may spend, in the unit that providers count in.
+    pub limit: Option<f64>,
     /// Whether deltas are streamed.
     pub streaming: bool,
     /// Working directory; the host's when absent.
@@ -89,6 +100,8 @@ pub struct NewSession {
     pub agent: Option<String>,
     /// Where sub-agents get models by name; from the host when absent.
     pub models: Option<Arc<dyn ModelSource>>,
+    /// Where its files are kept.
+    pub storage: Storage,
 }
 
 impl Default for NewSession {
@@ -97,6 +110,7 @@ impl Default for NewSession {
             id: None,
             model: ModelChoice::Default,
             reasoning_effort: None,
+            limit: None,
             streaming: true,
             cwd: None,
             additional_directories: Vec::new(),
@@ -117,6 +131,7 @@ impl Default for NewSession {
             customization: Customization::default(),
             agent: None,
             models: None,
+            storage: Storage::default(),
         }
     }
 }
@@ -138,6 +153,8 @@ pub struct Resume {
     pub model: ModelChoice,
     /// Another effort.
     pub reasoning_effort: Option<String>,
+    /// What it may spend from now on.
+    pub limit: Option<f64>,
     /// Whether deltas are streamed.
     pub streaming: Option<bool>,
     /// Another working directory.
@@ -204,6 +221,8 @@ impl Inner {
             models: Some(models),
             model: self.model(&new.model)?,
             reasoning_effort: new.reasoning_effort.clone(),
+            limit: new.limit,
+            auto_switch: false,
             streaming: new.streaming,
             cwd,
             additional_directories: new.additional_directories.clone(),
@@ -226,6 +245,7 @@ impl Inner {
     pub(crate) fn settings_of(&self, id: &str, facts: &Facts) -> Result<Settings, HostError> {
         let mut settings = self.settings(&NewSession {
             reasoning_effort: facts.reasoning_effort.clone(),
+            limit: facts.limit,
             ..NewSession::default()
         })?;
         if let Some(name) = &facts.model {
@@ -259,6 +279,7 @@ impl Inner {
                 reasoning_effort: effort,
             }),
         }
+        changes.extend(resume.limit.map(|limit| Change::Limit(Some(limit))));
         changes.extend(resume.streaming.map(Change::Streaming));
         changes.extend(resume.cwd.clone().map(Change::Cwd));
         changes.extend(resume.additional_directories.clone().map(Change::AdditionalDirectories));

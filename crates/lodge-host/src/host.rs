@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lodge_agent::{Agent, Facts, GitContext, Mode, NewAgent, Reopen, Settings};
+use lodge_agent::{Agent, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits};
 use lodge_events::{
     Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, UserMessage, WorkingDirectoryContext,
 };
@@ -25,7 +25,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::{
-    HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary,
+    HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary, Storage,
     hub::Hub,
     session::{Live, Session},
     trust::Trust,
@@ -35,6 +35,10 @@ use crate::{
 const PRODUCER: &str = "lodge";
 /// Version of the event format.
 const EVENTS_VERSION: u64 = 1;
+
+/// How often a session whose clients are gone is tried to be put to rest, and how long is waited in between.
+const REST_TRIES: u32 = 100;
+const REST_PAUSE: Duration = Duration::from_millis(20);
 
 /// How a host is set up.
 pub struct HostConfig {
@@ -66,6 +70,7 @@ pub(crate) struct Inner {
     /// One at a time may open or create a session of a given id; held across the opening.
     opening: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     lifecycle: broadcast::Sender<Lifecycle>,
+    secrets: Arc<Secrets>,
 }
 
 impl Host {
@@ -86,6 +91,7 @@ impl Host {
             live: Mutex::default(),
             opening: Mutex::default(),
             lifecycle: broadcast::channel(1024).0,
+            secrets: Arc::default(),
         });
         tokio::spawn(put_out_idle(Arc::downgrade(&inner), config.idle_after));
         Self(inner)
@@ -113,6 +119,11 @@ impl Host {
     /// The built-in tools.
     pub fn builtin_tools(&self) -> &[Arc<dyn Tool>] {
         &self.0.builtins
+    }
+
+    /// What events of no session may hold.
+    pub fn secrets(&self) -> &Secrets {
+        &self.0.secrets
     }
 
     /// What happens to sessions, whoever does it.
@@ -152,6 +163,7 @@ impl Host {
             selected_model: Some(settings.model.info().id.clone()),
             reasoning_effort: settings.reasoning_effort.clone(),
             context: Some(context),
+            session_limits: limits(settings.limit),
             already_in_use: Some(false),
             remote_steerable: Some(false),
             ..SessionStart::default()
@@ -164,6 +176,7 @@ impl Host {
                 snapshot: None,
             },
             settings,
+            &new.storage,
         )?;
         session.record(start).await?;
         if new.mode != Mode::Interactive {
@@ -206,6 +219,11 @@ impl Host {
 
     /// A session, from memory or from its log. Nothing is recorded by this, but repairs are.
     pub async fn open_session(&self, id: &str) -> Result<Session, HostError> {
+        self.open_stored(id, &Storage::default()).await
+    }
+
+    /// The same for a session whose files a client keeps.
+    pub async fn open_stored(&self, id: &str, storage: &Storage) -> Result<Session, HostError> {
         if let Some(session) = self.live(id) {
             return Ok(session);
         }
@@ -229,7 +247,7 @@ impl Host {
         let settings = self.0.settings_of(id, &facts)?;
         let repaired = opened.repaired.as_ref().map(ToString::to_string);
         let servers = self.0.mcp_of_files(&McpFiles::default(), &settings.cwd);
-        let session = self.0.start_with(id, opened, facts, settings)?;
+        let session = self.0.start_with(id, opened, facts, settings, storage)?;
         session.add_mcp_servers(servers);
         if let Some(message) = repaired {
             session
@@ -269,6 +287,7 @@ impl Host {
                     selected_model: Some(settings.model.info().id.clone()),
                     reasoning_effort: settings.reasoning_effort.clone(),
                     context: Some(context_of(&settings)),
+                    session_limits: limits(settings.limit),
                     already_in_use: Some(was_live && session.clients() > 1),
                     session_was_active: Some(session.is_busy()),
                     continue_pending_work: Some(resume.continue_pending),
@@ -310,6 +329,51 @@ impl Host {
         live.agent.close().await;
         live.hub.close();
         true
+    }
+
+    /// Lets a session leave memory whose turn waits for clients that are all gone. Whoever takes it up again decides about
+    /// what is open.
+    pub async fn rest(&self, id: &str) {
+        for _ in 0..REST_TRIES {
+            let gate = self.0.gate(id);
+            let open = gate.lock().await;
+            let Some(live) = self.0.live.lock().remove(id) else {
+                return;
+            };
+            // Nobody else holds it, and since it is not in the map nobody can take hold of it now.
+            let alone = Arc::strong_count(&live) == 1;
+            if alone && live.agent.rest().await {
+                live.hub.close();
+                return;
+            }
+            self.0.live.lock().insert(id.to_owned(), live);
+            drop(open);
+            if alone {
+                return;
+            }
+            // What a client that just left was about still holds it for a moment.
+            tokio::time::sleep(REST_PAUSE).await;
+            if self
+                .live(id)
+                .is_none_or(|session| session.clients() > 0 || !session.is_busy())
+            {
+                return;
+            }
+        }
+    }
+
+    /// Whether a session is in memory, or another process runs a turn in it.
+    pub fn in_use(&self, id: &str) -> bool {
+        if self.live(id).is_some() {
+            return true;
+        }
+        let Ok(true) = self.0.home.sessions().exists(id) else {
+            return false;
+        };
+        let dir = self.0.home.sessions().dir(id).ok();
+        // What is locked by this is let go at once, by closing it.
+        dir.and_then(|dir| std::fs::File::open(dir).ok())
+            .is_some_and(|dir| matches!(dir.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
     }
 
     /// Copies a session up to and including an event (or all of it) into a new one.
@@ -388,7 +452,7 @@ impl Inner {
     }
 
     /// The lock that makes opening and creating a session of this id one at a time.
-    fn gate(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
+    pub(crate) fn gate(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut opening = self.opening.lock();
         opening.retain(|_, gate| Arc::strong_count(gate) > 1);
         opening.entry(id.to_owned()).or_default().clone()
@@ -398,8 +462,14 @@ impl Inner {
         Ok(self.home.catalogue().get(id)?)
     }
 
-    fn start(self: &Arc<Self>, id: &str, opened: Opened, settings: Settings) -> Result<Session, HostError> {
-        self.start_with(id, opened, Facts::default(), settings)
+    fn start(
+        self: &Arc<Self>,
+        id: &str,
+        opened: Opened,
+        settings: Settings,
+        storage: &Storage,
+    ) -> Result<Session, HostError> {
+        self.start_with(id, opened, Facts::default(), settings, storage)
     }
 
     fn start_with(
@@ -408,6 +478,7 @@ impl Inner {
         opened: Opened,
         facts: Facts,
         settings: Settings,
+        storage: &Storage,
     ) -> Result<Session, HostError> {
         let dir = self.home.sessions().dir(id)?;
         let (host, name) = (Arc::downgrade(self), id.to_owned());
@@ -418,6 +489,12 @@ impl Inner {
         let mut tool_state = SessionTools::new(&dir).with_exclusions(rules.exclusions().clone());
         if let Some(launcher) = &self.sandbox {
             tool_state = tool_state.with_sandbox(launcher.clone());
+        }
+        if let Some(name) = &storage.shown_as {
+            tool_state = tool_state.shown_as(name.clone());
+        }
+        if let Some(database) = &storage.database {
+            tool_state = tool_state.with_database(database.clone());
         }
         let agent = Agent::spawn(NewAgent {
             id: id.to_owned(),
@@ -433,6 +510,7 @@ impl Inner {
             find_hooks: Trust::of(&self.home).find_hooks(),
             logins: self.logins.clone(),
             publish: hub.clone(),
+            secrets: self.secrets.clone(),
         });
         let live = Arc::new(Live {
             agent,

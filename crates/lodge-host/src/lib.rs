@@ -12,28 +12,30 @@ mod hub;
 pub mod import;
 mod rewind;
 mod session;
+mod stored;
 mod trust;
 mod worktree;
 
 pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands};
-pub use config::{McpFiles, ModelChoice, NewSession, Resume};
+pub use config::{McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use export::{Export, Format};
 pub use host::{Host, HostConfig, logins, mcp_servers};
 pub use hub::{Listening, Notice, Subscription};
 pub use rewind::{RewindPoint, Rewound};
 pub use session::{Attachment, Session};
+pub use stored::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};
 pub use trust::Trust;
 pub use worktree::{Worktree, WorktreeError, branches, can_begin};
 
 pub use lodge_agent::{
-    AccessToken, Agent, AgentError, Answer, Approval, Capabilities, Change, ClientCalls, ClientId, ClientSpec,
-    ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange, Customized, Delivery,
-    ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext, HookFiles, INTERRUPTED,
-    INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, Mode, ModelSource, NewTask, NoCalls, PendingQuestion,
+    AccessToken, Agent, AgentError, Answer, Approval, AutoModeQuestion, Capabilities, Change, ClientCalls, ClientId,
+    ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange, Customized,
+    Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext, HookFiles,
+    INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, Mode, ModelSource, NewTask, NoCalls, PendingQuestion,
     PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings,
     SubagentOverride, SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer,
-    UserInputQuestion, instruction_places, instructions, skill_info, title_of,
+    UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits, skill_info, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,
@@ -44,7 +46,7 @@ pub use lodge_tools::custom::{
     AgentDefinition, AgentSource, Found, Kind, Place, Places, Skill, Tier, find_agents, find_skills,
 };
 
-pub use lodge_tools::{OutputSink, Todos, ToolUpdate, UserCommand, rules};
+pub use lodge_tools::{Database, OutputSink, Statement, Table, Todos, ToolUpdate, UserCommand, rules};
 
 /// What happened to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]

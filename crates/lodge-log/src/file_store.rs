@@ -85,7 +85,7 @@ impl FileStore {
         self.writable()?;
         let dir = self.dir(id)?;
         labels
-            .save(&*self.shared.disk, &dir)
+            .save(&*self.shared.disk, &dir, id)
             .map_err(LogError::io("write the labels in", &dir))?;
         self.shared.tell(|observer| observer.relabelled(id));
         Ok(())

@@ -36,8 +36,11 @@ impl Labels {
         })
     }
 
-    pub(crate) fn save(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    pub(crate) fn save(&self, disk: &dyn Disk, dir: &Path, id: &str) -> io::Result<()> {
         let mut lines = lines(disk, dir)?;
+        if !lines.iter().any(|line| entry(line).is_some_and(|(key, _)| key == "id")) {
+            lines.insert(0, format!("id: {}", quote(id)));
+        }
         let mut set = |key: &str, value: Option<String>| {
             lines.retain(|line| entry(line).is_none_or(|(k, _)| k != key));
             lines.extend(value.map(|value| format!("{key}: {value}")));

@@ -13,6 +13,7 @@ impl ModelError {
             status: None,
             retry_after: None,
             provider_call_id: None,
+            code: None,
             retryable: matches!(kind, ErrorKind::RateLimit | ErrorKind::Connection),
         }
     }

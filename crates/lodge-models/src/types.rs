@@ -249,6 +249,8 @@ impl ErrorKind {
 pub struct ModelError {
     /// The case.
     pub kind: ErrorKind,
+    /// The provider's own word for it.
+    pub code: Option<String>,
     /// For people: what failed, with what, and what to do.
     pub message: String,
     /// HTTP status, where there was one.

@@ -27,7 +27,9 @@ impl ToolCx {
             .iter()
             .chain([&self.cwd, &self.session_dir])
             .map(|root| root.as_path());
-        crate::paths::locate(&self.cwd, roots, path).map_err(|error| file_error(path, &error))
+        let kept = self.state.unshown(&crate::paths::absolute(&self.cwd, path));
+        let meant = kept.as_deref().and_then(|kept| kept.to_str()).unwrap_or(path);
+        crate::paths::locate(&self.cwd, roots, meant).map_err(|error| file_error(path, &error))
     }
 
     /// The place a path means, if it is the one that permission was asked for, or inside when nobody asked.

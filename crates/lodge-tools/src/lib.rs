@@ -11,6 +11,7 @@ pub mod agent_tools;
 pub mod changes;
 pub mod custom;
 mod cx;
+mod database;
 mod diff;
 pub mod hooks;
 mod html;
@@ -30,6 +31,7 @@ mod tool;
 mod tools;
 mod user;
 
+pub use database::{Database, Statement, Table};
 pub use process::sweep_orphans;
 pub use scratch::{Todo, TodoDependency, Todos};
 pub use state::SessionTools;

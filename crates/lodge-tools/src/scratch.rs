@@ -49,8 +49,18 @@ pub struct TodoDependency {
 
 impl SessionTools {
     /// What the agent has to do. Nothing, when it noted nothing or did so in a form of its own.
-    pub fn todos(&self) -> Todos {
+    pub(crate) fn todos(&self) -> Todos {
         self.scratch.todos().unwrap_or_default()
+    }
+
+    /// The same, wherever it is noted. Reads a file beside the runtime's threads.
+    pub async fn read_todos(self: std::sync::Arc<Self>) -> Todos {
+        match &self.database {
+            Some(database) => database.todos().await,
+            None => tokio::task::spawn_blocking(move || self.todos())
+                .await
+                .unwrap_or_default(),
+        }
     }
 }
 
@@ -61,7 +71,7 @@ pub(crate) struct Scratch {
 }
 
 /// Tables every session has.
-const SCHEMA: &str = "
+pub(crate) const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS todos (
     id TEXT PRIMARY KEY,
     title TEXT NOT NULL,

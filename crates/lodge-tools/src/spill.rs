@@ -11,10 +11,30 @@ use std::{
 const MAX_FILE: u64 = 64 << 20;
 const PREVIEW_CHARS: usize = 500;
 
+/// A directory for large results, and the name that models know it by: a client that keeps the session's files has a name of
+/// its own for it.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Its name for models.
+    pub shown: PathBuf,
+}
+
+impl<P: Into<PathBuf>> From<P> for Place {
+    fn from(dir: P) -> Self {
+        let dir = dir.into();
+        Self {
+            shown: dir.clone(),
+            dir,
+        }
+    }
+}
+
 /// Collects output: in memory up to a limit, then in a file.
 #[derive(Debug)]
 pub struct Collected {
-    dir: PathBuf,
+    place: Place,
     limit: usize,
     text: String,
     file: Option<Spilled>,
@@ -22,6 +42,7 @@ pub struct Collected {
 
 #[derive(Debug)]
 struct Spilled {
+    /// As models know it.
     path: PathBuf,
     /// `None` when it could not be made or written: the beginning is all there is then.
     file: Option<File>,
@@ -30,10 +51,10 @@ struct Spilled {
 }
 
 impl Collected {
-    /// Collects at most `limit` bytes in memory; more goes to a file in `dir`, which is made when needed.
-    pub fn new(dir: impl Into<PathBuf>, limit: usize) -> Self {
+    /// Collects at most `limit` bytes in memory; more goes to a file in `place`, which is made when needed.
+    pub fn new(place: impl Into<Place>, limit: usize) -> Self {
         Self {
-            dir: dir.into(),
+            place: place.into(),
             limit: limit.max(1),
             text: String::new(),
             file: None,
@@ -48,7 +69,7 @@ impl Collected {
         }
         let spilled = self.file.get_or_insert_with(|| {
             let so_far = std::mem::take(&mut self.text);
-            let mut spilled = Spilled::open(&self.dir);
+            let mut spilled = Spilled::open(&self.place);
             spilled.preview = so_far.chars().chain(text.chars()).take(PREVIEW_CHARS).collect();
             spilled.write(&so_far);
             spilled
@@ -71,18 +92,19 @@ impl Collected {
 }
 
 impl Spilled {
-    fn open(dir: &Path) -> Self {
+    fn open(place: &Place) -> Self {
         let millis = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |d| d.as_millis());
         let id = uuid::Uuid::new_v4().simple().to_string();
-        let path = dir.join(format!("{millis}-copilot-tool-output-{}.txt", &id[..6]));
-        let file = make_private_dir(dir).and_then(|()| private_file().open(&path));
+        let name = format!("{millis}-copilot-tool-output-{}.txt", &id[..6]);
+        let path = place.dir.join(&name);
+        let file = make_private_dir(&place.dir).and_then(|()| private_file().open(&path));
         if let Err(error) = &file {
             tracing::warn!(%error, path = %path.display(), "large tool output cannot be kept");
         }
         Self {
-            path,
+            path: place.shown.join(name),
             file: file.ok(),
             total: 0,
             preview: String::new(),
@@ -119,12 +141,12 @@ impl Spilled {
     }
 }
 
-/// `text`, or when it is longer than `limit` bytes the pointer to a new file in `dir` that holds it.
-pub fn bound(text: String, dir: &Path, limit: usize) -> String {
+/// `text`, or when it is longer than `limit` bytes the pointer to a new file in `place` that holds it.
+pub fn bound(text: String, place: impl Into<Place>, limit: usize) -> String {
     if text.len() <= limit {
         return text;
     }
-    let mut collected = Collected::new(dir, limit);
+    let mut collected = Collected::new(place, limit);
     collected.push(&text);
     collected.take()
 }

@@ -13,12 +13,12 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    ToolCx, ToolError, process,
+    Database, ToolCx, ToolError, process,
     rules::Exclusions,
     sandbox::{SandboxLauncher, SandboxSpec},
     scratch::Scratch,
     shells::Shell,
-    spill::Collected,
+    spill::{Collected, Place},
 };
 
 /// Shells that may run at the same time.
@@ -40,6 +40,10 @@ pub struct SessionTools {
     /// Whether programs other than shells may have been started.
     programs: AtomicBool,
     pub(crate) scratch: Scratch,
+    /// Takes the place of the scratch database, where a client keeps one for the session.
+    pub(crate) database: Option<Arc<dyn Database>>,
+    /// The name that models know the session's directory by, where it has another.
+    shown: Option<PathBuf>,
     exclusions: Exclusions,
     asked: Mutex<VecDeque<(Arc<str>, Vec<PathBuf>)>>,
 }
@@ -51,6 +55,8 @@ impl SessionTools {
         Self {
             scratch: Scratch::new(dir.join("session.db")),
             dir,
+            database: None,
+            shown: None,
             name: uuid::Uuid::new_v4().simple().to_string(),
             launcher: None,
             exclusions: Exclusions::default(),
@@ -77,6 +83,28 @@ impl SessionTools {
     pub fn with_exclusions(mut self, exclusions: Exclusions) -> Self {
         self.exclusions = exclusions;
         self
+    }
+
+    /// Keeps what the `sql` tool is for elsewhere.
+    pub fn with_database(mut self, database: Arc<dyn Database>) -> Self {
+        self.database = Some(database);
+        self
+    }
+
+    /// Gives the session's directory another name for models.
+    pub fn shown_as(mut self, name: PathBuf) -> Self {
+        self.shown = Some(name);
+        self
+    }
+
+    /// The name that models know the session's directory by.
+    pub fn shown_dir(&self) -> &Path {
+        self.shown.as_deref().unwrap_or(&self.dir)
+    }
+
+    /// The place that a path means which begins with the name of the session's directory.
+    pub(crate) fn unshown(&self, path: &Path) -> Option<PathBuf> {
+        Some(self.dir.join(path.strip_prefix(self.shown.as_deref()?).ok()?))
     }
 
     pub(crate) fn exclusions(&self) -> &Exclusions {
@@ -183,7 +211,7 @@ impl SessionTools {
     fn sandbox_spec(&self, cx: &ToolCx, launcher: &SandboxLauncher) -> SandboxSpec {
         let mut write: Vec<PathBuf> = cx.roots.to_vec();
         // Of its own directory only these: the log beside them is not for commands.
-        for dir in [self.temp(), self.dir.join("files")] {
+        for dir in [self.dir.join("temp"), self.dir.join("files")] {
             if crate::spill::make_private_dir(&dir).is_ok() {
                 write.push(dir);
             }
@@ -216,8 +244,11 @@ impl SessionTools {
     }
 
     /// Where large results go.
-    pub fn temp(&self) -> PathBuf {
-        self.dir.join("temp")
+    pub fn temp(&self) -> Place {
+        Place {
+            dir: self.dir.join("temp"),
+            shown: self.shown_dir().join("temp"),
+        }
     }
 
     /// Notes which places a call asked permission for. `run` opens no other.

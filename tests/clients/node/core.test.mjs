@@ -227,3 +227,12 @@ test("twenty sessions at once do not get in each other's way", async ({ start })
   assert.deepEqual(answers, chats.map((_, n) => `I am number ${n}`));
   for (const { events } of chats) checkChain(events);
 });
+
+test("after a shutdown everything is in the log and nothing more is served", async ({ start, home }) => {
+  const client = start();
+  const { session: chat } = await session(client);
+  await ask(chat, "say hello");
+  await client.rpc.runtime.shutdown();
+  assert.equal((await log(home, chat.sessionId)).at(-1).type, "session.shutdown");
+  await assert.rejects(client.rpc.user.settings.reload(), /shut down/);
+});

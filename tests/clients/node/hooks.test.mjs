@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { access } from "node:fs/promises";
 import { join } from "node:path";
 
-import { ask, checkChain, event, ofType, resume, session, test, until } from "./help.mjs";
+import { ask, checkChain, event, modelServer, ofType, resume, session, test, toolCall, until } from "./help.mjs";
 
 test("hooks around a prompt see it, change it and add to it", async ({ start, work }) => {
   const seen = [];
@@ -115,4 +115,19 @@ test("a hook that throws does not stop the turn", async ({ start }) => {
     hooks: { onUserPromptSubmitted: () => { throw new Error("broken hook"); } },
   });
   assert.equal(await ask(chat, "say anyway"), "anyway");
+});
+
+test("what a hook changed is what the model is told that it called", async ({ t, start }) => {
+  const server = await modelServer(t, (body) =>
+    body.messages.some(({ role }) => role === "tool") ? { content: "done" } : toolCall("bash", { command: "echo mine" }),
+  );
+  const { session: chat } = await session(start(), {
+    provider: { type: "openai", baseUrl: server.url },
+    model: "m",
+    hooks: { onPreToolUse: () => ({ permissionDecision: "allow", modifiedArgs: { command: "echo yours" } }) },
+  });
+  await ask(chat, "go");
+  const sent = server.requests.at(-1).body.messages;
+  assert.deepEqual(JSON.parse(sent.find(({ tool_calls }) => tool_calls).tool_calls[0].function.arguments), { command: "echo yours" });
+  assert.match(sent.find(({ role }) => role === "tool").content, /^yours/);
 });

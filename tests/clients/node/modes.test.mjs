@@ -96,3 +96,14 @@ test("a plan of an app is decided upon in an editor, and the other way round", a
   assert.deepEqual(refused.data, { requestId: refused.data.requestId, approved: false, feedback: "Shorter" });
   assert.equal(await app.rpc.mode.get(), "plan");
 });
+
+alone("a message can be meant for plan mode, and an approved plan is to be begun at once", async ({ start }) => {
+  const { session: chat, events } = await session(start(), {
+    onExitPlanModeRequest: () => ({ approved: true, selectedAction: "interactive" }),
+  });
+  await ask(chat, { prompt: "write the plan 1. Look then present the plan Look first then say begun", agentMode: "plan" });
+  const modes = ofType(events, "session.mode_changed").map(({ data }) => data.newMode);
+  assert.deepEqual(modes, ["plan", "interactive"]);
+  const told = ofType(events, "tool.execution_complete").at(-1).data.result.content;
+  assert.match(told, /^Plan approved! Exited plan mode\.\n\nYou are now in interactive mode\. Start implementing the plan now/);
+});

@@ -76,3 +76,36 @@ test("shutdown is written into the log, and the session can be resumed", async (
   assert.equal(await ask(again, "say back again"), "back again");
   await until("both are in the log", async () => (await again.getEvents()).some(({ type }) => type === "session.resume"));
 });
+
+test("a session whose only client died waits in its log: a question is answered by whoever comes, or closed", async ({ start, home }) => {
+  const env = environment({ COPILOT_HOME: home });
+  const server = start({ connection: RuntimeConnection.forTcp({ path: lodge, connectionToken: "t" }), env });
+  await server.start();
+  const join = () => start({ connection: RuntimeConnection.forUri(`localhost:${server.runtimePort}`, { connectionToken: "t" }) });
+  const observer = start();
+  await observer.start();
+  const inUse = async (id) => (await observer.rpc.sessions.checkInUse({ sessionIds: [id] })).inUse.includes(id);
+  for (const continuePendingWork of [true, false]) {
+    const client = join();
+    const { session: chat, events } = await session(client, { tools: [slow(never)] });
+    await chat.send({ prompt: "call slow {}" });
+    const { requestId } = (await event(events, "external_tool.requested")).data;
+    await until("another process sees that it works", () => inUse(chat.sessionId));
+    await client.forceStop();
+    await until("it does not hold the session any more", async () => !(await inUse(chat.sessionId)));
+
+    // Nobody who has the tool is back; the question is known all the same.
+    const { session: again, events: more } = await resume(join(), chat.sessionId, { continuePendingWork });
+    const resumed = await event(await again.getEvents(), "session.resume");
+    assert.equal(resumed.data.sessionWasActive, false);
+    const answered = await again.rpc.tools.handlePendingToolCall({ requestId, result: "from another" });
+    assert.equal(answered.success, continuePendingWork);
+    if (continuePendingWork) {
+      const answer = await event(more, "assistant.message");
+      assert.match(answer.data.content, /from another/);
+    }
+    assert.match(await ask(again, "say on we go"), /on we go/);
+    assert.deepEqual(await observer.rpc.sessions.releaseLock({ sessionId: chat.sessionId }), {});
+    checkChain(await again.getEvents());
+  }
+});

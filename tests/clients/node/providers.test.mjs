@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 
-import { ask, lastUser, modelServer, session, test, toolCall } from "./help.mjs";
+import { ask, event, lastUser, modelServer, ofType, session, test, toolCall, until } from "./help.mjs";
 
 test("several named providers serve one session, each with its own key", async ({ t, start }) => {
   const red = await modelServer(t, () => ({ content: "I am red" }));
@@ -104,4 +104,70 @@ test("the endpoint of a session's provider can be asked", async ({ t, start }) =
   const endpoint = await chat.rpc.provider.getEndpoint();
   assert.equal(endpoint.type, "openai");
   assert.equal(endpoint.baseUrl, server.url);
+});
+
+/** An answer whose provider says what it cost. */
+const costing = (cost) => (body, request, response) => {
+  const choices = [{ index: 0, message: { role: "assistant", content: "done" }, finish_reason: "stop" }];
+  const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2, cost };
+  response.setHeader("content-type", "application/json");
+  response.end(JSON.stringify({ id: "c", object: "chat.completion", created: 1, model: body.model, choices, usage }));
+};
+
+test("a session stops at its limit, unless somebody raises it", async ({ t, start }) => {
+  const server = await modelServer(t, costing(20));
+  const { session: chat, events } = await session(start(), {
+    provider: { type: "openai", baseUrl: server.url },
+    model: "m",
+    sessionLimits: { maxAiCredits: 30 },
+  });
+  assert.equal((await event(events, "session.start")).data.sessionLimits.maxAiCredits, 30);
+  for (const left of ["30", "10"]) {
+    await ask(chat, "go on");
+    assert.match(lastUser(server.requests.at(-1).body), new RegExp(`^<session_limits_status>\nRemaining session limits: ${left} AI credits\\.`));
+  }
+  await assert.rejects(ask(chat, "go on"), /has used 40 of the 30/);
+  assert.equal(server.requests.length, 2);
+
+  await chat.rpc.eventLog.registerInterest({ eventType: "session_limits_exhausted.requested" });
+  await chat.send({ prompt: "go on" });
+  const asked = await event(events, "session_limits_exhausted.requested");
+  assert.deepEqual([asked.data.usedAiCredits, asked.data.maxAiCredits], [40, 30]);
+  const response = { action: "add", additionalAiCredits: 15 };
+  assert.equal((await chat.rpc.ui.handlePendingSessionLimitsExhausted({ requestId: asked.data.requestId, response })).success, true);
+  await event(events, "session_limits_exhausted.completed");
+  const changed = await event(events, "session.session_limits_changed");
+  assert.equal(changed.data.sessionLimits.maxAiCredits, 45);
+  await until("the model was asked", () => server.requests.length === 3);
+  assert.match(lastUser(server.requests.at(-1).body), /Remaining session limits: 5 AI credits/);
+});
+
+test("a model that is rate limited is replaced by the provider's choice when the person agrees", async ({ t, start }) => {
+  const server = await modelServer(t, (body, request, response) => {
+    if (body.model === "auto") return { content: "chosen for you" };
+    response.writeHead(429, { "content-type": "application/json", "retry-after": "120" });
+    response.end(JSON.stringify({ error: { code: "user_weekly_rate_limited", message: "Enough for this week." } }));
+  });
+  const provider = { type: "openai", baseUrl: server.url };
+  const asked = [];
+  let answer = "no";
+  const { session: chat, events } = await session(start(), {
+    provider,
+    model: "m",
+    onAutoModeSwitchRequest: (request) => {
+      asked.push(request);
+      return answer;
+    },
+  });
+  await assert.rejects(ask(chat, "hello"), /Enough for this week/);
+  await event(events, "session.idle");
+  answer = "yes";
+  assert.equal(await ask(chat, "hello"), "chosen for you");
+  assert.deepEqual(asked.map(({ errorCode, retryAfterSeconds }) => [errorCode, retryAfterSeconds]), [
+    ["user_weekly_rate_limited", 120],
+    ["user_weekly_rate_limited", 120],
+  ]);
+  assert.deepEqual(ofType(events, "auto_mode_switch.completed").map(({ data }) => data.response), ["no", "yes"]);
+  const change = await event(events, "session.model_change");
+  assert.deepEqual([change.data.newModel, change.data.cause], ["auto", "rate_limit_auto_switch"]);
 });

@@ -82,3 +82,38 @@ test("leaving plan mode asks the app", async ({ start }) => {
   assert.equal(asked[0].planContent, "# The plan");
   assert.ok(ofType(events, "exit_plan_mode.completed").length === 1);
 });
+
+test("commands wait for one another, can be looked at and taken back", async ({ start }) => {
+  const { session: chat, events } = await session(start());
+  const queue = async () => (await chat.rpc.queue.pendingItems()).items.map(({ kind, displayText }) => [kind, displayText]);
+  for (const command of ["/one", "/two", "/three", "/four"]) {
+    assert.equal((await chat.rpc.commands.enqueue({ command })).queued, true);
+  }
+  const one = await event(events, "command.queued");
+  assert.equal(one.data.command, "/one");
+  assert.deepEqual(await queue(), [["command", "/two"], ["command", "/three"], ["command", "/four"]]);
+  assert.equal((await chat.rpc.queue.removeMostRecent()).removed, true);
+  assert.deepEqual(await queue(), [["command", "/two"], ["command", "/three"]]);
+  const respond = ({ data }, result = { handled: true }) => chat.rpc.commands.respondToQueuedCommand({ requestId: data.requestId, result });
+  assert.equal((await respond(one)).success, true);
+  assert.equal((await respond(one)).success, false);
+  const two = await event(events, "command.queued", ({ data }) => data.command === "/two");
+  await respond(two, { handled: true, stopProcessingQueue: true });
+  assert.deepEqual(await queue(), [["command", "/three"]], "it waits until another is asked for");
+  await chat.rpc.commands.enqueue({ command: "/five" });
+  const three = await event(events, "command.queued", ({ data }) => data.command === "/three");
+  await chat.rpc.queue.clear();
+  assert.deepEqual(await queue(), []);
+  await respond(three, { handled: false });
+  assert.equal((await chat.rpc.queue.removeMostRecent()).removed, false);
+});
+
+test("a question aside is answered from the conversation and stays out of it", async ({ start }) => {
+  const { session: chat } = await session(start());
+  await ask(chat, "say the word is swordfish");
+  const before = await chat.getEvents();
+  assert.match((await chat.rpc.ui.ephemeralQuery({ question: "what did I say?" })).answer, /swordfish/);
+  assert.match((await chat.rpc.ui.ephemeralQuery({ question: "describe the request" })).answer, /0 tools|no tools/);
+  assert.deepEqual(await chat.getEvents(), before);
+  await assert.rejects(chat.rpc.ui.ephemeralQuery({ question: "fail with bad request" }));
+});

@@ -1,6 +1,9 @@
 // Capability 5: the state of a session: mode, plan, name, model, files, metadata, log, options, usage, context.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 
 import { ask, event, ofType, persisted, resume, session, test } from "./help.mjs";
 
@@ -134,4 +137,42 @@ test("permission can be given for everything, and taken back", async ({ start })
   await chat.rpc.permissions.setApproveAll({ enabled: false });
   await ask(chat, 'call bash {"command":"touch b"}');
   assert.equal(asked, 1);
+});
+
+test("a session can go on with another login", async ({ start }) => {
+  const { session: chat } = await session(start());
+  assert.equal((await chat.rpc.gitHubAuth.getStatus()).isAuthenticated, false);
+  const credentials = { type: "user", host: "https://github.com", login: "somebody" };
+  assert.equal((await chat.rpc.gitHubAuth.setCredentials({ credentials })).success, true);
+  const { isAuthenticated, authType, login } = await chat.rpc.gitHubAuth.getStatus();
+  assert.deepEqual([isAuthenticated, authType, login], [true, "user", "somebody"]);
+  await chat.rpc.gitHubAuth.setCredentials({});
+  assert.equal((await chat.rpc.gitHubAuth.getStatus()).isAuthenticated, false);
+});
+
+test("what differs from git is told file by file", async ({ start, work }) => {
+  const { session: chat } = await session(start());
+  assert.deepEqual(await chat.rpc.workspaces.diff({ mode: "unstaged" }), { requestedMode: "unstaged", mode: "unstaged", changes: [], isFallback: false });
+  const git = (...args) => execFileSync("git", ["-c", "user.name=n", "-c", "user.email=e@example.com", ...args], { cwd: work });
+  await writeFile(join(work, "kept.txt"), "one\ntwo\n");
+  await writeFile(join(work, "gone.txt"), "bye\n");
+  await writeFile(join(work, "spaces.txt"), "a b\n");
+  git("init", "-q", "-b", "main");
+  git("add", ".");
+  git("commit", "-qm", "first");
+  git("checkout", "-qb", "mine");
+  await writeFile(join(work, "kept.txt"), "one\nTWO\n");
+  await writeFile(join(work, "new.txt"), "hello\n");
+  await writeFile(join(work, "spaces.txt"), "a  b\n");
+  await rm(join(work, "gone.txt"));
+  const { changes, isFallback } = await chat.rpc.workspaces.diff({ mode: "unstaged", ignoreWhitespace: true });
+  assert.equal(isFallback, false);
+  assert.deepEqual(changes.map(({ path, changeType }) => [path, changeType]), [["gone.txt", "deleted"], ["kept.txt", "modified"], ["new.txt", "added"]]);
+  assert.match(changes[1].diff, /\n-two\n\+TWO\n/);
+  assert.match(changes[2].diff, /\n@@ -0,0 \+1,1 @@\n\+hello\n/);
+  git("add", ".");
+  git("commit", "-qm", "second");
+  assert.deepEqual((await chat.rpc.workspaces.diff({ mode: "unstaged" })).changes, []);
+  const branch = await chat.rpc.workspaces.diff({ mode: "branch" });
+  assert.deepEqual([branch.mode, branch.baseBranch, branch.changes.length], ["branch", "main", 4]);
 });

@@ -60,6 +60,7 @@ impl Actor {
                     ..SessionModelChange::default()
                 })?;
             }
+            Change::Limit(limit) => self.shared.set_limit(limit)?,
             Change::Mode(mode) => self.shared.set_mode(mode)?,
             Change::Name(name) => {
                 let title = {

@@ -21,6 +21,10 @@ const DYING: Duration = Duration::from_secs(1);
 /// For how long an answer that came before its question waits for it.
 const EARLY_ANSWER: Duration = Duration::from_secs(5);
 
+/// How often a session's directory is tried to be locked, and how long is waited in between.
+const LEASE_TRIES: u32 = 5;
+const LEASE_PAUSE: Duration = Duration::from_millis(1);
+
 impl Actor {
     /// Makes sure that no other process runs a turn in this session, for as long as one runs here. The lock is on the
     /// session's directory; where that cannot be locked there are no other processes to fear.
@@ -28,10 +32,14 @@ impl Actor {
         if self.lease.is_none() {
             self.lease = std::fs::File::open(&self.shared.dir).ok();
         }
-        match self.lease.as_ref().map(std::fs::File::try_lock) {
-            Some(Err(std::fs::TryLockError::WouldBlock)) => Err(AgentError::InUse),
-            _ => Ok(()),
+        for _ in 0..LEASE_TRIES {
+            match self.lease.as_ref().map(std::fs::File::try_lock) {
+                // Perhaps somebody only looks whether it is locked.
+                Some(Err(std::fs::TryLockError::WouldBlock)) => std::thread::sleep(LEASE_PAUSE),
+                _ => return Ok(()),
+            }
         }
+        Err(AgentError::InUse)
     }
 
     /// Waits for a while until no other process runs a turn in this session. If one goes on, [`Actor::lease`] says so.
@@ -131,5 +139,29 @@ impl Actor {
             ..SessionInfo::default()
         })?;
         Ok(true)
+    }
+
+    /// Whether a turn runs that goes on only when a client answers, and no client is there.
+    pub(super) fn waits_for_nobody(&self) -> bool {
+        let open = self
+            .shared
+            .recorder
+            .facts(|facts| facts.open_turn.as_ref().map_or(0, |turn| turn.calls.len()));
+        let asked = self.shared.pending.list().len();
+        self.running.as_ref().is_some_and(|running| !running.compaction)
+            && self.shared.clients.lock().iter().count() == 0
+            && self.shared.agents.running().is_empty()
+            && open > 0
+            && asked >= open
+    }
+
+    /// Stops as if the host had gone down: the log says what is open, and whoever takes the session up decides about it.
+    pub(super) async fn rest_in_the_log(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.task.abort();
+            let _ = running.task.await;
+        }
+        self.end_lease();
+        self.leave().await;
     }
 }

@@ -25,7 +25,7 @@ use super::{MAX_RUNNING, Sub, Task, TaskStatus, registry::State};
 use crate::{
     queue::Queue,
     session::Shared,
-    settings::{Mode, Prompt, Settings},
+    settings::{Prompt, Settings},
     system_prompt::SystemMessage,
     turn::{self, Stop, Turn},
 };
@@ -305,18 +305,7 @@ async fn work(parent: &Shared, child: &Arc<Shared>, task: &Task) -> Result<(), S
         Some(context) => format!("{context}\n\n{}", task.prompt),
         None => task.prompt.clone(),
     };
-    let mut turn = Turn {
-        shared: child.clone(),
-        cancel: task.cancel.clone(),
-        interaction_id: Uuid::new_v4().to_string(),
-        message_id: None,
-        prompt: Prompt::default(),
-        system: "".into(),
-        mode: Mode::default(),
-        autopilot: Default::default(),
-        blocked_stops: 0,
-        model: None,
-    };
+    let mut turn = Turn::new(child.clone(), task.cancel.clone());
     turn.prepare_system().await?;
     let prompt = Prompt {
         text,

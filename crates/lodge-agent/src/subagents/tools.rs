@@ -58,7 +58,9 @@ pub(crate) fn task_spec(shared: &Shared) -> ToolSpec {
                            knows only what the prompt says. Independent pieces can be handed out in one message and run side \
                            by side.\n\nKinds of agents:\n"
         .to_owned();
-    for agent in shared.agent_types() {
+    let kinds = shared.agent_types();
+    let names: Vec<&str> = kinds.iter().map(|agent| agent.name.as_str()).collect();
+    for agent in &kinds {
         let line = format!("- {}: {}\n", agent.name, one_line(&agent.description));
         if description.len() + line.len() > LONGEST_LIST {
             break;
@@ -66,7 +68,7 @@ pub(crate) fn task_spec(shared: &Shared) -> ToolSpec {
         description.push_str(&line);
     }
     let mut properties = json!({
-        "agent_type": {"type": "string", "description": "The kind of agent."},
+        "agent_type": {"type": "string", "enum": names, "description": "The kind of agent."},
         "name": {"type": "string", "description": "A short name for this piece of work, such as `find-callers`."},
         "description": {"type": "string", "description": "What it is about, in three to five words."},
         "prompt": {"type": "string", "description": "Everything the agent needs to know, and what to answer with."},

@@ -1,7 +1,7 @@
 //! A call of a tool that a client runs.
 
 use lodge_events::{CustomToolPermission, ExternalToolCompleted, ExternalToolRequested, PermissionRequest};
-use lodge_tools::changes::Touches;
+use lodge_tools::{changes::Touches, spill};
 use serde_json::Value;
 
 use super::{Call, outcome::Outcome};
@@ -56,7 +56,15 @@ impl Call<'_> {
         shared.files_after(touches).await;
         shared.recorder.record(ExternalToolCompleted { request_id })?;
         Ok(match answer {
-            Ok(Answer::Tool(ToolAnswer::Result(result))) => Outcome::of_client(result),
+            Ok(Answer::Tool(ToolAnswer::Result(mut result))) => {
+                let limit = shared.settings.lock().max_tool_output;
+                if result.text.len() > limit {
+                    let (text, place) = (std::mem::take(&mut result.text), shared.tool_state.temp());
+                    let keep = move || spill::bound(text, place, limit);
+                    result.text = tokio::task::spawn_blocking(keep).await.unwrap_or_default();
+                }
+                Outcome::of_client(result)
+            }
             // The reason is the client's own affair and may hold what the model must not see.
             _ => Outcome::failed(
                 format!(

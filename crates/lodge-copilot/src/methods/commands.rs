@@ -134,32 +134,52 @@ struct EnqueueParams {
 }
 
 async fn enqueue(session: Arc<Attached>, params: EnqueueParams) -> Result<Value, RpcError> {
-    let request_id = session.board().queue_command();
-    session
-        .session()
-        .record(CommandQueued {
-            request_id,
-            command: params.command,
-        })
-        .await?;
-    Ok(json!({"queued": true}))
+    let id = session.board().queue_command(params.command);
+    next(session).await?;
+    Ok(json!({"queued": true, "queueId": id}))
+}
+
+/// Tells clients of the command that waits longest, when nothing runs and no other is being dealt with.
+async fn next(session: Arc<Attached>) -> Result<(), RpcError> {
+    if session.session().is_busy() {
+        tokio::spawn(async move {
+            session.session().tasks_settled().await;
+            tell_next(&session).await
+        });
+        return Ok(());
+    }
+    tell_next(&session).await
+}
+
+async fn tell_next(session: &Attached) -> Result<(), RpcError> {
+    if let Some((request_id, command)) = session.board().next_command() {
+        session.session().record(CommandQueued { request_id, command }).await?;
+    }
+    Ok(())
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RespondParams {
     request_id: String,
+    #[serde(default)]
+    result: Dealt,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Dealt {
+    stop_processing_queue: bool,
 }
 
 async fn respond(session: Arc<Attached>, params: RespondParams) -> Result<Value, RpcError> {
-    let waited = session.board().command_dealt_with(&params.request_id);
+    let RespondParams { request_id, result } = params;
+    let waited = session
+        .board()
+        .command_dealt_with(&request_id, result.stop_processing_queue);
     if waited {
-        session
-            .session()
-            .record(CommandCompleted {
-                request_id: params.request_id,
-            })
-            .await?;
+        session.session().record(CommandCompleted { request_id }).await?;
+        next(session).await?;
     }
     Ok(json!({"success": waited}))
 }

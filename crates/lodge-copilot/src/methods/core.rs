@@ -157,7 +157,7 @@ fn opened(ctx: &Ctx, attached: Attached) -> MethodResult {
     let session = attached.session();
     let result = json!({
         "sessionId": session.id(),
-        "workspacePath": session.dir(),
+        "workspacePath": session.shown_dir(),
         "capabilities": {"ui": {"elicitation": attached.can_elicit(), "mcpApps": false}, "extensions": false},
     });
     ctx.attach(attached.clone());
@@ -178,6 +178,7 @@ async fn detach(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, 
     if attached.session().clients() <= 1 {
         ctx.host.close(&session_id).await;
     }
+    attached.files_kept().await;
     ctx.detach(&session_id);
     Ok(json!({"success": true}))
 }
@@ -286,8 +287,11 @@ async fn set_foreground(_: Ctx, _: Nothing) -> Result<Refusal, RpcError> {
     Ok(Refusal { success: false, error })
 }
 
-/// The process goes on living: the client ends it when it has seen the answer.
+/// The process goes on living: the client ends it when it has seen the answer. Others may be connected, and go on.
 async fn shutdown(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    for session_id in ctx.shut_down() {
+        let _ = detach(ctx.clone(), SessionId { session_id }).await;
+    }
     flush(&ctx.host).await;
     if let Some(traces) = &ctx.shared.traces {
         traces.flush().await;

@@ -17,6 +17,14 @@ pub(crate) static ELSEWHERE: Capability = Capability {
         method!(session "session.visibility.get", 1, "never shared: sessions stay in the home", visibility),
         method!(session "session.visibility.set", 1, "never shared: sessions stay in the home", visibility),
         method!(session "session.telemetry.getEngagementId", 1, "none: nothing is reported anywhere", engagement),
+        method!(session "session.telemetry.setFeatureOverrides", 1, "nothing: nothing is reported anywhere", nothing),
+        method!(session "session.lsp.initialize", 1, "nothing: there are no language servers", nothing),
+        method!(
+            session "session.mcp.headers.handlePendingHeadersRefreshRequest",
+            1,
+            "never open here: always `false`",
+            never_open
+        ),
         method!(
             "sessions.findByTaskId",
             1,
@@ -40,6 +48,15 @@ async fn visibility(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
 
 async fn engagement(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({}))
+}
+
+async fn nothing(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(Value::Null)
+}
+
+/// Headers of MCP servers stay as they are.
+async fn never_open(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"success": false}))
 }
 
 #[derive(Debug, Deserialize)]

@@ -67,7 +67,7 @@ async fn workspace(session: &Arc<Attached>) -> Value {
 }
 
 async fn get_workspace(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    Ok(json!({"workspace": workspace(&session).await, "path": session.session().dir()}))
+    Ok(json!({"workspace": workspace(&session).await, "path": session.session().shown_dir()}))
 }
 
 async fn snapshot(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
@@ -78,11 +78,11 @@ async fn snapshot(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError>
         "modifiedTime": modified(&session).await,
         "isRemote": false,
         "alreadyInUse": session.session().clients() > 1,
-        "workspacePath": session.session().dir(),
+        "workspacePath": session.session().shown_dir(),
         "workingDirectory": settings.cwd,
         "currentMode": settings.mode.as_str(),
         "selectedModel": settings.model.info().id,
-        "sessionLimits": null,
+        "sessionLimits": lodge_host::limits(session.session().settings().limit),
         "workspace": workspace(&session).await,
     });
     if let Some(name) = settings.client_name {

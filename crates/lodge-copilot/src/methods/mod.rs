@@ -20,6 +20,7 @@ mod settings;
 pub(crate) mod shell;
 mod skills;
 mod state;
+mod storage;
 mod tasks;
 mod tools;
 mod turns;
@@ -70,6 +71,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &inference::INFERENCE,
     &state::STATE,
     &workspace::WORKSPACE,
+    &storage::STORAGE,
     &metadata::METADATA,
     &shell::SHELL,
     &instructions::INSTRUCTIONS,

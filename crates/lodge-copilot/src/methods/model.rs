@@ -7,12 +7,12 @@ use lodge_models::{ModelInfo, ProviderConfig};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Capability, Nothing, method};
+use super::{Capability, Nothing, core::auth_json, method};
 use crate::{
     config::{ModelCapabilities, ModelConfig},
-    connection::Ctx,
+    connection::{Ctx, MethodResult, Outcome},
     providers,
-    rpc::RpcError,
+    rpc::{Params, Reply, RpcError},
     session::Attached,
 };
 
@@ -27,6 +27,7 @@ pub(crate) static MODEL: Capability = Capability {
         method!(session "session.provider.add", 1, "adds providers and models for this session", provider_add),
         method!(session "session.provider.getEndpoint", 2, "address, key and headers of the session's provider", get_endpoint),
         method!(session "session.gitHubAuth.getStatus", 4, "whether the session has a GitHub token", auth_status),
+        method!(raw "session.gitHubAuth.setCredentials", 1, "another login for this session", set_credentials),
     ],
 };
 
@@ -131,4 +132,52 @@ async fn get_endpoint(session: Arc<Attached>, params: EndpointParams) -> Result<
 
 async fn auth_status(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(session.auth_status())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CredentialsParams {
+    #[serde(default)]
+    credentials: Option<Credentials>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Credentials {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    host: Option<String>,
+    #[serde(default)]
+    login: Option<String>,
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    copilot_user: Option<Value>,
+}
+
+/// Without credentials the session goes back to those of the host.
+async fn set_credentials(ctx: Ctx, params: Params) -> MethodResult {
+    let session = crate::session::of(&ctx, &params)?;
+    let id = session.id().to_owned();
+    let options = &ctx.shared.options;
+    let (status, catalogue) = match params.parse::<CredentialsParams>()?.credentials {
+        None => {
+            let status = auth_json(options.github_token.is_some(), &options.github_host, None);
+            (status, Some(ctx.catalogue(None, Some(&id))))
+        }
+        Some(given) => {
+            let host = given.host.unwrap_or_else(|| options.github_host.clone());
+            let mut status = auth_json(true, &host, given.copilot_user.as_ref());
+            status["authType"] = json!(given.kind);
+            if let Some(login) = given.login {
+                status["statusMessage"] = json!(format!("{host} ({login})"));
+                status["login"] = json!(login);
+            }
+            let catalogue = given.token.map(|token| ctx.catalogue(Some(&token), Some(&id)));
+            (status, catalogue)
+        }
+    };
+    session.log_in(status, catalogue).await?;
+    Ok(Outcome::of(Reply::of(&json!({"success": true}))?))
 }

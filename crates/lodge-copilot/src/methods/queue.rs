@@ -1,4 +1,4 @@
-//! Messages that wait for the running turn to end.
+//! Messages and commands that wait for the running turn to end.
 
 use std::sync::Arc;
 
@@ -38,16 +38,25 @@ async fn pending(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> 
         .iter()
         .map(|prompt| prompt.display_text.as_ref().unwrap_or(&prompt.text))
         .collect();
-    Ok(json!({"items": queue.iter().map(item).collect::<Vec<_>>(), "steeringMessages": steering}))
+    let commands = session.board().waiting_commands().into_iter();
+    let commands = commands
+        .map(|(id, text)| json!({"id": id, "kind": "command", "displayText": text, "agentMode": "interactive"}));
+    let items: Vec<Value> = queue.iter().map(item).chain(commands).collect();
+    Ok(json!({"items": items, "steeringMessages": steering}))
 }
 
 async fn has_pending(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     let (queue, steering) = session.session().queue();
-    Ok(json!({"hasPending": !queue.is_empty() || !steering.is_empty()}))
+    let commands = session.board().waiting_commands();
+    Ok(json!({"hasPending": !queue.is_empty() || !steering.is_empty() || !commands.is_empty()}))
 }
 
 async fn remove_most_recent(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    let removed = session.session().change_queue(QueueChange::RemoveLast).await?;
+    let last = session.board().waiting_commands().len().wrapping_sub(1);
+    let mut removed = session.board().keep_commands(|at, _| at != last);
+    if removed == 0 {
+        removed = session.session().change_queue(QueueChange::RemoveLast).await?;
+    }
     Ok(json!({"removed": removed > 0}))
 }
 
@@ -57,7 +66,10 @@ struct ItemParams {
 }
 
 async fn remove_at(session: Arc<Attached>, params: ItemParams) -> Result<Value, RpcError> {
-    let removed = session.session().change_queue(QueueChange::Remove(params.id)).await?;
+    let mut removed = session.board().keep_commands(|_, id| id != params.id);
+    if removed == 0 {
+        removed = session.session().change_queue(QueueChange::Remove(params.id)).await?;
+    }
     Ok(json!({"removed": removed > 0}))
 }
 
@@ -87,6 +99,7 @@ async fn move_item(session: Arc<Attached>, params: MoveParams) -> Result<Value, 
 }
 
 async fn clear(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    session.board().keep_commands(|_, _| false);
     session.session().change_queue(QueueChange::Clear).await?;
     Ok(Value::Null)
 }

@@ -68,8 +68,14 @@ pub(crate) static SESSIONS: Capability = Capability {
         method!(
             "sessions.checkInUse",
             2,
-            "which of these sessions are in memory",
+            "which of these sessions are in memory, or at work in another process",
             check_in_use
+        ),
+        method!(
+            "sessions.releaseLock",
+            1,
+            "nothing to release: a session is locked only while a turn runs",
+            release_lock
         ),
         method!(raw "sessions.open", 1, "makes, resumes or joins a session", open),
         method!("sessions.fork", 4, "copies a session up to an event", fork),
@@ -314,11 +320,18 @@ async fn list_ids(ctx: Ctx, params: LimitParams) -> Result<Value, RpcError> {
 }
 
 async fn check_in_use(ctx: Ctx, SessionIds { session_ids }: SessionIds) -> Result<Value, RpcError> {
-    let in_use: Vec<_> = session_ids
-        .into_iter()
-        .filter(|id| ctx.host.live(id).is_some())
-        .collect();
+    let in_use: Vec<_> = session_ids.into_iter().filter(|id| ctx.host.in_use(id)).collect();
     Ok(json!({"inUse": in_use}))
+}
+
+/// A session is locked only while a turn runs in it, and that is not taken away from under it.
+async fn release_lock(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
+    tracing::debug!(
+        session = session_id,
+        in_use = ctx.host.in_use(&session_id),
+        "lock released"
+    );
+    Ok(json!({}))
 }
 
 #[derive(Debug, Deserialize)]

@@ -9,6 +9,12 @@ use crate::{connection::Ctx, rpc::RpcError, user_settings::UserSettings};
 pub(crate) static SETTINGS: Capability = Capability {
     title: "User settings",
     methods: &[
+        method!(
+            "secrets.addFilterValues",
+            1,
+            "values that no event of any session may hold",
+            add_secrets
+        ),
         method!("user.settings.get", 1, "every setting, with its default", get),
         method!("user.settings.set", 1, "changes settings; `null` takes one back", set),
         method!(
@@ -19,6 +25,17 @@ pub(crate) static SETTINGS: Capability = Capability {
         ),
     ],
 };
+
+#[derive(Debug, Deserialize)]
+struct SecretsParams {
+    values: Vec<String>,
+}
+
+async fn add_secrets(ctx: Ctx, params: SecretsParams) -> Result<Value, RpcError> {
+    let added = ctx.host.secrets().add(params.values);
+    added.map_err(|rest| RpcError::failed(format!("{rest} values are more than can be filtered")))?;
+    Ok(json!({"ok": true}))
+}
 
 async fn get(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
     let settings = UserSettings::read(ctx.host.home().path()).map_err(RpcError::failed)?;

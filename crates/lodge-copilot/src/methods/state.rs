@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use lodge_events::{Payload, SessionContextChanged, SessionError, SessionInfo, SessionWarning};
+use lodge_events::{Payload, SessionContextChanged, SessionError, SessionInfo, SessionLimits, SessionWarning};
 use lodge_host::{Approval, Change, Mode, Todos, ToolFilter};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -80,18 +80,12 @@ async fn plan_delete(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcErr
     Ok(Value::Null)
 }
 
-/// Reads a file, so beside the runtime.
-async fn read_todos(session: Arc<Attached>) -> Result<Todos, RpcError> {
-    let read = move || session.session().todos();
-    tokio::task::spawn_blocking(read).await.map_err(RpcError::failed)
-}
-
 async fn todos(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    Ok(json!({"rows": read_todos(session).await?.rows}))
+    Ok(json!({"rows": session.session().todos().await.rows}))
 }
 
 async fn todos_with_dependencies(session: Arc<Attached>, _: Nothing) -> Result<Todos, RpcError> {
-    read_todos(session).await
+    Ok(session.session().todos().await)
 }
 
 async fn name_get(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
@@ -203,6 +197,7 @@ struct OptionsParams {
     excluded_tools: Option<Vec<String>>,
     enable_streaming: Option<bool>,
     approve_all: Option<bool>,
+    session_limits: Option<SessionLimits>,
     skip_custom_instructions: Option<bool>,
 }
 
@@ -216,6 +211,7 @@ async fn options_update(session: Arc<Attached>, params: OptionsParams) -> Result
             excluded: params.excluded_tools.unwrap_or(now.excluded),
         }));
     }
+    changes.extend(params.session_limits.map(|limits| Change::Limit(limits.max_ai_credits)));
     changes.extend(params.working_directory.map(Change::Cwd));
     changes.extend(params.additional_directories.map(Change::AdditionalDirectories));
     changes.extend(params.enable_streaming.map(Change::Streaming));

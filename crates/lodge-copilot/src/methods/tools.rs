@@ -21,6 +21,12 @@ pub(crate) static TOOLS: Capability = Capability {
         method!(session "session.tools.handlePendingToolCall", 32, "what came of a tool that the client ran", handle),
         method!(session "session.tools.set", 0, "replaces the tools that this client runs", set),
         method!(session "session.tools.getCurrentMetadata", 1, "the tools that the model may call now", current),
+        method!(
+            session "session.tools.initializeAndValidate",
+            1,
+            "looks for skills and agents and starts MCP servers before the first turn does",
+            initialize
+        ),
         method!("tools.list", 1, "the built-in tools", list),
     ],
 };
@@ -51,6 +57,11 @@ struct SetParams {
 
 async fn set(session: Arc<Attached>, params: SetParams) -> Result<Value, RpcError> {
     session.set_tools(&params.tools);
+    Ok(json!({}))
+}
+
+async fn initialize(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    session.session().prepare().await?;
     Ok(json!({}))
 }
 

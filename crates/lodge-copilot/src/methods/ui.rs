@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use lodge_events::{ElicitationRequested, ElicitationSchema};
+use lodge_events::{AutoModeSwitchResponse, ElicitationRequested, ElicitationSchema, LimitsAnswer};
 use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, UserInputAnswer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Capability, Nothing, method};
-use crate::{rpc::RpcError, session::Attached};
+use crate::{
+    rpc::RpcError,
+    session::{AUTO_MODE, Attached},
+};
 
 pub(crate) static UI: Capability = Capability {
     title: "Questions to the person",
@@ -18,9 +21,22 @@ pub(crate) static UI: Capability = Capability {
         method!(session "session.ui.handlePendingElicitation", 2, "answers `elicitation.requested`", elicitation),
         method!(session "session.ui.handlePendingExitPlanMode", 1, "answers `exit_plan_mode.requested`", exit_plan_mode),
         method!(session "session.ui.elicitation", 1, "shows a form by a client that can, and waits for the answer", elicit),
+        method!(session "session.ui.ephemeralQuery", 1, "asks the model something that stays out of the conversation", ephemeral_query),
         method!(session "session.ui.handlePendingSampling", 1, "never open here: always `false`", never_open),
-        method!(session "session.ui.handlePendingAutoModeSwitch", 1, "never open here: always `false`", never_open),
-        method!(session "session.ui.handlePendingSessionLimitsExhausted", 1, "never open here: always `false`", never_open),
+        method!(session "session.ui.handlePendingAutoModeSwitch", 1, "answers `auto_mode_switch.requested`", auto_mode),
+        method!(
+            session "session.ui.registerDirectAutoModeSwitchHandler",
+            1,
+            "says that the client answers `auto_mode_switch.requested`",
+            register_auto_mode
+        ),
+        method!(session "session.ui.unregisterDirectAutoModeSwitchHandler", 1, "takes that back", unregister_auto_mode),
+        method!(
+            session "session.ui.handlePendingSessionLimitsExhausted",
+            1,
+            "answers `session_limits_exhausted.requested`",
+            limits
+        ),
     ],
 };
 
@@ -110,6 +126,28 @@ async fn exit_plan_mode(session: Arc<Attached>, params: Answered<ExitPlan>) -> R
     .await
 }
 
+async fn auto_mode(session: Arc<Attached>, params: Answered<AutoModeSwitchResponse>) -> Result<Value, RpcError> {
+    answer(&session, &params.request_id, Answer::AutoMode(params.response)).await
+}
+
+/// The interest in this event is noted like any other.
+async fn register_auto_mode(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"handle": session.add_interest(AUTO_MODE.to_owned())}))
+}
+
+#[derive(Debug, Deserialize)]
+struct HandleParams {
+    handle: String,
+}
+
+async fn unregister_auto_mode(session: Arc<Attached>, params: HandleParams) -> Result<Value, RpcError> {
+    Ok(json!({"unregistered": session.remove_interest(&params.handle)}))
+}
+
+async fn limits(session: Arc<Attached>, params: Answered<LimitsAnswer>) -> Result<Value, RpcError> {
+    answer(&session, &params.request_id, Answer::Limits(params.response)).await
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ElicitParams {
@@ -131,6 +169,16 @@ async fn elicit(session: Arc<Attached>, params: ElicitParams) -> Result<Value, R
         result["content"] = content;
     }
     Ok(result)
+}
+
+#[derive(Debug, Deserialize)]
+struct EphemeralQueryParams {
+    question: String,
+}
+
+async fn ephemeral_query(session: Arc<Attached>, params: EphemeralQueryParams) -> Result<Value, RpcError> {
+    session.catch_up_with_model().await?;
+    Ok(json!({"answer": session.session().ask_aside(params.question).await?}))
 }
 
 /// Lodge never asks these questions, so no answer can be the awaited one.

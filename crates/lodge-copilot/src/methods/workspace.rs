@@ -7,6 +7,7 @@ use std::{
 };
 
 use lodge_events::{FileOperation, SessionWorkspaceFileChanged};
+use lodge_host::{Against, WorkTree};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,6 +21,7 @@ pub(crate) static WORKSPACE: Capability = Capability {
         method!(session "session.workspaces.readFile", 9, "reads one", read_file),
         method!(session "session.workspaces.createFile", 8, "writes one", create_file),
         method!(session "session.workspaces.saveLargePaste", 1, "keeps a long text as a file", save_large_paste),
+        method!(session "session.workspaces.diff", 1, "what differs from git, or from the branch that this one left", diff),
         method!(session "session.workspaces.listCheckpoints", 1, "summaries that compactions left", list_checkpoints),
         method!(session "session.workspaces.readCheckpoint", 1, "one of them", read_checkpoint),
     ],
@@ -198,6 +200,64 @@ async fn read_checkpoint(session: Arc<Attached>, params: NumberParams) -> Result
     })
     .await?;
     Ok(json!({"content": content}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DiffParams {
+    mode: String,
+    #[serde(default)]
+    ignore_whitespace: bool,
+}
+
+/// Files beyond this many are listed without their differences: each costs a process.
+const MOST_PATCHES: usize = 200;
+
+/// A session's own changes are told by its rewind points; here they fall back to what git says.
+async fn diff(session: Arc<Attached>, params: DiffParams) -> Result<Value, RpcError> {
+    let dir = session.session().settings().cwd;
+    let branch = params.mode == "branch";
+    let against = if branch { Against::Base } else { Against::Head };
+    let tree = WorkTree::read(dir.clone(), against).await;
+    let Ok(tree) = tree else {
+        let mode = if branch { "branch" } else { "unstaged" };
+        return Ok(
+            json!({"requestedMode": params.mode, "mode": mode, "changes": [], "isFallback": mode != params.mode}),
+        );
+    };
+    let mode = if branch && tree.base.is_some() {
+        "branch"
+    } else {
+        "unstaged"
+    };
+    let shown = tree.changes.iter().take(MOST_PATCHES).cloned().collect();
+    let patches = WorkTree::patches(dir.clone(), shown, against, params.ignore_whitespace).await?;
+    let mut patches = patches.into_iter();
+    let mut changes = Vec::new();
+    for change in &tree.changes {
+        let patch = patches.next().flatten();
+        // What differs in spaces only does not differ when they do not count.
+        if params.ignore_whitespace && patch.as_ref().is_some_and(String::is_empty) {
+            continue;
+        }
+        let kind = match (&change.before, change.exists) {
+            (None, _) => "added",
+            (Some(_), true) => "modified",
+            (Some(_), false) => "deleted",
+        };
+        let path = change.path.strip_prefix(&dir).unwrap_or(&change.path);
+        let mut entry = json!({"path": path, "changeType": kind, "diff": patch.as_deref().unwrap_or_default()});
+        if patch.is_none() {
+            entry["isTruncated"] = json!(true);
+        }
+        changes.push(entry);
+    }
+    let mut result =
+        json!({"requestedMode": params.mode, "mode": mode, "changes": changes, "isFallback": mode != params.mode});
+    if let Some(base) = tree.base.filter(|_| branch) {
+        result["baseBranch"] = json!(base);
+    }
+    Ok(result)
 }
 
 #[cfg(test)]

@@ -137,7 +137,10 @@ impl Target {
             false => format!("{status_words}: {words}"),
         };
         let kind = classify(status, &codes, &words.to_lowercase());
-        self.error(kind, &what, advice(kind, status))
+        ModelError {
+            code: codes.into_iter().next(),
+            ..self.error(kind, &what, advice(kind, status))
+        }
     }
 }
 

@@ -42,17 +42,7 @@ pub struct GitChange {
 impl Git {
     /// Files below `dir` that are not as git has them.
     pub fn changes(&self, dir: &Path, against: Against) -> Result<Vec<GitChange>, GitError> {
-        let commit = match against {
-            Against::Base => self.base().map(|(_, commit)| commit),
-            Against::Head => None,
-        };
-        let commit = match commit.or_else(|| self.word(&["rev-parse", "--verify", "-q", "HEAD"])) {
-            Some(commit) => commit,
-            // No commit yet: everything is new.
-            None => self
-                .word(&["hash-object", "-t", "tree", "/dev/null"])
-                .unwrap_or_default(),
-        };
+        let commit = self.commit_of(against);
         let below = pathspec(self.root(), dir);
         let mut args = vec![
             "diff",
@@ -89,6 +79,50 @@ impl Git {
         changes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
         changes.dedup_by(|one, other| one.path == other.path);
         Ok(changes)
+    }
+
+    fn commit_of(&self, against: Against) -> String {
+        let commit = match against {
+            Against::Base => self.base().map(|(_, commit)| commit),
+            Against::Head => None,
+        };
+        match commit.or_else(|| self.word(&["rev-parse", "--verify", "-q", "HEAD"])) {
+            Some(commit) => commit,
+            // No commit yet: everything is new.
+            None => self
+                .word(&["hash-object", "-t", "tree", "/dev/null"])
+                .unwrap_or_default(),
+        }
+    }
+
+    /// How a file differs, in unified form. Nothing, when it is too long or no text.
+    pub fn patch(&self, change: &GitChange, against: Against, ignore_space: bool) -> Result<Option<String>, GitError> {
+        let name = change.path.strip_prefix(self.root()).unwrap_or(&change.path).display();
+        let text = match (&change.before, change.exists) {
+            (None, true) => {
+                let small = change
+                    .path
+                    .symlink_metadata()
+                    .is_ok_and(|file| file.len() <= MOST_BYTES);
+                let content = small.then(|| std::fs::read_to_string(&change.path).ok()).flatten();
+                let Some(content) = content else { return Ok(None) };
+                let mut text = format!("diff --git a/{name} b/{name}\nnew file\n--- /dev/null\n+++ b/{name}\n");
+                let lines = content.lines().count();
+                if lines > 0 {
+                    text.push_str(&format!("@@ -0,0 +1,{lines} @@\n"));
+                }
+                content.lines().for_each(|line| text.extend(["+", line, "\n"]));
+                text
+            }
+            _ => {
+                let (commit, path) = (self.commit_of(against), pathspec(self.root(), &change.path));
+                let mut args = vec!["diff", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv"];
+                args.extend(ignore_space.then_some("--ignore-all-space"));
+                args.extend([commit.as_str(), "--", &path]);
+                String::from_utf8_lossy(&self.run(&args)?).into_owned()
+            }
+        };
+        Ok((text.len() as u64 <= MOST_BYTES).then_some(text))
     }
 
     /// `:<mode> <mode> <name> <name> <letter> NUL <path> NUL` for each file, then `<added> TAB <removed> TAB <path> NUL`.

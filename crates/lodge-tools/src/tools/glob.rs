@@ -73,7 +73,7 @@ impl Tool for Glob {
                 } else {
                     names.join("\n")
                 };
-                let content = spill::bound(content, &cx.state.temp(), cx.max_output_bytes);
+                let content = spill::bound(content, cx.state.temp(), cx.max_output_bytes);
                 Ok(ToolOutput {
                     content,
                     ..ToolOutput::default()

@@ -121,7 +121,7 @@ impl Tool for Grep {
                 if stop.is_cancelled() {
                     return Err(ToolError(super::bash::INTERRUPTED.to_owned()));
                 }
-                let content = spill::bound(found.text(), &cx.state.temp(), cx.max_output_bytes);
+                let content = spill::bound(found.text(), cx.state.temp(), cx.max_output_bytes);
                 Ok(ToolOutput {
                     content,
                     ..ToolOutput::default()

@@ -13,6 +13,8 @@ mod web_fetch;
 
 use std::sync::Arc;
 
+pub(crate) use sql::words as sql_words;
+
 use crate::Tool;
 
 /// All built-in tools, in the order models are told about them.

@@ -11,7 +11,9 @@ use rusqlite::{Batch, Connection, Statement, fallible_iterator::FallibleIterator
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Need, Tool, ToolCx, ToolError, ToolOutput, cx::arguments, spill};
+use crate::{
+    Database, Need, Table, Tool, ToolCx, ToolError, ToolOutput, cx::arguments, database, scratch::SCHEMA, spill,
+};
 
 /// Queries the session's scratch database.
 pub(super) struct Sql;
@@ -72,6 +74,17 @@ impl Tool for Sql {
                 return Err(ToolError(format!("There is no database {other}. Use session.")));
             }
             let state = cx.state.clone();
+            if let Some(database) = &state.database {
+                return tokio::select! {
+                    result = elsewhere(&**database, &args.query) => result.map(|(content, todos_changed)| ToolOutput {
+                        content: spill::bound(content, state.temp(), cx.max_output_bytes),
+                        todos_changed,
+                        ..ToolOutput::default()
+                    }),
+                    () = cx.cancel.cancelled() => Err(ToolError("The query was cancelled.".to_owned())),
+                    () = tokio::time::sleep(TIME_LIMIT) => Err(ToolError("The query took too long.".to_owned())),
+                };
+            }
             let interrupt = state
                 .scratch
                 .with(|c| Ok(c.get_interrupt_handle()))
@@ -83,7 +96,7 @@ impl Tool for Sql {
                     .with(|connection| Ok(execute(connection, &args.query)))
                     .map_err(database_error)??;
                 Ok(ToolOutput {
-                    content: spill::bound(content, &state.temp(), cx.max_output_bytes),
+                    content: spill::bound(content, state.temp(), cx.max_output_bytes),
                     todos_changed: state.todos() != before,
                     ..ToolOutput::default()
                 })
@@ -116,6 +129,56 @@ fn database_error(error: rusqlite::Error) -> ToolError {
     })
 }
 
+/// Runs all statements where a client keeps the database. Also says whether the things to do may have changed.
+async fn elsewhere(database: &dyn Database, query: &str) -> Result<(String, bool), ToolError> {
+    let error = |text: String| ToolError(format!("Error executing SQL: {text}"));
+    let tables = database.execute(database::Statement::Exec, SCHEMA.to_owned()).await;
+    tables.map_err(error)?;
+    let mut results: Vec<(String, String)> = Vec::new();
+    let mut failed = None;
+    for statement in database::statements(query) {
+        let verb = database::verb(statement).unwrap_or_default();
+        let done = match forbidden(statement) {
+            Some(refusal) => Err(refusal),
+            None => {
+                let kind = database::kind(statement);
+                let done = database.execute(kind, statement.to_owned()).await.map_err(error);
+                done.map(|table| match kind {
+                    database::Statement::Query => rendered(&table),
+                    _ => changed(&verb, table.affected, table.last_row),
+                })
+            }
+        };
+        match done {
+            Ok(text) => results.push((verb, text)),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    let todos = query.to_ascii_lowercase().contains("todo") && results.iter().any(|(verb, _)| verb != "SELECT");
+    told(results, failed).map(|text| (text, todos))
+}
+
+/// The rows that a client gave, as a table.
+fn rendered(table: &Table) -> String {
+    let names: Vec<String> = table.columns.iter().map(|name| cell(name)).collect();
+    let mut text = head(&names);
+    for row in &table.rows {
+        if text.len() > MAX_TEXT {
+            break;
+        }
+        let cells = row.iter().map(|value| match value {
+            Value::Null => "NULL".to_owned(),
+            Value::String(value) => cell(value),
+            other => cell(&other.to_string()),
+        });
+        let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+    counted(table.rows.len() as u64, &text)
+}
+
 /// Runs all statements; what was done before one that fails stays done, and is told.
 fn execute(connection: &Connection, query: &str) -> Result<String, ToolError> {
     let mut results: Vec<(String, String)> = Vec::new();
@@ -130,6 +193,10 @@ fn execute(connection: &Connection, query: &str) -> Result<String, ToolError> {
             Err(error) => break Some(database_error(error)),
         }
     };
+    told(results, failed)
+}
+
+fn told(results: Vec<(String, String)>, failed: Option<ToolError>) -> Result<String, ToolError> {
     if let Some(ToolError(error)) = failed {
         let done = if results.is_empty() {
             String::new()
@@ -159,43 +226,49 @@ fn summary(results: &[(String, String)]) -> String {
 /// Runs one statement. Returns its first word and what came of it.
 fn one(connection: &Connection, statement: &mut Statement<'_>) -> Result<(String, String), ToolError> {
     let text = statement.expanded_sql().unwrap_or_default();
-    let mut words = words(&text);
-    let verb = words.next().unwrap_or_default();
-    match (verb.as_str(), words.next().as_deref()) {
-        // These reach other files.
-        ("ATTACH" | "DETACH" | "VACUUM", _) => return Err(ToolError(format!("{verb} is not available."))),
-        ("PRAGMA", Some("TABLE_INFO" | "TABLE_LIST" | "INDEX_LIST" | "INDEX_INFO" | "FOREIGN_KEY_LIST")) => {}
-        ("PRAGMA", _) => {
-            return Err(ToolError(
-                "Of PRAGMA only table_info, table_list, index_list, index_info and foreign_key_list are available."
-                    .to_owned(),
-            ));
-        }
-        _ => {}
+    if let Some(refusal) = forbidden(&text) {
+        return Err(refusal);
     }
+    let verb = words(&text).next().unwrap_or_default();
     if statement.column_count() > 0 {
         return Ok((verb, rows(statement)?));
     }
     let before = connection.total_changes();
     statement.raw_execute().map_err(database_error)?;
-    let changed = connection.total_changes() - before;
-    let result = match verb.as_str() {
-        "INSERT" | "REPLACE" => {
-            format!(
-                "{changed} row(s) inserted. Last inserted row ID: {}.",
-                connection.last_insert_rowid()
-            )
-        }
-        "UPDATE" => format!("{changed} row(s) updated."),
-        "DELETE" => format!("{changed} row(s) deleted."),
-        "CREATE" | "DROP" | "ALTER" => "Schema operation completed successfully.".to_owned(),
-        _ => format!("Query executed successfully. Rows affected: {changed}."),
-    };
+    let rows = connection.total_changes() - before;
+    let result = changed(&verb, rows, connection.last_insert_rowid());
     Ok((verb, result))
 }
 
+/// Why a statement is not run.
+fn forbidden(text: &str) -> Option<ToolError> {
+    let mut words = words(text);
+    let verb = words.next().unwrap_or_default();
+    match (verb.as_str(), words.next().as_deref()) {
+        // These reach other files.
+        ("ATTACH" | "DETACH" | "VACUUM", _) => Some(ToolError(format!("{verb} is not available."))),
+        ("PRAGMA", Some("TABLE_INFO" | "TABLE_LIST" | "INDEX_LIST" | "INDEX_INFO" | "FOREIGN_KEY_LIST")) => None,
+        ("PRAGMA", _) => Some(ToolError(
+            "Of PRAGMA only table_info, table_list, index_list, index_info and foreign_key_list are available."
+                .to_owned(),
+        )),
+        _ => None,
+    }
+}
+
+/// What came of a statement that gives no rows.
+fn changed(verb: &str, rows: u64, last_row: i64) -> String {
+    match verb {
+        "INSERT" | "REPLACE" => format!("{rows} row(s) inserted. Last inserted row ID: {last_row}."),
+        "UPDATE" => format!("{rows} row(s) updated."),
+        "DELETE" => format!("{rows} row(s) deleted."),
+        "CREATE" | "DROP" | "ALTER" => "Schema operation completed successfully.".to_owned(),
+        _ => format!("Query executed successfully. Rows affected: {rows}."),
+    }
+}
+
 /// Words of a statement in capitals, comments left out.
-fn words(mut text: &str) -> impl Iterator<Item = String> {
+pub(crate) fn words(mut text: &str) -> impl Iterator<Item = String> {
     std::iter::from_fn(move || {
         loop {
             text = text.trim_start();
@@ -220,7 +293,7 @@ fn words(mut text: &str) -> impl Iterator<Item = String> {
 fn rows(statement: &mut Statement<'_>) -> Result<String, ToolError> {
     let names: Vec<String> = statement.column_names().map(cell).collect();
     let columns = names.len();
-    let mut table = format!("| {} |\n|{}\n", names.join(" | "), " --- |".repeat(columns));
+    let mut table = head(&names);
     let mut count = 0_u64;
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next().map_err(database_error)? {
@@ -241,10 +314,18 @@ fn rows(statement: &mut Statement<'_>) -> Result<String, ToolError> {
         }
         table.push('\n');
     }
-    if count == 0 {
-        return Ok("0 row(s) returned.".to_owned());
+    Ok(counted(count, &table))
+}
+
+fn head(names: &[String]) -> String {
+    format!("| {} |\n|{}\n", names.join(" | "), " --- |".repeat(names.len()))
+}
+
+fn counted(rows: u64, table: &str) -> String {
+    match rows {
+        0 => "0 row(s) returned.".to_owned(),
+        _ => format!("{rows} row(s) returned:\n\n{}", table.trim_end()),
     }
-    Ok(format!("{count} row(s) returned:\n\n{}", table.trim_end()))
 }
 
 /// Text that stays in its cell.

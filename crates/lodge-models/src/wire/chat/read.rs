@@ -17,7 +17,14 @@ struct Piece {
     model: Option<String>,
     choices: Option<Vec<Choice>>,
     usage: Option<Arc<RawValue>>,
+    copilot_usage: Option<CopilotUsage>,
     error: Option<Box<RawValue>>,
+}
+
+/// What the call cost, in billionths of a credit.
+#[derive(Deserialize)]
+struct CopilotUsage {
+    total_nano_aiu: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -96,6 +103,9 @@ impl Reader {
         }
         if let Some(raw) = piece.usage {
             into.usage = usage(raw);
+        }
+        if let Some(nano) = piece.copilot_usage.and_then(|usage| usage.total_nano_aiu) {
+            into.usage.cost = Some(nano / 1e9);
         }
         for choice in piece.choices.unwrap_or_default() {
             if let Some(delta) = choice.delta {

@@ -1,0 +1,36 @@
+//! A question to the model about the conversation that does not become part of it.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use lodge_models::{Chunk, Message, ModelRequest, Part};
+use tokio_util::sync::CancellationToken;
+
+use crate::{AgentError, session::Shared, turn::Turn};
+
+/// Asks it: with the system prompt and all that was said, without tools. Nothing is recorded.
+pub(crate) async fn ask(shared: &Arc<Shared>, question: String) -> Result<String, AgentError> {
+    let turn = Turn::new(shared.clone(), CancellationToken::new());
+    let (system, _, _) = turn.system_prompt().await;
+    let settings = shared.settings();
+    let mut messages = shared.recorder.messages(settings.model.info().vision)?;
+    messages.push(Message::User(vec![Part::Text(question.into())]));
+    let request = ModelRequest {
+        system: system.into(),
+        messages,
+        reasoning_effort: settings.reasoning_effort.clone(),
+        headers: settings.headers.clone(),
+        user_agent: settings.client_name.clone(),
+        ..ModelRequest::default()
+    };
+    let mut stream = settings.model.call(Arc::new(request));
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|error| AgentError::Refused(error.message))?;
+        if let Chunk::Done(completion) = chunk {
+            return Ok(completion.message.text.to_string());
+        }
+    }
+    Err(AgentError::Refused(
+        "The answer of the model ended before it was complete.".into(),
+    ))
+}

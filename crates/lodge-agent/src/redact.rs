@@ -1,0 +1,139 @@
+//! Values that must not be written down: wherever an event holds one, stars stand in its place.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lodge_events::Event;
+use parking_lot::RwLock;
+use serde_json::Value;
+
+/// What stands in place of a secret.
+const STARS: &str = "******";
+/// Shorter values occur by chance everywhere, and hiding them would garble every text.
+const SHORTEST: usize = 4;
+/// More values than this are not kept: each is looked for in every event.
+const MOST: usize = 1000;
+
+/// The values, shared by all sessions of a host.
+#[derive(Debug, Default)]
+pub struct Secrets {
+    values: RwLock<Vec<String>>,
+    /// So that sessions without secrets pay nothing.
+    any: AtomicBool,
+}
+
+impl Secrets {
+    /// From now on these are hidden, too. Says how many values there are too many.
+    pub fn add(&self, new: impl IntoIterator<Item = String>) -> Result<(), usize> {
+        let mut values = self.values.write();
+        let mut too_many = 0;
+        for value in new {
+            if value.len() < SHORTEST || values.contains(&value) {
+                continue;
+            }
+            match values.len() < MOST {
+                true => values.push(value),
+                false => too_many += 1,
+            }
+        }
+        // The longest first, so that one within another leaves nothing of it.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        self.any.store(!values.is_empty(), Ordering::Release);
+        if too_many > 0 { Err(too_many) } else { Ok(()) }
+    }
+
+    /// The event without secrets.
+    pub(crate) fn hide(&self, event: Event) -> Event {
+        if !self.any.load(Ordering::Acquire) {
+            return event;
+        }
+        let values = self.values.read();
+        let written = |value: &String| Value::from(value.as_str()).to_string();
+        if !values
+            .iter()
+            .any(|value| event.as_str().contains(written(value).trim_matches('"')))
+        {
+            return event;
+        }
+        let Ok(mut json) = serde_json::from_slice::<Value>(event.json()) else {
+            return event;
+        };
+        hide(&mut json["data"], &values);
+        match Event::parse(json.to_string().into()) {
+            Ok(hidden) => hidden,
+            Err(error) => {
+                tracing::warn!(%error, kind = event.kind(), "a secret could not be hidden");
+                event
+            }
+        }
+    }
+}
+
+fn hide(json: &mut Value, values: &[String]) {
+    match json {
+        Value::String(text) => {
+            for value in values {
+                if text.contains(value.as_str()) {
+                    *text = text.replace(value.as_str(), STARS);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| hide(item, values)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| hide(field, values)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lodge_events::{SessionInfo, UserMessage};
+
+    use super::*;
+
+    #[test]
+    fn secrets_are_hidden_wherever_an_event_holds_them() {
+        let secrets = Secrets::default();
+        let event = |text: &str| {
+            let message = UserMessage {
+                content: text.to_owned(),
+                ..UserMessage::default()
+            };
+            Event::new(None, None, message)
+        };
+        let shown = |event: Event| event.get::<UserMessage>().unwrap().content.clone();
+        assert_eq!(shown(secrets.hide(event("tok\"en-1"))), "tok\"en-1");
+        secrets
+            .add(["tok\"en".into(), "tok\"en-1".into(), "a".into(), String::new()])
+            .unwrap();
+        for (text, expected) in [
+            ("a tok\"en-1 and a tok\"en", "a ****** and a ******"),
+            ("nothing", "nothing"),
+            ("user.message", "user.message"),
+        ] {
+            let before = event(text);
+            let id = before.id();
+            let hidden = secrets.hide(before);
+            assert_eq!(hidden.id(), id);
+            assert_eq!(shown(hidden), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_of_anybodys_stays() {
+        let secrets = Secrets::default();
+        secrets.add(["message".into(), "session.info".into()]).unwrap();
+        let info = SessionInfo {
+            info_type: "x".into(),
+            message: "the message".into(),
+            ..SessionInfo::default()
+        };
+        let hidden = secrets.hide(Event::new(None, None, info));
+        assert_eq!(hidden.kind(), "session.info");
+        assert_eq!(hidden.get::<SessionInfo>().unwrap().message, "the ******");
+    }
+
+    #[test]
+    fn there_is_an_end_to_secrets() {
+        let secrets = Secrets::default();
+        assert_eq!(secrets.add((0..MOST + 2).map(|n| format!("secret-{n}"))), Err(2));
+    }
+}

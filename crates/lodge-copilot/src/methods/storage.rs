@@ -1,0 +1,27 @@
+//! Session files that the client keeps.
+
+use serde_json::{Value, json};
+
+use super::{Capability, method};
+use crate::{connection::Ctx, rpc::RpcError, storage::Provider};
+
+pub(crate) static STORAGE: Capability = Capability {
+    title: "Session files kept by the client",
+    methods: &[method!(
+        "sessionFs.setProvider",
+        8,
+        "from now on the client keeps the files of its sessions",
+        set_provider
+    )],
+};
+
+/// Sessions that are open have their files elsewhere already.
+async fn set_provider(ctx: Ctx, provider: Provider) -> Result<Value, RpcError> {
+    if ctx.host.live_count() > 0 {
+        return Err(RpcError::failed(
+            "Cannot set the session filesystem provider when sessions already exist",
+        ));
+    }
+    ctx.keep_files(provider);
+    Ok(json!({"success": true}))
+}

@@ -1,0 +1,168 @@
+//! A session's scratch database that somebody else keeps: the client, in place of a file here.
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::{Todo, TodoDependency, Todos};
+
+/// How a statement is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Statement {
+    /// It changes tables and gives nothing back.
+    Exec,
+    /// It gives rows back.
+    Query,
+    /// It changes rows.
+    Run,
+}
+
+/// What a statement gave back.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// The rows, each with a value per column.
+    pub rows: Vec<Vec<Value>>,
+    /// How many rows were changed.
+    pub affected: u64,
+    /// The id of the row that was inserted last.
+    pub last_row: i64,
+}
+
+/// Such a database.
+pub trait Database: Send + Sync {
+    /// Carries out one statement, or why not.
+    fn execute(&self, kind: Statement, query: String) -> BoxFuture<'static, Result<Table, String>>;
+}
+
+impl dyn Database {
+    /// What the agent has to do; nothing, when it noted nothing.
+    pub(crate) async fn todos(&self) -> Todos {
+        let read = async |query: &str| {
+            let table = self.execute(Statement::Query, query.to_owned()).await;
+            table.unwrap_or_default().rows
+        };
+        let text = |row: &[Value], column: usize| row.get(column).and_then(Value::as_str).map(str::to_owned);
+        let rows =
+            read("SELECT id, title, description, status, created_at FROM todos ORDER BY created_at, rowid").await;
+        let edges = read("SELECT todo_id, depends_on FROM todo_deps ORDER BY rowid").await;
+        Todos {
+            rows: rows
+                .iter()
+                .map(|row| Todo {
+                    id: text(row, 0).unwrap_or_default(),
+                    title: text(row, 1),
+                    description: text(row, 2),
+                    status: text(row, 3),
+                    created_at: text(row, 4),
+                })
+                .collect(),
+            dependencies: edges
+                .iter()
+                .map(|row| TodoDependency {
+                    todo_id: text(row, 0).unwrap_or_default(),
+                    depends_on: text(row, 1).unwrap_or_default(),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The statements of a script, without what separates them.
+pub(crate) fn statements(script: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let (mut start, mut rest) = (0, script);
+    let at = |rest: &str| script.len() - rest.len();
+    while let Some(first) = rest.chars().next() {
+        let skip = |close: &str| rest[1..].find(close).map_or(rest.len(), |end| 1 + end + close.len());
+        let length = match first {
+            '\'' => skip("'"),
+            '"' => skip("\""),
+            '`' => skip("`"),
+            '[' => skip("]"),
+            '-' if rest.starts_with("--") => skip("\n"),
+            '/' if rest.starts_with("/*") => skip("*/"),
+            _ => first.len_utf8(),
+        };
+        if first == ';' && !inside_trigger(&script[start..at(rest)]) {
+            found.push(&script[start..at(rest)]);
+            start = at(rest) + 1;
+        }
+        rest = &rest[length..];
+    }
+    found.push(&script[start..]);
+    found.retain(|statement| verb(statement).is_some());
+    found.into_iter().map(str::trim).collect()
+}
+
+/// Whether this much of a statement is the beginning of a trigger whose body goes on.
+fn inside_trigger(text: &str) -> bool {
+    let words = plain_words(text);
+    let trigger = words.first().is_some_and(|word| word == "CREATE") && words.iter().take(3).any(|w| w == "TRIGGER");
+    let count = |of: &[&str]| words.iter().filter(|word| of.contains(&word.as_str())).count();
+    trigger && count(&["BEGIN", "CASE"]) > count(&["END"])
+}
+
+fn plain_words(text: &str) -> Vec<String> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_uppercase)
+        .collect()
+}
+
+/// The first word of a statement, in capitals.
+pub(crate) fn verb(statement: &str) -> Option<String> {
+    crate::tools::sql_words(statement).next()
+}
+
+/// How a statement is carried out.
+pub(crate) fn kind(statement: &str) -> Statement {
+    let has = |word: &str| plain_words(statement).iter().any(|known| known == word);
+    match verb(statement).as_deref() {
+        Some("CREATE" | "DROP" | "ALTER") => Statement::Exec,
+        Some("SELECT" | "PRAGMA" | "VALUES" | "EXPLAIN") => Statement::Query,
+        Some("WITH") if !["INSERT", "UPDATE", "DELETE"].into_iter().any(has) => Statement::Query,
+        _ if has("RETURNING") => Statement::Query,
+        _ => Statement::Run,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_taken_apart_at_its_semicolons_only() {
+        for (script, expected) in [
+            ("", vec![]),
+            (" ; -- nothing\n;", vec![]),
+            ("SELECT 1", vec!["SELECT 1"]),
+            ("SELECT ';' ; SELECT \"a;b\";", vec!["SELECT ';'", "SELECT \"a;b\""]),
+            ("SELECT 1 /* ; */; SELECT 'ü;", vec!["SELECT 1 /* ; */", "SELECT 'ü;"]),
+            (
+                "CREATE TRIGGER t AFTER INSERT ON a BEGIN UPDATE a SET x = CASE WHEN 1 THEN 2 END; END; SELECT 2",
+                vec![
+                    "CREATE TRIGGER t AFTER INSERT ON a BEGIN UPDATE a SET x = CASE WHEN 1 THEN 2 END; END",
+                    "SELECT 2",
+                ],
+            ),
+        ] {
+            assert_eq!(statements(script), expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn a_statement_is_carried_out_by_what_it_does() {
+        for (statement, expected) in [
+            ("select 1", Statement::Query),
+            ("-- why\nCREATE TABLE a (b)", Statement::Exec),
+            ("INSERT INTO a VALUES (1)", Statement::Run),
+            ("INSERT INTO a VALUES (1) RETURNING b", Statement::Query),
+            ("WITH x AS (SELECT 1) SELECT * FROM x", Statement::Query),
+            ("WITH x AS (SELECT 1) INSERT INTO a SELECT * FROM x", Statement::Run),
+            ("PRAGMA table_info(a)", Statement::Query),
+        ] {
+            assert_eq!(kind(statement), expected, "{statement}");
+        }
+    }
+}
