@@ -141,7 +141,7 @@ impl Actor {
         }
     }
 
-    /// Lives until it is closed, or until nobody holds a handle and no turn runs.
+    /// Lives until it is closed, or until nobody holds a handle.
     pub(crate) async fn run(mut self) {
         loop {
             let ended = async {
@@ -175,11 +175,15 @@ impl Actor {
                     }
                     Some(command) => self.handle(command).await,
                     // Nobody holds the session: it leaves memory without having ended.
-                    None if self.running.is_none() => {
+                    None => {
+                        if let Some(mut running) = self.running.take() {
+                            running.cancel.cancel();
+                            let _ = (&mut running.task).await;
+                            self.end_lease();
+                        }
                         self.shared.agents.stop_all().await;
                         return self.leave().await;
                     }
-                    None => self.running.as_ref().expect("checked above").cancel.cancel(),
                 }
             }
         }

@@ -86,7 +86,7 @@ pub(crate) struct Turn {
 }
 
 /// A hook that never lets the agent stop is not asked any more after this often.
-const MOST_BLOCKED_STOPS: u32 = 8;
+pub(crate) const MOST_BLOCKED_STOPS: u32 = 8;
 
 /// Runs a turn to its end, whatever that is.
 pub(crate) async fn run(

@@ -27,7 +27,7 @@ use crate::{
     session::Shared,
     settings::{Prompt, Settings},
     system_prompt::SystemMessage,
-    turn::{self, Stop, Turn},
+    turn::{self, MOST_BLOCKED_STOPS, Stop, Turn},
 };
 
 /// A sub-agent to start.
@@ -340,7 +340,10 @@ impl Turn {
         input["response"] = json!(answer(&task));
         let output = sub.root.hook("subagentStop", input).await?;
         match output["reason"].as_str() {
-            Some(why) if output["decision"] == "block" && !why.is_empty() => {
+            Some(why)
+                if output["decision"] == "block" && !why.is_empty() && self.blocked_stops < MOST_BLOCKED_STOPS =>
+            {
+                self.blocked_stops += 1;
                 self.add_user_message(Prompt::of_hook(why), None, Delivery::Steering)
                     .await?;
                 Ok(false)

@@ -278,6 +278,29 @@ async fn hooks_hear_of_sub_agents_and_change_what_they_hear_and_say() {
     assert!(stop["agentId"].is_string());
 }
 
+/// Never lets a sub-agent stop.
+struct Stubborn;
+
+impl ClientCalls for Stubborn {
+    fn hook(&self, hook_type: String, _: Value) -> BoxFuture<'static, Result<Option<Value>, String>> {
+        let block = json!({"decision": "block", "reason": "say more"});
+        Box::pin(std::future::ready(Ok((hook_type == "subagentStop").then_some(block))))
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_never_lets_a_sub_agent_stop_is_not_asked_for_ever() {
+    let house = house();
+    let mut probe = house.session_with(yolo()).await;
+    let can = Capabilities {
+        hooks: true,
+        ..Capabilities::default()
+    };
+    let _client = probe.attach_with(can, Vec::new(), Arc::new(Stubborn)).await;
+    probe.turn(&task("explore", "t", "say one", "sync")).await;
+    assert_eq!(probe.results(), ["more"]);
+}
+
 #[tokio::test]
 async fn a_failure_of_the_model_fails_the_sub_agent_not_the_turn() {
     let house = house();
