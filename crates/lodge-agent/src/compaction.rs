@@ -31,12 +31,13 @@ pub struct Compacted {
 
 impl Turn {
     /// Makes room when the conversation nears the end of the model's window: beside the turn while there is some left,
-    /// before the next call when there is not.
-    pub(crate) async fn compact_if_needed(&self, tools: &[ToolSpec]) -> Result<(), Stop> {
+    /// before the next call when there is not. One beside the turn waits until what it gets here is let go of: what the model
+    /// is asked next must not have the person's words in a summary.
+    pub(crate) async fn compact_if_needed(&self, tools: &[ToolSpec]) -> Result<Option<DropGuard>, Stop> {
         let compaction = self.shared.settings.lock().compaction;
         let fullness = self.fullness(tools)?;
         if !compaction.enabled || fullness <= compaction.threshold {
-            return Ok(());
+            return Ok(None);
         }
         if fullness <= compaction.exhaustion {
             return self.compact_beside();
@@ -45,7 +46,7 @@ impl Turn {
         if self.fullness(tools)? > compaction.exhaustion {
             self.compact(CompactionTrigger::Threshold).await?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// How much the conversation takes of what the model's window leaves for it.
@@ -63,17 +64,20 @@ impl Turn {
     }
 
     /// Compacts what was said so far while the turn goes on; what is said meanwhile stays as it is.
-    fn compact_beside(&self) -> Result<(), Stop> {
+    fn compact_beside(&self) -> Result<Option<DropGuard>, Stop> {
         let Some(running) = self.shared.compacting.start() else {
-            return Ok(());
+            return Ok(None);
         };
         let shared = self.shared.clone();
         let begun = begin(&shared, &self.system, None, CompactionTrigger::Threshold)?;
+        let held = CancellationToken::new();
+        let hold = held.clone().drop_guard();
         tokio::spawn(async move {
+            held.cancelled().await;
             // Clients have been told of a failure; a log that cannot be written is told by whoever writes next.
             let _ = finish(&shared, begun, &running.cancel).await;
         });
-        Ok(())
+        Ok(Some(hold))
     }
 }
 

@@ -478,9 +478,9 @@ impl Turn {
                 ..AssistantTurnStart::default()
             })?;
             let tools = self.shared.specs();
-            self.compact_if_needed(&tools).await?;
+            let compacting = self.compact_if_needed(&tools).await?;
             self.tell_usage(&tools)?;
-            let called = self.call_model(&turn_id, tools).await?;
+            let called = self.call_model(&turn_id, tools, compacting).await?;
             let calls = called.completion.message.tool_calls.clone();
             let event = self.record_answer(called, &turn_id)?;
             let (rejected, ended) = match self.run_tools(event, &calls, &turn_id).await {
