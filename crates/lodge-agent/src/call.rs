@@ -13,7 +13,6 @@ use lodge_events::{
 };
 use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, SubAgent, ToolSpec};
 use serde_json::Value;
-use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
 use crate::{
@@ -94,13 +93,8 @@ pub(crate) struct Called {
 }
 
 impl Turn {
-    /// Calls the model, with retries. A compaction that was held back goes on as soon as it is settled what is asked.
-    pub(crate) async fn call_model(
-        &self,
-        turn_id: &str,
-        mut tools: Arc<[ToolSpec]>,
-        mut compacting: Option<DropGuard>,
-    ) -> Result<Called, Stop> {
+    /// Calls the model, with retries.
+    pub(crate) async fn call_model(&self, turn_id: &str, mut tools: Arc<[ToolSpec]>) -> Result<Called, Stop> {
         let mut compacted = false;
         let mut attempt = 0;
         loop {
@@ -108,7 +102,6 @@ impl Turn {
                 tools = self.shared.specs();
             }
             let (model, request) = self.request(attempt, tools.clone())?;
-            drop(compacting.take());
             let started = Instant::now();
             let error = match self.try_once(&model, request, turn_id, started).await {
                 Ok(called) => return Ok(called),

@@ -1,6 +1,6 @@
 //! Making room: the conversation so far becomes a summary. The log keeps everything.
 
-use std::{fmt::Write as _, path::Path, sync::Arc, time::Instant};
+use std::{fmt::Write as _, future::ready, path::Path, sync::Arc, time::Instant};
 
 use futures_util::StreamExt;
 use lodge_events::{CompactionTokensUsed, CompactionTrigger, SessionCompactionComplete, SessionCompactionStart};
@@ -31,8 +31,8 @@ pub struct Compacted {
 
 impl Turn {
     /// Makes room when the conversation nears the end of the model's window: beside the turn while there is some left,
-    /// before the next call when there is not. One beside the turn waits until what it gets here is let go of: what the model
-    /// is asked next must not have the person's words in a summary.
+    /// before the next call when there is not. What one beside the turn comes to counts when what is given here is let go of:
+    /// the question that the model answers meanwhile is summarised with its answer in sight, however quick the summary is.
     pub(crate) async fn compact_if_needed(&self, tools: &[ToolSpec]) -> Result<Option<DropGuard>, Stop> {
         let compaction = self.shared.settings.lock().compaction;
         let fullness = self.fullness(tools)?;
@@ -59,8 +59,11 @@ impl Turn {
 
     /// Compacts now. Nothing, when the model could not summarise; clients have been told.
     pub(crate) async fn compact(&self, trigger: CompactionTrigger) -> Result<Option<Compacted>, Stop> {
+        // What one beside the turn would come to stands for less.
+        self.shared.compacting.cancel();
+        self.shared.compacting.done().await;
         let begun = begin(&self.shared, &self.system, None, trigger)?;
-        finish(&self.shared, begun, &self.cancel).await
+        finish(&self.shared, begun, &self.cancel, ready(())).await
     }
 
     /// Compacts what was said so far while the turn goes on; what is said meanwhile stays as it is.
@@ -73,9 +76,8 @@ impl Turn {
         let held = CancellationToken::new();
         let hold = held.clone().drop_guard();
         tokio::spawn(async move {
-            held.cancelled().await;
             // Clients have been told of a failure; a log that cannot be written is told by whoever writes next.
-            let _ = finish(&shared, begun, &running.cancel).await;
+            let _ = finish(&shared, begun, &running.cancel, held.cancelled()).await;
         });
         Ok(Some(hold))
     }
@@ -133,7 +135,7 @@ pub(crate) async fn compact(
     cancel: &CancellationToken,
 ) -> Result<Option<Compacted>, Stop> {
     let begun = begin(shared, system, instructions, CompactionTrigger::Manual)?;
-    finish(shared, begun, cancel).await
+    finish(shared, begun, cancel, ready(())).await
 }
 
 /// What is to be summarised, as it was when the compaction began.
@@ -184,13 +186,23 @@ fn begin(
     })
 }
 
-async fn finish(shared: &Shared, begun: Begun, cancel: &CancellationToken) -> Result<Option<Compacted>, Stop> {
+/// Summarises, and has the summary count from `due` on.
+async fn finish(
+    shared: &Shared,
+    begun: Begun,
+    cancel: &CancellationToken,
+    due: impl Future<Output = ()>,
+) -> Result<Option<Compacted>, Stop> {
     let recorder = &shared.recorder;
     let started = Instant::now();
     let summarised = tokio::select! {
         biased;
         () = cancel.cancelled() => Err("The compaction was cancelled.".to_owned()),
-        summarised = summarise(shared, begun.request, &begun.trigger) => summarised.map_err(|error| error.message),
+        summarised = async {
+            let summarised = summarise(shared, begun.request, &begun.trigger).await;
+            due.await;
+            summarised
+        } => summarised.map_err(|error| error.message),
     };
     let completion = match summarised {
         Ok(completion) => completion,

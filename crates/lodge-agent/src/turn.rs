@@ -480,9 +480,10 @@ impl Turn {
             let tools = self.shared.specs();
             let compacting = self.compact_if_needed(&tools).await?;
             self.tell_usage(&tools)?;
-            let called = self.call_model(&turn_id, tools, compacting).await?;
+            let called = self.call_model(&turn_id, tools).await?;
             let calls = called.completion.message.tool_calls.clone();
             let event = self.record_answer(called, &turn_id)?;
+            drop(compacting);
             let (rejected, ended) = match self.run_tools(event, &calls, &turn_id).await {
                 Err(Stop::Rejected) => (true, true),
                 other => (false, other?),
