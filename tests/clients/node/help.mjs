@@ -78,7 +78,7 @@ export async function ask(session, prompt) {
 }
 
 /** Waits until something is true. */
-export async function until(what, holds, limit = 20_000) {
+export async function until(what, holds, limit = 45_000) {
   const end = Date.now() + limit;
   for (;;) {
     const found = await holds();

@@ -92,7 +92,7 @@ test("a plan of an app is decided upon in an editor, and the other way round", a
   answer = () => ({ approved: false, feedback: "Shorter" });
   const turnId = chat.begin("present the plan Look again then say so be it");
   await chat.ended(turnId);
-  const [, refused] = ofType(events, "exit_plan_mode.completed");
+  const refused = await until("the app hears of it too", () => ofType(events, "exit_plan_mode.completed")[1]);
   assert.deepEqual(refused.data, { requestId: refused.data.requestId, approved: false, feedback: "Shorter" });
   assert.equal(await app.rpc.mode.get(), "plan");
 });
