@@ -47,7 +47,13 @@ pub(super) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Mess
 async fn append(path: &Path, source: &str, spans: &[Span]) -> Result<(), String> {
     let lines: String = spans.iter().map(|span| line(source, span).to_string() + "\n").collect();
     let write = async {
-        let mut file = OpenOptions::new().create(true).append(true).open(path).await?;
+        // Spans may hold what was said: it is nobody else's to read.
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)
+            .await?;
         file.write_all(lines.as_bytes()).await?;
         file.flush().await
     };
