@@ -36,9 +36,17 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The cargo that runs us.
+/// The cargo that runs us, without what it told us about our own package: build scripts of dependencies look at
+/// some of that, so what was built by hand would be built again by us, and the other way round.
 pub(crate) fn cargo() -> Command {
-    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&*name);
+        }
+    }
+    cargo
 }
 
 /// Runs to the end, output passed through; an error unless it succeeds.

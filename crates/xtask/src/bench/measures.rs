@@ -53,6 +53,7 @@ pub(super) const MEASURES: &[(&str, Measure)] = &[
     ("kill -9", kill),
     ("files", super::files::measure),
     ("terminal", super::terminal::measure),
+    ("nobody", super::watchers::nobody),
     ("ahp clients", super::watchers::watchers),
     ("ahp never reads", super::watchers::never_reads),
     ("ahp lists", super::watchers::long_lists),

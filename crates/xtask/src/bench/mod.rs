@@ -37,6 +37,7 @@ const BUDGETS: &[(&str, f64, Option<f64>)] = &[
     ("memory_per_idle_session_kb", 30.0, Some(8.0)),
     ("turn_ms", 1.5, Some(15.0)),
     ("tool_round_trip_ms", 1.0, None),
+    ("delta_cpu_us_without_clients", 5.0, None),
     ("delta_cpu_us_of_5000", 8.0, Some(30.0)),
     ("delta_cpu_us_of_50000", 8.0, Some(30.0)),
     ("deltas_wrong_of_50000", 0.0, None),

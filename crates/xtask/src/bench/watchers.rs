@@ -1,6 +1,10 @@
 //! What AHP clients cost: many that watch one session, one that never reads, long chats, many sessions, coming back.
 
-use std::{io::Read as _, path::Path};
+use std::{
+    io::Read as _,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -104,6 +108,37 @@ pub(super) fn watchers(given: &Given<'_>) -> Result<Numbers> {
         }
     }
     Ok(numbers)
+}
+
+/// What a delta costs when nobody watches: the agent's loop, its log and the state that clients would be given.
+pub(super) fn nobody(given: &Given<'_>) -> Result<Numbers> {
+    let house = start(given.program, given.home)?;
+    let pid = house.pid();
+    let mut speaker = house.connect_as("speaker")?;
+    let chat = speaker.session("lodge:/alone")?;
+    for channel in ["lodge:/alone", &chat] {
+        speaker.send(
+            &json!({ "jsonrpc": "2.0", "method": "unsubscribe", "params": { "channel": channel } }).to_string(),
+        )?;
+    }
+    // The answer tells that the host has come past the messages before it.
+    speaker.call("listSessions", &json!({}))?;
+    let deltas = given.times(50_000);
+    let cpu = process::cpu(pid);
+    speaker.say(&chat, "t", &format!("stream {deltas} chunks"))?;
+    let sessions = given.home.join("session-state");
+    let session = std::fs::read_dir(&sessions)?
+        .next()
+        .context("the session is not kept")??;
+    let log = session.path().join("events.jsonl");
+    let ended = || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"assistant.turn_end\""));
+    let begun = Instant::now();
+    while !ended() {
+        ensure!(begun.elapsed() < Duration::from_secs(60), "the turn does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let cost = (process::cpu(pid) - cpu).as_secs_f64() * 1e6 / deltas as f64;
+    Ok(vec![("delta_cpu_us_without_clients", cost)])
 }
 
 /// How much more memory the host needs at its peak when one of two clients never reads.
