@@ -1,18 +1,16 @@
 //! The host: every session there is, live or on disk.
 
 use std::{
-    collections::{HashMap, HashSet},
-    path::{Path, PathBuf},
+    collections::HashMap,
+    path::PathBuf,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use lodge_agent::{Agent, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits};
-use lodge_events::{
-    Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, UserMessage, WorkingDirectoryContext,
-};
+use lodge_events::{Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, WorkingDirectoryContext};
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
-use lodge_mcp::{Configured, Logins, Source};
+use lodge_mcp::{Configured, Logins};
 use lodge_models::Catalogue as Models;
 use lodge_tools::{
     SessionTools, Tool,
@@ -27,6 +25,7 @@ use uuid::Uuid;
 use crate::{
     HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary, Storage,
     hub::Hub,
+    servers::logins,
     session::{Live, Session},
     trust::Trust,
 };
@@ -56,20 +55,20 @@ pub struct HostConfig {
 
 /// The host. Cheap to clone.
 #[derive(Clone)]
-pub struct Host(Arc<Inner>);
+pub struct Host(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    home: Home,
+    pub(crate) home: Home,
     models: Models,
     sandbox: Option<SandboxLauncher>,
     builtins: Arc<[Arc<dyn Tool>]>,
     logins: Arc<Logins>,
-    mcp_servers: Mutex<Vec<Configured>>,
+    pub(crate) mcp_servers: Mutex<Vec<Configured>>,
     version: String,
     live: Mutex<HashMap<String, Arc<Live>>>,
     /// One at a time may open or create a session of a given id; held across the opening.
     opening: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
-    lifecycle: broadcast::Sender<Lifecycle>,
+    pub(crate) lifecycle: broadcast::Sender<Lifecycle>,
     secrets: Arc<Secrets>,
 }
 
@@ -376,21 +375,6 @@ impl Host {
             .is_some_and(|dir| matches!(dir.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
     }
 
-    /// Copies a session up to and including an event (or all of it) into a new one.
-    pub async fn fork(&self, id: &str, up_to: Option<Uuid>, new_id: Option<String>) -> Result<Session, HostError> {
-        let source = self.open_session(id).await?;
-        let reader = source.history()?;
-        let new_id = new_id.unwrap_or_else(|| Uuid::new_v4().to_string());
-        let (inner, from, name) = (self.0.clone(), id.to_owned(), new_id.clone());
-        tokio::task::spawn_blocking(move || inner.copy(&from, reader, up_to, &name))
-            .await
-            .map_err(|_| HostError::Invalid(format!("The session {id} could not be copied.")))??;
-        let session = self.open_session(&new_id).await?;
-        self.0.label(&session);
-        let _ = self.0.lifecycle.send(Lifecycle::Created(new_id));
-        Ok(session)
-    }
-
     /// Reads a session's events without bringing it to life.
     pub fn read(&self, id: &str) -> Result<EventReader, HostError> {
         match self.live(id) {
@@ -425,12 +409,6 @@ impl Inner {
 
     pub(crate) fn home_path(&self) -> &std::path::Path {
         self.home.path()
-    }
-
-    /// What [`mcp_servers`] says of this host.
-    pub(crate) fn mcp_of_files(&self, files: &McpFiles, cwd: &Path) -> Vec<Configured> {
-        let configured = self.mcp_servers.lock().clone();
-        mcp_servers(self.home.path(), &Trust::of(&self.home), &configured, files, cwd)
     }
 
     /// What is said of a session beside its log; nothing, when that cannot be read.
@@ -529,38 +507,6 @@ impl Inner {
             None => Err(LogError::NotFound { id: id.clone() }),
         })
     }
-
-    fn copy(&self, id: &str, reader: EventReader, up_to: Option<Uuid>, new_id: &str) -> Result<(), HostError> {
-        let mut log = match self.home.sessions().create(new_id) {
-            Err(LogError::Exists { .. }) => return Err(HostError::AlreadyExists(new_id.to_owned())),
-            other => other?,
-        };
-        let mut found = up_to.is_none();
-        let mut turns = HashSet::new();
-        for event in reader.events() {
-            let event = event?;
-            log.append(&event)?;
-            if event.is::<UserMessage>() {
-                turns.insert(event.id().to_string());
-            }
-            if Some(event.id()) == up_to {
-                found = true;
-                break;
-            }
-        }
-        if !found {
-            self.home.sessions().delete(new_id)?;
-            return Err(HostError::Invalid(format!(
-                "Event not found: {}",
-                up_to.expect("not found, so given")
-            )));
-        }
-        let sessions = self.home.sessions();
-        if let Err(error) = Changes::copy(&sessions.dir(id)?, &sessions.dir(new_id)?, &turns) {
-            tracing::warn!(%error, "the copy does not know what its turns did to files");
-        }
-        Ok(())
-    }
 }
 
 /// Tells who watches all sessions.
@@ -616,40 +562,6 @@ pub(crate) fn write_private(path: &std::path::Path, text: &[u8]) -> std::io::Res
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     std::io::Write::write_all(&mut options.open(&new)?, text)?;
     std::fs::rename(new, path)
-}
-
-/// The MCP servers that the person and files describe for a session in this folder. What a folder describes that nobody
-/// trusts is there to be seen, and says what it takes to be started.
-pub fn mcp_servers(
-    home: &Path,
-    trust: &Trust,
-    configured: &[Configured],
-    files: &McpFiles,
-    cwd: &Path,
-) -> Vec<Configured> {
-    let (home, trusted) = match files {
-        McpFiles::Off => return Vec::new(),
-        McpFiles::Trusted => (home, trust.covers(cwd)),
-        McpFiles::All(other) => (other.as_deref().unwrap_or(home), true),
-    };
-    let mut servers = configured.to_vec();
-    let own = lodge_mcp::files::of_user(home).into_iter();
-    for mut server in own.chain(lodge_mcp::files::of_project(cwd)) {
-        if server.source == Source::Workspace && !trusted && server.config.is_ok() {
-            server.config = Err(format!(
-                "It is not started, because it could run anything. If you trust this folder: lodge trust {}",
-                cwd.display()
-            ));
-        }
-        servers.retain(|known| known.name != server.name);
-        servers.push(server);
-    }
-    servers
-}
-
-/// What a host has signed in to, for all who use its home.
-pub fn logins(home: &Path) -> Logins {
-    Logins::new(home.join("mcp-oauth"))
 }
 
 /// Where a session works when its client does not say.

@@ -1,0 +1,61 @@
+//! A session as a copy of another, up to any event of it.
+
+use std::collections::HashSet;
+
+use lodge_events::UserMessage;
+use lodge_log::{EventReader, LogError, Store};
+use lodge_tools::changes::Changes;
+use uuid::Uuid;
+
+use crate::{Host, HostError, Lifecycle, host::Inner, session::Session};
+
+impl Host {
+    /// Copies a session up to and including an event (or all of it) into a new one.
+    pub async fn fork(&self, id: &str, up_to: Option<Uuid>, new_id: Option<String>) -> Result<Session, HostError> {
+        let source = self.open_session(id).await?;
+        let reader = source.history()?;
+        let new_id = new_id.unwrap_or_else(|| Uuid::new_v4().to_string());
+        let (inner, from, name) = (self.0.clone(), id.to_owned(), new_id.clone());
+        tokio::task::spawn_blocking(move || inner.copy(&from, reader, up_to, &name))
+            .await
+            .map_err(|_| HostError::Invalid(format!("The session {id} could not be copied.")))??;
+        let session = self.open_session(&new_id).await?;
+        self.0.label(&session);
+        let _ = self.0.lifecycle.send(Lifecycle::Created(new_id));
+        Ok(session)
+    }
+}
+
+impl Inner {
+    fn copy(&self, id: &str, reader: EventReader, up_to: Option<Uuid>, new_id: &str) -> Result<(), HostError> {
+        let mut log = match self.home.sessions().create(new_id) {
+            Err(LogError::Exists { .. }) => return Err(HostError::AlreadyExists(new_id.to_owned())),
+            other => other?,
+        };
+        let mut found = up_to.is_none();
+        let mut turns = HashSet::new();
+        for event in reader.events() {
+            let event = event?;
+            log.append(&event)?;
+            if event.is::<UserMessage>() {
+                turns.insert(event.id().to_string());
+            }
+            if Some(event.id()) == up_to {
+                found = true;
+                break;
+            }
+        }
+        if !found {
+            self.home.sessions().delete(new_id)?;
+            return Err(HostError::Invalid(format!(
+                "Event not found: {}",
+                up_to.expect("not found, so given")
+            )));
+        }
+        let sessions = self.home.sessions();
+        if let Err(error) = Changes::copy(&sessions.dir(id)?, &sessions.dir(new_id)?, &turns) {
+            tracing::warn!(%error, "the copy does not know what its turns did to files");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! Which MCP servers a session has before its clients bring theirs, and what the host has signed in to.
+
+use std::path::Path;
+
+use lodge_mcp::{Configured, Logins, Source};
+
+use crate::{McpFiles, host::Inner, trust::Trust};
+
+impl Inner {
+    /// What [`mcp_servers`] says of this host.
+    pub(crate) fn mcp_of_files(&self, files: &McpFiles, cwd: &Path) -> Vec<Configured> {
+        let configured = self.mcp_servers.lock().clone();
+        mcp_servers(self.home.path(), &Trust::of(&self.home), &configured, files, cwd)
+    }
+}
+
+/// The MCP servers that the person and files describe for a session in this folder. What a folder describes that nobody
+/// trusts is there to be seen, and says what it takes to be started.
+pub fn mcp_servers(
+    home: &Path,
+    trust: &Trust,
+    configured: &[Configured],
+    files: &McpFiles,
+    cwd: &Path,
+) -> Vec<Configured> {
+    let (home, trusted) = match files {
+        McpFiles::Off => return Vec::new(),
+        McpFiles::Trusted => (home, trust.covers(cwd)),
+        McpFiles::All(other) => (other.as_deref().unwrap_or(home), true),
+    };
+    let mut servers = configured.to_vec();
+    let own = lodge_mcp::files::of_user(home).into_iter();
+    for mut server in own.chain(lodge_mcp::files::of_project(cwd)) {
+        if server.source == Source::Workspace && !trusted && server.config.is_ok() {
+            server.config = Err(format!(
+                "It is not started, because it could run anything. If you trust this folder: lodge trust {}",
+                cwd.display()
+            ));
+        }
+        servers.retain(|known| known.name != server.name);
+        servers.push(server);
+    }
+    servers
+}
+
+/// What a host has signed in to, for all who use its home.
+pub fn logins(home: &Path) -> Logins {
+    Logins::new(home.join("mcp-oauth"))
+}
