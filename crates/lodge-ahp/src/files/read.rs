@@ -6,6 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use rustix::fs::OFlags;
 
 use super::{FileError, Files, Result, beneath::reopen_file};
+use crate::wire::escape;
 
 /// Read at a time; a multiple of three, so that pieces of base64 can follow each other.
 const PIECE: usize = 96 << 10;
@@ -107,12 +108,6 @@ fn text(file: File, size: u64, limit: u64, head: &str) -> Result<Option<String>>
         kept = bytes.len() - done;
         piece.copy_within(done..done + kept, 0);
     }
-}
-
-/// Adds a text to a JSON string.
-fn escape(text: &str, out: &mut String) {
-    let quoted = serde_json::to_string(text).unwrap_or_default();
-    out.push_str(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
 }
 
 fn base64(file: File, size: u64, limit: u64, head: &str) -> Result<String> {

@@ -28,7 +28,7 @@ pub(crate) use self::{
 use crate::{
     dialect::seed,
     version::Dialect,
-    wire::{Envelope, Frame, Origin},
+    wire::{self, Envelope, Frame, Origin},
 };
 
 /// A channel's address.
@@ -234,14 +234,17 @@ impl Core {
                 .collect::<Vec<Frame>>()
         });
         let server_seq = self.seq.next();
-        let frame = Envelope {
-            channel: Some(channel),
-            action,
-            server_seq,
-            origin,
-            rejection_reason: None,
-        }
-        .frame();
+        let frame = match (action, origin) {
+            (StateAction::TerminalData(printed), None) => wire::printed(channel, &printed.data, server_seq),
+            _ => Envelope {
+                channel: Some(channel),
+                action,
+                server_seq,
+                origin,
+                rejection_reason: None,
+            }
+            .frame(),
+        };
         let sent = Sent::new(server_seq, frame, shown);
         match seed_frames {
             Some(frames) => sent.with_seed(frames),

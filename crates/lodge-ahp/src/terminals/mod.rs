@@ -37,9 +37,8 @@ const SIZE: (u16, u16) = (80, 24);
 const BUSY: usize = 512 << 10;
 /// Readers that take nothing for so long are not waited for any more: they are cut off when their queue is full.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Output that comes in drops is gathered for so long, once somebody was shown something.
+/// Output is gathered for so long after somebody was shown something.
 const GATHER: Duration = Duration::from_millis(4);
-const DROP: usize = 4 << 10;
 
 /// What stands behind a terminal's channel.
 pub(crate) struct Entry {
@@ -194,14 +193,11 @@ impl Face {
         }
     }
 
-    /// Shows what a terminal printed. Returns whether it was little.
-    fn printed(&self, uri: &Uri, pieces: Vec<Piece>) -> bool {
+    /// Shows what a terminal printed.
+    fn printed(&self, uri: &Uri, pieces: Vec<Piece>) {
         let mut inner = self.inner.lock();
-        let before = inner.terminals.entries.get(uri).map_or(0, |entry| entry.kept);
         inner.show_pieces(uri, pieces);
-        let after = inner.terminals.entries.get(uri).map_or(0, |entry| entry.kept);
         inner.trim_terminal(uri);
-        after.saturating_sub(before) < DROP
     }
 
     /// Waits while even the reader that keeps up best has much to take. Returns whether readers are worth waiting for.
@@ -237,16 +233,13 @@ async fn pump(face: Arc<Face>, uri: Uri, terminal: Arc<Terminal>, mut output: Ou
     let mut shown = Instant::now();
     loop {
         let pieces = tokio::select! {
-            pieces = output.next() => pieces,
+            pieces = output.next((shown + GATHER).into()) => pieces,
             () = face.stop.cancelled() => None,
         };
         let Some(pieces) = pieces else { break };
-        let little = face.printed(&uri, pieces);
-        patient = face.wait_for_readers(&uri, patient).await;
-        if little && shown.elapsed() < GATHER {
-            tokio::time::sleep(GATHER).await;
-        }
+        face.printed(&uri, pieces);
         shown = Instant::now();
+        patient = face.wait_for_readers(&uri, patient).await;
     }
     // Whatever its shell left behind goes as well.
     terminal.close().await;

@@ -118,7 +118,7 @@ fn line_after(text: &str, at: usize) -> usize {
         return 0;
     }
     let at = text.ceil_char_boundary(at);
-    if let Some(end) = text[at..].find('\n') {
+    if let Some(end) = memchr::memchr(b'\n', &text.as_bytes()[at..]) {
         return at + end + 1;
     }
     let near = text.floor_char_boundary(at.saturating_sub(64));

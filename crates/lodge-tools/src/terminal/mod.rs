@@ -20,7 +20,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt;
 use pty_process::{OwnedReadPty, OwnedWritePty};
 use rustix::{
     process::Signal,
@@ -30,6 +29,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     process::{Child, Command},
     sync::mpsc,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +41,8 @@ use crate::process::{self, Group};
 const MAX_WAITING: usize = 1 << 20;
 /// As much output is passed on in one go.
 const BATCH: usize = 128 << 10;
+/// The kernel gives no more at once.
+const READ: usize = 4 << 10;
 /// After the shell has ended, how long the end of its output is waited for when something else still holds it.
 const GRACE: Duration = Duration::from_millis(100);
 /// How long programs have to end by themselves when their terminal is closed.
@@ -166,7 +168,7 @@ impl Terminal {
             child,
             group: group.clone(),
             parser: Parser::new(&nonce),
-            buffer: Vec::with_capacity(BATCH),
+            buffer: Vec::with_capacity(BATCH + READ),
             open: true,
             code: None,
             told: false,
@@ -221,8 +223,8 @@ impl Terminal {
                 let _ = rustix::process::kill_process_group(front, signal);
             }
         }
-        let patience = tokio::time::Instant::now() + GOODBYE;
-        while self.group.has_members() && tokio::time::Instant::now() < patience {
+        let patience = Instant::now() + GOODBYE;
+        while self.group.has_members() && Instant::now() < patience {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let group = self.group.clone();
@@ -232,28 +234,26 @@ impl Terminal {
 }
 
 impl Output {
-    /// What came next, as much as there is, up to a batch. `None` after the end.
-    pub async fn next(&mut self) -> Option<Vec<Piece>> {
+    /// What came next: as much as there is, and what follows before `until`, up to a batch. `None` after the end.
+    pub async fn next(&mut self, until: Instant) -> Option<Vec<Piece>> {
         let mut pieces = Vec::new();
         while pieces.is_empty() && !self.told {
-            self.step(&mut pieces).await;
+            self.step(until, &mut pieces).await;
         }
         (!pieces.is_empty()).then_some(pieces)
     }
 
-    async fn step(&mut self, pieces: &mut Vec<Piece>) {
+    async fn step(&mut self, until: Instant, pieces: &mut Vec<Piece>) {
         let done = self.code.is_some();
         tokio::select! {
             // What was printed before the end is read before the end is told.
             biased;
-            read = self.pty.read_buf(&mut self.buffer), if self.open => match read {
-                Ok(n) if n > 0 => {
-                    self.read_more();
-                    self.parser.push(&self.buffer, pieces);
-                    self.buffer.clear();
-                }
-                _ => self.open = false,
-            },
+            read = self.pty.read_buf(&mut self.buffer), if self.open => {
+                self.open = matches!(read, Ok(n) if n > 0);
+                self.gather(until).await;
+                self.parser.push(&self.buffer, pieces);
+                self.buffer.clear();
+            }
             status = self.child.wait(), if !done => {
                 self.group.leader_gone();
                 self.code = Some(status.ok().and_then(|status| status.code()));
@@ -268,16 +268,16 @@ impl Output {
         }
     }
 
-    /// Takes what is there already, so that a busy program costs one frame rather than many.
-    fn read_more(&mut self) {
-        while self.buffer.len() < BATCH {
-            match self.pty.read_buf(&mut self.buffer).now_or_never() {
-                Some(Ok(n)) if n > 0 => {}
-                Some(_) => {
-                    self.open = false;
-                    return;
-                }
-                None => return,
+    /// Takes what is there already and what comes until then, so that a busy program costs one frame rather than many. It is
+    /// read all the while: the kernel holds so little that a program whose output is not read soon stands still.
+    async fn gather(&mut self, until: Instant) {
+        let late = tokio::time::sleep_until(until);
+        tokio::pin!(late);
+        while self.open && self.buffer.len() < BATCH {
+            tokio::select! {
+                biased;
+                read = self.pty.read_buf(&mut self.buffer) => self.open = matches!(read, Ok(n) if n > 0),
+                () = &mut late => return,
             }
         }
     }

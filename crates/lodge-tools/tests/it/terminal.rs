@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use lodge_tools::terminal::{Opening, Output, Piece, Terminal};
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -48,7 +49,7 @@ fn desk_with(change: impl FnOnce(&mut Opening)) -> Desk {
 impl Desk {
     async fn until(&mut self, fits: impl Fn(&Piece) -> bool) -> Piece {
         loop {
-            let pieces = tokio::time::timeout(PATIENCE, self.output.next()).await;
+            let pieces = tokio::time::timeout(PATIENCE, self.output.next(Instant::now())).await;
             let Some(pieces) = pieces.unwrap_or_else(|_| panic!("silence after {:#?}", self.seen)) else {
                 panic!("the end came after {:#?}", self.seen)
             };
@@ -195,7 +196,7 @@ async fn commands_of_bash_are_detected_with_their_lines_and_codes() {
     assert_eq!(started, 1, "{:#?}", desk.seen);
     desk.terminal.write("exit 3\r");
     assert_eq!(desk.exited().await, Some(3));
-    assert_eq!(desk.output.next().await, None);
+    assert_eq!(desk.output.next(Instant::now()).await, None);
 }
 
 #[tokio::test]
@@ -282,7 +283,7 @@ async fn closing_ends_everything_that_was_started_in_it() {
     .await;
     let pids = names.map(|name| std::fs::read_to_string(desk.path(name)).unwrap());
     let (closed, code) = tokio::join!(desk.terminal.close(), async {
-        while let Some(pieces) = desk.output.next().await {
+        while let Some(pieces) = desk.output.next(Instant::now()).await {
             if let Some(Piece::Exited(code)) = pieces.last() {
                 return *code;
             }
@@ -320,7 +321,7 @@ async fn a_reader_that_takes_its_time_makes_programs_wait_and_loses_nothing() {
         .unwrap();
     let mut seen = count(&desk.seen[at..]);
     loop {
-        let pieces = tokio::time::timeout(PATIENCE, desk.output.next())
+        let pieces = tokio::time::timeout(PATIENCE, desk.output.next(Instant::now()))
             .await
             .unwrap()
             .unwrap();
