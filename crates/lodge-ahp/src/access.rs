@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     config::Policy,
     face::Face,
-    files::{Files, Root},
+    files::{Files, Private, Root},
     grants::Grant,
     uri,
 };
@@ -34,23 +34,35 @@ impl Face {
         drop(inner);
         directories.sort();
         directories.dedup();
-        let sessions = self.host.home().path().join("session-state");
-        // What tools could not say in full, and what the agent keeps for later, is there to be read.
-        let kept = ids
-            .iter()
-            .flat_map(|id| ["temp", "files"].map(|dir| sessions.join(id).join(dir)));
-        let kept = kept.map(|path| Root {
+        let kept = kept(self.host.home().path(), &ids).map(|path| Root {
             write: false,
             ..Root::whole(path)
         });
         directories.into_iter().map(Root::whole).chain(kept).collect()
     }
 
+    /// What is the host's own: its home, but for what sessions have there, and what the host was set up to share of it.
+    pub(crate) fn private(&self) -> Private {
+        let home = self.host.home().path();
+        let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+        let ids: Vec<String> = {
+            let inner = self.inner.lock();
+            inner.talks.values().map(|talk| talk.host_id.clone()).collect()
+        };
+        let shared = self.config.roots.iter().filter_map(|root| root.canonicalize().ok());
+        let open = shared
+            .filter(|root| root != &home && root.starts_with(&home))
+            .chain(kept(&home, &ids))
+            .chain([home.join("worktrees")]);
+        let open = open.collect();
+        Private::new(home, open)
+    }
+
     /// The files that a client may reach: those of the directories, and what it was granted.
     pub(crate) fn files(&self, client: &str) -> Files {
         let mut roots = self.directories();
         roots.extend(self.grants.roots(client));
-        Files::new(roots)
+        Files::new(roots).without(self.private())
     }
 
     /// Whether a client reaches a path by nothing but what it was granted.
@@ -96,6 +108,12 @@ impl Face {
         });
         busy.find_map(|(_, talk)| self.host.live(&talk.host_id))
     }
+}
+
+/// What tools of sessions could not say in full, and what their agents keep for later: it is there to be read.
+fn kept<'a>(home: &'a Path, ids: &'a [String]) -> impl Iterator<Item = PathBuf> + 'a {
+    let of = move |id: &'a String| ["temp", "files"].map(|dir| home.join("session-state").join(id).join(dir));
+    ids.iter().flat_map(of)
 }
 
 /// Asks the persons at a session.

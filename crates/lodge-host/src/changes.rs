@@ -71,9 +71,13 @@ impl WorkTree {
         with_git(dir, move |git, _| Ok(git.stage(&paths)?)).await
     }
 
-    /// Commits everything in a directory. Answers with the commit's line.
-    pub async fn commit(dir: PathBuf, message: String) -> Result<String, HostError> {
-        with_git(dir, move |git, dir| Ok(git.commit(&dir, &message)?)).await
+    /// Commits everything in a directory but for what is below `except`. Answers with the commit's line.
+    pub async fn commit(dir: PathBuf, except: PathBuf, message: String) -> Result<String, HostError> {
+        with_git(dir, move |git, dir| {
+            let except = lodge_tools::paths::real(&except).unwrap_or(except);
+            Ok(git.commit(&dir, &except, &message)?)
+        })
+        .await
     }
 }
 

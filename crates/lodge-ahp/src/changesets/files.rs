@@ -68,10 +68,9 @@ impl Face {
                     _ => Against::Head,
                 };
                 let tree = WorkTree::read(cwd, against).await?;
-                tree.changes
-                    .iter()
-                    .map(|change| of_git(&source.first, change))
-                    .collect()
+                let private = self.private();
+                let changes = tree.changes.iter().filter(|change| !private.covers(&change.path));
+                changes.map(|change| of_git(&source.first, change)).collect()
             }
             Kind::Session => self.edits(&source.ids, &Span::Session).await?,
             Kind::Turn(turn) => {

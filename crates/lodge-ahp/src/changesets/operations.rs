@@ -202,7 +202,8 @@ async fn run(
     let cwd = source.cwd.clone().ok_or_else(gone)?;
     match id {
         COMMIT => {
-            let said = WorkTree::commit(cwd, title.clone()).await?;
+            let home = face.host.home().path().to_owned();
+            let said = WorkTree::commit(cwd, home, title.clone()).await?;
             return Ok(StringOrMarkdown::Markdown {
                 markdown: format!("Committed changes with message: {title}\n\n`{said}`"),
             });

@@ -53,14 +53,16 @@ struct Index {
 }
 
 impl Index {
-    /// Walks a tree, without what git ignores.
-    fn new(root: &Path) -> Self {
+    /// Walks a tree, without what git ignores and what is hidden.
+    fn new(root: &Path, hidden: &Path) -> Self {
         let begun = Instant::now();
         let paths = Mutex::new(Vec::new());
         let mut walk = WalkBuilder::new(root);
+        let real = root.canonicalize().unwrap_or_default();
+        let hidden = hidden.strip_prefix(real).map(|below| root.join(below));
         walk.hidden(false)
             .require_git(false)
-            .filter_entry(|entry| entry.file_name() != ".git")
+            .filter_entry(move |entry| entry.file_name() != ".git" && hidden.as_deref() != Ok(entry.path()))
             .threads(std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4)));
         walk.build_parallel().run(|| {
             Box::new(|entry| {
@@ -151,14 +153,23 @@ struct Tree {
 }
 
 /// The trees that were asked about lately.
-#[derive(Default)]
 pub(crate) struct Indexes {
+    /// A directory that no tree is shown with: the host's own.
+    hidden: PathBuf,
     trees: Mutex<HashMap<PathBuf, Tree>>,
     /// One at a time walks a tree that is not known yet.
     first: Mutex<()>,
 }
 
 impl Indexes {
+    pub(crate) fn new(hidden: PathBuf) -> Self {
+        Self {
+            hidden,
+            trees: Mutex::default(),
+            first: Mutex::default(),
+        }
+    }
+
     /// The paths in a directory that fit a word best. Blocks: the first time for as long as it takes to walk the tree.
     pub(crate) fn find(self: &Arc<Self>, root: &Path, word: &str, most: usize) -> Vec<Found> {
         self.index(root).find(word, most)
@@ -208,7 +219,7 @@ impl Indexes {
     }
 
     fn walk(&self, root: &Path) -> Arc<Index> {
-        let index = Arc::new(Index::new(root));
+        let index = Arc::new(Index::new(root, &self.hidden));
         let mut trees = self.trees.lock();
         let tree = Tree {
             index: index.clone(),
@@ -247,7 +258,8 @@ mod tests {
         write("src/Other.rs", "");
         write("out/main.js", "");
         write("main.log", "");
-        let indexes = Arc::new(Indexes::default());
+        write("own/token", "");
+        let indexes = Arc::new(Indexes::new(dir.path().join("own")));
         let find = |word: &str| -> Vec<String> {
             let found = indexes.find(dir.path(), word, 5).into_iter();
             found

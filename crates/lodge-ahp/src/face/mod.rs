@@ -66,6 +66,7 @@ pub(crate) struct Face {
 impl Face {
     pub(crate) fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
         let dir = host.home().path().join("ahp");
+        let own = host.home().path().canonicalize()?;
         let store = Store::open(&dir)?;
         let _ = std::fs::remove_dir_all(crate::customizations::plugins_place(host.home().path()));
         let grants = Grants::of_home(host.home().path());
@@ -105,7 +106,7 @@ impl Face {
             gates: Mutex::default(),
             windows: Mutex::default(),
             watches: Mutex::default(),
-            indexes: Arc::default(),
+            indexes: Arc::new(Indexes::new(own)),
             symbols: Arc::default(),
             grants,
             removing: Mutex::default(),

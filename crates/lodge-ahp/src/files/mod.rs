@@ -2,6 +2,7 @@
 //! first and opened later, so a symbolic link that changes meanwhile leads nowhere else.
 
 mod beneath;
+mod private;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use rustix::{
 
 use self::beneath::{Links, directory, open_beneath, real_path};
 pub(crate) use self::{
+    private::Private,
     read::Encoding,
     tree::{names_in, open_directory},
     write::{How, Write},
@@ -36,6 +38,8 @@ pub(crate) enum FileError {
     NoParent,
     #[error("this is outside of what clients may reach")]
     Denied,
+    #[error("this is the host's own, and no client reaches it")]
+    Private,
     #[error("the host may not do this")]
     Forbidden,
     #[error("it already exists")]
@@ -111,6 +115,7 @@ impl Root {
 /// The directories that clients may reach.
 pub(crate) struct Files {
     roots: Vec<Root>,
+    private: Private,
 }
 
 /// A path beneath a root that is open.
@@ -124,6 +129,7 @@ struct Place {
 pub(crate) struct Watchable {
     pub(crate) directory: OwnedFd,
     pub(crate) only: Option<OsString>,
+    pub(crate) private: Private,
 }
 
 /// What is known about a file.
@@ -136,7 +142,15 @@ pub(crate) struct Facts {
 
 impl Files {
     pub(crate) fn new(roots: Vec<Root>) -> Self {
-        Self { roots }
+        Self {
+            roots,
+            private: Private::default(),
+        }
+    }
+
+    /// Without what is the host's own, whichever way leads there.
+    pub(crate) fn without(self, private: Private) -> Self {
+        Self { private, ..self }
     }
 
     /// Whether a path is beneath a root by its words; links are the kernel's matter.
@@ -223,16 +237,25 @@ impl Files {
         let place = self.place(path, write)?;
         let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let fd = match open_beneath(place.root.as_fd(), &place.below, OFlags::PATH | nofollow, place.links) {
+            // Not even what is not there is told about what is the host's own.
+            Err(_) if settled(path).is_some_and(|path| self.private.covers(&path)) => return Err(FileError::Private),
             // There is nothing beneath a file.
             Err(FileError::NotADirectory) => return Err(FileError::NotFound),
             other => other?,
         };
+        self.private.refuse(&fd)?;
         let stat = rustix::fs::fstat(&fd)?;
         Ok((fd, stat))
     }
 
-    /// The directory that a path is in, opened, and its name there.
+    /// The directory that a path is in, opened, and its name there. What has this name may be replaced or removed.
     fn parent(&self, path: &Path) -> Result<(OwnedFd, OsString)> {
+        let (parent, name) = self.opened_parent(path)?;
+        self.private.refuse_in(&parent, &name)?;
+        Ok((parent, name))
+    }
+
+    fn opened_parent(&self, path: &Path) -> Result<(OwnedFd, OsString)> {
         let name = path.file_name().ok_or(FileError::Denied)?.to_owned();
         // A root itself is not for clients to remove or replace.
         let (root, below) = self.root_of(path, true).ok_or(FileError::Denied)?;
@@ -247,6 +270,7 @@ impl Files {
         let place = self.place(parent, true)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match open_beneath(place.root.as_fd(), &place.below, flags, place.links) {
+            Err(_) if settled(parent).is_some_and(|path| self.private.covers(&path)) => Err(FileError::Private),
             Err(FileError::NotFound | FileError::NotADirectory) => Err(FileError::NoParent),
             opened => Ok((opened?, name)),
         }
@@ -259,6 +283,7 @@ impl Files {
             return Ok(Watchable {
                 directory: fd,
                 only: None,
+                private: self.private.clone(),
             });
         }
         // A file that is replaced is another file of the same name: its directory knows.
@@ -269,6 +294,7 @@ impl Files {
         Ok(Watchable {
             directory: open_beneath(place.root.as_fd(), parent.unwrap_or(Path::new(".")), flags, place.links)?,
             only: real.file_name().map(OsStr::to_owned),
+            private: self.private.clone(),
         })
     }
 

@@ -61,6 +61,7 @@ impl Files {
     pub(crate) fn mkdir(&self, path: &Path) -> Result<()> {
         let place = self.place(path, true)?;
         let mut directory = place.root;
+        self.private.refuse(&directory)?;
         for part in place
             .below
             .components()
@@ -76,6 +77,7 @@ impl Files {
                 Err(FileError::NotADirectory) => return Err(FileError::ExistsAsFile),
                 other => other?,
             };
+            self.private.refuse(&directory)?;
         }
         Ok(())
     }
@@ -98,6 +100,7 @@ impl Files {
     /// Copies a file or a directory with all that is in it, in the place of what is there.
     pub(crate) fn copy(&self, from: &Path, to: &Path, fail_if_exists: bool) -> Result<()> {
         let (source, stat) = self.look(from, false, true)?;
+        self.private.refuse_tree(&source)?;
         let (parent, name) = self.parent(to)?;
         let name = name.as_os_str();
         let there = self.destination(from, to, (&parent, name), fail_if_exists)?;

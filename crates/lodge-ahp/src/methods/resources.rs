@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Reply, Request};
 use crate::{
-    files::{Encoding, FileError, Files, How, Write, etag},
+    files::{Encoding, FileError, Files, How, Write, etag, settled},
     grants::Grant,
     projection::{said_in, timestamp},
     rpc::{self, RpcError, RpcResult, code},
@@ -59,7 +59,7 @@ impl<'a> About<'a> {
             // Before 1.0.0 contents had a code of their own.
             FileError::NotFound if request.is_seed() && self.missing == CONTENT => code::CONTENT_NOT_FOUND,
             FileError::NotFound | FileError::NoParent => code::NOT_FOUND,
-            FileError::Denied | FileError::Forbidden => code::PERMISSION_DENIED,
+            FileError::Denied | FileError::Private | FileError::Forbidden => code::PERMISSION_DENIED,
             FileError::Exists | FileError::ExistsAsFile => code::ALREADY_EXISTS,
             FileError::Changed | FileError::NotEmpty => code::CONFLICT,
             FileError::NotADirectory
@@ -448,10 +448,15 @@ pub(super) async fn request(request: &Request<'_>) -> RpcResult {
     let face = request.face.clone();
     let look = move || {
         let files = face.files(&client);
+        if settled(&path).is_some_and(|path| face.private().covers(&path)) {
+            return Err(FileError::Private);
+        }
         let given = (!read || files.allows(&path, false)) && (!write || files.allows(&path, true));
-        (given, Grant::wanted(&client, &path, read, write))
+        Ok((given, Grant::wanted(&client, &path, read, write)))
     };
-    let (given, grant) = tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)?;
+    let looked = tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)?;
+    // Nobody can give this, so nothing says what to ask for.
+    let (given, grant) = looked.map_err(|error| About::read(&params.uri).error(request, error))?;
     if given {
         return rpc::ok(json!({}));
     }

@@ -24,7 +24,7 @@ use rustix::{
 };
 
 use super::{Changes, Filter};
-use crate::files::{FileError, Watchable, is_temporary};
+use crate::files::{FileError, Private, Watchable, is_temporary};
 
 /// Directories of one watch. Beyond this a client has to exclude some.
 const MOST_DIRECTORIES: usize = 50_000;
@@ -42,6 +42,7 @@ pub(crate) struct Tree {
     /// The one name that is watched, when it is a file.
     only: Option<OsString>,
     filter: Filter,
+    private: Private,
     directories: BTreeMap<PathBuf, Directory>,
     by_wd: HashMap<i32, PathBuf>,
     /// Whether it was told that the root is gone.
@@ -60,6 +61,7 @@ impl Tree {
             root: root.directory,
             only: root.only,
             filter,
+            private: root.private,
             directories: BTreeMap::new(),
             by_wd: HashMap::new(),
             gone: false,
@@ -90,6 +92,7 @@ impl Tree {
             // What is gone already, or may not be read, has nothing to tell. That is no reason to tell nothing of the rest.
             let directory = match opened {
                 Err(_) if !is_top => continue,
+                Ok(directory) if self.private.holds(&directory) => continue,
                 other => other?,
             };
             if self.directories.len() >= MOST_DIRECTORIES {

@@ -206,3 +206,85 @@ async fn what_clients_own_they_are_asked_for() {
         .await;
     a.drain().await;
 }
+
+/// A session may work in a directory that the host's home is in. The home is nobody's all the same, by no way.
+#[tokio::test]
+async fn the_hosts_home_is_not_reached_wherever_a_session_works() {
+    for (name, version) in [("modern", "1.0.0"), ("seed", "0.1.0")] {
+        let house = house_with_policy(Policy::Allow).await;
+        let top = house.dir.path().canonicalize().unwrap();
+        let home = top.join("home");
+        std::fs::write(home.join("secret.txt"), "sesame").unwrap();
+        std::os::unix::fs::symlink("home", top.join("alias")).unwrap();
+        std::fs::write(top.join("plain.txt"), "plain").unwrap();
+        let seed = name == "seed";
+        let mut client = house.client_of(name, version).await;
+        let at = |path: &str| lodge_ahp::uri::file(top.join(path));
+        let create = match seed {
+            true => json!({ "session": format!("lodge:/{}", uuid(1)), "workingDirectory": at("") }),
+            false => json!({ "channel": format!("lodge:/{}", uuid(1)), "workingDirectories": [at("")] }),
+        };
+        client.request("createSession", create).await.unwrap();
+        let mut ask = async |method: &str, mut params: Value| {
+            if !seed {
+                params["channel"] = ROOT.into();
+            }
+            client.request(method, params).await
+        };
+        let plain = ask("resourceRead", json!({ "uri": at("plain.txt") })).await.unwrap();
+        assert_eq!(plain["data"], "plain");
+        let listed = ask("resourceList", json!({ "uri": at("") })).await.unwrap().to_string();
+        assert!(listed.contains("plain.txt"), "{listed}");
+        let write = |path: &str| json!({ "uri": at(path), "data": "x", "encoding": "utf-8" });
+        let two = |from: &str, to: &str| json!({ "source": at(from), "destination": at(to) });
+        let mut table = vec![
+            ("resourceRead", json!({ "uri": at("home/secret.txt") })),
+            ("resourceRead", json!({ "uri": at("alias/secret.txt") })),
+            ("resourceRead", json!({ "uri": at("home/ahp/none") })),
+            ("resourceList", json!({ "uri": at("home") })),
+            ("resourceList", json!({ "uri": at("alias/session-state") })),
+            ("resourceWrite", write("home/secret.txt")),
+            ("resourceWrite", write("alias/new.txt")),
+            ("resourceCopy", two("home/secret.txt", "stolen.txt")),
+            ("resourceCopy", two("home", "stolen")),
+            ("resourceCopy", two("plain.txt", "home/plain.txt")),
+            ("resourceMove", two("home", "elsewhere")),
+            ("resourceMove", two("home/secret.txt", "stolen.txt")),
+            ("resourceMove", two("plain.txt", "home")),
+            ("resourceDelete", json!({ "uri": at("home"), "recursive": true })),
+            ("resourceDelete", json!({ "uri": at("alias/secret.txt") })),
+            ("resourceRequest", json!({ "uri": at("home/secret.txt"), "read": true })),
+            ("resourceRequest", json!({ "uri": at("alias"), "write": true })),
+        ];
+        if !seed {
+            table.extend([
+                ("resourceResolve", json!({ "uri": at("home/secret.txt") })),
+                ("resourceMkdir", json!({ "uri": at("alias/new/deep") })),
+                ("createResourceWatch", json!({ "uri": at("home"), "recursive": true })),
+            ]);
+        }
+        for (method, params) in table {
+            let refused = ask(method, params.clone()).await.expect_err(&params.to_string());
+            assert_eq!(refused["code"], -32009, "{method} {params}: {refused}");
+            assert!(
+                refused.get("data").is_none(),
+                "nobody can give it: {method} {params}: {refused}"
+            );
+        }
+        // What holds the home is neither carried away nor removed.
+        let above = top.parent().unwrap();
+        let copied = lodge_ahp::uri::file(above.join(format!("copied-{}", uuid::Uuid::new_v4())));
+        let wide = json!({ "uri": lodge_ahp::uri::file(above), "read": true, "write": true });
+        ask("resourceRequest", wide).await.unwrap();
+        for (method, params) in [
+            ("resourceCopy", json!({ "source": at(""), "destination": copied })),
+            ("resourceMove", json!({ "source": at(""), "destination": copied })),
+            ("resourceDelete", json!({ "uri": at(""), "recursive": true })),
+        ] {
+            let refused = ask(method, params.clone()).await.expect_err(&params.to_string());
+            assert_eq!(refused["code"], -32009, "{method} {params}: {refused}");
+        }
+        assert_eq!(std::fs::read_to_string(home.join("secret.txt")).unwrap(), "sesame");
+        assert!(!top.join("stolen").exists() && !top.join("stolen.txt").exists());
+    }
+}

@@ -195,12 +195,18 @@ impl Git {
         self.run(&args).map(drop)
     }
 
-    /// Commits everything below `dir`. Answers with what git says about it.
-    pub fn commit(&self, dir: &Path, message: &str) -> Result<String, GitError> {
-        let below = pathspec(self.root(), dir);
-        self.run(&["add", "-A", "--", &below])?;
-        let said = self.run(&["commit", "-q", "-m", message, "--", &below]);
-        said?;
+    /// Commits everything below `dir` but for what is below `except`. Answers with what git says about it.
+    pub fn commit(&self, dir: &Path, except: &Path, message: &str) -> Result<String, GitError> {
+        let (below, not) = (pathspec(self.root(), dir), pathspec(self.root(), except));
+        let not = not.replacen("literal", "exclude,literal", 1);
+        let mut add = vec!["add", "-A", "--", &below];
+        let mut commit = vec!["commit", "-q", "-m", message, "--", &below];
+        if except.starts_with(dir) && except != dir {
+            add.push(&not);
+            commit.push(&not);
+        }
+        self.run(&add)?;
+        self.run(&commit)?;
         Ok(self.word(&["log", "-1", "--format=%h %s"]).unwrap_or_default())
     }
 

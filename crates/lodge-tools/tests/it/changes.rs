@@ -521,16 +521,13 @@ fn the_work_tree_is_told_against_its_commit_and_its_branch() {
     place.restore(&of(&report.id.unwrap()), false);
     assert_eq!(told(Against::Head), loose);
     git.stage(&[real(&place.file("n"))]).unwrap();
-    assert_eq!(
-        git.commit(&real(&place.work()), "Say it")
-            .unwrap()
-            .split_once(' ')
-            .unwrap()
-            .1,
-        "Say it"
-    );
-    assert_eq!(told(Against::Head), []);
-    assert!(git.commit(&real(&place.work()), "Nothing").is_err());
+    // What is the host's own is never committed.
+    place.write("own/secret", "s\n");
+    let own = real(&place.work()).join("own");
+    let said = git.commit(&real(&place.work()), &own, "Say it").unwrap();
+    assert_eq!(said.split_once(' ').unwrap().1, "Say it");
+    assert_eq!(told(Against::Head), [row("own/secret", false, (1, 0))]);
+    assert!(git.commit(&real(&place.work()), &own, "Nothing").is_err());
 }
 
 #[test]
