@@ -14,6 +14,9 @@ use crate::{
     host::{Inner, write_private},
 };
 
+/// The file in the home that keeps the user's choices.
+pub(crate) const SKILLS_FILE: &str = "skills.json";
+
 /// What is kept of the user's choices.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -23,7 +26,7 @@ struct Kept {
 
 impl Inner {
     fn skills_file(&self) -> PathBuf {
-        self.home_path().join("skills.json")
+        self.home_path().join(SKILLS_FILE)
     }
 
     /// Names of skills that are off. A file that cannot be read turns nothing off.

@@ -16,10 +16,11 @@ mod servers;
 mod session;
 mod stored;
 mod trust;
+mod watched;
 mod worktree;
 
 pub use changes::{Span, WorkTree};
-pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands};
+pub use commands::{CommandInfo, CommandSource, Invoked};
 pub use config::{McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use export::{Export, Format};
 pub use host::{Host, HostConfig};

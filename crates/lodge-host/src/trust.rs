@@ -12,6 +12,8 @@ use lodge_tools::hooks::FileHooks;
 
 /// The file in the home that names trusted folders, one a line.
 const FILE: &str = "trusted-folders";
+/// Where a project describes hooks.
+const PROJECT_HOOKS: &str = ".github/hooks";
 
 /// The folders that the person of a home trusts.
 #[derive(Debug, Clone)]
@@ -73,10 +75,10 @@ impl Trust {
         }
         hooks.read(&self.home.join("hooks"), cwd);
         for base in places(cwd) {
-            let dir = base.join(".github/hooks");
-            if which == HookFiles::All || self.covers(&base) {
+            let dir = base.join(PROJECT_HOOKS);
+            if self.runs(&base, which) {
                 hooks.read(&dir, &base);
-            } else if has_json(&dir) {
+            } else if !files_with_hooks(&dir).is_empty() {
                 hooks.problems.push(format!(
                     "The hooks in {} are not run, because they could run anything. If you trust this folder: lodge trust {}",
                     dir.display(),
@@ -85,6 +87,31 @@ impl Trust {
             }
         }
         hooks
+    }
+
+    fn runs(&self, base: &Path, which: HookFiles) -> bool {
+        which == HookFiles::All || self.covers(base)
+    }
+
+    /// The files that describe hooks for a session in this directory, and whether these are run.
+    pub fn hook_files(&self, cwd: &Path, which: HookFiles) -> Vec<(PathBuf, bool)> {
+        if which == HookFiles::Off {
+            return Vec::new();
+        }
+        let own = files_with_hooks(&self.home.join("hooks")).into_iter();
+        let mut files: Vec<(PathBuf, bool)> = own.map(|file| (file, true)).collect();
+        for base in places(cwd) {
+            let (found, run) = (files_with_hooks(&base.join(PROJECT_HOOKS)), self.runs(&base, which));
+            files.extend(found.into_iter().map(|file| (file, run)));
+        }
+        files
+    }
+
+    /// Where such files are looked for, and the file that says which folders are trusted.
+    pub(crate) fn hook_places(&self, cwd: &Path) -> Vec<PathBuf> {
+        let project = places(cwd).into_iter().map(|base| base.join(PROJECT_HOOKS));
+        let own = [self.home.join("hooks"), self.home.join(FILE)];
+        own.into_iter().chain(project).collect()
     }
 }
 
@@ -98,11 +125,14 @@ fn places(cwd: &Path) -> Vec<PathBuf> {
     places
 }
 
-fn has_json(dir: &Path) -> bool {
+fn files_with_hooks(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .into_iter()
-        .any(|entry| entry.path().extension().is_some_and(|extension| extension == "json"))
+    let files = entries.map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    files
 }
 
 #[cfg(test)]

@@ -40,6 +40,12 @@ pub fn of_project(folder: &Path) -> Vec<Configured> {
     found
 }
 
+/// The files that describe servers, whether they are there or not.
+pub fn places(home: &Path, folder: &Path) -> Vec<PathBuf> {
+    let project = PROJECT_FILES.iter().map(|file| folder.join(file));
+    std::iter::once(home.join(USER_FILE)).chain(project).collect()
+}
+
 /// The servers that a client brings in a file of its own.
 pub fn of_client(file: &Path) -> Vec<Configured> {
     configured(file, Source::Client, &expander(None))

@@ -45,7 +45,7 @@ pub struct ServerInfo {
 }
 
 /// A server to have, or one that cannot be had and why.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Configured {
     /// Its name.
     pub name: String,

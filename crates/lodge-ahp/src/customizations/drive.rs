@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use ahp_types::state::{ClientPluginCustomization, CustomizationType, SessionActiveClient};
 use lodge_host::{
-    Change, CustomizationChange, Customized, HostError, Session,
-    mcp::{Status, files},
+    Change, Customization, CustomizationChange, Customized, HostError, Session,
+    mcp::{Configured, Source, Status, files},
 };
 use tokio::task::JoinSet;
 
@@ -17,7 +17,10 @@ use super::{
     server_id, server_of,
     show::{Contents, agent_spot, list, spot},
 };
-use crate::{face::Face, talk::Driver};
+use crate::{
+    face::Face,
+    talk::{Draft, Driver},
+};
 
 /// How long a message waits for the plugins that came before it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,6 +30,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Custom {
     plugins: Vec<Plugin>,
     fetching: JoinSet<Read>,
+    /// What the files looked like from which all this comes.
+    seen: Option<Seen>,
+}
+
+/// Files as they were.
+struct Seen {
+    look: u64,
+    /// The MCP servers that they describe.
+    servers: Vec<Configured>,
 }
 
 /// A plugin that was read, or cannot be.
@@ -241,6 +253,42 @@ impl Driver {
         }
     }
 
+    /// Follows files that were added, changed or removed since they were looked at: what they say holds from the next
+    /// message on, and everybody sees it.
+    pub(crate) async fn follow_files(&mut self) {
+        let (cwd, custom) = match (&self.live, &self.draft) {
+            (Some(live), _) => {
+                let settings = live.session.settings();
+                (settings.cwd, settings.customization)
+            }
+            (None, Some(Draft { cwd: Some(cwd), .. })) => (cwd.clone(), Customization::default()),
+            (None, _) => return,
+        };
+        let (host, before) = (self.face.host.clone(), self.custom.seen.as_ref().map(|seen| seen.look));
+        let look = move || {
+            let look = host.look(&cwd, &custom);
+            let new = before != Some(look);
+            new.then(|| Seen {
+                look,
+                servers: host.configured_servers(&cwd),
+            })
+        };
+        let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else {
+            return;
+        };
+        let Some(before) = self.custom.seen.replace(now) else {
+            return;
+        };
+        if let Some(session) = self.live.as_ref().map(|live| live.session.clone()) {
+            if let Some(now) = &self.custom.seen {
+                follow_servers(&session, &before.servers, &now.servers);
+            }
+            let _ = session.reload_skills().await;
+            let _ = session.reload_agents().await;
+        }
+        self.customize().await;
+    }
+
     /// Shows what the session has.
     pub(crate) async fn show_customizations(&self) {
         let decisions = self.face.decisions(&self.chat);
@@ -249,6 +297,9 @@ impl Driver {
             (None, Some(draft)) => {
                 let (host, cwd) = (self.face.host.clone(), draft.cwd.clone());
                 let roots = self.custom.roots(&decisions);
+                if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
+                    talk.plugins.clone_from(&roots);
+                }
                 let look = move || Some(Offer::of_draft(&host, &cwd?, roots));
                 tokio::task::spawn_blocking(look).await.ok().flatten()
             }
@@ -314,6 +365,26 @@ impl Offer {
             own(spot(plugins, Contents::Rules, path), on);
         }
     }
+}
+
+/// Gives a session the MCP servers that files describe now in place of those that they described before, if it has those.
+fn follow_servers(session: &Session, before: &[Configured], now: &[Configured]) {
+    let mut have: Vec<String> = session
+        .mcp()
+        .list()
+        .into_iter()
+        .filter(|info| info.source != Source::Client)
+        .map(|info| info.name)
+        .collect();
+    let mut had: Vec<String> = before.iter().map(|server| server.name.clone()).collect();
+    have.sort();
+    had.sort();
+    if have != had || before == now {
+        return;
+    }
+    had.retain(|name| now.iter().all(|server| server.name != *name));
+    session.mcp().forget(&had);
+    session.add_mcp_servers(now.to_vec());
 }
 
 /// Starts a server beside everything else; how that ends is told by an event.

@@ -206,6 +206,14 @@ impl Face {
         inner.core.settle(&session);
     }
 
+    /// Whether somebody sees what a chat says about its session.
+    pub(crate) fn is_looked_at(&self, chat: &Uri) -> bool {
+        let inner = self.inner.lock();
+        let session = inner.talks.get(chat).map(|talk| &talk.session);
+        let entry = session.and_then(|session| Some((session, inner.core.sessions.get(session)?)));
+        entry.is_some_and(|(session, entry)| entry.default_chat == *chat && inner.core.is_heard(session))
+    }
+
     /// What persons decided about the session that a chat is in.
     fn decisions(&self, chat: &Uri) -> Decisions {
         let inner = self.inner.lock();

@@ -7,7 +7,8 @@ use ahp_types::state::{
     McpServerStartingState, McpServerState, McpServerStoppedState, ProtectedResourceMetadata,
 };
 use lodge_host::{
-    AgentDefinition, AgentError, CommandSource, Customization, GitContext, Host, Session, Skill,
+    AgentDefinition, AgentError, CommandInfo, CommandSource, Customization, GitContext, HookFiles, Host, Session,
+    Skill, Trust,
     mcp::{Configured, ServerConfig, ServerInfo, Source, Status, Transport, files::file_of},
 };
 
@@ -22,6 +23,8 @@ pub(super) struct Offer {
     pub(super) servers: Vec<Server>,
     /// Files with commands, and what they are good for.
     pub(super) commands: Vec<(PathBuf, String, String)>,
+    /// Files with hooks, and whether these are run.
+    pub(super) hooks: Vec<(PathBuf, bool)>,
 }
 
 /// An MCP server.
@@ -41,34 +44,26 @@ impl Offer {
             instructions: session.instruction_files().await,
             ..Self::default()
         };
-        offer.commands = session
-            .commands()
-            .await
-            .into_iter()
-            .filter_map(|command| match command.source {
-                CommandSource::File(path) => Some((path, command.name, command.description)),
-                _ => None,
-            })
-            .collect();
+        offer.commands = session.commands().await.into_iter().filter_map(of_file).collect();
         let servers = session.mcp().list();
-        if !servers.is_empty() {
-            let (session, home, cwd) = (session.clone(), home.to_owned(), session.settings().cwd);
-            let look = move || {
-                let server = |info: &ServerInfo| Server {
-                    uri: server_uri(info.source, &info.name, &home, &cwd),
-                    on: info.status != Status::Disabled,
-                    state: state_of(&session, info),
-                    name: info.name.clone(),
-                };
-                servers.iter().map(server).collect()
+        let (session, home, settings) = (session.clone(), home.to_owned(), session.settings());
+        let look = move || {
+            let server = |info: &ServerInfo| Server {
+                uri: server_uri(info.source, &info.name, &home, &settings.cwd),
+                on: info.status != Status::Disabled,
+                state: state_of(&session, info),
+                name: info.name.clone(),
             };
-            offer.servers = tokio::task::spawn_blocking(look).await.unwrap_or_default();
-        }
+            let hooks = Trust::at(&home).hook_files(&settings.cwd, settings.hook_files);
+            (servers.iter().map(server).collect(), hooks)
+        };
+        (offer.servers, offer.hooks) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
         Ok(offer)
     }
 
     /// Of one that will work in this directory. Reads files.
     pub(super) fn of_draft(host: &Host, cwd: &Path, plugins: Vec<PathBuf>) -> Self {
+        let commands = host.commands(cwd, &plugins).into_iter().filter_map(of_file).collect();
         let custom = Customization {
             places: host.places(),
             disabled_skills: host.disabled_skills(),
@@ -91,8 +86,17 @@ impl Offer {
                 .collect(),
             instructions: instructions.map(|found| (found.path, true)).collect(),
             servers: waiting(host.configured_servers(cwd), host.home().path(), cwd),
-            commands: Vec::new(),
+            commands,
+            hooks: Trust::at(host.home().path()).hook_files(cwd, HookFiles::default()),
         }
+    }
+}
+
+/// A command that a file describes.
+fn of_file(command: CommandInfo) -> Option<(PathBuf, String, String)> {
+    match command.source {
+        CommandSource::File(path) => Some((path, command.name, command.description)),
+        _ => None,
     }
 }
 

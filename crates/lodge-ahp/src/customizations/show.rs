@@ -8,8 +8,8 @@ use std::{
 use ahp_types::state::{
     AgentCustomization, ChildCustomization, Customization, CustomizationEnablement, CustomizationErrorState,
     CustomizationLoadState, CustomizationLoadedState, CustomizationLoadingState, CustomizationType,
-    DirectoryCustomization, McpServerCustomization, PluginCustomization, PromptCustomization, RuleCustomization,
-    SkillCustomization,
+    DirectoryCustomization, HookCustomization, McpServerCustomization, PluginCustomization, PromptCustomization,
+    RuleCustomization, SkillCustomization,
 };
 use lodge_host::{AgentDefinition, Host, Kind, Skill};
 
@@ -28,6 +28,7 @@ pub(super) enum Contents {
     Skills,
     Rules,
     Prompts,
+    Hooks,
 }
 
 impl Contents {
@@ -37,6 +38,7 @@ impl Contents {
             Self::Skills => CustomizationType::Skill,
             Self::Rules => CustomizationType::Rule,
             Self::Prompts => CustomizationType::Prompt,
+            Self::Hooks => CustomizationType::Hook,
         }
     }
 }
@@ -133,6 +135,20 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
                 meta: None,
                 enabled: None,
                 description: Some(description.clone()).filter(|text| !text.is_empty()),
+            })
+        });
+    }
+    for (path, on) in &offer.hooks {
+        let spot = spot(plugins, Contents::Hooks, path);
+        shelf.put(spot, *on, |spot, on| {
+            ChildCustomization::Hook(HookCustomization {
+                id: spot.id.clone(),
+                uri: spot.uri.clone(),
+                name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+                icons: None,
+                range: None,
+                meta: None,
+                enabled: Some(on),
             })
         });
     }

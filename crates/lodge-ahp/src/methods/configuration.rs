@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use lodge_host::CommandInfo;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -166,7 +167,7 @@ fn command(text: &str, offset: usize) -> Option<String> {
     (!word.contains(|c: char| c.is_whitespace() || c == '/')).then(|| word.to_lowercase())
 }
 
-/// The commands that begin so, then those that have it in their names. A chat that nobody spoke in yet has no session to ask.
+/// The commands that begin so, then those that have it in their names.
 async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) -> RpcResult {
     let id = {
         // Editors ask with the session's address.
@@ -175,12 +176,13 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
         let talk = inner.talks.get(of_session.unwrap_or(chat));
         talk.map(|talk| talk.host_id.clone())
     };
-    let known = match id {
-        Some(id) => match request.face.open_session(&id).await {
-            Ok(session) => session.commands().await,
-            Err(_) => lodge_host::builtin_commands(),
-        },
-        None => lodge_host::builtin_commands(),
+    let session = match id {
+        Some(id) => request.face.open_session(&id).await.ok(),
+        None => None,
+    };
+    let known = match session {
+        Some(session) => session.commands().await,
+        None => future_commands(request, chat).await?,
     };
     let (mut first, mut later) = (Vec::new(), Vec::new());
     for command in known {
@@ -205,6 +207,21 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
     first.extend(later);
     first.truncate(COMPLETIONS);
     rpc::ok(json!({ "items": first }))
+}
+
+/// The commands that a chat will have in which nobody spoke yet.
+async fn future_commands(request: &Request<'_>, chat: &str) -> Result<Vec<CommandInfo>, RpcError> {
+    let plugins = {
+        let inner = request.face.inner.lock();
+        let talk = inner.core.session_of(chat).and_then(|session| {
+            let entry = inner.core.sessions.get(&session)?;
+            inner.talks.get(&entry.default_chat)
+        });
+        talk.map(|talk| talk.plugins.clone()).unwrap_or_default()
+    };
+    let (host, cwd) = (request.face.host.clone(), directory(request, chat).unwrap_or_default());
+    let look = move || host.commands(&cwd, &plugins);
+    tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)
 }
 
 async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usize) -> Result<Vec<Value>, RpcError> {

@@ -1,6 +1,6 @@
 //! A conversation as the state knows it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, path::PathBuf};
 
 use ahp_types::{StateAction, state::Message};
 use lodge_events::Timestamp;
@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::Effect;
 use crate::{projection::Projector, state::Uri};
+
 /// One conversation: an event stream of the host, the chat it is shown as, and the way to its agent.
 pub(crate) struct Talk {
     pub(crate) session: Uri,
@@ -19,6 +20,8 @@ pub(crate) struct Talk {
     pub(crate) is_draft: bool,
     /// Whether the host let the session go: what others do to it then is not heard here.
     pub(crate) is_detached: bool,
+    /// Before there is a session: where the plugins are that clients brought.
+    pub(crate) plugins: Vec<PathBuf>,
     /// What clients set and the host will tell again: it is known already, and may be outdated by then.
     expected: VecDeque<StateAction>,
 }
@@ -38,6 +41,7 @@ impl Talk {
             effects,
             is_draft,
             is_detached: false,
+            plugins: Vec::new(),
             expected: VecDeque::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! The driver of one conversation: takes what clients want to its agent, in order, and what the agent does back to the
 //! state. A draft has no agent yet; it gets one with its first message.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ahp_types::state::{Message, SessionActiveClient, ToolDefinition};
 use lodge_events::{AbortReason, Payload, Uuid};
@@ -9,7 +9,10 @@ use lodge_host::{
     Answer, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, ModelChoice, NewSession,
     NoCalls, Prompt, QueueChange, Session, Subscription, Worktree,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::MissedTickBehavior,
+};
 
 use super::{Draft, Effect, Setting};
 use crate::{
@@ -22,6 +25,8 @@ use crate::{
 
 /// Bytes of events that may wait to be shown. Beyond that the conversation is read anew from its log.
 const QUEUE: usize = 64 << 20;
+/// While somebody looks at a session, its files are looked at so often.
+const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) struct Live {
     pub(crate) session: Session,
@@ -125,7 +130,10 @@ impl Driver {
 
     /// Works until the conversation is closed here.
     pub(crate) async fn run(mut self) {
+        self.follow_files().await;
         self.customize().await;
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let news = async {
                 match &mut self.live {
@@ -151,6 +159,9 @@ impl Driver {
                     }
                 },
                 () = self.custom.fetched() => self.customize().await,
+                _ = looks.tick() => if self.face.is_looked_at(&self.chat) {
+                    self.follow_files().await;
+                },
                 () = self.face.stop.cancelled() => return,
             }
         }
@@ -336,6 +347,7 @@ impl Driver {
             draft.model = Some(model.clone());
         }
         self.plugins_ready().await;
+        self.follow_files().await;
         self.choose_agent(message.agent.as_ref().map(|agent| agent.uri.as_str()))
             .await?;
         let preface = self.preface.take().map(|text| format!("This is about:\n\n{text}"));

@@ -355,3 +355,35 @@ async fn where_a_session_works_stays_when_its_configuration_is_replaced() {
         );
     }
 }
+
+/// An editor's draft has no session yet; what files describe for it is there to be typed all the same.
+#[tokio::test]
+async fn commands_of_files_complete_what_is_typed_before_the_first_turn() {
+    let house = house().await;
+    let put = |path: std::path::PathBuf, text: &str| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put(
+        house.work().join(".github/prompts/weave.prompt.md"),
+        "---\ndescription: Weaves it\nargument-hint: WHAT\n---\nWeave $1",
+    );
+    put(house.dir.path().join("home/commands/wind.md"), "# Winds it\nWind.");
+    let mut editor = house.editor("e").await;
+    let (session, chat) = editor.session(&uuid(1)).await;
+    for channel in [&session, &chat] {
+        let params = json!({ "channel": channel, "kind": "userMessage", "text": "/w", "offset": 2 });
+        let items = editor.request("completions", params).await.unwrap()["items"].clone();
+        let shown: Vec<(&str, &str)> = items
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|item| item["insertText"].as_str().unwrap().starts_with("/w"))
+            .map(|item| {
+                let said = item["attachment"]["_meta"]["description"].as_str().unwrap();
+                (item["insertText"].as_str().unwrap(), said)
+            })
+            .collect();
+        assert_eq!(shown, [("/weave ", "Weaves it"), ("/wind ", "Winds it")], "{items:#}");
+    }
+}

@@ -415,3 +415,85 @@ async fn clients_of_the_seed_see_and_toggle_them_by_their_uris() {
     let answer = seed.request("subscribe", json!({ "resource": session })).await.unwrap();
     assert_eq!(find(&answer["snapshot"]["state"], "weaving")["enabled"], false);
 }
+
+/// What people do to the files of a project while a session is open is shown to whoever looks, and the next turn has it.
+#[tokio::test]
+async fn files_that_change_are_shown_live_and_used_by_the_next_turn() {
+    let models = ModelServer::start();
+    let house = house_of(&models).await;
+    furnish(&house);
+    let (mut a, mut b) = (house.client("a").await, house.client_of("b", "0.1.0").await);
+    let (session, chat) = a.session(&uuid(1)).await;
+    b.request("subscribe", json!({ "resource": session })).await.unwrap();
+    let first = asked(&models, &mut a, &chat, "t1").await;
+    assert!(
+        first.contains("how to weave a carpet") && first.contains("loom-spin"),
+        "{first}"
+    );
+    a.drain().await;
+    let work = house.work();
+    // Whoever listens is told without asking.
+    put(
+        work.join(".github/skills/dyeing/SKILL.md"),
+        "---\nname: dyeing\ndescription: how to dye wool\n---\nmadder and woad\n",
+    );
+    a.until(|message| {
+        let action = &message["params"]["action"];
+        let kind = action["type"].as_str().unwrap_or_default();
+        kind.starts_with("session/customization") && action.to_string().contains("how to dye wool")
+    })
+    .await;
+    b.until(|message| message["params"]["action"].to_string().contains("dyeing"))
+        .await;
+    std::fs::remove_dir_all(work.join(".github/skills/weaving")).unwrap();
+    std::fs::remove_file(work.join(".github/agents/knitter.md")).unwrap();
+    put(
+        work.join(".claude/agents/felter.md"),
+        "---\nname: felter\ndescription: felts a hat\n---\nYou felt.\n",
+    );
+    put(work.join(".github/prompts/card.prompt.md"), "Card the wool.");
+    put(work.join(".github/hooks/guard.json"), r#"{"version": 1, "hooks": {}}"#);
+    put(
+        house.dir.path().join("home/hooks/own.json"),
+        r#"{"version": 1, "hooks": {}}"#,
+    );
+    let script = house.dir.path().join("loom.sh");
+    let servers = json!({ "mcpServers": { "mill": { "command": "bash", "args": [script] } } });
+    put(house.dir.path().join("home/mcp-config.json"), &servers.to_string());
+    let gone = ["weaving", "knitter", "loom"];
+    let new = [
+        ("felter", "agent"),
+        ("card", "prompt"),
+        ("guard", "hook"),
+        ("own", "hook"),
+        ("mill", "mcpServer"),
+    ];
+    let state = once(&mut a, &session, |state| {
+        gone.iter().all(|name| named(state, name).is_null())
+            && new.iter().all(|(name, kind)| named(state, name)["type"] == *kind)
+    })
+    .await;
+    // Nobody said that this folder is trusted, so its hooks are not run.
+    assert_eq!(named(&state, "guard")["enabled"], false);
+    assert_eq!(named(&state, "own")["enabled"], true);
+    // A message that comes right behind a change finds it.
+    put(work.join("AGENTS.md"), "Count your stitches.");
+    put(
+        work.join(".github/skills/fulling/SKILL.md"),
+        "---\nname: fulling\ndescription: how to full cloth\n---\nhot and wet\n",
+    );
+    let second = asked(&models, &mut a, &chat, "t2").await;
+    for (words, there) in [
+        ("how to dye wool", true),
+        ("how to full cloth", true),
+        ("felts a hat", true),
+        ("mill-spin", true),
+        ("Count your stitches", true),
+        ("how to weave a carpet", false),
+        ("knits a jumper", false),
+        ("loom-spin", false),
+        ("Never drop a stitch", false),
+    ] {
+        assert_eq!(second.contains(words), there, "{words}: {second}");
+    }
+}

@@ -13,7 +13,7 @@ use super::{CommandInfo, CommandSource, Invoked};
 /// So many are listed at most.
 const MOST: usize = 500;
 /// So deep directories are looked into.
-const DEPTH: usize = 3;
+pub(crate) const DEPTH: usize = 3;
 /// So much of a file is read.
 const LARGEST: u64 = 256 << 10;
 

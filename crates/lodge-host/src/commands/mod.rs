@@ -5,11 +5,12 @@ mod custom;
 mod files;
 mod mcp_prompts;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lodge_agent::{Mode, Prompt};
 
-use crate::{HostError, Session};
+pub(crate) use self::files::DEPTH;
+use crate::{Host, HostError, Session};
 
 /// A command that can be given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,9 +61,40 @@ pub enum Invoked {
     },
 }
 
-/// The commands of the house, which are there without a session.
-pub fn builtin_commands() -> Vec<CommandInfo> {
-    builtin::all()
+impl Host {
+    /// The commands that a new session in this directory will have, by name: those of the house and of files, also of
+    /// plugins. Reads files.
+    pub fn commands(&self, cwd: &Path, plugins: &[PathBuf]) -> Vec<CommandInfo> {
+        let found = files::find(&places(cwd, Some(self.home().path()), plugins));
+        sorted(builtin::all().into_iter().chain(found))
+    }
+}
+
+/// Every name once, the first of that name; by name.
+fn sorted(all: impl IntoIterator<Item = CommandInfo>) -> Vec<CommandInfo> {
+    let mut commands: Vec<CommandInfo> = Vec::new();
+    for more in all {
+        if !commands.iter().any(|known| known.name == more.name) {
+            commands.push(more);
+        }
+    }
+    commands.sort_by(|a, b| a.name.cmp(&b.name));
+    commands
+}
+
+/// Where files describe commands, those that count first.
+pub(crate) fn places(cwd: &Path, home: Option<&Path>, plugins: &[PathBuf]) -> Vec<PathBuf> {
+    let root = lodge_agent::GitContext::of(cwd).root.map(PathBuf::from);
+    let mut places = Vec::new();
+    for base in [Some(cwd), root.as_deref()].into_iter().flatten() {
+        places.extend([base.join(".github/prompts"), base.join(".claude/commands")]);
+    }
+    if let Some(home) = home {
+        places.extend([home.join("prompts"), home.join("commands")]);
+    }
+    places.extend(plugins.iter().map(|plugin| plugin.join("commands")));
+    places.dedup();
+    places
 }
 
 /// The name and the rest of a message that looks like a command. A path does not.
@@ -85,19 +117,15 @@ impl Session {
             while_busy: false,
             source: CommandSource::Client,
         };
-        let mut commands: Vec<CommandInfo> = self.client_commands().into_iter().map(client).collect();
-        let places = self.prompt_places();
-        let found = tokio::task::spawn_blocking(move || files::find(&places))
-            .await
-            .unwrap_or_default();
+        let clients = self.client_commands().into_iter().map(client);
+        let (settings, home) = (self.settings(), self.home_path());
+        let look = move || {
+            let places = places(&settings.cwd, home.as_deref(), &settings.customization.plugins);
+            files::find(&places)
+        };
+        let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
         let prompts = mcp_prompts::all(self.mcp());
-        for more in builtin::all().into_iter().chain(found).chain(prompts) {
-            if !commands.iter().any(|known| known.name == more.name) {
-                commands.push(more);
-            }
-        }
-        commands.sort_by(|a, b| a.name.cmp(&b.name));
-        commands
+        sorted(clients.chain(builtin::all()).chain(found).chain(prompts))
     }
 
     /// Gives a command. `None` when there is no such command.
@@ -159,24 +187,6 @@ impl Session {
                 Ok(None)
             }
         }
-    }
-
-    /// Where files describe commands, those that count first.
-    fn prompt_places(&self) -> Vec<PathBuf> {
-        let settings = self.settings();
-        let cwd = settings.cwd;
-        let root = lodge_agent::GitContext::of(&cwd).root.map(PathBuf::from);
-        let mut places = Vec::new();
-        for base in [Some(cwd), root].into_iter().flatten() {
-            places.extend([base.join(".github/prompts"), base.join(".claude/commands")]);
-        }
-        if let Some(home) = self.home_path() {
-            places.extend([home.join("prompts"), home.join("commands")]);
-        }
-        let plugins = &settings.customization.plugins;
-        places.extend(plugins.iter().map(|plugin| plugin.join("commands")));
-        places.dedup();
-        places
     }
 }
 
