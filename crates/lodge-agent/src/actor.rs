@@ -271,6 +271,8 @@ impl Actor {
             // Left behind by a host that was killed, and sent again by a client that did not hear of it: the same message.
             lists.waiting.retain(|waiting| waiting.message_id != prompt.message_id);
             match prompt.delivery {
+                // A command is nothing to tell the model now: it is what comes next.
+                Delivery::Immediate if running && prompt.command.is_some() => lists.waiting.push_front(prompt),
                 Delivery::Immediate if running => lists.steering.push_back(prompt),
                 _ if prompt.prepend => lists.waiting.push_front(prompt),
                 _ => lists.waiting.push_back(prompt),

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lodge_events::{
-    AssistantMessage, AssistantUsage, COMMAND_SOURCE, CodeChanges, Event, ModelMetric, ModelRequests, ModelUsage,
-    Payload, SessionShutdown,
+    AgentMode, AssistantMessage, AssistantUsage, COMMAND_SOURCE, CodeChanges, Event, ModelMetric, ModelRequests,
+    ModelUsage, Payload, SessionShutdown, UserMessage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +69,8 @@ pub struct OpenTurn {
     pub message_event: Option<String>,
     /// Tool calls that have no result yet, in order.
     pub calls: Vec<OpenCall>,
+    /// Whether the person runs a command: no model was asked, and there is nothing to go on with.
+    pub command: bool,
 }
 
 /// A tool call without a result.
@@ -226,14 +228,22 @@ impl Facts {
             Payload::SystemMessage(message) => self.system_prompt = Some(message.content.clone()),
             Payload::UserMessage(message) if message.source.as_deref() == Some(COMMAND_SOURCE) => {
                 self.last_message_id = message.message_id.clone();
+                if message.agent_mode == Some(AgentMode::Shell) {
+                    self.failed_turn = None;
+                    self.last_turn = Some(turn_of(message, event));
+                    self.open_turn = Some(OpenTurn {
+                        interaction_id: message.interaction_id.clone(),
+                        command: true,
+                        ..OpenTurn::default()
+                    });
+                }
             }
             Payload::UserMessage(message) => {
                 self.user_messages += 1;
                 self.failed_turn = None;
                 self.last_message_id = message.message_id.clone();
                 if message.source.as_deref().is_none_or(|source| source == "user") || self.last_turn.is_none() {
-                    let event = event.id().to_string();
-                    self.last_turn = Some((message.message_id.clone().unwrap_or_else(|| event.clone()), event));
+                    self.last_turn = Some(turn_of(message, event));
                 }
                 if self.first_prompt.is_none() && message.source.is_none() {
                     self.first_prompt = Some(message.content.chars().take(400).collect());
@@ -254,6 +264,17 @@ impl Facts {
                     self.open_turn = None;
                 }
             }
+            // One that runs beside a turn is looked after by who started it.
+            Payload::ToolUserRequested(request) => {
+                if let Some(turn) = self.open_turn.as_mut().filter(|turn| turn.command) {
+                    turn.calls.push(OpenCall {
+                        id: request.tool_call_id.clone(),
+                        name: request.tool_name.clone(),
+                        started: false,
+                        asked: false,
+                    });
+                }
+            }
             Payload::ToolExecutionStart(start) => {
                 if let Some(call) = self.open_call(&start.tool_call_id) {
                     call.started = true;
@@ -267,14 +288,17 @@ impl Facts {
             Payload::ToolExecutionComplete(complete) => {
                 if let Some(turn) = &mut self.open_turn {
                     turn.calls.retain(|call| call.id != complete.tool_call_id);
+                    if turn.command && turn.calls.is_empty() {
+                        self.open_turn = None;
+                    }
                 }
             }
             Payload::Abort(_) => self.open_turn = None,
             // A turn that a person or a tool ended on purpose asked for tools last, and wants no more of them.
             Payload::AssistantIdle(_) => self.open_turn = None,
-            Payload::SessionError(_) => self.failed_turn = self.open_turn.take(),
+            Payload::SessionError(_) => self.failed_turn = self.open_turn.take().filter(|turn| !turn.command),
             Payload::SessionInfo(info) if info.info_type == INTERRUPTED_INFO => {
-                self.failed_turn = self.open_turn.take();
+                self.failed_turn = self.open_turn.take().filter(|turn| !turn.command);
             }
             Payload::SessionCompactionComplete(done) if done.success => self.compactions += 1,
             Payload::SubagentSelected(selected) => self.agent = Some(selected.agent_name.clone()),
@@ -341,6 +365,12 @@ impl OpenAgent {
             _ => {}
         }
     }
+}
+
+/// The message that opens a turn, and its event.
+fn turn_of(message: &UserMessage, event: &Event) -> (String, String) {
+    let event = event.id().to_string();
+    (message.message_id.clone().unwrap_or_else(|| event.clone()), event)
 }
 
 fn calls_of(message: &AssistantMessage) -> Vec<OpenCall> {

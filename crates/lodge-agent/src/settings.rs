@@ -198,6 +198,8 @@ pub struct Prompt {
     pub required_tool: Option<String>,
     /// The id that the message shall have; made up when absent.
     pub message_id: Option<String>,
+    /// A command that the person runs: no model is asked, and it waits like any message while a turn runs.
+    pub command: Option<String>,
 }
 
 impl Prompt {

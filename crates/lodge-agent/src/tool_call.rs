@@ -4,6 +4,7 @@
 mod builtin;
 mod external;
 mod outcome;
+mod person;
 
 use std::collections::HashMap;
 
@@ -13,7 +14,10 @@ use lodge_models::ToolCall;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-pub(crate) use self::outcome::{Outcome, Success};
+pub(crate) use self::{
+    outcome::{Outcome, Success},
+    person::run_for_person,
+};
 use crate::{
     agent_tools::AgentTool,
     answer::request_id,

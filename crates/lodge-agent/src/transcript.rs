@@ -15,7 +15,8 @@ pub const INTERRUPTED: &str = "The execution of this tool, or a previous tool wa
 enum Entry {
     /// What the model reads, and what the person said.
     User(Vec<Part>, String),
-    /// What the host says in the person's place: a skill's text, the end of a background agent.
+    /// What the host says in the person's place: a skill's text, the end of a background agent, what a command of theirs
+    /// printed.
     Added(Vec<Part>),
     /// What stands for everything before it, and what the person said in that.
     Summary(Vec<Part>, String),
@@ -142,7 +143,7 @@ impl Transcript {
                 if let Some(command) = self.by_person.remove(&done.tool_call_id) {
                     let text =
                         format!("<user_command>\nThe user ran this command: {command}\n{content}\n</user_command>");
-                    return self.push(Entry::User(vec![Part::Text(text.into())], command));
+                    return self.add(&text);
                 }
                 self.settle(
                     &done.tool_call_id,

@@ -211,6 +211,11 @@ impl Turn {
     }
 
     async fn go(&mut self, start: Start) -> Result<(), Stop> {
+        if let Start::Prompt(prompt, delivery) = &start
+            && let Some(command) = prompt.command.clone()
+        {
+            return crate::tool_call::run_for_person(self, prompt, &command, delivery.clone()).await;
+        }
         self.shared.mcp_ready().await;
         self.shared.tell_tools();
         match start {

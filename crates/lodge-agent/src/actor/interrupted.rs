@@ -77,11 +77,17 @@ impl Actor {
 
     /// Goes on with what was open, or waited, when the host went down.
     pub(super) fn take_up(&mut self) -> Result<bool, AgentError> {
-        let open = self.shared.recorder.facts(|facts| facts.open_turn.is_some());
+        let open_turn = self.shared.recorder.facts(|facts| facts.open_turn.clone());
+        let command = open_turn.as_ref().is_some_and(|turn| turn.command);
+        let open = open_turn.is_some() && !command;
         let waits = self.shared.queue.look(|lists| !lists.waiting.is_empty());
-        if self.running.is_none() && (open || waits || self.agents_open()) {
+        if self.running.is_none() && (open || command || waits || self.agents_open()) {
             self.lease()?;
             subagents::settle_interrupted(&self.shared)?;
+            // Nobody knows how far it came, and no model waits for it.
+            if command {
+                self.settle_interrupted()?;
+            }
             if open {
                 self.taking_up = true;
                 self.start(Start::Continue);

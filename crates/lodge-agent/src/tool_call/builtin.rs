@@ -17,6 +17,27 @@ use crate::turn::Stop;
 
 impl Call<'_> {
     pub(super) async fn builtin(&self, tool: &Arc<dyn Tool>, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
+        let cx = self.cx();
+        if let Some(intent) = tool.intent(args) {
+            if let Some(sub) = &shared.sub {
+                sub.task.activity.lock().intent = Some(intent.clone());
+            }
+            shared.recorder.note(AssistantIntent { intent });
+        }
+        let refused = match tool.need(args, &cx) {
+            Ok(need) => self.refusal(tool, need, args, &cx, allowed).await?,
+            Err(error) => Some(Outcome::failed(error.0, "failure")),
+        };
+        self.start(args.clone())?;
+        match refused {
+            Some(refused) => Ok(refused),
+            None => self.execute(tool, args.clone(), cx).await,
+        }
+    }
+
+    /// What a built-in tool knows of where it runs.
+    pub(super) fn cx(&self) -> ToolCx {
         let shared = self.turn.shared.clone();
         let call_id: Arc<str> = self.id.into();
         let (cwd, max_output_bytes, number_lines) = {
@@ -37,7 +58,7 @@ impl Call<'_> {
                 }),
             })
         };
-        let cx = ToolCx {
+        ToolCx {
             session_id: shared.id.clone(),
             call_id,
             cwd,
@@ -48,25 +69,16 @@ impl Call<'_> {
             out,
             state: shared.tool_state.clone(),
             cancel: self.turn.cancel.clone(),
-        };
-        if let Some(intent) = tool.intent(args) {
-            if let Some(sub) = &shared.sub {
-                sub.task.activity.lock().intent = Some(intent.clone());
-            }
-            shared.recorder.note(AssistantIntent { intent });
         }
-        let refused = match tool.need(args, &cx) {
-            Ok(need) => self.refusal(tool, need, args, &cx, allowed).await?,
-            Err(error) => Some(Outcome::failed(error.0, "failure")),
-        };
-        self.start(args.clone())?;
-        if let Some(refused) = refused {
-            return Ok(refused);
-        }
+    }
+
+    /// Runs a built-in tool that may run.
+    pub(super) async fn execute(&self, tool: &Arc<dyn Tool>, args: Value, cx: ToolCx) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
         let had_plan = shared.plan_path().exists();
-        let touches = tool.touches(args, &cx);
+        let touches = tool.touches(&args, &cx);
         shared.files_before(&touches).await;
-        let result = tool.run(args.clone(), cx).await;
+        let result = tool.run(args, cx).await;
         shared.files_after(touches).await;
         Ok(match result {
             Ok(output) => {

@@ -7,6 +7,7 @@ use super::{Reply, Request};
 use crate::{
     rpc::{self, RpcError, RpcResult, code},
     state::{Closing, NoSubscription, Peer, Resumed, conn},
+    talk::COMMAND_PREFIX,
     telemetry, uri,
     version::{self, Dialect},
 };
@@ -46,6 +47,8 @@ struct Initialized {
     #[serde(skip_serializing_if = "Option::is_none")]
     default_directory: Option<String>,
     completion_trigger_characters: [&'static str; 3],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminal_command_prefix: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     telemetry: Option<Value>,
 }
@@ -105,6 +108,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
         server_info: modern.then(|| json!({ "name": "lodge", "version": face.host.version(), "title": "Lodge" })),
         default_directory: face.config.default_directory.as_ref().map(uri::file),
         completion_trigger_characters: TRIGGERS,
+        terminal_command_prefix: modern.then_some(COMMAND_PREFIX),
         telemetry: modern.then(telemetry::capabilities),
     });
     // Queued under the lock: the first action after the snapshots comes after this response.

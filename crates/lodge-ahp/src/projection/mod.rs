@@ -86,6 +86,8 @@ struct Turn {
     taken_up: bool,
     /// Whether a client reopened it, and the agent has not taken it up again.
     resumed: bool,
+    /// Whether a person runs a command in it: no model can go on with that.
+    command: bool,
 }
 
 /// Text that streams in: the part it goes to and how much of it came.

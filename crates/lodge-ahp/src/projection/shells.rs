@@ -128,6 +128,15 @@ impl Projector {
     }
 }
 
+/// The code that a command ended with, when it was not that of success.
+pub(super) fn failed(content: &[ToolResultContent]) -> Option<i64> {
+    let code = content.iter().find_map(|part| match part {
+        ToolResultContent::Terminal(terminal) => terminal.result.as_ref()?.exit_code,
+        _ => None,
+    });
+    code.filter(|code| *code != 0)
+}
+
 /// The command's first line.
 fn title(arguments: &Value) -> String {
     let command = arguments

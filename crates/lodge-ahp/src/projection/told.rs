@@ -42,6 +42,7 @@ impl Projector {
             message,
             taken_up: false,
             resumed: false,
+            command: false,
         });
         self.main.usage = None;
         self.main.muted = false;

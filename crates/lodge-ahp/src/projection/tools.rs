@@ -439,10 +439,14 @@ impl Projector {
         let Some(turn_id) = self.running_turn(&call.scope) else {
             return;
         };
+        let mut past_tense = text::sentence(&call.name, &call.arguments, true);
+        if let Some(code) = super::shells::failed(&call.pinned) {
+            past_tense.push_str(&format!(" (exit code {code})"));
+        }
         content.extend(call.pinned);
         let result = ToolCallResult {
             success,
-            past_tense_message: text::sentence(&call.name, &call.arguments, true).into(),
+            past_tense_message: past_tense.into(),
             content: (!content.is_empty()).then_some(content),
             structured_content: structured.and_then(|value| value.as_object().cloned()),
             error,

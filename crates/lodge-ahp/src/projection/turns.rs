@@ -8,7 +8,7 @@ use ahp_types::{
     },
     state::{ErrorInfo, ErrorResponsePart, Message, MessageKind, MessageOrigin, PendingMessageKind},
 };
-use lodge_events::{COMMAND_SOURCE, Event, Timestamp, UserMessage};
+use lodge_events::{AgentMode, COMMAND_SOURCE, Event, Timestamp, UserMessage};
 
 use super::{Mark, Projector, Scope, Streaming, Turn, message_of, text};
 
@@ -33,6 +33,7 @@ impl Projector {
             .as_deref()
             .is_none_or(|source| source == "user" || source == COMMAND_SOURCE)
             && user.is_autopilot_continuation != Some(true);
+        let command = user.agent_mode == Some(AgentMode::Shell) && user.source.as_deref() == Some(COMMAND_SOURCE);
         let now = self.now;
         let was_sent = self.was_sent(&id);
         if scope == Scope::Main && from_person {
@@ -52,7 +53,7 @@ impl Projector {
         chat.muted = false;
         if let Some(turn) = &mut chat.turn {
             if turn.id == id {
-                turn.taken_up = true;
+                (turn.taken_up, turn.command) = (true, command);
                 return;
             }
             if !from_person && turn.taken_up {
@@ -75,6 +76,9 @@ impl Projector {
         };
         let message = self.as_written(&id, message_of(user, kind));
         self.open_turn(&scope, id, message, now, was_sent);
+        if let Some(turn) = &mut self.chat(&scope).turn {
+            turn.command = command;
+        }
     }
 
     /// Somebody else's message came first: the turn that waits becomes a queued message again.
@@ -100,6 +104,7 @@ impl Projector {
             message: message.clone(),
             taken_up: true,
             resumed: false,
+            command: false,
         });
         chat.usage = None;
         chat.failed = None;
@@ -149,6 +154,10 @@ impl Projector {
         // A turn that the agent has not taken up is not ended by the end of what came before it.
         let Some(turn) = chat.turn.take_if(|turn| turn.taken_up) else {
             return;
+        };
+        let end = match end {
+            End::Error(error, resumable) => End::Error(error, resumable && !turn.command),
+            end => end,
         };
         chat.last_turn = Some(turn.id.clone());
         chat.completed = matches!(end, End::Complete);

@@ -14,7 +14,7 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::{Draft, Effect, Setting};
+use super::{Draft, Effect, LITERAL, Setting, command_in};
 use crate::{
     customizations::{self, Custom},
     face::Face,
@@ -331,6 +331,10 @@ impl Driver {
         delivery: Delivery,
         chats: Vec<String>,
     ) -> Result<(), HostError> {
+        let literal = message.meta.as_ref().is_some_and(|meta| meta.contains_key(LITERAL));
+        if let Some(command) = command_in(&message.text).filter(|_| !literal) {
+            return self.run_command(id, message, delivery, command).await;
+        }
         let attached = message.clone();
         let attachments = tokio::task::spawn_blocking(move || attachments_of(&attached)).await;
         let attachments = attachments.map_err(|_| HostError::Invalid("the attachments cannot be read".to_owned()))?;
@@ -392,6 +396,27 @@ impl Driver {
         } else {
             say(&session, id, message.text.clone(), prompt).await?;
         }
+        Ok(())
+    }
+
+    /// Runs a command that a person typed in place of a message. What else the message brings is for a model.
+    async fn run_command(
+        &mut self,
+        id: &str,
+        message: &Message,
+        delivery: Delivery,
+        command: &str,
+    ) -> Result<(), HostError> {
+        let session = self.session().await?.session.clone();
+        let prompt = Prompt {
+            text: message.text.clone(),
+            delivery,
+            message_id: Some(id.to_owned()),
+            command: Some(command.to_owned()),
+            ..Prompt::default()
+        };
+        self.remember(id, message, &prompt).await;
+        session.send(prompt).await?;
         Ok(())
     }
 

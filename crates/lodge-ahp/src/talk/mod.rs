@@ -17,6 +17,18 @@ pub(crate) use self::{
 };
 use crate::{customizations::Wish, session_config::Isolation};
 
+/// What a message begins with that is a command for the shell.
+pub(crate) const COMMAND_PREFIX: &str = "!";
+
+/// Says in a message's `_meta` that it is meant as it stands, also when it begins like a command.
+pub(crate) const LITERAL: &str = "lodge.literal";
+
+/// The command in a text that is one.
+pub(crate) fn command_in(text: &str) -> Option<&str> {
+    let command = text.strip_prefix(COMMAND_PREFIX)?.trim();
+    (!command.is_empty()).then_some(command)
+}
+
 /// Something for the agent to do.
 pub(crate) enum Effect {
     /// Give it a message, and what was said in the chats that it refers to.

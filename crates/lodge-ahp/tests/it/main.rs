@@ -6,6 +6,7 @@ mod annotations;
 mod attacks;
 mod changesets;
 mod chats;
+mod commands;
 mod configuration;
 mod conformance;
 mod crash;

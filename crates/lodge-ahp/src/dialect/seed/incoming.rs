@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ROOT, rename};
+use crate::talk::{LITERAL, command_in};
 
 /// A client's action in today's spelling.
 #[derive(Debug, PartialEq)]
@@ -133,6 +134,10 @@ fn said(user_message: Value) -> Value {
     let mut message = user_message;
     if let Some(map) = message.as_object_mut() {
         map.insert("origin".into(), json!({ "kind": "user" }));
+        // Nobody told these clients that a message may be a command.
+        if map.get("text").and_then(Value::as_str).and_then(command_in).is_some() {
+            map.insert("_meta".into(), json!({ LITERAL: true }));
+        }
     }
     message
 }
@@ -152,6 +157,11 @@ mod tests {
             json!({"type": "session/turnStarted", "session": "copilot:/1", "turnId": "t", "userMessage": {"text": "hi"}}),
             Ok(json!(["copilot:/1", true, {"type": "chat/turnStarted", "turnId": "t",
                 "message": {"text": "hi", "origin": {"kind": "user"}}}])),
+        );
+        check(
+            json!({"type": "session/turnStarted", "session": "copilot:/1", "turnId": "t", "userMessage": {"text": "!ls"}}),
+            Ok(json!(["copilot:/1", true, {"type": "chat/turnStarted", "turnId": "t",
+                "message": {"text": "!ls", "origin": {"kind": "user"}, "_meta": {"lodge.literal": true}}}])),
         );
         check(
             json!({"type": "session/permissionResolved", "session": "copilot:/1", "turnId": "t", "requestId": "r", "approved": true}),

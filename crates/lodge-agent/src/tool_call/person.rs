@@ -1,0 +1,97 @@
+//! A command that the person runs in the agent's place: a turn in which no model is asked. The model reads of it with the
+//! next message.
+
+use lodge_events::{
+    AgentMode, COMMAND_SOURCE, ContentBlock, Delivery, ToolError, ToolExecutionComplete, ToolExecutionStart,
+    ToolResult, ToolUserRequested, UserMessage,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{Call, Outcome};
+use crate::{
+    settings::Prompt,
+    turn::{Stop, Turn},
+};
+
+const TOOL: &str = "bash";
+/// Seconds. It is waited for as long as it takes, or until somebody stops it.
+const WAIT: u32 = 24 * 3600;
+
+/// Runs the command. Whoever typed it needs no permission, but where commands are sandboxed, this one is too.
+pub(crate) async fn run_for_person(
+    turn: &Turn,
+    prompt: &Prompt,
+    command: &str,
+    delivery: Delivery,
+) -> Result<(), Stop> {
+    let shared = &turn.shared;
+    shared.recorder.record(UserMessage {
+        content: prompt.display_text.clone().unwrap_or_else(|| prompt.text.clone()),
+        message_id: prompt.message_id.clone(),
+        source: Some(COMMAND_SOURCE.into()),
+        agent_mode: Some(AgentMode::Shell),
+        interaction_id: Some(turn.interaction_id.clone()),
+        delivery: Some(delivery),
+        ..UserMessage::default()
+    })?;
+    shared.queue.recorded();
+    shared.recorder.sync();
+    let id = Uuid::new_v4().to_string();
+    let mut arguments = json!({"command": command, "description": "Asked for by the user"});
+    let requested = shared.recorder.record(ToolUserRequested {
+        tool_call_id: id.clone(),
+        tool_name: TOOL.into(),
+        arguments: Some(arguments.clone()),
+    })?;
+    shared.recorder.record(ToolExecutionStart {
+        tool_call_id: id.clone(),
+        tool_name: TOOL.into(),
+        arguments: Some(arguments.clone()),
+        ..ToolExecutionStart::default()
+    })?;
+    let call = Call {
+        turn,
+        id: &id,
+        name: TOOL,
+        message: requested.id(),
+        turn_id: "0",
+        mcp: None,
+    };
+    arguments["initial_wait"] = WAIT.into();
+    let outcome = match shared.builtins.iter().find(|tool| tool.name() == TOOL) {
+        Some(tool) => call.execute(tool, arguments, call.cx()).await?,
+        None => Outcome::failed("This host runs no commands.", "failure"),
+    };
+    let mut complete = ToolExecutionComplete {
+        tool_call_id: id.clone(),
+        is_user_requested: Some(true),
+        interaction_id: Some(turn.interaction_id.clone()),
+        ..ToolExecutionComplete::default()
+    };
+    let failure = match outcome {
+        Outcome::Done(done) => {
+            let code = done.contents.iter().find_map(|block| match block {
+                ContentBlock::Terminal(block) => block.exit_code,
+                _ => None,
+            });
+            complete.result = Some(ToolResult {
+                content: done.content,
+                detailed_content: done.detailed,
+                contents: (!done.contents.is_empty()).then_some(done.contents),
+                ..ToolResult::default()
+            });
+            code.filter(|code| *code != 0)
+                .map(|code| format!("The command ended with exit code {code}."))
+        }
+        Outcome::Failed { text, .. } => Some(text),
+    };
+    complete.success = failure.is_none();
+    complete.error = failure.map(|message| ToolError {
+        message,
+        code: Some("failure".into()),
+        ..ToolError::default()
+    });
+    shared.recorder.record(complete)?;
+    Ok(())
+}
