@@ -69,6 +69,8 @@ pub(crate) struct PromptContext<'a> {
     /// Whether another agent gave it the work.
     pub(crate) sub_agent: bool,
     pub(crate) cwd: &'a std::path::Path,
+    /// Where it may work beside that.
+    pub(crate) further: &'a [std::path::PathBuf],
     pub(crate) git_root: Option<&'a str>,
     pub(crate) branch: Option<&'a str>,
     pub(crate) tool_names: &'a [String],
@@ -103,6 +105,9 @@ fn section(name: &str, cx: &PromptContext<'_>) -> String {
         }
         "environment_context" => {
             let mut text = format!("Working directory: {}\nOperating system: {}", cx.cwd.display(), std::env::consts::OS);
+            for directory in cx.further {
+                let _ = write!(text, "\nFurther working directory: {}", directory.display());
+            }
             if let Some(root) = cx.git_root {
                 let _ = write!(text, "\nGit repository root: {root}");
             }

@@ -407,6 +407,7 @@ impl Turn {
             agent: definition.as_deref().map(|agent| agent.prompt.as_str()),
             sub_agent: shared.sub.is_some(),
             cwd: &settings.cwd,
+            further: &settings.additional_directories,
             git_root: git.root.as_deref(),
             branch: git.branch.as_deref(),
             tool_names: &tool_names,

@@ -239,6 +239,7 @@ impl Face {
         ChatState {
             draft: kept.draft,
             movable: Some(kept.chat_of.is_some()),
+            working_directories: kept.own_directories,
             queued_messages: Some(kept.queue).filter(|queue| !queue.is_empty()),
             ..head
         }
@@ -325,9 +326,16 @@ impl Face {
             .or_else(|| facts.title())
             .unwrap_or_else(|| UNTITLED.to_owned());
         let auto = settings.approval == lodge_host::Approval::ApproveAll;
+        let mut further = record.directories.clone();
+        for directory in settings.additional_directories.iter().map(uri::file) {
+            if !further.contains(&directory) {
+                further.push(directory);
+            }
+        }
         new_state(NewState {
             title,
             cwd: Some(settings.cwd.clone()),
+            further,
             git_root: git.root,
             chat,
             mode: settings.mode.as_str(),
@@ -344,6 +352,8 @@ impl Face {
 pub(crate) struct NewState<'a> {
     pub(crate) title: String,
     pub(crate) cwd: Option<std::path::PathBuf>,
+    /// Directories beside that, by their addresses.
+    pub(crate) further: Vec<String>,
     pub(crate) git_root: Option<String>,
     pub(crate) chat: &'a Uri,
     pub(crate) mode: &'a str,
@@ -379,7 +389,9 @@ pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
         activity: None,
         origin: None,
         project,
-        working_directories: new.cwd.map(|cwd| vec![uri::file(cwd)]),
+        working_directories: new
+            .cwd
+            .map(|cwd| std::iter::once(uri::file(cwd)).chain(new.further).collect()),
         annotations: None,
         lifecycle: new.lifecycle,
         creation_error: None,
@@ -421,6 +433,7 @@ pub(crate) fn flags(record: &SessionRecord) -> u32 {
 fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
     let mut head = chat_state(chat, UNTITLED.to_owned(), ChatOrigin::User);
     head.draft.clone_from(&record.draft);
+    head.working_directories.clone_from(&record.own_directories);
     if !record.queue.is_empty() {
         head.queued_messages = Some(record.queue.clone());
     }

@@ -50,6 +50,12 @@ pub(crate) struct SessionRecord {
     /// The work tree that was made for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) worktree: Option<lodge_host::Worktree>,
+    /// The directories that it works in beside the first, by their addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) directories: Vec<String>,
+    /// Those of its session's directories that this chat has, when it has not all; its own first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) own_directories: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) chats: Vec<ChatRecord>,
     /// The order of its chats, where somebody chose one.

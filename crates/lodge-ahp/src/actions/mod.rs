@@ -2,6 +2,7 @@
 //! echoed to all with its origin, or refused to its sender alone. Nothing else a client sends changes state.
 
 mod chat;
+mod directories;
 mod input;
 mod service;
 mod session;
@@ -15,6 +16,7 @@ use serde_json::{Value, value::RawValue};
 
 pub(crate) use self::{
     chat::{further, name_default, renamed, tell_title},
+    directories::{MOST_DIRECTORIES, existing, further_directories, further_of, is_same},
     session::title,
     tools::{fail_call, fail_calls_of},
 };
@@ -79,6 +81,8 @@ enum After {
     Decided(String, bool),
     /// Something is wanted of an MCP server.
     Wished(String, Wish),
+    /// The directories are others: one is gone, and perhaps another in its place.
+    Directories(Option<(String, Option<String>)>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -307,6 +311,7 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                 dispatch.face.first_turn(inner, channel);
             }
             After::ClientsChanged => inner.clients_changed(channel),
+            After::Directories(moved) => directories::changed(dispatch.face, inner, channel, moved),
             After::Expect(action) => {
                 let chat = inner
                     .core
@@ -449,7 +454,7 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
             A::ChatInputAnswerChanged(changed) => input::answer_changed(inner, dispatch, changed),
             A::ChatInputCompleted(completed) => input::completed(inner, dispatch, completed),
             A::ChatWorkingDirectorySet(_) | A::ChatWorkingDirectoryRemoved(_) => {
-                Err("a chat works where its session does".to_owned())
+                directories::check_chat(inner, dispatch, action)
             }
             _ => Err("only the host says this about a chat".to_owned()),
         };
@@ -569,7 +574,9 @@ impl Face {
                 record.archived = status & ahp_types::state::SessionStatus::IsArchived.bits() != 0;
                 record.auto_approve = auto;
                 record.decisions.clone_from(&entry.decisions);
+                record.directories = further_of(&entry.state);
             }
+            record.own_directories.clone_from(&head.working_directories);
         });
     }
 }

@@ -85,9 +85,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         }
         A::SessionWorkingDirectorySet(_)
         | A::SessionWorkingDirectoryRemoved(_)
-        | A::SessionWorkingDirectoryReplaced(_) => {
-            Err("a session works in one directory, chosen when it is made".to_owned())
-        }
+        | A::SessionWorkingDirectoryReplaced(_) => super::directories::check(inner, dispatch, action),
         A::SessionCustomizationToggled(toggled) => {
             let things = customizations::things(state.customizations.as_deref().unwrap_or_default());
             let named = |thing: &&customizations::Thing| thing.id == toggled.id;

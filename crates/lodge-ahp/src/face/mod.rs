@@ -243,6 +243,16 @@ impl Face {
         if main.as_ref().unwrap_or(&record).auto_approve && !was_live {
             session.configure(Change::Approval(Approval::ApproveAll)).await?;
         }
+        let mut directories = session.settings().additional_directories;
+        let known = directories.len();
+        for further in crate::actions::further_directories(&record, main.as_ref().unwrap_or(&record)) {
+            if !directories.contains(&further) {
+                directories.push(further);
+            }
+        }
+        if directories.len() > known {
+            session.configure(Change::AdditionalDirectories(directories)).await?;
+        }
         Ok(session)
     }
 

@@ -4,7 +4,8 @@ use ahp_types::{
     StateAction,
     state::{
         AgentCapabilities, AgentInfo, BackgroundWork, ChatInteractivity, ChatOrigin, ChatState, ChatSummary,
-        Customization, MultipleChatsCapability, SessionModelInfo, SessionStatus, ToolResultContent,
+        Customization, MultipleChatsCapability, MultipleWorkingDirectoriesCapability, SessionModelInfo, SessionStatus,
+        ToolResultContent,
     },
 };
 use lodge_events::Timestamp;
@@ -123,7 +124,10 @@ pub(super) fn agents(host: &Host, customizations: Option<Vec<Customization>>) ->
                 fork: Some(true),
                 side_chat: Some(true),
             }),
-            multiple_working_directories: None,
+            multiple_working_directories: Some(MultipleWorkingDirectoriesCapability {
+                immutable_primary: Some(true),
+                primary_replacement: None,
+            }),
         }),
     }]
 }

@@ -13,12 +13,14 @@ use super::{
     sessions::{adopt, copy_said, fork_point, host_error},
 };
 use crate::{
+    actions,
     dialect::seed,
     face::summary_of,
     load::UNTITLED,
     rpc::{self, RpcError, RpcResult, code},
     state::Uri,
     store::ChatRecord,
+    uri,
 };
 
 /// A page of the seed's `fetchTurns` is at most this long.
@@ -79,16 +81,11 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     if !params.chat.starts_with("ahp-chat:") || params.chat.len() > 1024 {
         return Err(RpcError::params("a chat's URI begins with ahp-chat:"));
     }
-    if let Some(outside) = params
+    let own = params
         .working_directories
-        .iter()
-        .flatten()
-        .find(|wanted| !directories.contains(wanted))
-    {
-        return Err(RpcError::params(format!(
-            "{outside} is not a working directory of the session"
-        )));
-    }
+        .as_deref()
+        .map(|wanted| subset(&directories, wanted));
+    let own = own.transpose()?;
     if let Some(title) = &params.title {
         crate::actions::title(title).map_err(RpcError::params)?;
     }
@@ -120,9 +117,10 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     match &params.source {
         None => {
             let settings = face.open_session(&main_id).await.map_err(host_error)?.settings();
+            let own = own.iter().flatten().filter_map(|directory| uri::path(directory));
             let new = lodge_host::NewSession {
                 id: Some(id.clone()),
-                cwd: Some(settings.cwd.clone()),
+                cwd: own.into_iter().next().or(Some(settings.cwd.clone())),
                 mode: settings.mode,
                 approval: settings.approval,
                 ..lodge_host::NewSession::default()
@@ -131,10 +129,22 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         }
         Some(source) => from_source(request, &session, source, &mut record).await?,
     }
+    let own = match &params.source {
+        None => own,
+        // It works where what it was made from does: that is what was spoken of there.
+        Some(source) => {
+            let inner = face.inner.lock();
+            let head = inner.core.chats.get(source.chat.as_str()).map(|chat| chat.store.head());
+            head.and_then(|head| head.working_directories.clone())
+        }
+    };
     if let Some(title) = &params.title {
         record.title.clone_from(title);
     }
-    face.store.update(&id, |own| own.chat_of = Some(main_id.clone()));
+    face.store.update(&id, |kept| {
+        kept.chat_of = Some(main_id.clone());
+        kept.own_directories = own;
+    });
     face.insert_extra(&session, &record).await.map_err(host_error)?;
     face.store.update(&main_id, |own| own.chats.push(record));
     let mut inner = face.inner.lock();
@@ -152,6 +162,25 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     }
     inner.core.settle(&session);
     rpc::null()
+}
+
+/// The directories of a chat as its session spells them. The first is where its agent runs.
+fn subset(all: &[String], wanted: &[String]) -> Result<Vec<String>, RpcError> {
+    let mut own: Vec<String> = Vec::new();
+    for directory in wanted {
+        let known = all.iter().find(|known| actions::is_same(known, directory));
+        let outside = || RpcError::params(format!("{directory} is not a working directory of the session"));
+        let known = known.ok_or_else(outside)?;
+        if !own.contains(known) {
+            own.push(known.clone());
+        }
+    }
+    match own.is_empty() {
+        true => Err(RpcError::params(
+            "a chat works in at least one working directory of its session",
+        )),
+        false => Ok(own),
+    }
 }
 
 /// Whether a chat is what is asked for again.

@@ -219,28 +219,51 @@ async fn future_commands(request: &Request<'_>, chat: &str) -> Result<Vec<Comman
         });
         talk.map(|talk| talk.plugins.clone()).unwrap_or_default()
     };
-    let (host, cwd) = (request.face.host.clone(), directory(request, chat).unwrap_or_default());
+    let cwd = directories(request, chat).into_iter().next().unwrap_or_default();
+    let host = request.face.host.clone();
     let look = move || host.commands(&cwd, &plugins);
     tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)
 }
 
 async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usize) -> Result<Vec<Value>, RpcError> {
-    let Some(root) = directory(request, channel) else {
-        return Ok(Vec::new());
-    };
+    let roots = directories(request, channel);
     let (indexes, symbols) = (request.face.indexes.clone(), request.face.symbols.clone());
     let work = move || {
         let range = (typed.start, offset);
-        let mut items = Vec::new();
-        if typed.trigger == '#' && !typed.word.is_empty() {
-            let found = symbols.find(&indexes, &root, &typed.word, COMPLETIONS / 2);
-            items.extend(found.iter().map(|symbol| symbol_item(&root, symbol, range)));
-        }
-        let found = indexes.find(&root, &typed.word, COMPLETIONS - items.len());
-        items.extend(found.iter().map(|found| file_item(&root, found, range)));
-        items
+        let of_root = |root: &PathBuf| {
+            let mut items = Vec::new();
+            if typed.trigger == '#' && !typed.word.is_empty() {
+                let found = symbols.find(&indexes, root, &typed.word, COMPLETIONS / 2);
+                items.extend(found.iter().map(|symbol| symbol_item(root, symbol, range)));
+            }
+            let found = indexes.find(root, &typed.word, COMPLETIONS - items.len());
+            items.extend(found.iter().map(|found| file_item(root, found, range)));
+            items
+        };
+        in_turn(roots.iter().map(of_root).collect())
     };
     tokio::task::spawn_blocking(work).await.map_err(RpcError::internal)
+}
+
+/// The best of each directory, then the second best of each, and so on. What lies in two of them is one thing.
+fn in_turn(lists: Vec<Vec<Value>>) -> Vec<Value> {
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut items: Vec<Value> = Vec::new();
+    while items.len() < COMPLETIONS {
+        let next: Vec<Value> = lists.iter_mut().filter_map(Iterator::next).collect();
+        if next.is_empty() {
+            break;
+        }
+        for item in next {
+            let (uri, at) = (&item["attachment"]["uri"], &item["attachment"]["selection"]);
+            let is_it = |known: &Value| known["attachment"]["uri"] == *uri && known["attachment"]["selection"] == *at;
+            if !items.iter().any(is_it) {
+                items.push(item);
+            }
+        }
+    }
+    items.truncate(COMPLETIONS);
+    items
 }
 
 fn file_item(root: &Path, found: &Found, (start, end): (usize, usize)) -> Value {
@@ -279,9 +302,9 @@ fn symbol_item(root: &Path, symbol: &Symbol, (start, end): (usize, usize)) -> Va
     })
 }
 
-fn directory(request: &Request<'_>, channel: &str) -> Option<PathBuf> {
+/// The directories of a chat, or of the default chat of a session.
+fn directories(request: &Request<'_>, channel: &str) -> Vec<PathBuf> {
     let inner = request.face.inner.lock();
-    let session = inner.core.session_of(channel)?;
-    let state = &inner.core.sessions.get(&session)?.state;
-    uri::path(state.working_directories.as_ref()?.first()?)
+    let all = inner.directories_of(channel);
+    all.iter().filter_map(|directory| uri::path(directory)).collect()
 }

@@ -76,6 +76,7 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
             inner.core.publish(to, &StateAction::SessionChatAdded(added), None);
         }
         inner.clients_changed(to);
+        inner.tell_directories(to);
     }
     let reordered = SessionChatsReorderedAction { chats: plan.order };
     inner
@@ -111,6 +112,8 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
         record.chat_of = None;
         record.uri = Some(to.to_string());
         (record.read, record.auto_approve) = (old.read, old.auto_approve);
+        let all = inner.directories_of(&chat);
+        record.directories = all.into_iter().skip(1).collect();
         record.own.clone_from(&own);
     });
     let record = face.store.session(&id);
@@ -188,6 +191,11 @@ fn source(inner: &Inner, chat: &str, leaves: bool) -> Result<Source, RpcError> {
     })
 }
 
+/// The directories of a chat, when it has not all of its session's.
+fn entry_of<'a>(inner: &'a Inner, chat: &str) -> Option<&'a Vec<String>> {
+    inner.core.chats.get(chat)?.store.head().working_directories.as_ref()
+}
+
 /// A move that can be made.
 struct Plan {
     source: Source,
@@ -205,7 +213,6 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
     let (to_uri, into) = sessions
         .get_key_value(to.session.as_str())
         .ok_or_else(|| no_session(&to.session))?;
-    let out_of = sessions.get(&source.from).ok_or_else(|| no_session(&source.from))?;
     let mut order: Vec<String> = into.state.chats.iter().map(|chat| chat.resource.clone()).collect();
     order.retain(|known| **known != *source.chat);
     let at = match &to.after {
@@ -218,8 +225,10 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
     order.insert(at, source.chat.to_string());
     if leaves {
         let theirs = into.state.working_directories.as_deref().unwrap_or_default();
-        let directories = out_of.state.working_directories.iter().flatten();
-        if directories.clone().any(|directory| !theirs.contains(directory)) {
+        let directories = inner.directories_of(&source.chat);
+        // A chat that has all directories of its session runs in the first, and will have all of the other one.
+        let runs_there = entry_of(inner, &source.chat).is_some() || theirs.first() == directories.first();
+        if !runs_there || directories.iter().any(|directory| !theirs.contains(directory)) {
             return Err(refused("the other session does not work in the directory of the chat"));
         }
         if into.announced.is_none() {

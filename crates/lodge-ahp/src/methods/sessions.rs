@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::Request;
 use crate::{
-    annotations,
+    actions, annotations,
     dialect::seed,
     load::{NewState, UNTITLED, branching_of, new_state},
     projection::timestamp,
@@ -63,6 +63,8 @@ struct Fork {
 /// What a session is asked to be.
 struct Wanted {
     cwd: Option<PathBuf>,
+    /// Where it works beside that, by addresses.
+    further: Vec<String>,
     model: Option<String>,
     mode: Mode,
     approval: Approval,
@@ -137,6 +139,8 @@ pub(super) async fn adopt(request: &Request<'_>, session: &Uri, id: &str) -> Res
     face.store.update(id, |record| record.uri = Some(session.to_string()));
     let mut inner = face.inner.lock();
     if let Some(entry) = inner.core.sessions.get_mut(session) {
+        let further = actions::further_of(&entry.state);
+        face.store.update(id, |record| record.directories = further);
         // It works where it works from now on.
         entry.schema = Some(face.config_schema(branching_of(&entry.state).as_ref(), &[], true));
     }
@@ -163,22 +167,26 @@ pub(super) fn is_uri(text: &str) -> bool {
 }
 
 async fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
-    let directory = params
+    let mut directories: Vec<String> = Vec::new();
+    for directory in params
         .working_directories
-        .as_ref()
-        .and_then(|all| all.first())
-        .or(params.working_directory.as_ref());
-    let cwd = match directory {
-        Some(uri) => {
-            let path =
-                uri::path(uri).ok_or_else(|| RpcError::params(format!("{uri} is not a directory of this host")))?;
-            if !path.is_dir() {
-                return Err(RpcError::params(format!("{uri} is not a directory that exists")));
-            }
-            Some(path)
+        .iter()
+        .flatten()
+        .chain(&params.working_directory)
+    {
+        let path = actions::existing(directory).map_err(RpcError::params)?;
+        let directory = uri::file(path.components().collect::<PathBuf>());
+        if !directories.contains(&directory) {
+            directories.push(directory);
         }
-        None => request.face.config.default_directory.clone(),
-    };
+    }
+    if directories.len() > actions::MOST_DIRECTORIES {
+        let most = actions::MOST_DIRECTORIES;
+        return Err(RpcError::params(format!("a session has at most {most} directories")));
+    }
+    let first = (!directories.is_empty()).then(|| directories.remove(0));
+    let cwd = first.as_deref().and_then(uri::path);
+    let cwd = cwd.or_else(|| request.face.config.default_directory.clone());
     let value = |key: &str| {
         params
             .config
@@ -215,6 +223,7 @@ async fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcErr
     let branching = branching(cwd.clone(), isolation, value("branch").map(str::to_owned)).await?;
     Ok(Wanted {
         cwd,
+        further: directories,
         model,
         mode,
         approval,
@@ -260,6 +269,7 @@ fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
     let state = new_state(NewState {
         title: UNTITLED.to_owned(),
         cwd,
+        further: wanted.further.clone(),
         git_root: git.root,
         chat: &chat,
         mode: wanted.mode.as_str(),
@@ -281,6 +291,7 @@ fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
         .unwrap_or_default();
     let draft = Draft {
         cwd: wanted.cwd,
+        further: wanted.further.iter().filter_map(|uri| uri::path(uri)).collect(),
         model: wanted.model,
         mode: wanted.mode,
         approval: wanted.approval,
@@ -556,7 +567,11 @@ impl crate::face::Face {
             activity: None,
             origin: None,
             project,
-            working_directories: line.cwd.as_ref().map(|cwd| vec![uri::file(cwd)]),
+            working_directories: line.cwd.as_ref().map(|cwd| {
+                std::iter::once(uri::file(cwd))
+                    .chain(record.directories.clone())
+                    .collect()
+            }),
             annotations: annotations::counted(&resource, record.annotated),
             resource,
             created_at: timestamp(line.created),

@@ -1,7 +1,7 @@
 //! The driver of one conversation: takes what clients want to its agent, in order, and what the agent does back to the
 //! state. A draft has no agent yet; it gets one with its first message.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
 use ahp_types::state::{Message, SessionActiveClient, ToolDefinition};
 use lodge_events::{AbortReason, Payload, Uuid};
@@ -240,6 +240,7 @@ impl Driver {
             id: Some(self.host_id.clone()),
             model: draft.model.clone().map_or(ModelChoice::Default, ModelChoice::Named),
             cwd: moved.clone().or_else(|| draft.cwd.clone()),
+            additional_directories: draft.further.clone(),
             mode: draft.mode,
             approval: draft.approval,
             name: draft.title.clone(),
@@ -312,6 +313,7 @@ impl Driver {
             Effect::Decided => return self.decided().await,
             Effect::Server { id, wish } => return self.wish(&id, wish).await,
             Effect::Change(setting) => self.change(setting).await,
+            Effect::Directories(further) => self.work_in(further).await,
             // What was never made alive has nothing to stop, answer or cut.
             _ if self.draft.is_some() => Ok(()),
             Effect::Abort => self.abort().await,
@@ -493,6 +495,16 @@ impl Driver {
             Setting::Model(_) | Setting::Isolation(_) | Setting::Branch(_) => return Ok(()),
         };
         self.session().await?.session.configure(change).await?;
+        Ok(())
+    }
+
+    /// Lets the agent work in other directories, too. One that sleeps is told when it wakes.
+    async fn work_in(&mut self, further: Vec<PathBuf>) -> Result<(), HostError> {
+        if let Some(draft) = &mut self.draft {
+            draft.further = further;
+        } else if let Some(live) = &self.live {
+            live.session.configure(Change::AdditionalDirectories(further)).await?;
+        }
         Ok(())
     }
 

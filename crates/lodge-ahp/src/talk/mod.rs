@@ -50,6 +50,8 @@ pub(crate) enum Effect {
     Change(Setting),
     /// Take the conversation back to before an event.
     Truncate { before: Uuid },
+    /// Where it may work beside the directory that it runs in.
+    Directories(Vec<PathBuf>),
     /// Take back a message that waits at the agent.
     Unqueue { id: String },
     /// Who runs tools for it.
@@ -89,6 +91,8 @@ pub(crate) enum Setting {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Draft {
     pub(crate) cwd: Option<PathBuf>,
+    /// Where it works beside that.
+    pub(crate) further: Vec<PathBuf>,
     pub(crate) model: Option<String>,
     pub(crate) mode: Mode,
     pub(crate) approval: Approval,

@@ -11,6 +11,7 @@ mod configuration;
 mod conformance;
 mod crash;
 mod customizations;
+mod directories;
 mod docs;
 mod edits;
 mod hostile;

@@ -215,7 +215,7 @@ impl From<SendParams> for Prompt {
             source: params.source,
             headers: params.request_headers.unwrap_or_default(),
             required_tool: params.required_tool,
-            message_id: None,
+            ..Self::default()
         }
     }
 }

@@ -134,7 +134,10 @@ async fn what_is_not_there_is_not_advertised() {
     let capabilities = &root["agents"][0]["capabilities"];
     assert_eq!(
         capabilities,
-        &json!({ "multipleChats": { "fork": true, "sideChat": true } })
+        &json!({
+            "multipleChats": { "fork": true, "sideChat": true },
+            "multipleWorkingDirectories": { "immutablePrimary": true },
+        })
     );
     assert_eq!(
         a.code(

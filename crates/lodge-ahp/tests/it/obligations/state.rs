@@ -173,7 +173,7 @@ async fn echo_and_rejection() {
         (&session, json!({ "type": "session/titleChanged", "title": "  " })),
         (
             &session,
-            json!({ "type": "session/workingDirectorySet", "directory": "file:///" }),
+            json!({ "type": "session/workingDirectorySet", "directory": "file:///no/such/place" }),
         ),
         (
             &session,
