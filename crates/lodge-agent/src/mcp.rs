@@ -181,8 +181,9 @@ impl Owner for McpOwner {
     fn authorize(&self, server: &str, request: AuthRequest) -> BoxFuture<'static, Option<String>> {
         let (shared, server) = (self.0.clone(), server.to_owned());
         Box::pin(async move {
+            let logins = shared.upgrade()?.logins.clone();
+            logins.want(request.clone());
             if request.reason == AuthReason::Refresh {
-                let logins = shared.upgrade()?.logins.clone();
                 let renewed = logins.renew(&request.url, &request.client, request.rejected.as_ref());
                 if let Some(token) = renewed.await {
                     return Some(token);

@@ -55,6 +55,11 @@ impl Host {
         self.inner().mcp_of_files(&McpFiles::default(), cwd)
     }
 
+    /// What was signed in to, for all sessions.
+    pub fn mcp_logins(&self) -> &lodge_mcp::Logins {
+        self.inner().mcp_logins()
+    }
+
     /// Names of skills that are off in new sessions.
     pub fn disabled_skills(&self) -> BTreeSet<String> {
         self.inner().disabled_skills()

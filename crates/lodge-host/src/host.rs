@@ -411,6 +411,10 @@ impl Inner {
         self.home.path()
     }
 
+    pub(crate) fn mcp_logins(&self) -> &Logins {
+        &self.logins
+    }
+
     /// What is said of a session beside its log; nothing, when that cannot be read.
     pub(crate) fn labels(&self, id: &str) -> Labels {
         self.home.sessions().labels(id).unwrap_or_default()

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -18,7 +18,12 @@ use serde_json::{Value, json};
 use tokio::task::{AbortHandle, JoinHandle};
 use uuid::Uuid;
 
-use crate::{McpError, auth::Secret, config::OauthClient, loopback::Loopback};
+use crate::{
+    McpError,
+    auth::{AuthRequest, Secret},
+    config::OauthClient,
+    loopback::Loopback,
+};
 
 /// How long a person may take.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -34,6 +39,10 @@ pub struct Logins {
     gates: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Logins under way: a new one takes the place of the one before.
     open: Mutex<HashMap<String, AbortHandle>>,
+    /// Tokens that clients brought, and until when they are good. They are in no file.
+    given: Mutex<HashMap<String, (Secret, Option<Instant>)>>,
+    /// What servers said when they wanted somebody to sign in, by their addresses.
+    wanted: Mutex<HashMap<String, AuthRequest>>,
 }
 
 /// How to sign in, where somebody says more than the address.
@@ -71,6 +80,8 @@ impl Logins {
             dir,
             gates: Mutex::default(),
             open: Mutex::default(),
+            given: Mutex::default(),
+            wanted: Mutex::default(),
         }
     }
 
@@ -86,8 +97,34 @@ impl Logins {
         self.gates.lock().entry(url.to_owned()).or_default().clone()
     }
 
-    /// The token for a server, if somebody has signed in. It may no longer be good. Reads a small file.
+    /// Takes a token that a client brought for a server, and gives it up when there is none.
+    pub fn give(&self, url: &str, token: Option<Secret>, good_for: Option<Duration>) {
+        let until = good_for.and_then(|good_for| Instant::now().checked_add(good_for));
+        let mut given = self.given.lock();
+        match token {
+            Some(token) => drop(given.insert(url.to_owned(), (token, until))),
+            None => drop(given.remove(url)),
+        }
+    }
+
+    /// Remembers what a server said that wants somebody to sign in.
+    pub fn want(&self, request: AuthRequest) {
+        self.wanted.lock().insert(request.url.clone(), request);
+    }
+
+    /// What a server said the last time it wanted that.
+    pub fn wanted(&self, url: &str) -> Option<AuthRequest> {
+        self.wanted.lock().get(url).cloned()
+    }
+
+    /// The token for a server, if a client brought one or somebody has signed in. It may no longer be good. Reads a small
+    /// file.
     pub fn token(&self, url: &str) -> Option<String> {
+        if let Some((token, until)) = self.given.lock().get(url)
+            && until.is_none_or(|until| Instant::now() < until)
+        {
+            return Some(token.0.clone());
+        }
         let kept = self.kept(url).read()?;
         let token = &kept["credentials"]["token_response"]["access_token"];
         token.as_str().map(str::to_owned)
@@ -102,6 +139,10 @@ impl Logins {
     pub async fn renew(&self, url: &str, client: &OauthClient, rejected: Option<&Secret>) -> Option<String> {
         let gate = self.gate(url);
         let _one = gate.lock().await;
+        // A client's token cannot be renewed here: the client brings another.
+        self.given
+            .lock()
+            .retain(|of, (token, _)| of != url || Some(&*token) != rejected);
         let token = self.token(url)?;
         if rejected.is_none_or(|rejected| rejected.0 != token) {
             // Somebody else has got a new one meanwhile.

@@ -181,7 +181,7 @@ impl Driver {
         if decisions.is_empty() && self.custom.plugins.is_empty() {
             return Ok(());
         }
-        let offer = Offer::of(session, self.face.host.home().path()).await?;
+        let offer = Offer::of(session, &self.face.host).await?;
         let plugins = &self.custom.plugins;
         let disabled = self.face.host.disabled_skills();
         let mut todo = Vec::new();
@@ -293,7 +293,7 @@ impl Driver {
     pub(crate) async fn show_customizations(&self) {
         let decisions = self.face.decisions(&self.chat);
         let offer = match (&self.live, &self.draft) {
-            (Some(live), _) => Offer::of(&live.session, self.face.host.home().path()).await.ok(),
+            (Some(live), _) => Offer::of(&live.session, &self.face.host).await.ok(),
             (None, Some(draft)) => {
                 let (host, cwd) = (self.face.host.clone(), draft.cwd.clone());
                 let roots = self.custom.roots(&decisions);

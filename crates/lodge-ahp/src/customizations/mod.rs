@@ -1,6 +1,7 @@
 //! What a session has beside its tools, as its clients see it and turn it on and off: skills, agents, files with
 //! instructions and commands, each inside the directory or the plugin it lies in, and MCP servers.
 
+mod auth;
 mod drive;
 mod offer;
 mod plugins;

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use ahp_types::state::{
-    ErrorInfo, McpAuthRequiredReason, McpServerAuthRequiredState, McpServerErrorState, McpServerReadyState,
-    McpServerStartingState, McpServerState, McpServerStoppedState, ProtectedResourceMetadata,
+    ErrorInfo, McpServerErrorState, McpServerReadyState, McpServerStartingState, McpServerState, McpServerStoppedState,
 };
 use lodge_host::{
     AgentDefinition, AgentError, CommandInfo, CommandSource, Customization, GitContext, HookFiles, Host, Session,
     Skill, Trust,
-    mcp::{Configured, ServerConfig, ServerInfo, Source, Status, Transport, files::file_of},
+    mcp::{Configured, Logins, ServerConfig, ServerInfo, Source, Status, Transport, files::file_of},
 };
 
+use super::auth;
 use crate::uri;
 
 /// Everything, with whether each is on.
@@ -37,7 +37,7 @@ pub(super) struct Server {
 
 impl Offer {
     /// Of a session that lives.
-    pub(super) async fn of(session: &Session, home: &Path) -> Result<Self, AgentError> {
+    pub(super) async fn of(session: &Session, host: &Host) -> Result<Self, AgentError> {
         let mut offer = Self {
             agents: session.found_agents().await?,
             skills: session.skills().await?,
@@ -46,15 +46,16 @@ impl Offer {
         };
         offer.commands = session.commands().await.into_iter().filter_map(of_file).collect();
         let servers = session.mcp().list();
-        let (session, home, settings) = (session.clone(), home.to_owned(), session.settings());
+        let (session, host, settings) = (session.clone(), host.clone(), session.settings());
         let look = move || {
+            let home = host.home().path();
             let server = |info: &ServerInfo| Server {
-                uri: server_uri(info.source, &info.name, &home, &settings.cwd),
+                uri: server_uri(info.source, &info.name, home, &settings.cwd),
                 on: info.status != Status::Disabled,
-                state: state_of(&session, info),
+                state: state_of(&session, host.mcp_logins(), info),
                 name: info.name.clone(),
             };
-            let hooks = Trust::at(&home).hook_files(&settings.cwd, settings.hook_files);
+            let hooks = Trust::at(home).hook_files(&settings.cwd, settings.hook_files);
             (servers.iter().map(server).collect(), hooks)
         };
         (offer.servers, offer.hooks) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
@@ -132,7 +133,7 @@ fn failed(message: &str) -> McpServerState {
     })
 }
 
-fn state_of(session: &Session, info: &ServerInfo) -> McpServerState {
+fn state_of(session: &Session, logins: &Logins, info: &ServerInfo) -> McpServerState {
     let stopped = McpServerState::Stopped(McpServerStoppedState {});
     match info.status {
         Status::Pending if session.mcp().is_starting(&info.name) => McpServerState::Starting(McpServerStartingState {
@@ -145,25 +146,10 @@ fn state_of(session: &Session, info: &ServerInfo) -> McpServerState {
             Some(ServerConfig {
                 transport: Transport::Http(remote) | Transport::Sse(remote),
                 ..
-            }) => McpServerState::AuthRequired(Box::new(McpServerAuthRequiredState {
-                reason: McpAuthRequiredReason::Required,
-                oauth_client: None,
-                resource: ProtectedResourceMetadata {
-                    resource: remote.url.to_string(),
-                    resource_name: info.display_name.clone(),
-                    authorization_servers: None,
-                    jwks_uri: None,
-                    scopes_supported: None,
-                    bearer_methods_supported: None,
-                    resource_signing_alg_values_supported: None,
-                    resource_documentation: None,
-                    resource_policy_uri: None,
-                    resource_tos_uri: None,
-                    required: None,
-                },
-                required_scopes: None,
-                description: None,
-            })),
+            }) => {
+                let name = info.display_name.as_deref();
+                McpServerState::AuthRequired(Box::new(auth::required(logins, &remote.url, name)))
+            }
             _ => stopped,
         },
     }

@@ -1,5 +1,7 @@
 //! Coming, coming back, listening.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
@@ -286,22 +288,34 @@ fn json_snapshot(snapshot: Option<Box<RawValue>>) -> Subscribed {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Authenticate {
     resource: String,
+    #[serde(default)]
+    token: String,
+    /// Seconds for which the token is good.
+    #[serde(default)]
+    expires_in: Option<f64>,
 }
 
 /// What clients of editors show a token for before anybody asked.
 const UNASKED: &str = "https://api.github.com";
 
-/// The host's agent needs no token of a client: its models' keys are the host's. So there is no resource to show one for.
-/// The one that clients show unasked is taken and forgotten at once, so that they go on.
+/// The host's agent needs no token of a client: its models' keys are the host's. MCP servers may want one. What clients show
+/// unasked is taken and forgotten at once, so that they go on.
 pub(super) async fn authenticate(request: &Request<'_>) -> RpcResult {
     let params: Authenticate = rpc::params(request.params)?;
     if params.resource.trim_end_matches('/') == UNASKED {
         return rpc::ok(json!({}));
     }
-    Err(RpcError::params(format!(
-        "this host asks for no token for {:?}",
-        params.resource
-    )))
+    let good_for = match params.expires_in.filter(|_| !params.token.is_empty()) {
+        Some(seconds) if seconds > 0.0 && seconds.fract() == 0.0 => Some(Duration::from_secs(seconds as u64)),
+        Some(_) => return Err(RpcError::params("a token is good for a number of seconds")),
+        None => None,
+    };
+    request
+        .face
+        .authenticate(&params.resource, &params.token, good_for)
+        .await?;
+    rpc::ok(json!({}))
 }

@@ -117,7 +117,7 @@ methods! {
     "reconnect" Everywhere InTurn handshake::reconnect,
     "ping" Everywhere Beside handshake::ping,
     "subscribe" Everywhere InTurn handshake::subscribe,
-    "authenticate" Everywhere InTurn handshake::authenticate,
+    "authenticate" Everywhere Beside handshake::authenticate,
     "createSession" Everywhere InTurn sessions::create,
     "disposeSession" Everywhere InTurn sessions::dispose,
     "listSessions" Everywhere InTurn sessions::list,

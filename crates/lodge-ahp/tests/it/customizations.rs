@@ -497,3 +497,95 @@ async fn files_that_change_are_shown_live_and_used_by_the_next_turn() {
         assert_eq!(second.contains(words), there, "{words}: {second}");
     }
 }
+
+/// An MCP server over HTTP that wants a token.
+async fn guarded() -> String {
+    use axum::{
+        Router,
+        extract::State,
+        http::{HeaderMap, StatusCode, header},
+        response::{IntoResponse, Response},
+        routing::{get, post},
+    };
+    fn told(value: &Value) -> Response {
+        ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+    }
+    async fn mcp(State(at): State<String>, headers: HeaderMap, body: String) -> Response {
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if shown != Some("Bearer good") {
+            let wants = format!("Bearer resource_metadata=\"{at}/meta\", scope=\"weave\"");
+            return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, wants)]).into_response();
+        }
+        let asked: Value = serde_json::from_str(&body).unwrap();
+        let result = match asked["method"].as_str().unwrap_or_default() {
+            "initialize" => json!({
+                "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
+                "serverInfo": { "name": "vault", "version": "1" },
+            }),
+            "tools/list" => json!({ "tools": [{ "name": "open", "inputSchema": { "type": "object" } }] }),
+            _ if asked.get("id").is_none() => return StatusCode::ACCEPTED.into_response(),
+            _ => json!({}),
+        };
+        told(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
+    }
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = format!("http://{}", listener.local_addr().unwrap());
+    let metadata = json!({ "resource": format!("{at}/mcp"), "authorization_servers": [format!("{at}/login")] });
+    let app = Router::new()
+        .route("/meta", get(move || async move { told(&metadata) }))
+        .route("/mcp", post(mcp))
+        .with_state(at.clone());
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    at
+}
+
+/// A server says in its state what it wants; a client that has it brings it, and everybody's session goes on.
+#[tokio::test]
+async fn a_client_signs_in_to_an_mcp_server() {
+    let models = ModelServer::start();
+    let house = house_of(&models).await;
+    let at = guarded().await;
+    let servers = json!({ "mcpServers": { "vault": { "type": "http", "url": format!("{at}/mcp") } } });
+    put(house.dir.path().join("home/mcp-config.json"), &servers.to_string());
+    let (mut a, mut b) = (house.client("a").await, house.client_of("b", "0.9.0").await);
+    let (session, chat) = a.session(&uuid(1)).await;
+    let resource = format!("{at}/mcp");
+    let token = |token: &str| json!({ "channel": ROOT, "resource": resource, "token": token, "expiresIn": 3600 });
+    // Nobody asked yet.
+    assert_eq!(b.code("authenticate", token("good")).await, -32602);
+    let first = asked(&models, &mut a, &chat, "t1").await;
+    assert!(!first.contains("vault-open"), "{first}");
+    let state = once(&mut a, &session, |state| {
+        named(state, "vault")["state"]["kind"] == "authRequired"
+    })
+    .await;
+    let wants = &named(&state, "vault")["state"];
+    assert_eq!(wants["reason"], "required");
+    assert_eq!(wants["requiredScopes"], json!(["weave"]));
+    assert_eq!(wants["resource"]["resource"], resource);
+    assert_eq!(
+        wants["resource"]["authorization_servers"],
+        json!([format!("{at}/login")])
+    );
+    let refused = b.request("authenticate", token("bad")).await.unwrap_err();
+    assert_eq!(refused["code"], -32007);
+    assert_eq!(refused["data"]["resources"][0]["resource"], resource);
+    let wrong = json!({ "channel": ROOT, "resource": resource, "token": "good", "expiresIn": 0.5 });
+    assert_eq!(b.code("authenticate", wrong).await, -32602);
+    assert_eq!(b.request("authenticate", token("good")).await, Ok(json!({})));
+    once(&mut a, &session, |state| {
+        named(state, "vault")["state"]["kind"] == "ready"
+    })
+    .await;
+    let second = asked(&models, &mut a, &chat, "t2").await;
+    assert!(second.contains("vault-open"), "{second}");
+    // No token is in what clients see, or in any file.
+    let shown = a.subscribe(&session).await.to_string();
+    assert!(!shown.contains("good"), "{shown}");
+    // Taken back, it is no longer used.
+    assert_eq!(a.request("authenticate", token("")).await, Ok(json!({})));
+    once(&mut b, &session, |state| {
+        named(state, "vault")["state"]["kind"] == "authRequired"
+    })
+    .await;
+}
