@@ -18,8 +18,9 @@ use crate::view::shorten;
 /// How much of each old turn is shown when a session is opened.
 const OLD_MESSAGE: usize = 400;
 const OLD_ANSWER_LINES: usize = 12;
-/// Lines of a command's output.
+/// Lines of a command's output: one of the agent's, and one that a person typed to see it.
 const OUTPUT_LINES: usize = 5;
+const COMMAND_LINES: usize = 500;
 
 /// What was shown of a tool call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,8 +192,12 @@ impl Show {
         let Some(shown) = self.turns.get_mut(turn.id).filter(|shown| !shown.over) else {
             return Ok(());
         };
+        let lines = match turn.message.text.starts_with('!') {
+            true => COMMAND_LINES,
+            false => OUTPUT_LINES,
+        };
         for part in turn.parts {
-            shown.part(screen, part, &self.typed)?;
+            shown.part(screen, part, &self.typed, lines)?;
         }
         let Some(end) = turn.end else { return Ok(()) };
         let cut = shown.cut;
@@ -231,6 +236,7 @@ impl Shown {
         screen: &mut Screen<W>,
         part: &ResponsePart,
         typed: &HashSet<String>,
+        lines: usize,
     ) -> io::Result<()> {
         match part {
             ResponsePart::Markdown(part) => match self.rest(&part.id, &part.content) {
@@ -249,7 +255,7 @@ impl Shown {
                 Some((false, rest)) => screen.thought(rest),
                 None => Ok(()),
             },
-            ResponsePart::ToolCall(part) => self.call(screen, &part.tool_call),
+            ResponsePart::ToolCall(part) => self.call(screen, &part.tool_call, lines),
             ResponsePart::InputRequest(part) => match &part.response {
                 Some(response) if !typed.contains(&part.request.id) => {
                     let words = answer_words(&part.request, response);
@@ -285,7 +291,8 @@ impl Shown {
         Ok(())
     }
 
-    fn call<W: Write>(&mut self, screen: &mut Screen<W>, call: &ToolCallState) -> io::Result<()> {
+    /// Shows what is new about a call, and of a command up to so many lines of what it printed.
+    fn call<W: Write>(&mut self, screen: &mut Screen<W>, call: &ToolCallState, lines: usize) -> io::Result<()> {
         let (id, what, ended) = match call {
             ToolCallState::Running(call) => (&call.tool_call_id, &call.invocation_message, false),
             ToolCallState::AuthRequired(call) => (&call.tool_call_id, &call.invocation_message, false),
@@ -308,14 +315,17 @@ impl Shown {
         if before.is_none() && !denied {
             screen.note("→", what.as_text())?;
         }
+        if let ToolCallState::Completed(call) = call
+            && is_command(call.meta.as_ref())
+            && (call.success || lines == COMMAND_LINES)
+        {
+            output(screen, call.content.as_deref().unwrap_or_default(), lines)?;
+        }
         match call {
             ToolCallState::Completed(call) if !call.success => {
                 let text = call.error.as_ref().and_then(|error| error.get("message")?.as_str());
                 let text = text.unwrap_or_else(|| call.past_tense_message.as_text());
                 screen.note("✗", shorten(text, 600).as_str())
-            }
-            ToolCallState::Completed(call) if is_command(call.meta.as_ref()) => {
-                output(screen, call.content.as_deref().unwrap_or_default())
             }
             ToolCallState::Cancelled(call) => {
                 let why = call
@@ -340,16 +350,22 @@ fn is_command(meta: Option<&serde_json::Map<String, serde_json::Value>>) -> bool
 }
 
 /// The last lines of what a command printed.
-fn output<W: Write>(screen: &mut Screen<W>, content: &[ToolResultContent]) -> io::Result<()> {
+fn output<W: Write>(screen: &mut Screen<W>, content: &[ToolResultContent], most: usize) -> io::Result<()> {
     for part in content {
         let ToolResultContent::Text(part) = part else { continue };
-        let lines: Vec<&str> = part.text.lines().filter(|line| !line.trim().is_empty()).collect();
-        let skipped = lines.len().saturating_sub(OUTPUT_LINES);
+        let (own, width) = (most == COMMAND_LINES, if most == COMMAND_LINES { 2000 } else { 160 });
+        let lines: Vec<&str> = part
+            .text
+            .lines()
+            .filter(|line| own || !line.trim().is_empty())
+            .collect();
+        let skipped = lines.len().saturating_sub(most);
         if skipped > 0 {
             screen.note(" ", &format!("… {skipped} more lines"))?;
         }
         for line in &lines[skipped..] {
-            screen.note(" ", &shorten(line, 160))?;
+            let line = if line.is_empty() { " " } else { line };
+            screen.note(" ", &shorten(line, width))?;
         }
     }
     Ok(())

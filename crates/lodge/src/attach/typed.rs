@@ -29,6 +29,7 @@ Type to send a message; while the agent works it waits in the queue. A \\ at the
   /approve, /deny [WHY]   the same
   /cancel                 stop the running turn (or Ctrl-C)
   /steer TEXT             say something into the running turn
+  !COMMAND                run a command in the session's shell
   /sessions [N|ID]        list sessions, or go to one
   /new                    start a new session
   /title [TEXT]           show or change the title

@@ -48,6 +48,34 @@ fn count(lines: &[String], line: &str) -> usize {
 }
 
 #[test]
+fn a_command_that_a_person_types_shows_all_that_it_printed() {
+    let home = Home::new();
+    let _host = Host::start(&home);
+    let mut one = attach(&home, &["--new"]);
+    one.say("!seq 1 8; echo; echo last");
+    one.say("!echo bad; exit 3");
+    let done = one.finish().ok();
+    let numbers = (1..=8).map(|number| format!("  {number}"));
+    let first = ["> !seq 1 8; echo; echo last", "→ Running `seq 1 8; echo; echo last`"].map(str::to_owned);
+    let rest = [
+        "  ",
+        "  last",
+        "> !echo bad; exit 3",
+        "→ Running `echo bad; exit 3`",
+        "  bad",
+        "✗ The command ended with exit code 3.",
+    ];
+    let expected: Vec<String> = first
+        .into_iter()
+        .chain(numbers)
+        .chain(rest.map(str::to_owned))
+        .collect();
+    let printed: Vec<&str> = done.lines[1..].iter().map(|line| line.trim_end()).collect();
+    let expected: Vec<&str> = expected.iter().map(|line| line.trim_end()).collect();
+    assert_eq!(printed, expected);
+}
+
+#[test]
 fn lines_are_sent_and_answers_printed_and_the_end_waits_for_the_last_one() {
     let home = Home::new();
     let _host = Host::start(&home);
