@@ -41,7 +41,7 @@ impl Face {
         directories.into_iter().map(Root::whole).chain(kept).collect()
     }
 
-    /// What is the host's own: its home, but for what sessions have there, and what the host was set up to share of it.
+    /// What is the host's own: its home, but for what sessions have there for their clients.
     pub(crate) fn private(&self) -> Private {
         let home = self.host.home().path();
         let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
@@ -49,12 +49,7 @@ impl Face {
             let inner = self.inner.lock();
             inner.talks.values().map(|talk| talk.host_id.clone()).collect()
         };
-        let shared = self.config.roots.iter().filter_map(|root| root.canonicalize().ok());
-        let open = shared
-            .filter(|root| root != &home && root.starts_with(&home))
-            .chain(kept(&home, &ids))
-            .chain([home.join("worktrees")]);
-        let open = open.collect();
+        let open = kept(&home, &ids).chain([home.join("worktrees")]).collect();
         Private::new(home, open)
     }
 

@@ -466,3 +466,46 @@ async fn clients_of_the_seed_get_the_changes_of_a_session_whole() {
             .any(|message| message["params"]["action"]["type"] == "session/diffsChanged")
     );
 }
+
+/// Where a session works around the host's home, that is no part of what it changed, and is never committed.
+#[tokio::test]
+async fn the_hosts_home_is_no_change_of_a_session() {
+    let house = house().await;
+    let top = house.dir.path().canonicalize().unwrap();
+    let git = |args: &[&str]| {
+        let output = std::process::Command::new("git")
+            .args(args)
+            .current_dir(&top)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    git(&["init", "-q", "-b", "main"]);
+    git(&["config", "user.email", "a@b.c"]);
+    git(&["config", "user.name", "A"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "seed"]);
+    std::fs::write(top.join("home/secret.txt"), "sesame\n").unwrap();
+    let mut client = house.client("a").await;
+    let session = format!("lodge:/{}", uuid(1));
+    let create = json!({
+        "channel": session, "workingDirectories": [lodge_ahp::uri::file(&top)], "config": { "autoApprove": "autoApprove" },
+    });
+    client.request("createSession", create).await.unwrap();
+    let snapshot = client.subscribe(&session).await;
+    let chat = snapshot["state"]["defaultChat"].as_str().unwrap().to_owned();
+    client.subscribe(&chat).await;
+    client.turn(&chat, "t1", &bash("echo n > new.txt")).await;
+    for kind in ["uncommitted", "branch", "session"] {
+        let files = client.changes(&format!("{session}/changeset/{kind}")).await["files"].clone();
+        assert_eq!(names(&files), ["new new.txt +1 -0"], "{kind}");
+    }
+    let loose = format!("{session}/changeset/uncommitted");
+    client.invoke(&loose, "commit", None).await.unwrap();
+    assert_eq!(git(&["show", "--format=", "--name-only", "HEAD"]), "new.txt\n");
+    for word in ["@secret", "@home/"] {
+        let params = json!({ "channel": chat, "kind": "userMessage", "text": word, "offset": word.len() });
+        let items = client.request("completions", params).await.unwrap();
+        assert!(!items.to_string().contains("secret.txt"), "{items}");
+    }
+}

@@ -48,7 +48,7 @@ async fn every_command_says_what_is_wrong() {
         fs::create_dir_all(house.work().join("full/inner")).unwrap();
         let outside = json!({ "uri": "file:///etc/passwd" });
         let content = if seed { -32006 } else { -32008 };
-        let table: Vec<((&str, Value), i64, &str)> = vec![
+        let mut table: Vec<((&str, Value), i64, &str)> = vec![
             (write("f", json!({})), 0, ""),
             (write("f", json!({ "createOnly": true })), -32010, "already exists"),
             (write("none/f", json!({})), -32008, "parent directory not found"),
@@ -112,6 +112,25 @@ async fn every_command_says_what_is_wrong() {
                 "",
             ),
         ];
+        if !seed {
+            table.extend([
+                (write("g", json!({ "ifMatch": "other" })), -32011, "ifMatch"),
+                (write("none", json!({ "ifMatch": "other" })), -32011, "ifMatch"),
+                (write("g", json!({ "mode": "sideways" })), -32602, "mode"),
+                (write("g", json!({ "position": -1 })), -32602, "position"),
+                (one("resourceResolve", "g"), 0, ""),
+                (one("resourceResolve", "none"), -32008, "resource not found"),
+                (("resourceResolve", outside.clone()), -32009, ""),
+                (one("resourceMkdir", "one/two"), 0, ""),
+                (one("resourceMkdir", "one/two"), 0, ""),
+                (one("resourceMkdir", "g"), -32010, "already exists"),
+                (one("resourceMkdir", "g/under"), -32010, "already exists"),
+                (("resourceMkdir", json!({ "uri": "file:///etc/x" })), -32009, ""),
+                (one("createResourceWatch", "one"), 0, ""),
+                (one("createResourceWatch", "none"), -32008, ""),
+                (("createResourceWatch", outside.clone()), -32009, ""),
+            ]);
+        }
         for ((method, params), code, words) in table {
             let seen = ask(&mut client, seed, method, params.clone()).await;
             let (seen_code, message) = match &seen {

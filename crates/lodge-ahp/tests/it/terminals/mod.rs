@@ -365,25 +365,28 @@ async fn the_seed_s_dialect_has_terminals_too() {
     let snapshot = a.request("subscribe", json!({ "resource": T })).await.unwrap()["snapshot"].clone();
     assert_eq!(snapshot["state"].get("lifecycle"), None);
     mirror.snapshot(&snapshot);
+    // A second one of the same dialect sees it all, too.
+    let mut b = house.client_of("b", "0.1.0").await;
+    let mut other = Mirror::default();
+    other.snapshot(&b.request("subscribe", json!({ "resource": T })).await.unwrap()["snapshot"]);
     let seq = a
         .dispatch_seed(json!({ "type": "terminal/input", "terminal": T, "data": "echo se''ed; exit 5\r" }))
         .await;
     a.verdict(seq).await;
     let mut modern = house.client("m").await;
     modern.subscribe(T).await;
-    loop {
+    for (client, mirror) in [(&mut a, &mut mirror), (&mut b, &mut other)] {
+        while mirror.state(T)["exitCode"] != 5 {
+            let message = match client.inbox.pop_front() {
+                Some(message) => message,
+                None => client.read().await.unwrap(),
+            };
+            if message["method"] == "action" && message["params"]["action"]["terminal"] == T {
+                mirror.seed_envelope(&message["params"]);
+            }
+        }
         let state = mirror.state(T);
-        if state["exitCode"] == 5 {
-            assert!(text(&state).contains("seed\r\n"), "{state}");
-            break;
-        }
-        let message = match a.inbox.pop_front() {
-            Some(message) => message,
-            None => a.read().await.unwrap(),
-        };
-        if message["method"] == "action" && message["params"]["action"]["terminal"] == T {
-            mirror.seed_envelope(&message["params"]);
-        }
+        assert!(text(&state).contains("seed\r\n"), "{state}");
     }
     let seq = a
         .dispatch_seed(json!({ "type": "terminal/titleChanged", "terminal": T, "title": "new" }))
