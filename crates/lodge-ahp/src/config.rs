@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use crate::telemetry::Lines;
+
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
@@ -54,6 +56,8 @@ pub struct AhpConfig {
     pub default_directory: Option<PathBuf>,
     /// The shell of terminals; without one the user's.
     pub shell: Option<PathBuf>,
+    /// What the host says in its own log.
+    pub lines: Arc<Lines>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -71,6 +75,7 @@ impl AhpConfig {
             resources: Policy::Ask,
             default_directory: None,
             shell: None,
+            lines: Arc::default(),
             limits: Limits::default(),
         }
     }

@@ -41,4 +41,5 @@ pub mod wire;
 pub use config::{AhpConfig, Limits, Listen, Policy, TlsFiles};
 pub use grants::{Grant, Grants};
 pub use server::{ServeError, Server, serve};
+pub use telemetry::Lines;
 pub use tls::TlsError;

@@ -6,6 +6,7 @@ mod doctor;
 mod door;
 mod grants;
 mod history;
+mod logging;
 mod mcp;
 mod question;
 mod run;
@@ -46,7 +47,7 @@ fn finish(result: Result<ExitCode>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<ExitCode> {
-    log_to_stderr(&cli.global.log_level);
+    logging::log_to_stderr(&cli.global.log_level);
     let home = setup::home_path(cli.global.home.as_deref());
     match cli.command {
         None => runtime()?.block_on(serve::host(&home?, &cli.global, &cli.serve)),
@@ -104,22 +105,4 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .worker_threads(workers)
         .enable_all()
         .build()?)
-}
-
-/// Logs go to standard error and nowhere else: standard output belongs to answers and to clients.
-pub(crate) fn log_to_stderr(level: &str) {
-    // What the library says of MCP servers that fail is said by Lodge as well, to those whom it concerns.
-    let plain = ["off", "error", "warn", "info"].contains(&level);
-    let level = if plain {
-        format!("{level},rmcp=off")
-    } else {
-        level.to_owned()
-    };
-    let filter =
-        tracing_subscriber::EnvFilter::try_new(level).unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .try_init();
 }

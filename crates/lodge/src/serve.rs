@@ -35,7 +35,7 @@ fn github_host() -> String {
 
 /// Serves the SDK that started this program, and nobody else.
 pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
-    crate::log_to_stderr(match args.log_level.as_deref() {
+    crate::logging::log_to_stderr(match args.log_level.as_deref() {
         Some("none") => "off",
         Some("error") => "error",
         Some("info") => "info",
@@ -128,6 +128,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
         roots: directory.clone().into_iter().chain(roots).collect(),
         resources: settings.resources,
         default_directory: directory,
+        lines: crate::logging::LINES.clone(),
         ..AhpConfig::loopback(token.as_str())
     };
     let ahp = lodge_ahp::serve(host.clone(), config).await?;

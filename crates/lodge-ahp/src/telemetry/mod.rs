@@ -2,6 +2,7 @@
 //! While nobody listens nothing is noted. Texts of persons, models and tools are never part of it; messages of errors
 //! are, without what looks like a secret.
 
+mod lines;
 mod note;
 mod otlp;
 mod secrets;
@@ -19,6 +20,7 @@ use lodge_events::Event;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+pub use self::lines::Lines;
 use self::{note::Notes, otlp::now, secrets::Secrets};
 use crate::{
     face::Face,
@@ -167,6 +169,7 @@ impl Face {
             };
         }
         self.telemetry.wanted.store(wanted, Ordering::Relaxed);
+        self.config.lines.want(wanted & 63);
         if wanted != 0 && !self.telemetry.sending.swap(true, Ordering::AcqRel) {
             self.tasks.spawn(self.clone().send_telemetry());
         }
@@ -188,7 +191,8 @@ impl Face {
                     return;
                 }
             }
-            let taken = self.telemetry.notes.lock().take();
+            let mut taken = self.telemetry.notes.lock().take();
+            taken.logs.extend(self.config.lines.take(&self.telemetry.secrets));
             let metrics = rounds % METRICS_EVERY == 0;
             rounds += 1;
             let gauges = self.gauges();

@@ -188,3 +188,37 @@ async fn telemetry_is_not_replayed_and_does_not_hinder_coming_back() {
     other.turn(&chat, "t3", "say more").await;
     a.notification("otlp/exportLogs").await;
 }
+
+/// What the host says in its own log is for whoever listens, from the level on that it wants.
+#[tokio::test]
+async fn lines_of_the_host_itself_are_logs_too() {
+    use tracing::Level;
+    let mut house = house().await;
+    house.server.take().unwrap().shutdown().await;
+    let lines = std::sync::Arc::new(lodge_ahp::Lines::default());
+    let config = lodge_ahp::AhpConfig {
+        lines: lines.clone(),
+        ..lodge_ahp::AhpConfig::loopback(TOKEN)
+    };
+    house.server = Some(lodge_ahp::serve(house.host.clone(), config).await.unwrap());
+    assert!(!lines.are_heard(Level::ERROR));
+    let mut a = house.client("a").await;
+    a.request("subscribe", json!({ "channel": "ahp-otlp:/logs/warn" }))
+        .await
+        .unwrap();
+    assert!(lines.are_heard(Level::WARN) && !lines.are_heard(Level::INFO));
+    lines.add(Level::WARN, "lodge::door", &format!("knocked with {TOKEN}"));
+    let mut heard = Heard::default();
+    let record = heard
+        .find(&mut a, LOGS, |record| {
+            attribute(record, "code.namespace")["stringValue"] == "lodge::door"
+        })
+        .await;
+    assert_eq!(record["severityText"], "WARN");
+    assert_eq!(record["body"]["stringValue"], "knocked with ***");
+    a.notify("unsubscribe", json!({ "channel": "ahp-otlp:/logs/warn" }))
+        .await;
+    while lines.are_heard(Level::ERROR) {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
