@@ -112,9 +112,9 @@ impl Logins {
         self.wanted.lock().insert(request.url.clone(), request);
     }
 
-    /// What a server said the last time it wanted that.
-    pub fn wanted(&self, url: &str) -> Option<AuthRequest> {
-        self.wanted.lock().get(url).cloned()
+    /// What each server said the last time it wanted that.
+    pub fn wanted(&self) -> Vec<AuthRequest> {
+        self.wanted.lock().values().cloned().collect()
     }
 
     /// The token for a server, if a client brought one or somebody has signed in. It may no longer be good. Reads a small

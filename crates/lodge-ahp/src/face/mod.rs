@@ -53,8 +53,6 @@ pub(crate) struct Face {
     pub(crate) indexes: Arc<Indexes>,
     pub(crate) symbols: Arc<Symbols>,
     pub(crate) grants: Grants,
-    /// The addresses of MCP servers that clients brought tokens for, by the names of these resources.
-    pub(crate) tokens: Mutex<HashMap<String, Vec<String>>>,
     /// Sessions that this face is removing, so that it need not hear of it.
     pub(crate) removing: Mutex<HashSet<String>>,
     pub(crate) tasks: TaskTracker,
@@ -111,7 +109,6 @@ impl Face {
             indexes: Arc::new(Indexes::new(own)),
             symbols: Arc::default(),
             grants,
-            tokens: Mutex::default(),
             removing: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
