@@ -13,6 +13,7 @@ pub mod custom;
 mod cx;
 mod database;
 mod diff;
+mod guard;
 pub mod hooks;
 mod html;
 pub mod paths;
@@ -32,6 +33,7 @@ mod tools;
 mod user;
 
 pub use database::{Database, Statement, Table};
+pub use guard::{GUARD, guard_with, stand_guard};
 pub use process::sweep_orphans;
 pub use scratch::{Todo, TodoDependency, Todos};
 pub use state::SessionTools;

@@ -2,7 +2,7 @@
 //!
 //! Every shell leads a process group of its own and carries a mark in its environment that its descendants inherit. The
 //! group catches nearly everything; the mark catches what left the group (`setsid`, daemons), and what a host that was
-//! killed left behind.
+//! killed left behind: its guard looks for it, and where there was none, the next host.
 
 use std::{
     ffi::OsString,
@@ -180,6 +180,7 @@ pub(crate) fn secrets() -> Vec<OsString> {
 
 /// The variable that marks a process and all its descendants as this host's.
 pub(crate) fn mark(name: &str) -> (OsString, OsString) {
+    crate::guard::ensure();
     (MARK.into(), mark_of(name).into())
 }
 
@@ -191,6 +192,17 @@ fn mark_of(name: &str) -> String {
 pub(crate) fn kill_session(session: &str) {
     let prefix = format!("{}.{session}.", *HOST);
     kill_marked(|mark| mark.starts_with(&prefix));
+}
+
+/// Ends all processes of a host.
+pub(crate) fn kill_host(host: &str) {
+    let prefix = format!("{host}.");
+    kill_marked(|mark| mark.starts_with(&prefix));
+}
+
+/// The name of this host.
+pub(crate) fn host() -> &'static str {
+    &HOST
 }
 
 /// Ends what a host of this machine left running when it was killed. Returns how many processes were ended.

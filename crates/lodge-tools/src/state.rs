@@ -124,7 +124,7 @@ impl SessionTools {
     }
 
     /// The environment of a program that the session starts beside its shells: what to set, so that the program ends with
-    /// the session or, should the host be killed, with its next start; and what to hide.
+    /// the session, also when the host is killed; and what to hide.
     pub fn program_environment(&self) -> (Vec<(OsString, OsString)>, Vec<OsString>) {
         self.programs.store(true, Ordering::Release);
         (

@@ -94,6 +94,12 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Ends what a host leaves behind that is killed; used by Lodge itself
+    #[command(name = lodge_tools::GUARD, hide = true)]
+    Guard {
+        /// The host
+        host: String,
+    },
     /// Runs a command inside the sandbox; used by Lodge itself
     #[command(name = "__sandbox-exec", hide = true)]
     SandboxExec {

@@ -95,6 +95,10 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             let _ = std::io::stdout().write_all(&script);
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Guard { host }) => {
+            lodge_tools::stand_guard(&host);
+            Ok(ExitCode::SUCCESS)
+        }
         Some(Command::SandboxExec { spec, command }) => serve::sandbox_exec(&spec, &command),
     }
 }

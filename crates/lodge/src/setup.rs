@@ -128,6 +128,9 @@ pub(crate) enum Use {
 pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<Duration>) -> Result<Host> {
     let config = config(home)?;
     let models = models(&config)?;
+    if let Ok(exe) = std::env::current_exe() {
+        lodge_tools::guard_with(exe);
+    }
     let options = HomeOptions {
         sync,
         exclusive: how == Use::Alone,

@@ -7,5 +7,6 @@ mod cli;
 mod crash;
 mod grants;
 mod history;
+mod orphans;
 mod sandbox;
 mod terminal;
