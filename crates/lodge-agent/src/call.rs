@@ -1,6 +1,7 @@
 //! One call of the model: streamed to clients as it comes, tried again where that may help.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,6 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     mcp::McpTool,
+    redact::{Held, Secrets},
     turn::{Stop, Turn},
 };
 
@@ -36,6 +38,11 @@ struct Live<'a> {
     begun: bool,
     bytes_told: u64,
     first_chunk: Option<Instant>,
+    secrets: Arc<Secrets>,
+    held_text: Held,
+    held_reasoning: Held,
+    /// By the call's id, with the tool's name.
+    held_calls: BTreeMap<String, (String, Held)>,
 }
 
 impl Live<'_> {
@@ -43,7 +50,10 @@ impl Live<'_> {
         let recorder = &self.turn.shared.recorder;
         self.first_chunk.get_or_insert_with(Instant::now);
         match chunk {
-            Chunk::Done(completion) => return Some(*completion),
+            Chunk::Done(completion) => {
+                self.finish();
+                return Some(*completion);
+            }
             _ if !self.streaming => {}
             Chunk::Bytes(total) => {
                 if self.bytes_told == 0 || total >= self.bytes_told + BYTES_STEP {
@@ -54,31 +64,70 @@ impl Live<'_> {
                 }
             }
             Chunk::Text(text) => {
-                if !self.begun {
-                    self.begun = true;
-                    recorder.note(AssistantMessageStart {
-                        message_id: self.message_id.clone(),
-                        ..Default::default()
-                    });
-                }
-                recorder.note(AssistantMessageDelta {
-                    message_id: self.message_id.clone(),
-                    delta_content: text,
-                    ..AssistantMessageDelta::default()
-                });
+                let text = self.secrets.pass(&mut self.held_text, text);
+                self.tell_text(text);
             }
-            Chunk::Reasoning(text) => recorder.note(AssistantReasoningDelta {
-                reasoning_id: self.reasoning_id.clone(),
-                delta_content: text,
-            }),
-            Chunk::ToolCall { id, name, fragment } => recorder.note(AssistantToolCallDelta {
-                tool_call_id: id,
-                tool_name: Some(name),
-                input_delta: fragment,
-                ..AssistantToolCallDelta::default()
-            }),
+            Chunk::Reasoning(text) => {
+                let text = self.secrets.pass(&mut self.held_reasoning, text);
+                self.tell_reasoning(text);
+            }
+            Chunk::ToolCall { id, name, fragment } if !self.secrets.any() => self.tell_call(id, name, fragment),
+            Chunk::ToolCall { id, name, fragment } => {
+                let (name, held) = self.held_calls.entry(id.clone()).or_insert((name, Held::default()));
+                let (fragment, name) = (self.secrets.pass(held, fragment), name.clone());
+                self.tell_call(id, name, fragment);
+            }
         }
         None
+    }
+
+    /// Tells what was held back.
+    fn finish(&mut self) {
+        let (text, reasoning) = (self.held_text.rest(), self.held_reasoning.rest());
+        text.into_iter().for_each(|text| self.tell_text(text));
+        reasoning.into_iter().for_each(|text| self.tell_reasoning(text));
+        for (id, (name, mut held)) in std::mem::take(&mut self.held_calls) {
+            held.rest()
+                .into_iter()
+                .for_each(|rest| self.tell_call(id.clone(), name.clone(), rest));
+        }
+    }
+
+    fn tell_text(&mut self, text: String) {
+        let recorder = &self.turn.shared.recorder;
+        if text.is_empty() {
+            return;
+        }
+        if !self.begun {
+            self.begun = true;
+            recorder.note(AssistantMessageStart {
+                message_id: self.message_id.clone(),
+                ..Default::default()
+            });
+        }
+        recorder.note(AssistantMessageDelta {
+            message_id: self.message_id.clone(),
+            delta_content: text,
+            ..AssistantMessageDelta::default()
+        });
+    }
+
+    fn tell_reasoning(&self, text: String) {
+        if !text.is_empty() {
+            self.turn.shared.recorder.note(AssistantReasoningDelta {
+                reasoning_id: self.reasoning_id.clone(),
+                delta_content: text,
+            });
+        }
+    }
+
+    fn tell_call(&self, id: String, name: String, fragment: String) {
+        self.turn.shared.recorder.note(AssistantToolCallDelta {
+            tool_call_id: id,
+            tool_name: Some(name),
+            input_delta: fragment,
+            ..AssistantToolCallDelta::default()
+        });
     }
 }
 
@@ -188,6 +237,10 @@ impl Turn {
             begun: false,
             bytes_told: 0,
             first_chunk: None,
+            secrets: self.shared.recorder.secrets(),
+            held_text: Held::default(),
+            held_reasoning: Held::default(),
+            held_calls: BTreeMap::new(),
         };
         let mut stream = model.call(request);
         while let Some(chunk) = stream.next().await {
@@ -227,6 +280,7 @@ impl Turn {
             duration,
             to_first,
         } = called;
+        let used = usage(model.clone(), &completion, duration);
         let message = completion.message;
         if let Some(content) = message.reasoning_text.clone().filter(|text| !text.is_empty()) {
             recorder.record(AssistantReasoning {
@@ -262,7 +316,7 @@ impl Turn {
         }
         let event = recorder.record(AssistantMessage {
             message_id,
-            model: Some(completion.model.clone().unwrap_or_else(|| model.clone())),
+            model: Some(completion.model.unwrap_or(model)),
             content: message.text.to_string(),
             tool_requests: Some(requests.collect()),
             reasoning_opaque: message.reasoning_opaque,
@@ -272,28 +326,35 @@ impl Turn {
             interaction_id: Some(self.interaction_id.clone()),
             turn_id: Some(turn_id.into()),
             originating_message_id: self.message_id.clone(),
-            request_id: completion.provider_call_id.clone(),
-            api_call_id: completion.api_call_id.clone(),
+            request_id: completion.provider_call_id,
+            api_call_id: completion.api_call_id,
             ..AssistantMessage::default()
         })?;
-        let usage = completion.usage;
         recorder.note(AssistantUsage {
-            model,
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cache_read_tokens: usage.cache_read_tokens,
-            cache_write_tokens: usage.cache_write_tokens,
-            reasoning_tokens: usage.reasoning_tokens,
-            cost: usage.cost,
-            duration: Some(duration.as_millis() as u64),
             time_to_first_token_ms: to_first.map(|time| time.as_secs_f64() * 1000.0),
-            api_call_id: completion.api_call_id,
-            provider_call_id: completion.provider_call_id,
-            api_endpoint: completion.endpoint.map(Into::into),
-            finish_reason: completion.finish_reason,
-            ..AssistantUsage::default()
+            ..used
         });
         Ok(event.id())
+    }
+}
+
+/// What a call used.
+pub(crate) fn usage(model: String, completion: &Completion, duration: Duration) -> AssistantUsage {
+    let usage = &completion.usage;
+    AssistantUsage {
+        model,
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        cache_read_tokens: usage.cache_read_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+        reasoning_tokens: usage.reasoning_tokens,
+        cost: usage.cost,
+        duration: Some(duration.as_millis() as u64),
+        api_call_id: completion.api_call_id.clone(),
+        provider_call_id: completion.provider_call_id.clone(),
+        api_endpoint: completion.endpoint.clone().map(Into::into),
+        finish_reason: completion.finish_reason.clone(),
+        ..AssistantUsage::default()
     }
 }
 

@@ -113,8 +113,14 @@ impl Recorder {
         let inner = self.inner.lock();
         let agent = self.lane.as_ref().map(|lane| lane.agent_id.clone());
         let event = Event::new_ephemeral(inner.head, agent, payload.into());
+        let event = inner.secrets.hide(event);
         self.publish.publish(&event);
         event
+    }
+
+    /// What no event may hold.
+    pub(crate) fn secrets(&self) -> Arc<Secrets> {
+        self.inner.lock().secrets.clone()
     }
 
     /// Keeps tool-call arguments for the message that is recorded next.

@@ -41,9 +41,41 @@ impl Secrets {
         if too_many > 0 { Err(too_many) } else { Ok(()) }
     }
 
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// What can be shown of a text that comes in pieces. The end of it waits for the next piece where it may be the beginning
+    /// of a secret; whole ones are hidden in the event.
+    pub(crate) fn pass(&self, held: &mut Held, piece: String) -> String {
+        if held.0.is_empty() && !self.any() {
+            return piece;
+        }
+        let mut text = std::mem::take(&mut held.0) + &piece;
+        let values = self.values.read();
+        let mut at = 0;
+        while at < text.len() {
+            let rest = &text[at..];
+            if values
+                .iter()
+                .any(|value| value.len() > rest.len() && value.starts_with(rest))
+            {
+                break;
+            }
+            let whole = values.iter().find(|value| rest.starts_with(value.as_str()));
+            at += match whole {
+                Some(value) => value.len(),
+                None => rest.chars().next().map_or(1, char::len_utf8),
+            };
+        }
+        held.0 = text.split_off(at);
+        text
+    }
+
     /// The event without secrets.
     pub(crate) fn hide(&self, event: Event) -> Event {
-        if !self.any.load(Ordering::Acquire) {
+        if !self.any() {
             return event;
         }
         let values = self.values.read();
@@ -65,6 +97,17 @@ impl Secrets {
                 event
             }
         }
+    }
+}
+
+/// The end of a text that comes in pieces, while it is not known whether it begins a secret. Never longer than the longest.
+#[derive(Debug, Default)]
+pub(crate) struct Held(String);
+
+impl Held {
+    /// Nothing comes after it.
+    pub(crate) fn rest(&mut self) -> Option<String> {
+        Some(std::mem::take(&mut self.0)).filter(|rest| !rest.is_empty())
     }
 }
 
@@ -129,6 +172,38 @@ mod tests {
         let hidden = secrets.hide(Event::new(None, None, info));
         assert_eq!(hidden.kind(), "session.info");
         assert_eq!(hidden.get::<SessionInfo>().unwrap().message, "the ******");
+    }
+
+    #[test]
+    fn a_secret_in_pieces_is_hidden_and_nothing_else_is_held_back() {
+        let secrets = Secrets::default();
+        let mut held = Held::default();
+        assert_eq!(secrets.pass(&mut held, "hunt".into()), "hunt", "there are none yet");
+        secrets
+            .add([
+                "hunter2".into(),
+                "hunter2-and-more".into(),
+                "abcab".into(),
+                "abX é".into(),
+            ])
+            .unwrap();
+        for (pieces, expected) in [
+            (&["a hun", "ter", "2!"][..], &["a ", "", "hunter2!"][..]),
+            (&["hunter2", "-and", "-less"], &["", "", "hunter2-and-less"]),
+            (&["hunter2", "-and-more."], &["", "hunter2-and-more."]),
+            (&["hunter", " 3"], &["", "hunter 3"]),
+            (&["xabcab", "c"], &["xabcab", "c"]),
+            (&["abX ", "é."], &["", "abX é."]),
+            (&["é", "ab"], &["é", "", "ab"]),
+            (&["plain", "", "text"], &["plain", "", "text"]),
+        ] {
+            let mut shown: Vec<String> = pieces
+                .iter()
+                .map(|piece| secrets.pass(&mut held, (*piece).to_owned()))
+                .collect();
+            shown.extend(held.rest());
+            assert_eq!(shown, expected, "{pieces:?}");
+        }
     }
 
     #[test]

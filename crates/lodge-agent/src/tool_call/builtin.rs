@@ -7,13 +7,14 @@ use lodge_events::{
     ToolExecutionProgress,
 };
 use lodge_tools::{Need, OutputSink, Tool, ToolCx, ToolUpdate};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::{
     Asked, Call,
     outcome::{Outcome, Success, image_block},
 };
-use crate::turn::Stop;
+use crate::{redact::Held, turn::Stop};
 
 impl Call<'_> {
     pub(super) async fn builtin(&self, tool: &Arc<dyn Tool>, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
@@ -47,11 +48,18 @@ impl Call<'_> {
         };
         let out = {
             let (shared, call_id) = (shared.clone(), call_id.clone());
+            let (secrets, held) = (shared.recorder.secrets(), Mutex::new(Held::default()));
             OutputSink::new(move |update| match update {
-                ToolUpdate::Partial(output) => shared.recorder.note(ToolExecutionPartialResult {
-                    tool_call_id: call_id.to_string(),
-                    partial_output: output,
-                }),
+                // What is held back at the end stands in the result.
+                ToolUpdate::Partial(output) => {
+                    let output = secrets.pass(&mut held.lock(), output);
+                    if !output.is_empty() {
+                        shared.recorder.note(ToolExecutionPartialResult {
+                            tool_call_id: call_id.to_string(),
+                            partial_output: output,
+                        });
+                    }
+                }
                 ToolUpdate::Progress(message) => shared.recorder.note(ToolExecutionProgress {
                     tool_call_id: call_id.to_string(),
                     progress_message: message,
