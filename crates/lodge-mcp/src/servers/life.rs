@@ -61,12 +61,7 @@ impl Inner {
     }
 
     pub(super) fn link(&self, name: &str) -> Result<Arc<Link>, McpError> {
-        let entries = self.entries.lock();
-        match entries
-            .iter()
-            .find(|entry| *entry.name == *name)
-            .map(|entry| &entry.state)
-        {
+        match named(&mut self.entries.lock(), name).map(|entry| &entry.state) {
             Some(State::Connected(link)) if !link.is_closed() => Ok(link.clone()),
             _ => Err(McpError::NotConnected(name.to_owned())),
         }
@@ -76,7 +71,7 @@ impl Inner {
     pub(super) fn set(&self, name: &str, state: State) -> Result<(), McpError> {
         let info = {
             let mut entries = self.entries.lock();
-            let Some(entry) = entries.iter_mut().find(|entry| *entry.name == *name) else {
+            let Some(entry) = named(&mut entries, name) else {
                 return Err(McpError::NotConfigured(name.to_owned()));
             };
             if let (Err(error), State::Idle) = (&entry.config, &state) {
@@ -95,7 +90,7 @@ impl Inner {
     pub(super) fn start(self: &Arc<Self>, name: &str, by_itself: bool) {
         let info = {
             let mut entries = self.entries.lock();
-            let Some(entry) = entries.iter_mut().find(|entry| *entry.name == *name) else {
+            let Some(entry) = named(&mut entries, name) else {
                 return;
             };
             let Ok(config) = entry.config.clone() else { return };
@@ -131,11 +126,10 @@ impl Inner {
     ) {
         let info = {
             let mut entries = self.entries.lock();
-            let entry = entries
-                .iter_mut()
-                .find(|entry| entry.name == *name && entry.start == number);
             // Somebody wanted it otherwise meanwhile; dropping the watch ends the process.
-            let Some(entry) = entry else { return };
+            let Some(entry) = same(&mut entries, name, number) else {
+                return;
+            };
             match result {
                 Ok(Established {
                     link,
@@ -169,10 +163,9 @@ impl Inner {
     fn lost(&self, name: &Arc<str>, number: u64, why: String) {
         let info = {
             let mut entries = self.entries.lock();
-            let entry = entries
-                .iter_mut()
-                .find(|entry| entry.name == *name && entry.start == number);
-            let Some(entry) = entry else { return };
+            let Some(entry) = same(&mut entries, name, number) else {
+                return;
+            };
             if entry.since.elapsed().is_ok_and(|lived| lived > STEADY) {
                 entry.attempts = 0;
             }
@@ -185,11 +178,7 @@ impl Inner {
 
     /// Changes what a connection offers, if it is still that connection.
     fn change(&self, name: &Arc<str>, number: u64, change: impl FnOnce(&mut Entry)) {
-        let mut entries = self.entries.lock();
-        let mut same = entries
-            .iter_mut()
-            .filter(|entry| entry.name == *name && entry.start == number);
-        if let Some(entry) = same.next() {
+        if let Some(entry) = same(&mut self.entries.lock(), name, number) {
             change(entry);
         }
     }
@@ -217,6 +206,16 @@ impl Inner {
         }
         true
     }
+}
+
+/// The server of this name.
+fn named<'a>(entries: &'a mut [Entry], name: &str) -> Option<&'a mut Entry> {
+    entries.iter_mut().find(|entry| *entry.name == *name)
+}
+
+/// The server of this name, as long as nobody started it anew.
+fn same<'a>(entries: &'a mut [Entry], name: &str, number: u64) -> Option<&'a mut Entry> {
+    named(entries, name).filter(|entry| entry.start == number)
 }
 
 fn offered(config: &ServerConfig, tools: Vec<Tool>) -> Arc<[Arc<Tool>]> {
