@@ -25,7 +25,7 @@ pub use config::{McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use export::{Export, Format};
 pub use host::{Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
-pub use rewind::{RewindPoint, Rewound};
+pub use rewind::{RewindPoint, Rewound, can_put_back};
 pub use servers::{logins, mcp_servers};
 pub use session::{Attachment, Session};
 pub use stored::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};

@@ -115,3 +115,8 @@ impl Session {
         self.dir().join("rewound-files")
     }
 }
+
+/// Whether something was taken back from the session in this directory that can be put back.
+pub fn can_put_back(dir: &Path) -> bool {
+    dir.join("rewound.jsonl").is_file()
+}

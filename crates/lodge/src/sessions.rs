@@ -8,13 +8,16 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lodge_events::Payload;
-use lodge_host::{Home, HomeOptions, ListFilter, SessionSummary, SyncPolicy, Trust};
+use lodge_host::{Home, HomeOptions, ListFilter, SessionSummary, SyncPolicy, Trust, can_put_back};
 use lodge_log::{Position, Store};
 
 use crate::{
     cli::{CheckArgs, SessionsCommand},
     view::{plain, shorten},
 };
+
+/// Among so many sessions the last one is looked for.
+const RECENT: usize = 50;
 
 /// Runs it.
 pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode> {
@@ -69,7 +72,19 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 /// A session by its id, the beginning of its id, or `last`.
 pub(crate) fn find(home: &Home, wanted: &str) -> Result<String> {
     if wanted == "last" {
-        let last = home.catalogue().last(ListFilter::default())?;
+        let recent = ListFilter {
+            include_empty: true,
+            limit: Some(RECENT),
+            ..ListFilter::default()
+        };
+        let recent = home.catalogue().list(&recent)?.sessions.into_iter();
+        // Nothing is said in one whose first message was taken back, but it can be put back.
+        let mut recent = recent.filter(|session| session.message_count > 0 || can_put_back(&session.dir));
+        let last = recent.next();
+        let last = match last {
+            None => home.catalogue().last(ListFilter::default())?,
+            last => last,
+        };
         return Ok(last.context("There is no session yet.")?.id);
     }
     if home.sessions().exists(wanted)? {

@@ -127,3 +127,21 @@ fn a_folder_is_trusted_and_no_longer() {
         assert!(doctor.stdout().contains(head), "{head}: {doctor:#?}");
     }
 }
+
+#[test]
+fn the_first_message_is_taken_back_and_put_back_by_last() {
+    let home = Home::new();
+    let _ = home
+        .run([
+            "run",
+            "--yolo",
+            r#"call create {"path":"oops.txt","file_text":"x"} then say done"#,
+        ])
+        .ok();
+    let last = |command: &str| home.run(["run", "--resume", "last", command]).ok();
+    assert!(last("/rewind").stdout().contains("/undo puts it back"));
+    assert!(!home.work().join("oops.txt").exists());
+    let _ = last("/undo");
+    assert!(home.work().join("oops.txt").exists());
+    assert!(home.run(["sessions", "list"]).ok().stdout().contains("call create"));
+}
