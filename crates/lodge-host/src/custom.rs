@@ -31,16 +31,22 @@ impl Inner {
 
     /// Names of skills that are off. A file that cannot be read turns nothing off.
     pub(crate) fn disabled_skills(&self) -> BTreeSet<String> {
-        let path = self.skills_file();
-        match std::fs::read(&path) {
-            Ok(text) => {
-                serde_json::from_slice::<Kept>(&text)
-                    .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "the file is not understood"))
-                    .unwrap_or_default()
-                    .disabled_skills
-            }
-            Err(_) => BTreeSet::new(),
-        }
+        disabled_skills(self.home_path())
+            .inspect_err(|error| tracing::warn!(error, "no skill is off"))
+            .unwrap_or_default()
+    }
+}
+
+/// Names of skills that are off in new sessions of this home, or why that is not known.
+pub fn disabled_skills(home: &Path) -> Result<BTreeSet<String>, String> {
+    let path = home.join(SKILLS_FILE);
+    match std::fs::read(&path) {
+        Ok(text) => match serde_json::from_slice::<Kept>(&text) {
+            Ok(kept) => Ok(kept.disabled_skills),
+            Err(error) => Err(format!("{}: {error}", path.display())),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
     }
 }
 

@@ -20,8 +20,9 @@ mod watched;
 mod worktree;
 
 pub use changes::{Span, WorkTree};
-pub use commands::{CommandInfo, CommandSource, Invoked};
+pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands, command_files};
 pub use config::{McpFiles, ModelChoice, NewSession, Resume, Storage};
+pub use custom::disabled_skills;
 pub use export::{Export, Format};
 pub use host::{Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};

@@ -3,7 +3,11 @@
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Result;
-use lodge_host::{Home, HookFiles, Trust};
+use lodge_events::SkillSource;
+use lodge_host::{
+    AgentSource, CommandSource, Found, Home, HookFiles, Kind, Places, Trust, builtin_commands, command_files,
+    disabled_skills, find_agents, find_skills, logins,
+};
 use lodge_log::Store;
 use lodge_tools::rules::{Policy, RuleSet};
 
@@ -38,6 +42,24 @@ impl Page {
     }
 }
 
+impl Page {
+    /// A kind of thing that files bring.
+    fn found<T>(&mut self, head: &str, docs: &str, found: &Found<T>, name: impl Fn(&T) -> String) {
+        self.head(head);
+        let names: Vec<String> = found.all.iter().map(name).collect();
+        match names.is_empty() {
+            true => self.hint(format!("none are found here ({docs})")),
+            false => self.good(names.join(", ")),
+        }
+        for odd in found.warnings.iter().chain(&found.hidden) {
+            self.hint(odd);
+        }
+        for error in &found.errors {
+            self.bad(error);
+        }
+    }
+}
+
 /// Writes the page.
 pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
     let mut page = Page::default();
@@ -46,7 +68,8 @@ pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
     models(&mut page, home).await;
     host(&page, home);
     protection(&mut page, home);
-    extensions(&mut page, home);
+    hooks(&mut page, home);
+    custom(&mut page, home);
     servers(&mut page, home).await;
     if page.broken {
         print_line("\nWhat is marked ✗ does not work. Mend it and look again.");
@@ -159,16 +182,80 @@ async fn servers(page: &mut Page, home: &Path) {
     if known.is_empty() {
         return page.hint("none are described here (docs/guide.md)");
     }
+    let logins = logins(home);
+    let signed_in: Vec<String> = known
+        .iter()
+        .filter(|server| {
+            let remote = server.config.as_ref().ok().and_then(|config| config.remote());
+            remote.is_some_and(|remote| logins.token(&remote.url).is_some())
+        })
+        .map(|server| server.name.clone())
+        .collect();
     for (server, tools) in mcp::try_out(home, known).await {
         let line = mcp::state(&server, tools);
         page.broken |= line.starts_with('✗');
-        print_line(&format!("  {line}"));
+        let login = if signed_in.contains(&server.name) {
+            "; signed in"
+        } else {
+            ""
+        };
+        print_line(&format!("  {line}{login}"));
     }
 }
 
-fn extensions(page: &mut Page, home: &Path) {
+/// Skills, agents and commands that files bring to sessions here.
+fn custom(page: &mut Page, home: &Path) {
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let places = Places::of_user(home);
+    let skills = find_skills(&places.all(Kind::Skills, &cwd));
+    let whose = |project: bool| if project { "this project's" } else { "yours" };
+    page.found("Skills", "docs/agents.md", &skills, |skill| {
+        let project = matches!(skill.source, SkillSource::Project | SkillSource::Inherited);
+        format!("{} ({})", skill.name, whose(project))
+    });
+    match disabled_skills(home) {
+        Ok(off) => {
+            for skill in skills.all.iter().filter(|skill| off.contains(&skill.name)) {
+                page.hint(format!(
+                    "{} is off in new sessions (skills.json in the home)",
+                    skill.name
+                ));
+            }
+        }
+        Err(error) => page.bad(format!("{error}; no skill is off")),
+    }
+    let agents = find_agents(&places.all(Kind::Agents, &cwd));
+    page.found("Agents", "docs/agents.md", &agents, |agent| {
+        let project = matches!(agent.source, AgentSource::Project | AgentSource::Inherited);
+        format!("{} ({})", agent.name, whose(project))
+    });
+    for agent in &agents.all {
+        let missing = |wanted: &&String| !skills.all.iter().any(|skill| skill.name == **wanted);
+        for wanted in agent.skills.iter().filter(missing) {
+            page.hint(format!("{} wants the skill {wanted}, which is not there", agent.name));
+        }
+    }
+    let mut commands = command_files(home, &cwd);
+    let built_in = builtin_commands();
+    commands.all.retain(|command| {
+        let free = !built_in.iter().any(|other| other.name == command.name);
+        if let (false, CommandSource::File(path)) = (free, &command.source) {
+            let hidden = format!("{} is not used: /{} is built in", path.display(), command.name);
+            commands.hidden.push(hidden);
+        }
+        free
+    });
+    page.found("Commands", "docs/guide.md", &commands, |command| {
+        format!("/{}", command.name)
+    });
+}
+
+fn hooks(page: &mut Page, home: &Path) {
     page.head("Hooks");
     let cwd = std::env::current_dir().unwrap_or_default();
+    if Trust::at(home).covers(&cwd) {
+        page.good("this folder is trusted: the hooks and MCP servers that it brings are run");
+    }
     let hooks = Trust::at(home).hooks(&cwd, HookFiles::Trusted);
     match hooks.len() {
         0 => page.hint("none are in force here (docs/hooks.md)"),

@@ -3,10 +3,12 @@
 
 use std::{
     collections::BTreeMap,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
 use lodge_agent::Mode;
+use lodge_tools::custom::Found;
 
 use super::{CommandInfo, CommandSource, Invoked};
 
@@ -18,22 +20,34 @@ pub(crate) const DEPTH: usize = 3;
 const LARGEST: u64 = 256 << 10;
 
 /// The commands in these places. Of two with the same name the first counts.
-pub(super) fn find(places: &[PathBuf]) -> Vec<CommandInfo> {
-    let mut found: BTreeMap<String, CommandInfo> = BTreeMap::new();
+pub(super) fn find(places: &[PathBuf]) -> Found<CommandInfo> {
+    let (mut found, mut others) = (BTreeMap::new(), Found::default());
     for place in places {
-        look(place, "", DEPTH, &mut found);
+        look(place, "", DEPTH, &mut found, &mut others);
     }
-    found.into_values().collect()
+    others.all = found.into_values().collect();
+    others
 }
 
-fn look(dir: &Path, prefix: &str, depth: usize, found: &mut BTreeMap<String, CommandInfo>) {
-    let mut entries: Vec<_> = std::fs::read_dir(dir).into_iter().flatten().flatten().collect();
+fn look(
+    dir: &Path,
+    prefix: &str,
+    depth: usize,
+    found: &mut BTreeMap<String, CommandInfo>,
+    others: &mut Found<CommandInfo>,
+) {
+    let listed = std::fs::read_dir(dir).inspect_err(|error| {
+        if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+            others.errors.push(format!("{}: {error}", dir.display()));
+        }
+    });
+    let mut entries: Vec<_> = listed.into_iter().flatten().flatten().collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
         let (path, file) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
         if path.is_dir() {
             if depth > 0 && !file.starts_with('.') {
-                look(&path, &format!("{prefix}{file}:"), depth - 1, found);
+                look(&path, &format!("{prefix}{file}:"), depth - 1, found, others);
             }
             continue;
         }
@@ -41,13 +55,23 @@ fn look(dir: &Path, prefix: &str, depth: usize, found: &mut BTreeMap<String, Com
             continue;
         };
         let name = format!("{prefix}{stem}").to_lowercase().replace(' ', "-");
-        let small = std::fs::metadata(&path).is_ok_and(|meta| meta.len() <= LARGEST);
-        let usable = small && super::split(&format!("/{name}")).is_some();
-        if found.len() == MOST || !usable || found.contains_key(&name) {
+        if found.contains_key(&name) {
+            others.hidden.push(format!(
+                "{} is not used: {name} stands in a place that comes first",
+                path.display()
+            ));
             continue;
         }
-        let Ok(text) = std::fs::read_to_string(&path) else {
-            continue;
+        let text = match read(&path, &name) {
+            Ok(_) if found.len() == MOST => Err(format!("there are more than {MOST} commands")),
+            read => read,
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err(why) => {
+                others.errors.push(format!("{}: {why}", path.display()));
+                continue;
+            }
         };
         let (front, body) = front_matter(&text);
         let first = body
@@ -70,6 +94,18 @@ fn look(dir: &Path, prefix: &str, depth: usize, found: &mut BTreeMap<String, Com
             },
         );
     }
+}
+
+/// The text of a file that describes a command of this name, or why it cannot be used.
+fn read(path: &Path, name: &str) -> Result<String, String> {
+    if super::split(&format!("/{name}")).is_none() {
+        return Err(format!("{name:?} cannot be the name of a command"));
+    }
+    let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if size > LARGEST {
+        return Err(format!("it is larger than {} KiB", LARGEST >> 10));
+    }
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
 /// What stands between the lines of dashes at the top, and the rest.
@@ -172,8 +208,10 @@ mod tests {
         write("a/notes.txt", "no");
         write("b/commit.md", "other");
         write("b/review-me.md", "second");
+        write("b/what (?).md", "odd");
         let found = find(&[dir.path().join("a"), dir.path().join("b"), dir.path().join("none")]);
         let shown: Vec<_> = found
+            .all
             .iter()
             .map(|command| {
                 (
@@ -191,5 +229,7 @@ mod tests {
                 ("review-me", "Reviews it", Some("FILE"))
             ]
         );
+        assert!(found.hidden[0].contains("b/review-me.md is not used"), "{found:?}");
+        assert!(found.errors[0].contains("cannot be the name"), "{found:?}");
     }
 }

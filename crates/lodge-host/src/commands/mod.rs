@@ -8,6 +8,7 @@ mod mcp_prompts;
 use std::path::{Path, PathBuf};
 
 use lodge_agent::{Mode, Prompt};
+use lodge_tools::custom::Found;
 
 pub(crate) use self::files::DEPTH;
 use crate::{Host, HostError, Session};
@@ -66,8 +67,13 @@ impl Host {
     /// plugins. Reads files.
     pub fn commands(&self, cwd: &Path, plugins: &[PathBuf]) -> Vec<CommandInfo> {
         let found = files::find(&places(cwd, Some(self.home().path()), plugins));
-        sorted(builtin::all().into_iter().chain(found))
+        sorted(builtin::all().into_iter().chain(found.all))
     }
+}
+
+/// The commands of the house, which are there without a session.
+pub fn builtin_commands() -> Vec<CommandInfo> {
+    builtin::all()
 }
 
 /// Every name once, the first of that name; by name.
@@ -85,6 +91,7 @@ fn sorted(all: impl IntoIterator<Item = CommandInfo>) -> Vec<CommandInfo> {
 /// Where files describe commands, those that count first.
 pub(crate) fn places(cwd: &Path, home: Option<&Path>, plugins: &[PathBuf]) -> Vec<PathBuf> {
     let root = lodge_agent::GitContext::of(cwd).root.map(PathBuf::from);
+    let root = root.filter(|root| root != cwd);
     let mut places = Vec::new();
     for base in [Some(cwd), root.as_deref()].into_iter().flatten() {
         places.extend([base.join(".github/prompts"), base.join(".claude/commands")]);
@@ -93,7 +100,6 @@ pub(crate) fn places(cwd: &Path, home: Option<&Path>, plugins: &[PathBuf]) -> Ve
         places.extend([home.join("prompts"), home.join("commands")]);
     }
     places.extend(plugins.iter().map(|plugin| plugin.join("commands")));
-    places.dedup();
     places
 }
 
@@ -123,7 +129,9 @@ impl Session {
             let places = places(&settings.cwd, home.as_deref(), &settings.customization.plugins);
             files::find(&places)
         };
-        let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        let found = tokio::task::spawn_blocking(look)
+            .await
+            .map_or_else(|_| Vec::new(), |found| found.all);
         let prompts = mcp_prompts::all(self.mcp());
         sorted(clients.chain(builtin::all()).chain(found).chain(prompts))
     }
@@ -188,6 +196,11 @@ impl Session {
             }
         }
     }
+}
+
+/// The commands that files describe for sessions in this folder, and what is wrong with the rest. Reads files.
+pub fn command_files(home: &Path, cwd: &Path) -> Found<CommandInfo> {
+    files::find(&places(cwd, Some(home), &[]))
 }
 
 #[cfg(test)]

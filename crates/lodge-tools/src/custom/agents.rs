@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     Found, MOST, Place, Tier, entries,
     front_matter::{Parts, find, flag, split, text, words},
-    is_name, read,
+    hidden_by, is_name, read,
 };
 
 /// Where an agent's definition comes from.
@@ -105,7 +105,7 @@ pub fn find_agents(places: &[Place]) -> Found<AgentDefinition> {
     let mut found = Found::default();
     let mut names = HashSet::new();
     for place in places {
-        for path in entries(&place.path) {
+        for path in entries(&place.path, &mut found.errors) {
             if path.extension().is_none_or(|extension| extension != "md") || !path.is_file() {
                 continue;
             }
@@ -118,7 +118,7 @@ pub fn find_agents(places: &[Place]) -> Found<AgentDefinition> {
             }
             match read_agent(&path, place.tier, &mut found.warnings) {
                 Ok(agent) if names.insert(agent.name.clone()) => found.all.push(agent),
-                Ok(_) => {}
+                Ok(agent) => found.hidden.push(hidden_by(&path, &agent.name)),
                 Err(error) => found.errors.push(error),
             }
         }

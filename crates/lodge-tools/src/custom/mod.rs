@@ -3,6 +3,8 @@
 //! Both begin with front matter between two lines of dashes. A file that cannot be understood is left out and said to be,
 //! never a reason to fail.
 
+use std::io::ErrorKind;
+
 mod agents;
 mod front_matter;
 mod places;
@@ -21,6 +23,8 @@ pub struct Found<T> {
     pub warnings: Vec<String>,
     /// What was left out.
     pub errors: Vec<String>,
+    /// What is not used because something else has its name.
+    pub hidden: Vec<String>,
 }
 
 impl<T> Default for Found<T> {
@@ -29,8 +33,17 @@ impl<T> Default for Found<T> {
             all: Vec::new(),
             warnings: Vec::new(),
             errors: Vec::new(),
+            hidden: Vec::new(),
         }
     }
+}
+
+/// Says that something is not used because of its name.
+fn hidden_by(path: &std::path::Path, name: &str) -> String {
+    format!(
+        "{} is not used: {name} stands in a place that comes first",
+        path.display()
+    )
 }
 
 /// The longest file that is read.
@@ -48,8 +61,12 @@ fn read(path: &std::path::Path) -> Result<String, String> {
 }
 
 /// Entries of a directory by name; a directory that is not there has none.
-fn entries(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let mut entries: Vec<_> = std::fs::read_dir(dir)
+fn entries(dir: &std::path::Path, errors: &mut Vec<String>) -> Vec<std::path::PathBuf> {
+    let read = std::fs::read_dir(dir).inspect_err(|error| {
+        let there = !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+        errors.extend(there.then(|| format!("{}: {error}", dir.display())));
+    });
+    let mut entries: Vec<_> = read
         .into_iter()
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()))

@@ -12,7 +12,7 @@ use crate::rules::{Access, Rule, What};
 use super::{
     Found, MOST, Place, Tier, entries,
     front_matter::{Parts, flag, split, text, words},
-    is_name, read,
+    hidden_by, is_name, read,
 };
 
 /// The file that makes a folder a skill.
@@ -103,7 +103,7 @@ pub fn find_skills(places: &[Place]) -> Found<Skill> {
     for place in places {
         // A place that a client names may also be one skill.
         let own = Some(place.path.clone()).filter(|_| place.tier == Tier::Given);
-        for folder in own.into_iter().chain(entries(&place.path)) {
+        for folder in own.into_iter().chain(entries(&place.path, &mut found.errors)) {
             let path = folder.join(FILE);
             if !path.is_file() {
                 continue;
@@ -117,7 +117,7 @@ pub fn find_skills(places: &[Place]) -> Found<Skill> {
             }
             match read_skill(&path, &folder, place.tier, &mut found.warnings) {
                 Ok(skill) if names.insert(skill.name.clone()) => found.all.push(skill),
-                Ok(_) => {}
+                Ok(skill) => found.hidden.push(hidden_by(&path, &skill.name)),
                 Err(error) => found.errors.push(error),
             }
         }

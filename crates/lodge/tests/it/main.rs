@@ -5,6 +5,7 @@
 mod attach;
 mod cli;
 mod crash;
+mod doctor;
 mod grants;
 mod history;
 mod orphans;
