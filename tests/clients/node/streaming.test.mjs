@@ -57,6 +57,19 @@ test("a model server's answer streams through, tokens and all", async ({ t, star
   assert.equal(body.messages.filter(({ role }) => role === "system").length, 1);
 });
 
+test("a secret that comes in pieces is in none of them", async ({ t, start }) => {
+  const server = await modelServer(t, () => ({ content: "The key is hunter2-and-more, not hunter3." }));
+  const client = start();
+  const { session: chat, events } = await session(client, { ...provider(server), streaming: true });
+  await client.rpc.secrets.addFilterValues({ values: ["hunter2-and-more"] });
+  const shown = "The key is ******, not hunter3.";
+  assert.equal(await ask(chat, "hi"), shown);
+  const deltas = ofType(events, "assistant.message_delta").map(({ data }) => data.deltaContent);
+  assert.equal(deltas.join(""), shown);
+  assert.ok(deltas.length > 3, "the rest streams as before");
+  assert.ok(!JSON.stringify(events).includes("hunter2"));
+});
+
 test("a session that does not stream asks the model for no stream", async ({ t, start }) => {
   const server = await modelServer(t, () => ({ content: "In one piece." }));
   const { session: chat } = await session(start(), { ...provider(server), streaming: false });
