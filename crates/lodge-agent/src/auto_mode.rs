@@ -1,9 +1,13 @@
-//! A model that is rate limited: the person may have the provider choose another one.
+//! Models that the provider chooses: for who asks for that, and for who agrees to it when a model is rate limited.
 
 use std::sync::Arc;
 
-use lodge_events::{AutoModeSwitchCompleted, AutoModeSwitchRequested, AutoModeSwitchResponse, SessionModelChange};
+use lodge_events::{
+    AutoModeSwitchCompleted, AutoModeSwitchRequested, AutoModeSwitchResponse, AutoTierFailure, ModelChangeSource,
+    SessionAutoTierSwitchFailed, SessionModelChange,
+};
 use lodge_models::{ErrorKind, Model, ModelError};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
@@ -34,7 +38,12 @@ impl Turn {
         if !always && !self.auto_agreed(error).await? {
             return Ok(false);
         }
-        let previous = std::mem::replace(&mut shared.settings.lock().model, auto);
+        let previous = {
+            let mut settings = shared.settings.lock();
+            settings.auto.forget_choice();
+            std::mem::replace(&mut settings.model, auto)
+        };
+        self.let_provider_choose().await?;
         shared.recorder.record(SessionModelChange {
             previous_model: Some(previous.info().id.clone()),
             new_model: AUTO.into(),
@@ -42,6 +51,58 @@ impl Turn {
             ..SessionModelChange::default()
         })?;
         Ok(true)
+    }
+
+    /// Has the provider choose the model, where that is left to it and it has not chosen, or shall prefer something else from
+    /// now on. Without a choice the model is asked for by the name that stands for it.
+    pub(crate) async fn let_provider_choose(&self) -> Result<(), Stop> {
+        let shared = &self.shared;
+        let (model, auto) = {
+            let settings = shared.settings.lock();
+            (settings.model.clone(), settings.auto.clone())
+        };
+        let settled = auto.model.is_some() && auto.pending.is_none();
+        if model.info().id != AUTO || shared.sub.is_some() || settled {
+            return Ok(());
+        }
+        let wanted = auto.pending.clone().unwrap_or_else(|| auto.tier.clone());
+        let choice = match model.chosen_by_provider(wanted.as_ref().map(ToString::to_string).as_deref()) {
+            Some(choice) => choice.await.map_err(|error| {
+                tracing::info!(session = %shared.id, %error, "the provider made no choice of a model");
+                AutoTierFailure::RequestFailed
+            }),
+            None => Err(AutoTierFailure::Unsupported),
+        };
+        let failure = choice.as_ref().err().cloned();
+        {
+            let now = &mut shared.settings.lock().auto;
+            now.model = choice.ok().or(now.model.take());
+            if now.pending == auto.pending {
+                now.pending = None;
+            }
+            if failure.is_none() {
+                now.tier.clone_from(&wanted);
+            }
+        }
+        match failure {
+            _ if auto.pending.is_none() => {}
+            None => {
+                shared.recorder.record(SessionModelChange {
+                    previous_model: Some(AUTO.into()),
+                    new_model: AUTO.into(),
+                    previous_auto_tier: auto.tier,
+                    auto_tier: wanted,
+                    source: Some(ModelChangeSource::Sdk),
+                    ..SessionModelChange::default()
+                })?;
+            }
+            Some(reason) => shared.recorder.note(SessionAutoTierSwitchFailed {
+                effective_auto_tier: auto.tier,
+                requested_auto_tier: wanted.map_or(Value::Null, |tier| tier.to_string().into()),
+                reason,
+            }),
+        }
+        Ok(())
     }
 
     async fn auto_agreed(&self, error: &ModelError) -> Result<bool, Stop> {

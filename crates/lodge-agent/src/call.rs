@@ -191,7 +191,7 @@ impl Turn {
     /// The call to make now, with whatever was changed since the last one.
     fn request(&self, attempt: u32, tools: Arc<[ToolSpec]>) -> Result<(Arc<dyn Model>, Arc<ModelRequest>), Stop> {
         let mut settings = self.shared.settings();
-        if let Some(model) = &self.model {
+        if let Some(model) = self.model.as_ref().or(settings.auto.model.as_ref()) {
             settings.model = model.clone();
         }
         let mut headers = settings.headers.clone();
@@ -205,6 +205,8 @@ impl Turn {
             stream: settings.streaming,
             reasoning_effort: settings.reasoning_effort.clone(),
             required_tool: self.prompt.required_tool.clone(),
+            response_format: self.prompt.response_format.clone(),
+            citations: settings.citations,
             headers,
             user_agent: settings.client_name.clone(),
             attempt,
@@ -328,6 +330,7 @@ impl Turn {
             originating_message_id: self.message_id.clone(),
             request_id: completion.provider_call_id,
             api_call_id: completion.api_call_id,
+            citations: completion.citations,
             ..AssistantMessage::default()
         })?;
         recorder.note(AssistantUsage {

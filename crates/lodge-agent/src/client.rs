@@ -127,6 +127,10 @@ pub trait ClientCalls: Send + Sync {
     fn auto_mode_switch(&self, _question: AutoModeQuestion) -> BoxFuture<'static, Option<AutoModeSwitchResponse>> {
         Box::pin(ready(None))
     }
+    /// The trace that a tool call belongs to, as a W3C `traceparent`, where the session is traced.
+    fn traceparent(&self, _tool_call_id: &str) -> Option<String> {
+        None
+    }
     /// Rewrites one section of the system prompt.
     fn transform_section(&self, _section: String, _content: String) -> BoxFuture<'static, Option<String>> {
         Box::pin(ready(None))
@@ -177,6 +181,11 @@ impl Clients {
             .filter(|client| can(&client.can))
             .map(|client| client.calls.clone())
             .collect()
+    }
+
+    /// The trace that a tool call belongs to, where a client has the session traced.
+    pub(crate) fn traceparent(&self, tool_call_id: &str) -> Option<String> {
+        self.iter().find_map(|client| client.calls.traceparent(tool_call_id))
     }
 
     /// Commands of all clients; of two with the same name the first counts.

@@ -1,7 +1,7 @@
 //! Skills and custom agents of a session: what was asked for, and what was found.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -38,6 +38,8 @@ pub struct Customization {
     pub plugins: Vec<PathBuf>,
     /// The agent that was chosen.
     pub agent: Option<String>,
+    /// Other words than their own for agents, by name.
+    pub prompts: BTreeMap<String, String>,
 }
 
 /// Something that can be turned on and off.
@@ -66,6 +68,7 @@ impl Default for Customization {
             disabled_instructions: BTreeSet::new(),
             plugins: Vec::new(),
             agent: None,
+            prompts: BTreeMap::new(),
         }
     }
 }
@@ -156,6 +159,14 @@ impl Customization {
         found
     }
 
+    /// An agent with the words that it shall have.
+    fn worded(&self, mut agent: AgentDefinition) -> AgentDefinition {
+        if let Some(prompt) = self.prompts.get(&agent.name) {
+            agent.prompt.clone_from(prompt);
+        }
+        agent
+    }
+
     fn in_plugins<'a>(&'a self, name: &'a str, cwd: &'a Path) -> impl Iterator<Item = Place> + 'a {
         self.plugins
             .iter()
@@ -194,10 +205,13 @@ impl Shared {
     pub(crate) fn found_agents(&self) -> Vec<(AgentDefinition, bool)> {
         let found = self.custom.lock().agents.clone().unwrap_or_default();
         let settings = self.settings.lock();
-        let disabled = &settings.customization.disabled_agents;
+        let customization = &settings.customization;
         let agents = found.all.iter();
         agents
-            .map(|agent| (agent.clone(), !disabled.contains(&agent.name)))
+            .map(|agent| {
+                let on = !customization.disabled_agents.contains(&agent.name);
+                (customization.worded(agent.clone()), on)
+            })
             .collect()
     }
 
@@ -205,10 +219,11 @@ impl Shared {
     pub(crate) fn builtin_agents(&self) -> Vec<AgentDefinition> {
         let custom = self.custom_agents();
         let settings = self.settings.lock();
-        let excluded = &settings.customization.excluded_agents;
+        let customization = &settings.customization;
+        let excluded = &customization.excluded_agents;
         let mut agents = builtin::all();
         agents.retain(|agent| !excluded.contains(&agent.name) && custom.iter().all(|known| known.name != agent.name));
-        agents
+        agents.into_iter().map(|agent| customization.worded(agent)).collect()
     }
 
     /// The agents that the model may start.

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lodge_events::{
-    AgentMode, AssistantMessage, AssistantUsage, COMMAND_SOURCE, CodeChanges, Event, ModelMetric, ModelRequests,
-    ModelUsage, Payload, SessionShutdown, UserMessage,
+    AgentMode, AssistantMessage, AssistantUsage, AutoTier, COMMAND_SOURCE, CodeChanges, Event, ModelMetric,
+    ModelRequests, ModelUsage, Payload, SessionShutdown, UserMessage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ pub struct Facts {
     pub model: Option<String>,
     /// The effort that was last chosen.
     pub reasoning_effort: Option<String>,
+    /// What automatic model choice prefers.
+    pub auto_tier: Option<AutoTier>,
     /// The mode it is in.
     pub mode: Option<String>,
     /// Working directory.
@@ -202,6 +204,7 @@ impl Facts {
                 self.limit = changed.session_limits.as_ref().and_then(|limits| limits.max_ai_credits);
             }
             Payload::SessionStart(start) => {
+                self.auto_tier = start.auto_tier.clone();
                 self.limit = start.session_limits.as_ref().and_then(|limits| limits.max_ai_credits);
                 self.started_ms = event.timestamp().as_millisecond();
                 self.model = start.selected_model.clone().or(self.model.take());
@@ -213,6 +216,7 @@ impl Facts {
                     .or(self.cwd.take());
             }
             Payload::SessionResume(resume) => {
+                self.auto_tier = resume.auto_tier.clone().or(self.auto_tier.take());
                 self.cwd = resume
                     .context
                     .as_ref()
@@ -222,6 +226,9 @@ impl Facts {
             Payload::SessionContextChanged(context) => self.cwd = Some(context.cwd.clone()),
             Payload::SessionModelChange(change) => {
                 self.model = Some(change.new_model.clone());
+                if change.auto_tier.is_some() || change.previous_auto_tier.is_some() {
+                    self.auto_tier = change.auto_tier.clone();
+                }
                 self.reasoning_effort = change.reasoning_effort.clone().or(self.reasoning_effort.take());
             }
             Payload::SessionModeChanged(change) => self.mode = Some(change.new_mode.to_string()),

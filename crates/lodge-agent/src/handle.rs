@@ -11,7 +11,7 @@ use lodge_events::{
 };
 use lodge_log::{Opened, Position, SessionLog};
 use lodge_tools::{
-    OutputSink, SessionTools, Todos, Tool, UserCommand,
+    BackgroundShell, OutputSink, SessionTools, Todos, Tool, UserCommand,
     changes::Changes,
     custom::{AgentDefinition, Skill},
     rules::RuleSet,
@@ -359,6 +359,11 @@ impl Agent {
         self.shared.agents.list()
     }
 
+    /// Commands that go on, or went on, in the background.
+    pub fn background_shells(&self) -> Vec<BackgroundShell> {
+        self.shared.tool_state.background_shells()
+    }
+
     /// Starts a sub-agent in the background. Answers with its id.
     pub async fn start_agent(&self, new: NewTask) -> Result<String, AgentError> {
         self.ask(Command::Load).await?;
@@ -381,23 +386,23 @@ impl Agent {
         Ok(task.id.to_string())
     }
 
-    /// Stops a sub-agent. False when it does not run.
+    /// Stops a sub-agent, or a command in the background. False when it does not run.
     pub async fn cancel_task(&self, id: &str) -> bool {
         let Some(task) = self.shared.agents.find(id).filter(|task| task.running()) else {
-            return false;
+            return self.shared.tool_state.stop_background_shell(id).await;
         };
         task.cancel.cancel();
         task.ended().await;
         true
     }
 
-    /// Forgets a sub-agent that has ended.
+    /// Forgets a sub-agent, or a command in the background, that has ended.
     pub fn remove_task(&self, id: &str) -> bool {
         let removed = self.shared.agents.remove(id);
         if removed {
             self.shared.agents.drop_notice(id);
         }
-        removed
+        removed || self.shared.tool_state.forget_background_shell(id)
     }
 
     /// Lets a turn go on that waits for a sub-agent. False when none waits for it.

@@ -59,7 +59,7 @@ pub use recorder::{Publish, Reopen};
 pub use redact::Secrets;
 pub use session::{ContextSize, GitContext};
 pub use settings::{
-    Approval, Change, Compaction, Delivery, Mode, ModelSource, Prompt, RulesChange, Settings, ToolFilter,
+    Approval, AutoChoice, Change, Compaction, Delivery, Mode, ModelSource, Prompt, RulesChange, Settings, ToolFilter,
 };
 pub use subagents::{SubagentOverride, SubagentSettings, TaskInfo, TaskStatus};
 pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};

@@ -69,6 +69,12 @@ impl Shared {
         self.root().settings.lock().mode
     }
 
+    /// The mode's word, unless it is the usual one.
+    pub(crate) fn other_mode(&self) -> Option<String> {
+        let mode = self.settings.lock().mode;
+        (mode != Mode::default()).then(|| mode.as_str().to_owned())
+    }
+
     /// Changes the mode, and tells everybody.
     pub(crate) fn set_mode(&self, mode: Mode) -> Result<(), LogError> {
         let previous = std::mem::replace(&mut self.settings.lock().mode, mode);

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use lodge_events::Attachment;
-use lodge_models::Model;
+use lodge_events::{Attachment, AutoTier};
+use lodge_models::{Model, ResponseFormat};
 use lodge_tools::{custom::tool_alias, rules::Rule};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,8 @@ pub struct Settings {
     pub limit: Option<f64>,
     /// Whether a model that is rate limited is replaced by the provider's choice without asking.
     pub auto_switch: bool,
+    /// What the provider shall prefer where the choice of the model is left to it.
+    pub auto: AutoChoice,
     /// Whether deltas are streamed to clients.
     pub streaming: bool,
     /// Working directory.
@@ -52,6 +54,8 @@ pub struct Settings {
     pub client_name: Option<String>,
     /// Headers for every model call.
     pub headers: BTreeMap<String, String>,
+    /// Whether answers shall say what in attached documents they rest on.
+    pub citations: bool,
     /// Whether and when the conversation is compacted on its own.
     pub compaction: Compaction,
     /// Results longer than this many bytes go to a file.
@@ -68,6 +72,32 @@ pub struct Settings {
     pub subagents: SubagentSettings,
     /// Where sub-agents get models by name; without it they use the session's.
     pub models: Option<Arc<dyn ModelSource>>,
+}
+
+/// What the provider shall prefer where the choice of the model is left to it, and what it chose.
+#[derive(Clone, Default)]
+pub struct AutoChoice {
+    /// The preference in force.
+    pub tier: Option<AutoTier>,
+    /// The one that is to take its place when a message needs it.
+    pub pending: Option<Option<AutoTier>>,
+    /// The provider's choice.
+    pub(crate) model: Option<Arc<dyn Model>>,
+}
+
+impl AutoChoice {
+    /// One that is in force from the beginning.
+    pub fn of(tier: Option<AutoTier>) -> Self {
+        Self {
+            tier,
+            ..Self::default()
+        }
+    }
+
+    /// The provider is to choose again.
+    pub(crate) fn forget_choice(&mut self) {
+        self.model = None;
+    }
 }
 
 /// Which tools the model may see.
@@ -196,6 +226,8 @@ pub struct Prompt {
     pub headers: BTreeMap<String, String>,
     /// A tool that the model must call first.
     pub required_tool: Option<String>,
+    /// The form that the answers of the whole turn must have.
+    pub response_format: Option<Arc<ResponseFormat>>,
     /// The id that the message shall have; made up when absent.
     pub message_id: Option<String>,
     /// A command that the person runs: no model is asked, and it waits like any message while a turn runs.
@@ -203,6 +235,13 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// What is said next in the same turn. The form of its answers stays.
+    pub(crate) fn follow_with(&mut self, next: Self) {
+        let format = self.response_format.take();
+        *self = next;
+        self.response_format = self.response_format.take().or(format);
+    }
+
     /// What a hook says to the model.
     pub(crate) fn of_hook(text: impl Into<String>) -> Self {
         Self {
@@ -236,6 +275,13 @@ pub enum Change {
     },
     /// Another effort.
     ReasoningEffort(Option<String>),
+    /// What the provider shall prefer where the choice of the model is left to it.
+    AutoTier {
+        /// The preference; none for the provider's own.
+        tier: Option<AutoTier>,
+        /// Whether it is in force at once, and not only when the next message needs it.
+        at_once: bool,
+    },
     /// What the session may spend.
     Limit(Option<f64>),
     /// Another mode.
@@ -254,6 +300,8 @@ pub enum Change {
     AdditionalDirectories(Vec<PathBuf>),
     /// Whether deltas are streamed.
     Streaming(bool),
+    /// Whether answers say what they rest on.
+    Citations(bool),
     /// Who the session belongs to.
     ClientName(Option<String>),
     /// Automatic compaction.
@@ -266,6 +314,13 @@ pub enum Change {
     InstructionDirectories(Vec<PathBuf>),
     /// Other skills and custom agents.
     Customization(Box<CustomizationChange>),
+    /// Other words for an agent, for as long as the session is in memory.
+    AgentPrompt {
+        /// Its name.
+        agent: String,
+        /// The words.
+        prompt: String,
+    },
     /// What is set about sub-agents.
     Subagents(SubagentSettings),
     /// Where sub-agents get models by name.

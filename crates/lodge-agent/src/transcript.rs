@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
 use lodge_events::{Attachment, COMMAND_SOURCE, Event, Payload, SkillTrigger};
-use lodge_models::{AssistantMessage, Image, Message, Part, ToolCall};
+use lodge_models::{AssistantMessage, Document, Image, Message, Part, ToolCall};
 use uuid::Uuid;
 
 use crate::call::parse_arguments;
@@ -35,7 +35,7 @@ impl Entry {
                 .iter()
                 .map(|part| match part {
                     Part::Text(text) => text.len(),
-                    Part::Image(_) => 0,
+                    Part::Image(_) | Part::Document(_) => 0,
                 })
                 .sum(),
             Self::Assistant { message, results, .. } => {
@@ -92,7 +92,7 @@ impl Transcript {
                 let text = message.transformed_content.as_deref().unwrap_or(&message.content);
                 let mut parts = vec![Part::Text(text.into())];
                 for attachment in message.attachments.iter().flatten() {
-                    parts.extend(name(attachment).into_iter().chain(image(attachment)));
+                    parts.extend(name(attachment).into_iter().chain(shown(attachment)));
                 }
                 self.push(Entry::User(parts, message.content.clone()));
             }
@@ -366,11 +366,17 @@ fn name(attachment: &Attachment) -> Option<Part> {
     }
 }
 
-fn image(attachment: &Attachment) -> Option<Part> {
+/// What the model is shown of an attachment as it is.
+fn shown(attachment: &Attachment) -> Option<Part> {
     match attachment {
         Attachment::Blob(blob) if blob.mime_type.starts_with("image/") => Some(Part::Image(Image {
             mime_type: blob.mime_type.clone(),
             data: blob.data.as_deref()?.into(),
+        })),
+        Attachment::Blob(blob) if blob.mime_type == "application/pdf" => Some(Part::Document(Document {
+            mime_type: blob.mime_type.clone(),
+            data: blob.data.as_deref()?.into(),
+            title: blob.display_name.as_deref().unwrap_or("document.pdf").into(),
         })),
         _ => None,
     }
@@ -415,7 +421,7 @@ mod tests {
                 .iter()
                 .map(|part| match part {
                     Part::Text(text) => text.to_string(),
-                    Part::Image(_) => String::new(),
+                    Part::Image(_) | Part::Document(_) => String::new(),
                 })
                 .collect(),
             Message::Assistant(message) => message.text.to_string(),

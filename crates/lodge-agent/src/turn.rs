@@ -220,6 +220,7 @@ impl Turn {
         self.shared.tell_tools();
         match start {
             Start::Prompt(prompt, delivery) => {
+                self.let_provider_choose().await?;
                 self.begin(*prompt, delivery).await?;
                 self.work(0).await
             }
@@ -336,10 +337,7 @@ impl Turn {
             transformed_content: Some(transformed),
             attachments: (!prompt.attachments.is_empty()).then(|| prompt.attachments.clone()),
             source: prompt.source.clone(),
-            agent_mode: Some(match prompt.agent_mode.as_deref() {
-                Some(mode) => mode.into(),
-                None => shared.settings.lock().mode.as_str().into(),
-            }),
+            agent_mode: (prompt.agent_mode.clone().or_else(|| shared.other_mode())).map(Into::into),
             is_autopilot_continuation: (prompt.source.as_deref() == Some(AUTOPILOT)).then_some(true),
             interaction_id: Some(self.interaction_id.clone()),
             message_id: Some(message_id.clone()),
@@ -356,7 +354,7 @@ impl Turn {
         if self.message_id.is_none() || prompt.source.as_deref() != Some("hook") {
             self.message_id = Some(message_id);
         }
-        self.prompt = prompt;
+        self.prompt.follow_with(prompt);
         Ok(())
     }
 

@@ -9,10 +9,11 @@ use std::{
 use lodge_events::Event;
 use lodge_host::{Listening, Publish, Session};
 use parking_lot::Mutex;
+use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::schedule::Schedules;
+use crate::{inference::SdkTransport, schedule::Schedules};
 
 /// The boards of all sessions that clients have open.
 #[derive(Default)]
@@ -48,9 +49,35 @@ pub(crate) struct Board {
     queued: Mutex<QueuedCommands>,
     recent: Mutex<Option<Arc<Recent>>>,
     schedules: Arc<Schedules>,
+    /// The client that carries the session's requests to models, where one does.
+    carrier: Mutex<Option<SdkTransport>>,
+    /// What views of MCP servers are told about where they are shown.
+    views: Mutex<Map<String, Value>>,
 }
 
 impl Board {
+    /// What views of MCP servers are told from now on about where they are shown.
+    pub(crate) fn show_views_in(&self, context: Map<String, Value>) {
+        *self.views.lock() = context;
+    }
+
+    /// What views of MCP servers are told about where they are shown.
+    pub(crate) fn views_are_shown_in(&self) -> Map<String, Value> {
+        self.views.lock().clone()
+    }
+
+    /// The client that carries the session's requests to models from now on.
+    pub(crate) fn carry(&self, transport: SdkTransport) {
+        *self.carrier.lock() = Some(transport);
+    }
+
+    /// The client that carries the session's requests to models, as long as it is there.
+    pub(crate) fn carrier(&self) -> Option<SdkTransport> {
+        let mut carrier = self.carrier.lock();
+        carrier.take_if(|transport| transport.peer.is_closed());
+        carrier.clone()
+    }
+
     /// A command waits for clients to deal with it. Answers with its id.
     pub(crate) fn queue_command(&self, command: String) -> String {
         let mut queued = self.queued.lock();

@@ -1,21 +1,32 @@
 //! What the agent asks of an SDK client, as requests to it.
 
+use std::sync::{Arc, OnceLock, Weak};
+
 use futures_util::future::BoxFuture;
 use lodge_events::AutoModeSwitchResponse;
 use lodge_host::{AutoModeQuestion, ClientCalls, ExitPlanAnswer, ExitPlanQuestion, UserInputAnswer, UserInputQuestion};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::peer::{CallError, Peer};
+use crate::{
+    peer::{CallError, Peer},
+    traces::Trace,
+};
 
 /// The client of one connection, as the agent of one session sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct SdkCalls {
     pub(crate) peer: Peer,
     pub(crate) session_id: String,
+    /// The session's trace, once there is one.
+    pub(crate) trace: Arc<OnceLock<Weak<Trace>>>,
 }
 
 impl ClientCalls for SdkCalls {
+    fn traceparent(&self, tool_call_id: &str) -> Option<String> {
+        self.trace.get()?.upgrade()?.of_tool(tool_call_id)
+    }
+
     fn hook(&self, hook_type: String, input: Value) -> BoxFuture<'static, Result<Option<Value>, String>> {
         let this = self.clone();
         Box::pin(async move {

@@ -3,9 +3,9 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use lodge_events::SessionLimits;
+use lodge_events::{AutoTier, SessionLimits};
 use lodge_models::ProviderConfig;
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// What a client wants of a session.
@@ -28,6 +28,8 @@ pub(crate) struct SessionConfig {
     pub(crate) provider: Option<ProviderConfig>,
     pub(crate) providers: Option<Vec<ProviderConfig>>,
     pub(crate) models: Option<Vec<ModelConfig>>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) capi: Option<CapiConfig>,
     pub(crate) request_permission: Option<bool>,
     pub(crate) request_user_input: Option<bool>,
     pub(crate) request_elicitation: Option<bool>,
@@ -38,6 +40,7 @@ pub(crate) struct SessionConfig {
     pub(crate) working_directory: Option<PathBuf>,
     pub(crate) additional_directories: Option<Vec<PathBuf>>,
     pub(crate) streaming: Option<bool>,
+    pub(crate) enable_citations: Option<bool>,
     pub(crate) config_dir: Option<PathBuf>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) default_agent: Option<DefaultAgentConfig>,
@@ -49,6 +52,9 @@ pub(crate) struct SessionConfig {
     pub(crate) enable_file_hooks: Option<bool>,
     pub(crate) mcp_servers: Option<serde_json::Map<String, Value>>,
     pub(crate) disabled_mcp_servers: Option<Vec<String>>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) env_value_mode: Option<EnvValueMode>,
+    pub(crate) auth_client_id_metadata_url: Option<String>,
     pub(crate) instruction_directories: Option<Vec<PathBuf>>,
     pub(crate) custom_agents: Option<Vec<CustomAgentConfig>>,
     pub(crate) agent: Option<String>,
@@ -62,6 +68,24 @@ pub(crate) struct SessionConfig {
     pub(crate) git_hub_token: Option<String>,
     pub(crate) disable_resume: Option<bool>,
     pub(crate) continue_pending_work: Option<bool>,
+}
+
+/// How the models behind a GitHub token are used.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct CapiConfig {
+    pub(crate) enable_web_socket_responses: Option<bool>,
+    pub(crate) auto_tier: Option<AutoTier>,
+}
+
+/// What the values of MCP servers' variables mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EnvValueMode {
+    /// Themselves.
+    Direct,
+    /// Variables of the host.
+    Indirect,
 }
 
 /// A tool that the client runs.

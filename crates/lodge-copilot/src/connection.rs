@@ -287,14 +287,22 @@ impl Connection {
     pub(crate) fn catalogue(&self, token: Option<&str>, session_id: Option<&str>) -> Catalogue {
         let token = token.or(self.shared.options.github_token.as_deref());
         let catalogue = self.shared.tokens.catalogue(&self.host, token);
-        if !self.state.lock().carries_model_traffic {
-            return catalogue;
+        // A session's requests go through the client that carries them, whoever else has it open.
+        let other = || self.shared.boards.of(session_id?).carrier();
+        match self.carrier(session_id).or_else(other) {
+            Some(carrier) => catalogue.with_transport(Arc::new(carrier)),
+            None => catalogue,
         }
-        catalogue.with_transport(Arc::new(SdkTransport {
+    }
+
+    /// The way for requests to models that leads through this client, where it carries them.
+    pub(crate) fn carrier(&self, session_id: Option<&str>) -> Option<SdkTransport> {
+        let carries = self.state.lock().carries_model_traffic;
+        carries.then(|| SdkTransport {
             peer: self.peer.clone(),
             exchanges: self.exchanges.clone(),
             session_id: session_id.map(str::to_owned),
-        }))
+        })
     }
 
     /// The client's name, for people.

@@ -91,12 +91,16 @@ pub(crate) struct SdkTransport {
 
 impl Transport for SdkTransport {
     fn send(&self, request: HttpRequest) -> BoxFuture<'static, Result<HttpResponse, TransportError>> {
-        Box::pin(self.clone().exchange(request))
+        Box::pin(self.clone().exchange(request, false))
+    }
+
+    fn open_socket(&self, request: HttpRequest) -> Option<BoxFuture<'static, Result<HttpResponse, TransportError>>> {
+        Some(Box::pin(self.clone().exchange(request, true)))
     }
 }
 
 impl SdkTransport {
-    async fn exchange(self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
+    async fn exchange(self, request: HttpRequest, socket: bool) -> Result<HttpResponse, TransportError> {
         let id = Uuid::new_v4().to_string();
         let (head, waiting) = oneshot::channel();
         let (body, pieces) = mpsc::unbounded_channel();
@@ -108,15 +112,28 @@ impl SdkTransport {
         let open = Open {
             transport: self.clone(),
             id: id.clone(),
+            socket,
         };
-        self.call("llmInference.httpRequestStart", &self.start(&id, &request))
+        self.call("llmInference.httpRequestStart", &self.start(&id, &request, socket))
             .await?;
         let data = String::from_utf8_lossy(&request.body);
-        let chunk = json!({"requestId": id, "data": data, "binary": false, "end": true, "cancel": false});
-        self.call("llmInference.httpRequestChunk", &chunk).await?;
-        let head = tokio::select! {
-            head = waiting => head.map_err(|_| TransportError::Failed("the client gave no response".to_owned()))??,
-            () = self.peer.closed() => return Err(gone()),
+        let chunk = json!({"requestId": id, "data": data, "binary": false, "end": !socket, "cancel": false});
+        let head = async {
+            tokio::select! {
+                head = waiting => head.map_err(|_| TransportError::Failed("the client gave no response".to_owned()))?,
+                () = self.peer.closed() => Err(gone()),
+            }
+        };
+        let head = if socket {
+            // Nothing can be said before it is open.
+            let head = head.await?;
+            if head.status == 101 {
+                self.call("llmInference.httpRequestChunk", &chunk).await?;
+            }
+            head
+        } else {
+            self.call("llmInference.httpRequestChunk", &chunk).await?;
+            head.await?
         };
         let peer = self.peer.clone();
         let body = stream::unfold((pieces, open, peer), async |(mut pieces, open, peer)| {
@@ -134,13 +151,14 @@ impl SdkTransport {
         })
     }
 
-    fn start(&self, id: &str, request: &HttpRequest) -> Value {
+    fn start(&self, id: &str, request: &HttpRequest, socket: bool) -> Value {
         let mut headers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, value) in &request.headers {
             headers.entry(name).or_default().push(value);
         }
         let mut start = json!({
-            "requestId": id, "method": request.method, "url": request.url, "headers": headers, "transport": "http",
+            "requestId": id, "method": request.method, "url": request.url, "headers": headers,
+            "transport": if socket { "websocket" } else { "http" },
         });
         if let Some(session) = &self.session_id {
             start["sessionId"] = json!(session);
@@ -169,10 +187,11 @@ fn gone() -> TransportError {
     TransportError::Failed("the client that carries model requests disconnected".to_owned())
 }
 
-/// An exchange that is not over. Dropping it before its end cancels it.
+/// An exchange that is not over. Dropping it before its end cancels it; a socket is closed, which is its end.
 struct Open {
     transport: SdkTransport,
     id: String,
+    socket: bool,
 }
 
 impl Drop for Open {
@@ -180,10 +199,10 @@ impl Drop for Open {
         if self.transport.exchanges.0.lock().remove(&self.id).is_none() {
             return;
         }
-        let (transport, id) = (self.transport.clone(), std::mem::take(&mut self.id));
+        let (transport, id, cancel) = (self.transport.clone(), std::mem::take(&mut self.id), !self.socket);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                let cancel = json!({"requestId": id, "data": "", "binary": false, "end": true, "cancel": true});
+                let cancel = json!({"requestId": id, "data": "", "binary": false, "end": true, "cancel": cancel});
                 let _ = transport.call("llmInference.httpRequestChunk", &cancel).await;
             });
         }

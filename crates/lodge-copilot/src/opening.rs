@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use lodge_events::AutoTier;
 use lodge_host::{
     AgentDefinition, Approval, Change, Compaction, Customization, CustomizationChange, HookFiles, McpFiles,
     ModelChoice, NewSession, Resume, SectionChange, Session, SystemMessage, ToolFilter,
@@ -51,6 +52,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
                 .clone()
                 .or_else(|| user.text(user_settings::EFFORT)),
             limit: credits(config),
+            auto_tier: auto_tier(config),
             streaming: config.streaming.unwrap_or(false),
             cwd: working_directory(config, files.as_ref()),
             additional_directories: config.additional_directories.clone().unwrap_or_default(),
@@ -162,6 +164,13 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         attached.session().configure(Change::Tools(tool_filter(config))).await?;
     }
     attached.attach(ctx, client_name(ctx, config), config).await?;
+    if let Some(tier) = auto_tier(config) {
+        let change = Change::AutoTier {
+            tier: Some(tier),
+            at_once: fresh,
+        };
+        attached.session().configure(change).await?;
+    }
     let change = Resume {
         model: chosen
             .as_ref()
@@ -198,27 +207,34 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
 }
 
 fn chooser(ctx: &Ctx, config: &SessionConfig, session_id: &str) -> Chooser {
+    let catalogue = ctx.catalogue(config.git_hub_token.as_deref(), Some(session_id));
+    let sockets = config.capi.as_ref().and_then(|capi| capi.enable_web_socket_responses);
     Chooser {
         peer: ctx.peer.clone(),
         session_id: session_id.to_owned(),
-        catalogue: ctx.catalogue(config.git_hub_token.as_deref(), Some(session_id)),
+        catalogue: match sockets {
+            Some(false) => catalogue.without_sockets(),
+            _ => catalogue,
+        },
         registry: Registry::of(config),
     }
 }
 
-/// What is known of the session's GitHub token. A token that the session itself brings must be a valid one, where that can
+/// What is known of the session's own GitHub token, if it brings one. A token that the session itself brings must be a valid one, where that can
 /// be asked.
-async fn auth(ctx: &Ctx, config: &SessionConfig) -> Result<serde_json::Value, RpcError> {
+async fn auth(ctx: &Ctx, config: &SessionConfig) -> Result<Option<serde_json::Value>, RpcError> {
     let options = &ctx.shared.options;
-    let user = match (&options.github_api, &config.git_hub_token) {
-        (Some(api), Some(token)) => {
+    let Some(token) = &config.git_hub_token else {
+        return Ok(None);
+    };
+    let user = match &options.github_api {
+        Some(api) => {
             let user = github::user(api, token).await;
             Some(user.map_err(|error| RpcError::failed(format!("Failed to fetch Copilot user info: {error}")))?)
         }
-        _ => None,
+        None => None,
     };
-    let token = config.git_hub_token.is_some() || options.github_token.is_some();
-    Ok(auth_json(token, &options.github_host, user.as_ref()))
+    Ok(Some(auth_json(true, &options.github_host, user.as_ref())))
 }
 
 /// Where the session works. The directory that a client with files of its own names is taken where it is one of this
@@ -233,6 +249,10 @@ fn working_directory(config: &SessionConfig, files: Option<&Files>) -> Option<Pa
 
 fn credits(config: &SessionConfig) -> Option<f64> {
     config.session_limits.as_ref()?.max_ai_credits
+}
+
+fn auto_tier(config: &SessionConfig) -> Option<AutoTier> {
+    config.capi.as_ref()?.auto_tier.clone()
 }
 
 fn client_name(ctx: &Ctx, config: &SessionConfig) -> String {

@@ -151,6 +151,11 @@ impl Peer {
         self.0.closed.cancelled().await;
     }
 
+    /// Whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.closed.is_cancelled()
+    }
+
     /// Why the connection has ended.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.0.outbox.closed()

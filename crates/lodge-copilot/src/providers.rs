@@ -127,6 +127,10 @@ impl Chooser {
         if let Some((provider, model)) = name.and_then(|name| self.registry.entry(name)) {
             return self.registered(provider, model).map(Chosen::from);
         }
+        // What the provider says of a model counts also for one that is named: which wire it speaks, how much it holds.
+        if self.catalogue.should_ask() {
+            return self.discovered(name).await;
+        }
         match self.catalogue.resolve(name) {
             Ok(model) => Ok(model.into()),
             Err(CatalogueError::NoModelChosen | CatalogueError::UnknownModel { .. }) => self.discovered(name).await,
@@ -264,7 +268,7 @@ impl Chooser {
             },
             "baseUrl": provider.base_url,
             "headers": provider.headers,
-            "transport": "http",
+            "transport": provider.transport.as_deref().unwrap_or("http"),
         });
         if kind != ProviderType::Anthropic {
             let responses = provider.wire_api == Some(WireApi::Responses);
@@ -339,6 +343,10 @@ fn adjust(info: &mut ModelInfo, capabilities: &ModelCapabilities) {
 impl Model for Described {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn chosen_by_provider(&self, tier: Option<&str>) -> Option<BoxFuture<'static, Result<Arc<dyn Model>, ModelError>>> {
+        self.inner.chosen_by_provider(tier)
     }
 
     fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {

@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::{
     board::{Board, Recent},
     calls::SdkCalls,
-    config::{ModelCapabilities, ModelConfig, SessionConfig, ToolConfig},
+    config::{EnvValueMode, ModelCapabilities, ModelConfig, SessionConfig, ToolConfig},
     connection::Ctx,
     methods::shell::Running,
     peer::{Peer, event_prefix},
@@ -41,8 +41,8 @@ pub(crate) struct Attached {
     _listening: Listening,
     client: Mutex<Client>,
     chooser: Mutex<Chooser>,
-    /// What `session.gitHubAuth.getStatus` answers.
-    auth: Mutex<Value>,
+    /// What is known of the session's own GitHub token; nothing where the host's counts.
+    auth: Mutex<Option<Value>>,
     named_by_person: AtomicBool,
     /// Whether the model could not be asked for when the session was opened.
     model_is_late: AtomicBool,
@@ -51,8 +51,12 @@ pub(crate) struct Attached {
     running: Running,
     /// Where the session is traced.
     trace: OnceLock<Arc<Trace>>,
+    /// The same, for the client's tools to be told of.
+    shown_trace: Arc<OnceLock<Weak<Trace>>>,
     /// The location whose rules the client had applied last.
     pub(crate) location: Mutex<Option<PathBuf>>,
+    /// Where the client describes itself to those who give out tokens.
+    client_metadata_url: Mutex<Option<String>>,
     /// Brings the session's files to a client that keeps them.
     mirror: Mutex<Option<Mirror>>,
 }
@@ -111,7 +115,7 @@ impl Attached {
         session: Session,
         chooser: Chooser,
         board: Arc<Board>,
-        auth: Value,
+        auth: Option<Value>,
         from_start: bool,
     ) -> Result<Self, RpcError> {
         let peer = chooser.peer.clone();
@@ -134,9 +138,11 @@ impl Attached {
         } else {
             session.listen(feed.clone())
         };
+        let shown_trace = Arc::default();
         let calls = Arc::new(SdkCalls {
             peer,
             session_id: session.id().to_owned(),
+            trace: Arc::clone(&shown_trace),
         });
         let spec = ClientSpec {
             name: String::new(),
@@ -158,7 +164,9 @@ impl Attached {
             interests: Mutex::default(),
             running: Running::default(),
             trace: OnceLock::new(),
+            shown_trace,
             location: Mutex::default(),
+            client_metadata_url: Mutex::default(),
             mirror: Mutex::default(),
         })
     }
@@ -169,6 +177,15 @@ impl Attached {
         self.feed.without_sub_deltas.store(without_deltas, Ordering::Relaxed);
         let with_telemetry = ctx.counts() || config.enable_git_hub_telemetry_forwarding == Some(true);
         self.feed.with_telemetry.store(with_telemetry, Ordering::Relaxed);
+        if let Some(carrier) = ctx.carrier(Some(self.id())) {
+            self.board.carry(carrier);
+        }
+        self.client_metadata_url
+            .lock()
+            .clone_from(&config.auth_client_id_metadata_url);
+        if let Some(mode) = config.env_value_mode {
+            self.read_variables(mode);
+        }
         let spec = {
             let mut client = self.client.lock();
             client.spec.name = name;
@@ -181,9 +198,22 @@ impl Attached {
             client.spec.commands = commands.collect();
             client.spec.clone()
         };
+        if let Some(citations) = config.enable_citations {
+            self.session.configure(Change::Citations(citations)).await?;
+        }
         let attachment = self.session.attach_client(spec).await?;
         self.client.lock().attachment = Some(attachment);
         Ok(())
+    }
+
+    /// Says what the values of MCP servers' variables mean.
+    pub(crate) fn read_variables(&self, mode: EnvValueMode) {
+        self.session.mcp().set_by_reference(mode == EnvValueMode::Indirect);
+    }
+
+    /// Where the client describes itself to those who give out tokens.
+    pub(crate) fn client_metadata_url(&self) -> Option<String> {
+        self.client_metadata_url.lock().clone()
     }
 
     /// Replaces the client's tools.
@@ -292,6 +322,7 @@ impl Attached {
 
     /// The session is traced.
     pub(crate) fn traced(&self, trace: Arc<Trace>) {
+        let _ = self.shown_trace.set(Arc::downgrade(&trace));
         let _ = self.trace.set(trace);
     }
 
@@ -315,15 +346,15 @@ impl Attached {
         self.client.lock().spec.can.elicitation
     }
 
-    /// What is known of the session's GitHub token.
-    pub(crate) fn auth_status(&self) -> Value {
+    /// What is known of the session's own GitHub token; nothing where the host's counts.
+    pub(crate) fn own_login(&self) -> Option<Value> {
         self.auth.lock().clone()
     }
 
     /// Goes on with another login: what is known of it, and the models that it opens.
     pub(crate) async fn log_in(
         &self,
-        status: Value,
+        status: Option<Value>,
         catalogue: Option<lodge_models::Catalogue>,
     ) -> Result<(), RpcError> {
         *self.auth.lock() = status;

@@ -5,6 +5,7 @@
 
 use std::{fs::File, io, os::fd::AsFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 type Input = Box<dyn AsyncRead + Unpin + Send>;
@@ -20,15 +21,24 @@ pub(crate) fn open() -> io::Result<(Input, Output)> {
 /// Hears out, briefly, the client that started the program.
 ///
 /// An SDK writes its first request right after starting the program. To a program that has said what is wrong and is gone
-/// by then it reports a broken pipe instead of what was said.
+/// by then it reports a broken pipe instead of what was said. Afterwards its input is closed: what it writes once it has seen
+/// the end of the output must fail, and not wait for an answer.
 pub fn hear_out_client() {
-    let (sender, heard) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        while io::Read::read(&mut io::stdin(), &mut [0; 4096]).is_ok_and(|read| read > 0) && sender.send(()).is_ok() {}
-    });
-    let mut patience = std::time::Duration::from_millis(500);
-    while heard.recv_timeout(patience).is_ok() {
-        patience = std::time::Duration::from_millis(50);
+    let input = rustix::stdio::stdin();
+    let mut millis = 500;
+    loop {
+        let patience = Timespec {
+            tv_sec: 0,
+            tv_nsec: millis * 1_000_000,
+        };
+        let heard = poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&patience));
+        if !heard.is_ok_and(|ready| ready > 0) || !rustix::io::read(input, &mut [0; 4096]).is_ok_and(|read| read > 0) {
+            break;
+        }
+        millis = 50;
+    }
+    if let Ok(nothing) = File::open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(nothing);
     }
 }
 

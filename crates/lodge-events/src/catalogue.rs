@@ -213,7 +213,7 @@ catalogue! {
     SessionStart SessionResume SessionIdle SessionError SessionInfo SessionWarning
     SessionCompactionStart SessionCompactionComplete SessionTruncation SessionContextCleared SessionSnapshotRewind
     SessionTitleChanged SessionContextChanged SessionUsageInfo SessionUsageCheckpoint SessionTaskComplete
-    SessionShutdown SessionModelChange SessionModeChanged SessionPlanChanged SessionTodosChanged
+    SessionShutdown SessionModelChange SessionAutoTierSwitchFailed SessionModeChanged SessionPlanChanged SessionTodosChanged
     SessionWorkspaceFileChanged SessionBackgroundTasksChanged SessionBinaryAsset SessionHandoff
     SessionRemoteSteerableChanged
     SessionPermissionsChanged SessionSessionLimitsChanged SessionToolsUpdated CapabilitiesChanged CommandsChanged

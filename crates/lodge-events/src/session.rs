@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::macros::events;
 use crate::{
-    AgentMetric, AutoTier, BackgroundTasks, BinaryType, CodeChanges, CompactionTokensUsed, CompactionTrigger,
-    ContextTier, FileOperation, GithubMcpToolConfig, HandoffRepository, HandoffSource, ModelCacheState,
-    ModelChangeSource, ModelMetric, ReasoningSummary, Remediation, RepositoryHostType, SessionLimits, SessionMode,
-    ShutdownType, TaskOutcome, TokenDetail, Verbosity, WorkingDirectoryContext,
+    AgentMetric, AutoTier, AutoTierFailure, BackgroundTasks, BinaryType, CodeChanges, CompactionTokensUsed,
+    CompactionTrigger, ContextTier, FileOperation, GithubMcpToolConfig, HandoffRepository, HandoffSource,
+    ModelCacheState, ModelChangeSource, ModelMetric, ReasoningSummary, Remediation, RepositoryHostType, SessionLimits,
+    SessionMode, ShutdownType, TaskOutcome, TokenDetail, Verbosity, WorkingDirectoryContext,
 };
 use serde_json::Value;
 
@@ -233,6 +233,13 @@ events! {
         source? ModelChangeSource = "Where the change came from.",
         previous_auto_tier? AutoTier = "Automatic preference before.",
         auto_tier? AutoTier = "Automatic preference after.",
+    }
+
+    "session.auto_tier_switch_failed" SessionAutoTierSwitchFailed ephemeral newer
+        "What automatic model choice prefers stays as it was: the provider made no choice." {
+        effective_auto_tier? AutoTier = "The preference that stays.",
+        requested_auto_tier: Value = "The preference that was asked for; null for the provider's own.",
+        reason: AutoTierFailure = "Why it failed.",
     }
 
     "session.mode_changed" SessionModeChanged persisted newer

@@ -27,6 +27,10 @@ words! {
     "What automatic model choice prefers." AutoTier {
         Efficiency = "efficiency", Balance = "balance", Intelligence = "intelligence", Fast = "fast",
     }
+    "Why automatic model choice keeps its preference." AutoTierFailure {
+        PolicyRejected = "policy_rejected", RequestFailed = "request_failed", SetupFailed = "setup_failed",
+        Unsupported = "unsupported",
+    }
     "Where a model change came from." ModelChangeSource {
         ModelCommand = "model_command", SettingsCommand = "settings_command", ConfigCommand = "config_command",
         ModelPicker = "model_picker", ManagedSettings = "managed_settings", RepoSettings = "repo_settings",

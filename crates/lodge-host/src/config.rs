@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use lodge_agent::{
-    Approval, Change, Compaction, Customization, CustomizationChange, Facts, HookFiles, Mode, ModelSource, Settings,
-    SubagentSettings, SystemMessage, ToolFilter,
+    Approval, AutoChoice, Change, Compaction, Customization, CustomizationChange, Facts, HookFiles, Mode, ModelSource,
+    Settings, SubagentSettings, SystemMessage, ToolFilter,
 };
+use lodge_events::AutoTier;
 use lodge_mcp::Configured;
 use lodge_models::{Catalogue, Model};
 use lodge_tools::{Database, custom::Places};
@@ -60,6 +61,8 @@ pub struct NewSession {
     pub reasoning_effort: Option<String>,
     /// What it may spend, in the unit that providers count in.
     pub limit: Option<f64>,
+    /// What the provider shall prefer where the choice of the model is left to it.
+    pub auto_tier: Option<AutoTier>,
     /// Whether deltas are streamed.
     pub streaming: bool,
     /// Working directory; the host's when absent.
@@ -111,6 +114,7 @@ impl Default for NewSession {
             model: ModelChoice::Default,
             reasoning_effort: None,
             limit: None,
+            auto_tier: None,
             streaming: true,
             cwd: None,
             additional_directories: Vec::new(),
@@ -223,6 +227,7 @@ impl Inner {
             reasoning_effort: new.reasoning_effort.clone(),
             limit: new.limit,
             auto_switch: false,
+            auto: AutoChoice::of(new.auto_tier.clone()),
             streaming: new.streaming,
             cwd,
             additional_directories: new.additional_directories.clone(),
@@ -233,6 +238,7 @@ impl Inner {
             name: new.name.clone(),
             client_name: new.client_name.clone(),
             headers: new.headers.clone(),
+            citations: false,
             compaction: new.compaction,
             max_tool_output: new.max_tool_output,
             project_instructions: new.project_instructions,
@@ -258,6 +264,7 @@ impl Inner {
         if let Some(cwd) = facts.cwd.as_ref().map(PathBuf::from).filter(|cwd| cwd.is_dir()) {
             settings.cwd = cwd;
         }
+        settings.auto = AutoChoice::of(facts.auto_tier.clone());
         if let Some(mode) = facts.mode.as_deref().and_then(Mode::parse) {
             settings.mode = mode;
         }

@@ -51,7 +51,7 @@ pub use lodge_tools::custom::{
     AgentDefinition, AgentSource, Found, Kind, Place, Places, Skill, Tier, find_agents, find_skills,
 };
 
-pub use lodge_tools::{Database, OutputSink, Statement, Table, Todos, ToolUpdate, UserCommand, rules};
+pub use lodge_tools::{BackgroundShell, Database, OutputSink, Statement, Table, Todos, ToolUpdate, UserCommand, rules};
 
 /// What happened to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -172,6 +172,21 @@ impl ServerConfig {
         })
     }
 
+    /// The same with values of `env` that are names of variables: `NAME`, `$NAME` or `${NAME}`. Where there is no such
+    /// variable the program does not get one either.
+    pub(crate) fn resolved(&self, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let mut config = self.clone();
+        if let Transport::Stdio { env, .. } = &mut config.transport {
+            let named = std::mem::take(env).into_iter().filter_map(|(name, reference)| {
+                let plain = reference.strip_prefix('$').unwrap_or(&reference);
+                let braced = plain.strip_prefix('{').and_then(|plain| plain.strip_suffix('}'));
+                Some((name, variable(braced.unwrap_or(plain))?))
+            });
+            *env = named.collect();
+        }
+        config
+    }
+
     /// Whether the configuration lets a tool of this name through.
     pub fn offers(&self, tool: &str) -> bool {
         let named = |list: &[String]| list.iter().any(|entry| entry == tool || entry == "*");
@@ -264,6 +279,21 @@ mod tests {
         check(json!({"type": "memory"}), Err("not a type of server"));
         check(json!({"command": 7}), Err("invalid type"));
         check(json!("x"), Err("invalid type"));
+    }
+
+    #[test]
+    fn values_of_variables_may_be_names_of_the_hosts() {
+        let config = ServerConfig::read(&json!({
+            "command": "x", "env": {"A": "KEY", "B": "$KEY", "C": "${KEY}", "D": "NONE", "E": ""},
+        }));
+        let resolved = config
+            .unwrap()
+            .resolved(|name| (name == "KEY").then(|| "secret".to_owned()));
+        let Transport::Stdio { env, .. } = resolved.transport else {
+            panic!("not a program");
+        };
+        let expected = ["A", "B", "C"].map(|name| (name.to_owned(), "secret".to_owned()));
+        assert_eq!(env, BTreeMap::from(expected));
     }
 
     #[test]

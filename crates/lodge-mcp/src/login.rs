@@ -50,6 +50,8 @@ pub struct Logins {
 pub struct LoginOptions {
     /// The OAuth client to be, where the server knows one.
     pub client: OauthClient,
+    /// Where the client that asks describes itself; its id for servers that read such descriptions.
+    pub client_metadata_url: Option<String>,
     /// Who asks, as the person reads it.
     pub client_name: Option<String>,
     /// What the person reads in the end.
@@ -227,6 +229,9 @@ impl Logins {
         let mut request = AuthorizationRequest::new(redirect)
             .with_client_name(name)
             .with_initial_scope_selection();
+        if let Some(url) = &options.client_metadata_url {
+            request = request.with_client_metadata_url(url);
+        }
         if let Some(id) = &options.client.id {
             request = request.with_preregistered_client(id);
             if let Some(secret) = &options.client.secret {

@@ -5,7 +5,10 @@ mod life;
 
 use std::{
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -36,6 +39,8 @@ pub struct Servers(Arc<Inner>);
 struct Inner {
     owner: Arc<dyn Owner>,
     around: Mutex<Surroundings>,
+    /// Whether values of configured variables are names of the host's variables.
+    by_reference: AtomicBool,
     entries: Mutex<Vec<Entry>>,
     /// Changes whenever a server has started or failed.
     settled: watch::Sender<u64>,
@@ -61,6 +66,7 @@ impl Servers {
         Self(Arc::new(Inner {
             owner,
             around: Mutex::default(),
+            by_reference: AtomicBool::new(false),
             entries: Mutex::default(),
             settled: watch::Sender::new(0),
             patience: Mutex::new(Instant::now()),
@@ -77,6 +83,11 @@ impl Servers {
     /// Programs are started there from now on.
     pub fn move_to(&self, cwd: PathBuf) {
         self.0.around.lock().cwd = cwd;
+    }
+
+    /// Whether values of configured variables are names of the host's variables, for programs that start from now on.
+    pub fn set_by_reference(&self, by_reference: bool) {
+        self.0.by_reference.store(by_reference, Ordering::Relaxed);
     }
 
     /// Makes the servers these. Those that are configured as before stay as they are.

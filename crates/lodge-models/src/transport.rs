@@ -10,6 +10,12 @@ use futures_util::{future::BoxFuture, stream::BoxStream};
 pub trait Transport: Send + Sync {
     /// Sends a request and gives the response as soon as its headers are there, whatever its status.
     fn send(&self, request: HttpRequest) -> BoxFuture<'static, Result<HttpResponse, TransportError>>;
+
+    /// Opens a WebSocket (the response's status is then 101) and sends the request's body as its first message; every
+    /// piece of the response's body is one message. Nothing where there are only requests.
+    fn open_socket(&self, _: HttpRequest) -> Option<BoxFuture<'static, Result<HttpResponse, TransportError>>> {
+        None
+    }
 }
 
 /// A request.

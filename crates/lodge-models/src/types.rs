@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures_util::stream::BoxStream;
+use futures_util::{future::BoxFuture, stream::BoxStream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
@@ -10,6 +10,14 @@ use serde_json::{Value, value::RawValue};
 pub trait Model: Send + Sync {
     /// What the model is and can do.
     fn info(&self) -> &ModelInfo;
+    /// For a name that leaves the choice to the provider: asks for the model that it is to be, preferably of this tier.
+    /// Nothing where there is no choice to make.
+    fn chosen_by_provider(
+        &self,
+        _tier: Option<&str>,
+    ) -> Option<BoxFuture<'static, Result<Arc<dyn Model>, ModelError>>> {
+        None
+    }
     /// Starts a call. The stream ends after [`Chunk::Done`] or an error, whichever comes first.
     fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>>;
 }
@@ -53,6 +61,10 @@ pub struct ModelRequest {
     pub max_output_tokens: Option<u64>,
     /// A tool that must be called (its name), where the wire can say so.
     pub required_tool: Option<String>,
+    /// Whether the answer shall say what in the documents it rests on, where the wire can ask for that.
+    pub citations: bool,
+    /// The form that the answer must have.
+    pub response_format: Option<Arc<ResponseFormat>>,
     /// Extra HTTP headers for this call.
     pub headers: BTreeMap<String, String>,
     /// Who asks, for the `user-agent` header.
@@ -61,6 +73,21 @@ pub struct ModelRequest {
     pub attempt: u32,
     /// The sub-agent that asks; none for a session's own agent.
     pub sub_agent: Option<SubAgent>,
+}
+
+/// A JSON schema for an answer. The provider sees to it; nobody else checks the schema or the answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ResponseFormat {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The schema.
+    pub schema: Value,
+    /// Whether the answer must fit exactly, where the provider offers a choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
 }
 
 /// A sub-agent, for those who carry requests and want to tell whose they are.
@@ -110,6 +137,19 @@ pub enum Part {
     Text(Arc<str>),
     /// An image.
     Image(Image),
+    /// A document, such as a PDF.
+    Document(Document),
+}
+
+/// A document, base64 encoded.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// For example `application/pdf`.
+    pub mime_type: String,
+    /// Base64.
+    pub data: Arc<str>,
+    /// Its name.
+    pub title: Arc<str>,
 }
 
 /// An image, base64 encoded.
@@ -176,6 +216,8 @@ pub enum Chunk {
 pub struct Completion {
     /// The message to keep.
     pub message: AssistantMessage,
+    /// Which spans of the text rest on which sources, in the form of the session event.
+    pub citations: Option<Value>,
     /// Tokens and timing.
     pub usage: Usage,
     /// Why the model stopped, in the provider's word (`stop`, `tool_calls`, `length`, …).

@@ -36,6 +36,7 @@ pub use database::{Database, Statement, Table};
 pub use guard::{GUARD, guard_with, stand_guard};
 pub use process::sweep_orphans;
 pub use scratch::{Todo, TodoDependency, Todos};
+pub use shells::BackgroundShell;
 pub use state::SessionTools;
 pub use tool::*;
 pub use tools::builtin;

@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use parking_lot::Mutex;
@@ -27,12 +27,31 @@ const MAX_PIPE: usize = 1 << 20;
 /// People watch this much of one call; the rest is in the result.
 const MAX_STREAMED: usize = 1 << 20;
 
+/// Of what a shell prints, how much of the end is kept for people who look.
+const MAX_RECENT: usize = 4 << 10;
+
+/// A command that goes on, or went on, beside the conversation.
+#[derive(Debug, Clone)]
+pub struct BackgroundShell {
+    /// What tools call it by.
+    pub id: String,
+    /// The command.
+    pub command: String,
+    /// When it began.
+    pub began: SystemTime,
+    /// How it ended.
+    pub exit_code: Option<i32>,
+    /// The end of what it printed.
+    pub recent: String,
+}
+
 /// One shell.
 pub(crate) struct Shell {
     pub(crate) id: String,
     pub(crate) command: String,
     pub(crate) cwd: PathBuf,
     pub(crate) started: Instant,
+    began: SystemTime,
     group: Group,
     stdin: tokio::sync::Mutex<Option<ChildStdin>>,
     output: Mutex<Output>,
@@ -43,6 +62,7 @@ struct Output {
     collected: Collected,
     sink: Option<OutputSink>,
     streamed: usize,
+    recent: String,
 }
 
 impl Shell {
@@ -61,12 +81,14 @@ impl Shell {
             command,
             cwd,
             started: Instant::now(),
+            began: SystemTime::now(),
             group: process.group,
             stdin: tokio::sync::Mutex::new(process.stdin),
             output: Mutex::new(Output {
                 collected,
                 sink: Some(sink),
                 streamed: 0,
+                recent: String::new(),
             }),
             exit,
         });
@@ -104,6 +126,18 @@ impl Shell {
     /// From now on the output goes to nobody but the collection.
     pub(crate) fn detach(&self) {
         self.output.lock().sink = None;
+    }
+
+    /// What people may know of it once nobody waits for it.
+    pub(crate) fn in_background(&self) -> Option<BackgroundShell> {
+        let output = self.output.lock();
+        output.sink.is_none().then(|| BackgroundShell {
+            id: self.id.clone(),
+            command: self.command.clone(),
+            began: self.began,
+            exit_code: self.exit_code(),
+            recent: output.recent.clone(),
+        })
     }
 
     /// Whether processes it started are still there although it has ended.
@@ -149,6 +183,12 @@ impl Shell {
         }
         let mut output = self.output.lock();
         output.collected.push(text);
+        output.recent.push_str(text);
+        if output.recent.len() > 2 * MAX_RECENT {
+            let surplus = output.recent.len() - MAX_RECENT;
+            let start = (surplus..).find(|at| output.recent.is_char_boundary(*at));
+            output.recent.drain(..start.unwrap_or_default());
+        }
         if output.streamed >= MAX_STREAMED {
             return;
         }

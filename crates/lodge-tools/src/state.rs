@@ -17,7 +17,7 @@ use crate::{
     rules::Exclusions,
     sandbox::{SandboxLauncher, SandboxSpec},
     scratch::Scratch,
-    shells::Shell,
+    shells::{BackgroundShell, Shell},
     spill::{Collected, Place},
 };
 
@@ -225,6 +225,32 @@ impl SessionTools {
             .lock()
             .iter()
             .any(|shell| shell.exit_code().is_none() || shell.lingers())
+    }
+
+    /// Commands that nobody waits for, oldest first.
+    pub fn background_shells(&self) -> Vec<BackgroundShell> {
+        let shells = self.shells.lock();
+        shells.iter().filter_map(|shell| shell.in_background()).collect()
+    }
+
+    /// Ends such a command and all that it started. False when there is none, or it has ended.
+    pub async fn stop_background_shell(&self, id: &str) -> bool {
+        let shell = self.shell(id).filter(|shell| shell.in_background().is_some());
+        let Some(shell) = shell.filter(|shell| shell.exit_code().is_none()) else {
+            return false;
+        };
+        shell.kill();
+        shell.exited().await;
+        true
+    }
+
+    /// Forgets such a command that has ended. False when there is none, or something that it started goes on.
+    pub fn forget_background_shell(&self, id: &str) -> bool {
+        let Some(shell) = self.shell(id).filter(|shell| shell.in_background().is_some()) else {
+            return false;
+        };
+        self.forget(&shell);
+        self.shell(id).is_none()
     }
 
     /// Shells, oldest first.

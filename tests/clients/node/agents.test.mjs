@@ -117,6 +117,25 @@ test("custom agents can be listed, chosen and left", async ({ t, start }) => {
   await assert.rejects(chat.rpc.agent.select({ name: "nobody" }), /nobody/);
 });
 
+test("the words of an agent can be replaced, for as long as the session is in memory", async ({ t, start }) => {
+  const model = await modelServer(t, () => ({ content: "fine" }));
+  const client = start();
+  const { session: chat } = await session(client, { ...server(model), customAgents: AGENTS, agent: "poet" });
+  await chat.rpc.agent.setPrompt({ id: "poet", prompt: "You are a PROSAIST." });
+  await ask(chat, "go");
+  assert.match(system(model.requests[0].body), /PROSAIST/);
+  assert.doesNotMatch(system(model.requests[0].body), /POET/);
+  await chat.rpc.agent.setPrompt({ id: "explore", prompt: "Look around." });
+  const { agents } = await chat.rpc.agent.list({ includeBuiltInAgents: true, includePrompt: true });
+  assert.equal(agents.find(({ id }) => id === "explore").prompt, "Look around.");
+  await assert.rejects(chat.rpc.agent.setPrompt({ id: "general-purpose", prompt: "x" }), /general-purpose/);
+  await assert.rejects(chat.rpc.agent.setPrompt({ id: "nobody", prompt: "x" }), /nobody/);
+  await chat.disconnect();
+  const { session: again } = await resume(client, chat.sessionId, { ...server(model), customAgents: AGENTS, agent: "poet" });
+  await ask(again, "go");
+  assert.match(system(model.requests[1].body), /POET/);
+});
+
 test("a session can begin with an agent, its skills and its model; an unknown one is refused", async ({ t, start, work }) => {
   const dir = await skillFolder(work);
   const model = await modelServer(t, () => ({ content: "fine" }));

@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-import { CopilotRequestHandler, defineTool } from "@github/copilot-sdk";
+import { CopilotRequestHandler, CopilotWebSocketHandler, defineTool } from "@github/copilot-sdk";
 
-import { approveAll, ask, environment, event, modelServer, session, test, until } from "./help.mjs";
+import { RuntimeConnection, approveAll, ask, environment, event, lodge, modelServer, resume, session, test, until } from "./help.mjs";
 
 const json = (body, status = 200) =>
   new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
@@ -53,6 +53,87 @@ test("an app carries the requests to models", async ({ start }) => {
   await until("the handler was asked", () => handler.hangs);
   await chat.abort();
   await until("the handler was told of the abort", () => handler.aborted);
+});
+
+const events = (text) => {
+  const content = [{ type: "output_text", text }];
+  const item = { id: "msg_1", type: "message", role: "assistant", content };
+  return [
+    { type: "response.created", response: { id: "r", status: "in_progress", output: [] } },
+    { type: "response.output_item.added", output_index: 0, item: { ...item, content: [] } },
+    { type: "response.output_text.delta", output_index: 0, content_index: 0, delta: text },
+    { type: "response.completed", response: { id: "r", status: "completed", output: [item], usage: { input_tokens: 5, output_tokens: 7 } } },
+  ];
+};
+
+/** Answers over WebSockets, or refuses to open them. */
+class Sockets extends CopilotRequestHandler {
+  opened = [];
+  asked = [];
+  requests = [];
+  closed = 0;
+  refuses = false;
+  async sendRequest(request) {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/models")
+      return json({ data: [{ id: "carried", name: "Carried", supported_endpoints: ["/responses", "ws:/responses"] }] });
+    this.requests.push(pathname);
+    const { response } = events("by request").at(-1);
+    return json(response);
+  }
+  async openWebSocket(context) {
+    if (this.refuses) throw new Error("no sockets here");
+    this.opened.push(context.url);
+    const handler = this;
+    class Socket extends CopilotWebSocketHandler {
+      constructor() {
+        super(context);
+      }
+      async sendRequestMessage(data) {
+        handler.asked.push(JSON.parse(data));
+        for (const event of events("by socket")) await this.sendResponseMessage(JSON.stringify(event));
+      }
+      async close(status) {
+        handler.closed++;
+        await super.close(status);
+      }
+    }
+    return new Socket();
+  }
+}
+
+test("an app carries WebSockets to models that have them, and what cannot be opened is asked by a request", async ({ start }) => {
+  const handler = new Sockets();
+  const client = start({
+    requestHandler: handler,
+    gitHubToken: "any",
+    env: environment({ COPILOT_API_URL: "http://models.invalid" }),
+  });
+  const { session: chat } = await session(client, { model: "carried" });
+  assert.equal(await ask(chat, "hello"), "by socket");
+  assert.deepEqual(handler.opened, ["ws://models.invalid/responses"]);
+  const [asked] = handler.asked;
+  assert.deepEqual([asked.type, asked.model, asked.stream], ["response.create", "carried", undefined]);
+  await until("the socket is closed", () => handler.closed === 1);
+  assert.deepEqual(handler.requests, []);
+  handler.refuses = true;
+  assert.equal(await ask(chat, "again"), "by request");
+  handler.refuses = false;
+  const { session: plain } = await session(client, { model: "carried", capi: { enableWebSocketResponses: false } });
+  assert.equal(await ask(plain, "hello"), "by request");
+  assert.equal(handler.opened.length, 1);
+});
+
+test("who else has a session open has its requests carried, too", async ({ start, work }) => {
+  const handler = new Handler();
+  const connection = RuntimeConnection.forTcp({ path: lodge, connectionToken: "t" });
+  const first = start({ connection, requestHandler: handler, workingDirectory: work });
+  await first.start();
+  const { session: chat } = await session(first);
+  const second = start({ connection: RuntimeConnection.forUri(`localhost:${first.runtimePort}`, { connectionToken: "t" }) });
+  const provider = { type: "openai", baseUrl: "http://models.invalid/v1" };
+  const { session: same } = await resume(second, chat.sessionId, { model: "m", provider });
+  assert.equal(await ask(same, "hello"), "carried by the app");
 });
 
 test("what is added to a prompt stands where recorded conversations have it", async ({ t, start, work }) => {

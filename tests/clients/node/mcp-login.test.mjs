@@ -12,7 +12,7 @@ import { createInterface } from "node:readline";
 import { ask, environment, event, lodge, ofType, session, test, until } from "./help.mjs";
 
 /** An MCP server with one tool, and the authorisation server that guards it. */
-async function guarded(t) {
+async function guarded(t, more = {}) {
   const state = { registered: [], codes: new Map(), access: new Set(), refresh: new Set(), grants: [], secrets: [], deny: false };
   const token = () => {
     const [access, refresh] = [`access-${randomUUID()}`, `refresh-${randomUUID()}`];
@@ -56,6 +56,7 @@ async function guarded(t) {
           grant_types_supported: ["authorization_code", "refresh_token"],
           code_challenge_methods_supported: ["S256"],
           token_endpoint_auth_methods_supported: ["none"],
+          ...more,
         });
       case "/register": {
         const asked = JSON.parse(body);
@@ -144,6 +145,21 @@ test("an app has the host sign in, and the login is renewed, kept to its owner, 
   for (const [file, text] of await contents(home)) {
     if (file.includes("mcp-oauth")) continue;
     assert.ok(!server.secrets.some((secret) => text.includes(secret)), `${file} holds a token`);
+  }
+});
+
+test("an app that describes itself somewhere is known by that address", async ({ t, start }) => {
+  const known = "https://app.example/client.json";
+  for (const supported of [true, false]) {
+    const server = await guarded(t, { client_id_metadata_document_supported: supported });
+    const { session: chat, events } = await session(start(), { authClientIdMetadataUrl: known, mcpServers: { docs: server.config } });
+    assert.equal(await status(chat), "needs-auth");
+    const { authorizationUrl } = await chat.rpc.mcp.oauth.login({ serverName: "docs" });
+    const id = new URL(authorizationUrl).searchParams.get("client_id");
+    assert.equal(id, supported ? known : "client-1");
+    assert.equal(server.registered.length, supported ? 0 : 1);
+    await browse(authorizationUrl);
+    await event(events, "session.mcp_server_status_changed", ({ data }) => data.status === "connected");
   }
 });
 

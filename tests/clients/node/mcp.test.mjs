@@ -124,7 +124,7 @@ test("a session without servers says so in the words that clients know", async (
   await assert.rejects(mcp.enable({ serverName: "x" }), /No MCP host initialized/);
   await assert.rejects(mcp.disable({ serverName: "x" }), /No MCP host initialized/);
   await assert.rejects(mcp.reload(), /MCP config reload not available/);
-  assert.deepEqual(await mcp.setEnvValueMode({ mode: "direct" }), { mode: "direct" });
+  await assert.rejects(mcp.oauth.login({ serverName: "x" }), /MCP host is not available/);
   assert.deepEqual(await mcp.removeGitHub(), { removed: false });
 });
 
@@ -151,6 +151,32 @@ test("variables and the working directory are the app's to choose", async ({ sta
   assert.equal(variables.PATH, process.env.PATH);
   assert.equal(variables.OPENAI_API_KEY, undefined, "keys of the host stay with the host");
   assert.equal((await readFile(join(work, "sub/where.txt"), "utf8")).trim(), join(work, "sub"));
+});
+
+test("variables may be named by those of the host", async ({ start }) => {
+  const { session: chat, events } = await session(start({ env: environment({ FOR_TESTS: "hunter2", OPENAI_API_KEY: "sk-host" }) }), {
+    mcpServers: { every: everything({ env: { ONE: "FOR_TESTS", TWO: "${FOR_TESTS}", THREE: "OPENAI_API_KEY", FOUR: "literal" } }) },
+  });
+  assert.equal(JSON.parse(await call(chat, events, "every-get-env {}")).ONE, "FOR_TESTS");
+  assert.deepEqual(await chat.rpc.mcp.setEnvValueMode({ mode: "indirect" }), { mode: "indirect" });
+  await chat.rpc.mcp.restartServer({ serverName: "every" });
+  const variables = JSON.parse(await call(chat, events, "every-get-env {}"));
+  const { ONE, TWO, THREE, FOUR } = variables;
+  assert.deepEqual([ONE, TWO, THREE, FOUR], ["hunter2", "hunter2", undefined, undefined], "keys of the host stay with the host");
+  assert.deepEqual(await chat.rpc.mcp.setEnvValueMode({ mode: "direct" }), { mode: "direct" });
+  await assert.rejects(chat.rpc.mcp.setEnvValueMode({ mode: "sideways" }), /sideways/);
+});
+
+test("an app keeps what views are told, and asks whether a server has any", async ({ start }) => {
+  const { session: chat } = await session(start(), { mcpServers: { every: everything() } });
+  const { apps } = chat.rpc.mcp;
+  assert.deepEqual(await apps.getHostContext(), { context: {} });
+  await apps.setHostContext({ context: { theme: "dark", locale: "en-GB" } });
+  assert.deepEqual(await apps.getHostContext(), { context: { theme: "dark", locale: "en-GB" } });
+  await chat.rpc.mcp.list();
+  const { server } = await apps.diagnose({ serverName: "every" });
+  assert.ok(server.connected && server.toolCount > 0, JSON.stringify(server));
+  assert.equal((await apps.diagnose({ serverName: "nobody" })).server.connected, false);
 });
 
 test("images, links and structured answers come through", async ({ start }) => {

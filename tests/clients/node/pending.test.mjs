@@ -103,6 +103,7 @@ test("a session whose only client died waits in its log: a question is answered 
     if (continuePendingWork) {
       const answer = await event(more, "assistant.message");
       assert.match(answer.data.content, /from another/);
+      await event(more, "session.idle");
     }
     assert.match(await ask(again, "say on we go"), /on we go/);
     assert.deepEqual(await observer.rpc.sessions.releaseLock({ sessionId: chat.sessionId }), {});

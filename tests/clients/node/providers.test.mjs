@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 
-import { ask, event, lastUser, modelServer, ofType, session, test, toolCall, until } from "./help.mjs";
+import { ask, environment, event, lastUser, modelServer, ofType, resume, session, test, toolCall, until } from "./help.mjs";
 
 test("several named providers serve one session, each with its own key", async ({ t, start }) => {
   const red = await modelServer(t, () => ({ content: "I am red" }));
@@ -86,6 +86,123 @@ test("an Anthropic provider is spoken to in its own language", async ({ t, start
   assert.match(path, /\/v1\/messages$/);
   assert.equal(headers["x-api-key"], "secret");
   assert.match(lastUser(body), /hi/);
+});
+
+const SCHEMA = { type: "object", properties: { z: { type: "number" }, a: { type: "string" } }, required: ["z"] };
+const answersByTool = (body, request, response, count) =>
+  count === 1 ? { tool_calls: [{ id: "c1", type: "function", function: { name: "glob", arguments: '{"pattern":"*"}' } }] } : { content: "{}" };
+
+test("the form of an answer goes to the provider, for the whole turn and no other", async ({ t, start }) => {
+  const server = await modelServer(t, answersByTool);
+  const { session: chat, events } = await session(start(), { model: "m", provider: { type: "openai", baseUrl: server.url } });
+  const responseFormat = { type: "json_schema", jsonSchema: { name: "answer", schema: SCHEMA, strict: true } };
+  await chat.rpc.send({ prompt: "in that form", responseFormat });
+  await event(events, "session.idle");
+  await ask(chat, "in any form");
+  const formats = server.requests.map(({ body }) => body.response_format);
+  const expected = { type: "json_schema", json_schema: { name: "answer", schema: SCHEMA, strict: true } };
+  assert.deepEqual(formats, [expected, expected, undefined]);
+  await assert.rejects(chat.rpc.send({ prompt: "now", mode: "immediate", responseFormat }), /immediate/);
+});
+
+test("a PDF is shown to the model, and what an answer takes from it is told", async ({ t, start }) => {
+  const citation = {
+    type: "page_location", cited_text: "It is so.", document_index: 0, document_title: "source.pdf", start_page_number: 2, end_page_number: 3,
+  };
+  const server = await modelServer(t, (body, request, response) => {
+    const content = [{ type: "text", text: "Ünlike: " }, { type: "text", text: "it is so", citations: [citation] }, { type: "text", text: "." }];
+    const usage = { input_tokens: 3, output_tokens: 3 };
+    response.setHeader("content-type", "application/json");
+    response.end(JSON.stringify({ id: "msg_1", type: "message", role: "assistant", model: body.model, content, stop_reason: "end_turn", usage }));
+  });
+  const provider = { type: "anthropic", baseUrl: server.url, modelId: "claude-sonnet-5" };
+  const { session: chat, events } = await session(start(), { model: "claude-sonnet-5", provider, enableCitations: true });
+  const attachments = [{ type: "blob", data: "JVBERi0xLjQK", displayName: "source.pdf", mimeType: "application/pdf" }];
+  assert.equal(await ask(chat, { prompt: "Is it so?", attachments }), "Ünlike: it is so.");
+  const blocks = server.requests[0].body.messages.flatMap(({ content }) => content);
+  assert.deepEqual(blocks.find(({ type }) => type === "document"), {
+    type: "document",
+    source: { type: "base64", media_type: "application/pdf", data: "JVBERi0xLjQK" },
+    title: "source.pdf",
+    citations: { enabled: true },
+    cache_control: { type: "ephemeral" },
+  });
+  const { data } = await event(events, "assistant.message");
+  assert.deepEqual(data.citations, {
+    sources: [{ id: "document_index-0", provider: "anthropic", title: "source.pdf" }],
+    spans: [{
+      startIndex: 8, endIndex: 16,
+      references: [{
+        sourceId: "document_index-0", providerMetadata: citation, citedText: "It is so.", location: { type: "page", startPage: 2, endPage: 2 },
+      }],
+    }],
+  });
+});
+
+test("what the provider shall prefer when it chooses the model counts once it has chosen", async ({ t, start }) => {
+  const choices = [];
+  const server = await modelServer(t, (body, request, response) => {
+    if (request.url === "/models") return void response.end('{"data":[{"id":"chosen"}]}');
+    if (request.url !== "/auto") return { content: "ok" };
+    choices.push(body.auto_tier);
+    response.setHeader("content-type", "application/json");
+    if (body.auto_tier === "intelligence") return void response.writeHead(500).end('{"error":{"message":"no"}}');
+    response.end(JSON.stringify({ session_token: `token-${choices.length}`, selected_model: { id: "chosen" } }));
+  });
+  const options = { gitHubToken: "any", env: environment({ COPILOT_API_URL: server.url.replace("/v1", "") }) };
+  const client = start(options);
+  const { session: chat, events } = await session(client, { model: "auto", capi: { autoTier: "efficiency" } });
+  const tiers = async (of = chat) => {
+    const { autoTier, pendingAutoTier } = await of.rpc.model.getCurrent();
+    return [autoTier, pendingAutoTier];
+  };
+  const asked = () => server.requests.findLast(({ path }) => path === "/chat/completions");
+  assert.deepEqual(await tiers(), ["efficiency", undefined]);
+  await ask(chat, "one");
+  assert.equal(asked().body.model, "chosen");
+  assert.equal(asked().headers["copilot-session-token"], "token-1");
+  await ask(chat, "two");
+  assert.deepEqual(choices, ["efficiency"], "it has chosen");
+
+  const { switchAutoTier } = chat.rpc.model;
+  const pending = { status: "pending", effectiveAutoTier: "efficiency" };
+  assert.deepEqual(await switchAutoTier({ autoTier: "balance" }), { ...pending, pendingAutoTier: "balance" });
+  assert.deepEqual(await switchAutoTier({ autoTier: null }), { ...pending, pendingAutoTier: null, supersededAutoTier: "balance" });
+  assert.deepEqual(await switchAutoTier({ autoTier: "efficiency" }), {
+    status: "unchanged", effectiveAutoTier: "efficiency", supersededAutoTier: null,
+  });
+  await switchAutoTier({ autoTier: "fast" });
+  assert.deepEqual(await tiers(), ["efficiency", "fast"]);
+  await ask(chat, "three");
+  assert.deepEqual(await tiers(), ["fast", undefined]);
+  const { data } = await event(events, "session.model_change", ({ data }) => data.autoTier);
+  assert.deepEqual([data.previousModel, data.newModel, data.previousAutoTier, data.autoTier], ["auto", "auto", "efficiency", "fast"]);
+
+  await switchAutoTier({ autoTier: "intelligence" });
+  await ask(chat, "four");
+  const failed = await event(events, "session.auto_tier_switch_failed");
+  assert.deepEqual(failed.data, { effectiveAutoTier: "fast", requestedAutoTier: "intelligence", reason: "request_failed" });
+  assert.deepEqual(await tiers(), ["fast", undefined]);
+  assert.equal(asked().headers["copilot-session-token"], "token-2", "what was chosen before stays");
+  await client.stop();
+  const { session: again } = await resume(start(options), chat.sessionId);
+  assert.deepEqual(await tiers(again), ["fast", undefined]);
+});
+
+test("a session that says nothing has the provider's first model and the host's login", async ({ t, start }) => {
+  const server = await modelServer(t, (body, request, response) => {
+    if (request.url === "/models") return void response.end('{"data":[{"id":"zeta"},{"id":"auto"}]}');
+    if (request.url !== "/copilot_internal/user") return { content: "ok" };
+    return void response.end('{"login":"ada"}');
+  });
+  const url = server.url.replace("/v1", "");
+  const env = environment({ COPILOT_API_URL: url, COPILOT_DEBUG_GITHUB_API_URL: url });
+  const client = start({ gitHubToken: "any", env });
+  const { session: chat } = await session(client);
+  assert.equal((await chat.rpc.model.getCurrent()).modelId, "zeta");
+  assert.equal((await chat.rpc.gitHubAuth.getStatus()).login, "ada");
+  await client.deleteSession(chat.sessionId);
+  await chat.disconnect();
 });
 
 test("a secret key is never in the events", async ({ t, start }) => {

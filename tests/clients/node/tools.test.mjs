@@ -244,3 +244,37 @@ test("output of a running command is told while it happens", async ({ start }) =
   assert.match(parts.map((part) => part.data.partialOutput).join(""), /line 1[\s\S]*line 2/);
   assert.ok(!persisted(events).some(({ type }) => type === "tool.execution_partial_result"));
 });
+
+test("commands in the background are tasks that can be looked at, stopped and forgotten", async ({ start }) => {
+  const { session: chat } = await session(start());
+  await ask(chat, 'call bash {"command":"echo at work; sleep 600","mode":"async","shellId":"server"}');
+  const { tasks } = chat.rpc;
+  const find = async () => (await tasks.list()).tasks.find(({ id }) => id === "server");
+  const { startedAt, ...task } = await find();
+  assert.ok(!Number.isNaN(Date.parse(startedAt)));
+  assert.deepEqual(task, {
+    type: "shell", id: "server", description: "echo at work; sleep 600", command: "echo at work; sleep 600", status: "running",
+    attachmentMode: "attached", executionMode: "background", canPromoteToBackground: false,
+  });
+  const printed = () => tasks.getProgress({ id: "server" });
+  await until("it has printed something", async () => (await printed()).progress.recentOutput === "at work\n");
+  assert.deepEqual(await tasks.remove({ id: "server" }), { removed: false }, "it still runs");
+  assert.deepEqual(await tasks.cancel({ id: "server" }), { cancelled: true });
+  assert.equal((await find()).status, "failed");
+  assert.deepEqual(await tasks.cancel({ id: "server" }), { cancelled: false });
+  await until("all that it started is gone", async () => (await tasks.remove({ id: "server" })).removed);
+  assert.equal(await find(), undefined);
+});
+
+test("the tool of an app that is traced is told the span of its call", async ({ start, work }) => {
+  const path = join(work, "traces.jsonl");
+  const client = start({ telemetry: { filePath: path, exporterType: "file" } });
+  const told = [];
+  const tool = weather((_, { traceparent }) => (told.push(traceparent), "sunny"), { skipPermission: true });
+  const { session: chat } = await session(client, { tools: [tool] });
+  await ask(chat, 'call weather {"city":"X"}');
+  await client.stop();
+  const spans = (await readFile(path, "utf8")).trimEnd().split("\n").map((line) => JSON.parse(line));
+  const { traceId, spanId } = spans.find(({ name }) => name === "execute_tool weather");
+  assert.deepEqual(told, [`00-${traceId}-${spanId}-01`]);
+});

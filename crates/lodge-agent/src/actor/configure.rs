@@ -13,7 +13,7 @@ use crate::{
     AgentError,
     customize::Loaded,
     session::GitContext,
-    settings::{Change, Prompt},
+    settings::{AutoChoice, Change, Prompt},
 };
 
 impl Actor {
@@ -27,6 +27,7 @@ impl Actor {
                 let (previous, previous_effort, effort) = {
                     let mut settings = self.shared.settings.lock();
                     let previous = std::mem::replace(&mut settings.model, model.clone());
+                    settings.auto.forget_choice();
                     let previous_effort = settings.reasoning_effort.clone();
                     if reasoning_effort.is_some() {
                         settings.reasoning_effort = reasoning_effort;
@@ -60,6 +61,11 @@ impl Actor {
                     ..SessionModelChange::default()
                 })?;
             }
+            Change::AutoTier { tier, at_once: true } => self.shared.settings.lock().auto = AutoChoice::of(tier),
+            Change::AutoTier { tier, at_once: false } => {
+                let auto = &mut self.shared.settings.lock().auto;
+                auto.pending = (auto.tier != tier).then_some(tier);
+            }
             Change::Limit(limit) => self.shared.set_limit(limit)?,
             Change::Mode(mode) => self.shared.set_mode(mode)?,
             Change::Name(name) => {
@@ -77,6 +83,7 @@ impl Actor {
             Change::SystemMessage(message) => self.shared.settings.lock().system_message = message,
             Change::Approval(approval) => self.shared.settings.lock().approval = approval,
             Change::AdditionalDirectories(dirs) => self.shared.settings.lock().additional_directories = dirs,
+            Change::Citations(citations) => self.shared.settings.lock().citations = citations,
             Change::Streaming(streaming) => self.shared.settings.lock().streaming = streaming,
             Change::ClientName(name) => self.shared.settings.lock().client_name = name,
             Change::Compaction(compaction) => self.shared.settings.lock().compaction = compaction,
@@ -90,6 +97,9 @@ impl Actor {
                 // They are looked for when they are needed next.
                 *self.shared.custom.lock() = Loaded::default();
                 self.skills_told = false;
+            }
+            Change::AgentPrompt { agent, prompt } => {
+                self.shared.settings.lock().customization.prompts.insert(agent, prompt);
             }
             Change::Subagents(subagents) => self.shared.settings.lock().subagents = subagents,
             Change::Models(models) => self.shared.settings.lock().models = Some(models),

@@ -42,6 +42,7 @@ impl Call<'_> {
         let request_id = self.request_id("tool");
         let waiting = shared.pending.open(&request_id, QuestionKind::Tool);
         let cwd = shared.settings.lock().cwd.to_string_lossy().into_owned();
+        let traceparent = shared.clients.lock().traceparent(self.id);
         let event = shared.recorder.record(ExternalToolRequested {
             request_id: request_id.clone(),
             session_id: shared.id.to_string(),
@@ -49,6 +50,7 @@ impl Call<'_> {
             tool_name: self.name.into(),
             arguments: Some(args.clone()),
             working_directory: Some(cwd),
+            traceparent,
             ..ExternalToolRequested::default()
         })?;
         shared.pending.asked(&request_id, event);

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use lodge_host::{AgentDefinition, Kind, Place, Places, Tier, find_agents};
+use lodge_host::{AgentDefinition, Change, Kind, Place, Places, Tier, find_agents};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ pub(crate) static AGENTS: Capability = Capability {
         method!(session "session.agent.getCurrent", 3, "the agent that was chosen", current),
         method!(session "session.agent.select", 2, "chooses an agent", select),
         method!(session "session.agent.deselect", 1, "goes back to the session's own agent", deselect),
+        method!(session "session.agent.setPrompt", 0, "other words for an agent, until the session leaves memory", set_prompt),
         method!(session "session.agent.reload", 1, "looks for agents anew", reload),
         method!(
             "agents.discover",
@@ -87,6 +88,27 @@ async fn select(session: Arc<Attached>, params: SelectParams) -> Result<Value, R
 async fn deselect(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     session.session().select_agent(None).await?;
     Ok(json!({}))
+}
+
+#[derive(Debug, Deserialize)]
+struct PromptParams {
+    id: String,
+    prompt: String,
+}
+
+async fn set_prompt(session: Arc<Attached>, PromptParams { id, prompt }: PromptParams) -> Result<Value, RpcError> {
+    if id == "general-purpose" {
+        return Err(RpcError::failed(
+            "The prompt of the agent 'general-purpose' cannot be replaced",
+        ));
+    }
+    let known = session.session().custom_agents(true).await?;
+    if !known.iter().any(|agent| agent.name == id) {
+        return Err(RpcError::failed(format!("Agent '{id}' not found")));
+    }
+    let change = Change::AgentPrompt { agent: id, prompt };
+    session.session().configure(change).await?;
+    Ok(Value::Null)
 }
 
 async fn reload(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {

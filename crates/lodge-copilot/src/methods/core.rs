@@ -112,16 +112,18 @@ async fn status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
 }
 
 async fn auth_status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
+    Ok(host_login(&ctx).await)
+}
+
+/// What is known of the GitHub token that the host was started with.
+pub(crate) async fn host_login(ctx: &Ctx) -> Value {
     let options = &ctx.shared.options;
     let user = match (&options.github_api, &options.github_token) {
         (Some(api), Some(token)) => github::user(api, token).await.ok(),
         _ => None,
     };
-    Ok(auth_json(
-        options.github_token.is_some(),
-        &options.github_host,
-        user.as_ref(),
-    ))
+    let token = options.github_token.is_some();
+    auth_json(token, &options.github_host, user.as_ref())
 }
 
 /// What is known of the login: that there is a token, for which host, and whose it is where that could be asked.
@@ -171,8 +173,7 @@ fn opened(ctx: &Ctx, attached: Attached) -> MethodResult {
 /// reaches the client before the answer does.
 async fn detach(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
     let Some(attached) = ctx.session(&session_id) else {
-        // An app that resumed a session it had open holds it twice, and closes it twice.
-        ctx.host.read(&session_id)?;
+        // An app that resumed a session it had open holds it twice, and closes it twice; one that deleted it closes it, too.
         return Ok(json!({"success": true}));
     };
     if attached.session().clients() <= 1 {
@@ -196,16 +197,34 @@ pub(crate) struct SendParams {
     agent_mode: Option<String>,
     request_headers: Option<std::collections::BTreeMap<String, String>>,
     traceparent: Option<String>,
+    response_format: Option<ResponseFormat>,
 }
 
-impl From<SendParams> for Prompt {
-    fn from(params: SendParams) -> Self {
-        Self {
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ResponseFormat {
+    #[serde(rename_all = "camelCase")]
+    JsonSchema { json_schema: lodge_models::ResponseFormat },
+}
+
+impl TryFrom<SendParams> for Prompt {
+    type Error = RpcError;
+
+    fn try_from(params: SendParams) -> Result<Self, RpcError> {
+        let immediate = params.mode.as_deref() == Some("immediate");
+        if immediate && params.response_format.is_some() {
+            let text = "responseFormat cannot be given with mode \"immediate\": the running turn keeps its own";
+            return Err(RpcError::params(text));
+        }
+        let format = params
+            .response_format
+            .map(|ResponseFormat::JsonSchema { json_schema }| json_schema);
+        Ok(Self {
             text: params.prompt,
             display_text: params.display_prompt,
             attachments: params.attachments.unwrap_or_default(),
             // Other words than these two are accepted and mean the usual thing, as the CLI has it.
-            delivery: if params.mode.as_deref() == Some("immediate") {
+            delivery: if immediate {
                 Delivery::Immediate
             } else {
                 Delivery::Enqueue
@@ -215,8 +234,9 @@ impl From<SendParams> for Prompt {
             source: params.source,
             headers: params.request_headers.unwrap_or_default(),
             required_tool: params.required_tool,
+            response_format: format.map(Arc::new),
             ..Self::default()
-        }
+        })
     }
 }
 
@@ -225,7 +245,7 @@ async fn send(session: Arc<Attached>, params: SendParams) -> Result<Value, RpcEr
         trace.belongs_to(parent);
     }
     session.catch_up_with_model().await?;
-    let id = session.session().send(params.into()).await?;
+    let id = session.session().send(params.try_into()?).await?;
     Ok(json!({"messageId": id}))
 }
 

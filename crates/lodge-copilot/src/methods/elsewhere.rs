@@ -19,6 +19,14 @@ pub(crate) static ELSEWHERE: Capability = Capability {
         method!(session "session.telemetry.getEngagementId", 1, "none: nothing is reported anywhere", engagement),
         method!(session "session.telemetry.setFeatureOverrides", 1, "nothing: nothing is reported anywhere", nothing),
         method!(session "session.lsp.initialize", 1, "nothing: there are no language servers", nothing),
+        method!(session "session.plugins.list", 2, "none: there is nothing to install them from", plugins),
+        method!(session "session.plugins.reload", 1, "nothing: there are none", nothing),
+        method!(
+            "managedSettings.clearCache",
+            1,
+            "nothing: nobody manages settings from elsewhere",
+            nothing_kept
+        ),
         method!(
             session "session.mcp.headers.handlePendingHeadersRefreshRequest",
             1,
@@ -40,6 +48,14 @@ async fn triggers(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
 
 async fn completions(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({"items": []}))
+}
+
+async fn plugins(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"plugins": []}))
+}
+
+async fn nothing_kept(_: Ctx, _: Nothing) -> Result<(), RpcError> {
+    Ok(())
 }
 
 async fn visibility(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Capability, Nothing, method};
-use crate::{connection::Ctx, rpc::RpcError, session::Attached};
+use crate::{config::EnvValueMode, connection::Ctx, rpc::RpcError, session::Attached};
 
 pub(crate) static MCP: Capability = Capability {
     title: "MCP servers",
@@ -33,13 +33,16 @@ pub(crate) static MCP: Capability = Capability {
         method!(session "session.mcp.stopServer", 1, "ends a server", stop),
         method!(session "session.mcp.restartServer", 0, "ends a server and starts it anew", restart),
         method!(session "session.mcp.moveLoadingToBackground", 0, "lets a turn go on that waits for servers", release),
-        method!(session "session.mcp.setEnvValueMode", 1, "values of variables are taken as they are: only `direct`", env_mode),
+        method!(session "session.mcp.setEnvValueMode", 1, "whether values of variables are meant as they are or name the host's", env_mode),
         method!(session "session.mcp.removeGitHub", 1, "there is no server of its own to remove: always `false`", remove_github),
         method!(session "session.mcp.oauth.handlePendingRequest", 4, "answers `mcp.oauth_required`", handle_token),
         method!(session "session.mcp.oauth.login", 4, "signs in: the address to open, or nothing when it works without", login),
         method!(session "session.mcp.apps.callTool", 2, "calls a tool for an app's own view", call_tool),
         method!(session "session.mcp.apps.listTools", 1, "the tools that an app's own view may call", app_tools),
         method!(session "session.mcp.apps.readResource", 1, "a resource of a server", read_resource),
+        method!(session "session.mcp.apps.setHostContext", 1, "keeps what apps' views are told about where they are shown", set_context),
+        method!(session "session.mcp.apps.getHostContext", 1, "what they are told", context),
+        method!(session "session.mcp.apps.diagnose", 1, "whether a server has tools with views", diagnose),
         method!(
             "mcp.config.list",
             2,
@@ -267,15 +270,11 @@ async fn release(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> 
 
 #[derive(Debug, Deserialize)]
 struct Mode {
-    mode: String,
+    mode: EnvValueMode,
 }
 
-async fn env_mode(_: Arc<Attached>, Mode { mode }: Mode) -> Result<Value, RpcError> {
-    if mode != "direct" {
-        return Err(RpcError::failed(
-            "Variables of MCP servers that a client brings are taken as they are; write ${env:NAME} in a file instead.",
-        ));
-    }
+async fn env_mode(session: Arc<Attached>, Mode { mode }: Mode) -> Result<Value, RpcError> {
+    session.read_variables(mode);
     Ok(json!({"mode": mode}))
 }
 
@@ -403,6 +402,7 @@ struct LoginParams {
 }
 
 async fn login(session: Arc<Attached>, params: LoginParams) -> Result<Value, RpcError> {
+    existing(&session, "MCP host is not available")?;
     let options = LoginOptions {
         client: OauthClient {
             id: params.client_id,
@@ -410,6 +410,7 @@ async fn login(session: Arc<Attached>, params: LoginParams) -> Result<Value, Rpc
             public: params.public_client,
             grant_type: params.grant_type,
         },
+        client_metadata_url: session.client_metadata_url(),
         client_name: params.client_name,
         success_message: params.callback_success_message,
     };
@@ -435,7 +436,9 @@ impl AppCall {
     /// A view may call the server that it came from, and what that server shows to views.
     async fn visible(&self, session: &Attached) -> Result<Vec<Tool>, RpcError> {
         if self.server_name != self.origin_server_name {
-            return Err(RpcError::failed("An MCP app can only call tools of its own server."));
+            return Err(RpcError::failed(
+                "A view of an MCP app has visibility of its own server only.",
+            ));
         }
         let tools = servers(session).list_tools(&self.server_name).await?;
         let visible = |tool: &Tool| {
@@ -454,6 +457,41 @@ async fn app_tools(session: Arc<Attached>, params: AppCall) -> Result<Value, Rpc
         json!({"name": tool.name, "description": tool.description, "inputSchema": *tool.schema, "_meta": tool.meta})
     });
     Ok(json!({"tools": tools.collect::<Vec<_>>()}))
+}
+
+#[derive(Debug, Deserialize)]
+struct ContextParams {
+    context: Map<String, Value>,
+}
+
+async fn set_context(session: Arc<Attached>, ContextParams { context }: ContextParams) -> Result<Value, RpcError> {
+    session.board().show_views_in(context);
+    Ok(Value::Null)
+}
+
+async fn context(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    Ok(json!({"context": session.board().views_are_shown_in()}))
+}
+
+/// Views are the client's affair; all that servers are asked for here is their tools.
+async fn diagnose(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
+    let tools = servers(&session).list_tools(&server_name).await;
+    let connected = tools.is_ok();
+    let tools = tools.unwrap_or_default();
+    let with_views: Vec<&str> = tools
+        .iter()
+        .filter(|tool| tool.meta.as_ref().is_some_and(|meta| meta["ui"].is_object()))
+        .map(|tool| tool.name.as_str())
+        .collect();
+    Ok(json!({
+        "capability": {"sessionHasMcpApps": false, "featureFlagEnabled": false, "advertised": false},
+        "server": {
+            "connected": connected,
+            "toolCount": tools.len(),
+            "toolsWithUiMeta": with_views.len(),
+            "sampleToolNames": with_views.iter().take(5).collect::<Vec<_>>(),
+        },
+    }))
 }
 
 async fn call_tool(session: Arc<Attached>, params: AppCall) -> Result<Value, RpcError> {

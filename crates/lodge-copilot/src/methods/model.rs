@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use lodge_events::AutoTier;
 use lodge_host::Change;
 use lodge_models::{ModelInfo, ProviderConfig};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use super::{Capability, Nothing, core::auth_json, method};
+use super::{
+    Capability, Nothing,
+    core::{auth_json, host_login},
+    method,
+};
 use crate::{
     config::{ModelCapabilities, ModelConfig},
     connection::{Ctx, MethodResult, Outcome},
@@ -23,10 +28,11 @@ pub(crate) static MODEL: Capability = Capability {
         method!(session "session.model.list", 2, "models that this session may use", model_list),
         method!(session "session.model.getCurrent", 4, "the model and its effort", get_current),
         method!(session "session.model.switchTo", 6, "another model, from the next call on", switch_to),
+        method!(session "session.model.switchAutoTier", 5, "what the provider shall prefer when it chooses the model, from the next message on", switch_auto_tier),
         method!(session "session.model.setReasoningEffort", 1, "another effort", set_reasoning_effort),
         method!(session "session.provider.add", 1, "adds providers and models for this session", provider_add),
         method!(session "session.provider.getEndpoint", 2, "address, key and headers of the session's provider", get_endpoint),
-        method!(session "session.gitHubAuth.getStatus", 4, "whether the session has a GitHub token", auth_status),
+        method!(raw "session.gitHubAuth.getStatus", 4, "whether the session has a GitHub token", auth_status),
         method!(raw "session.gitHubAuth.setCredentials", 1, "another login for this session", set_credentials),
     ],
 };
@@ -73,7 +79,45 @@ async fn get_current(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcErr
     if let Some(effort) = settings.reasoning_effort {
         current["reasoningEffort"] = json!(effort);
     }
+    if let Some(tier) = settings.auto.tier {
+        current["autoTier"] = json!(tier);
+    }
+    if let Some(pending) = settings.auto.pending {
+        current["pendingAutoTier"] = json!(pending);
+    }
     Ok(current)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TierParams {
+    auto_tier: Option<AutoTier>,
+}
+
+async fn switch_auto_tier(session: Arc<Attached>, params: TierParams) -> Result<Value, RpcError> {
+    let before = session.session().settings().auto;
+    let change = Change::AutoTier {
+        tier: params.auto_tier,
+        at_once: false,
+    };
+    session.session().configure(change).await?;
+    let now = session.session().settings().auto;
+    let mut result = json!({"status": if now.pending.is_some() { "pending" } else { "unchanged" }});
+    if let Some(tier) = now.tier {
+        result["effectiveAutoTier"] = json!(tier);
+    }
+    for (key, tier) in [
+        (
+            "supersededAutoTier",
+            before.pending.filter(|tier| now.pending.as_ref() != Some(tier)),
+        ),
+        ("pendingAutoTier", now.pending.clone()),
+    ] {
+        if let Some(tier) = tier {
+            result[key] = json!(tier);
+        }
+    }
+    Ok(result)
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,6 +128,13 @@ struct SwitchParams {
     reasoning_effort: Option<String>,
     #[serde(default)]
     model_capabilities: Option<ModelCapabilities>,
+    /// Absent means to leave it, null to let the provider decide.
+    #[serde(default, deserialize_with = "given")]
+    auto_tier: Option<Option<AutoTier>>,
+}
+
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<AutoTier>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 async fn switch_to(session: Arc<Attached>, params: SwitchParams) -> Result<Value, RpcError> {
@@ -91,6 +142,10 @@ async fn switch_to(session: Arc<Attached>, params: SwitchParams) -> Result<Value
     session
         .switch_model(&params.model_id, params.reasoning_effort, capabilities)
         .await?;
+    if let Some(tier) = params.auto_tier {
+        let change = Change::AutoTier { tier, at_once: false };
+        session.session().configure(change).await?;
+    }
     Ok(json!({"modelId": params.model_id, "deferred": false}))
 }
 
@@ -130,8 +185,13 @@ async fn get_endpoint(session: Arc<Attached>, params: EndpointParams) -> Result<
     session.endpoint(params.model_id.as_deref())
 }
 
-async fn auth_status(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    Ok(session.auth_status())
+/// Without a login of its own a session has the host's.
+async fn auth_status(ctx: Ctx, params: Params) -> MethodResult {
+    let status = match crate::session::of(&ctx, &params)?.own_login() {
+        Some(status) => status,
+        None => host_login(&ctx).await,
+    };
+    Ok(Outcome::of(Reply::of(&status)?))
 }
 
 #[derive(Debug, Deserialize)]
@@ -162,10 +222,7 @@ async fn set_credentials(ctx: Ctx, params: Params) -> MethodResult {
     let id = session.id().to_owned();
     let options = &ctx.shared.options;
     let (status, catalogue) = match params.parse::<CredentialsParams>()?.credentials {
-        None => {
-            let status = auth_json(options.github_token.is_some(), &options.github_host, None);
-            (status, Some(ctx.catalogue(None, Some(&id))))
-        }
+        None => (None, Some(ctx.catalogue(None, Some(&id)))),
         Some(given) => {
             let host = given.host.unwrap_or_else(|| options.github_host.clone());
             let mut status = auth_json(true, &host, given.copilot_user.as_ref());
@@ -175,7 +232,7 @@ async fn set_credentials(ctx: Ctx, params: Params) -> MethodResult {
                 status["login"] = json!(login);
             }
             let catalogue = given.token.map(|token| ctx.catalogue(Some(&token), Some(&id)));
-            (status, catalogue)
+            (Some(status), catalogue)
         }
     };
     session.log_in(status, catalogue).await?;

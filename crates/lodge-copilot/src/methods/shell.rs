@@ -82,7 +82,7 @@ async fn exec(session: Arc<Attached>, params: ExecParams) -> Result<Value, RpcEr
     let watched = Arc::downgrade(&session);
     tokio::spawn(async move {
         let code = match params.timeout {
-            None => command.exited().await,
+            None | Some(0) => command.exited().await,
             Some(limit) => match tokio::time::timeout(Duration::from_millis(limit), command.exited()).await {
                 Ok(code) => code,
                 Err(_) => {

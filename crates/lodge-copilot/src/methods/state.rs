@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Capability, Nothing, method};
-use crate::{rpc::RpcError, session::Attached};
+use crate::{config::EnvValueMode, rpc::RpcError, session::Attached};
 
 pub(crate) static STATE: Capability = Capability {
     title: "Session state",
@@ -199,6 +199,7 @@ struct OptionsParams {
     approve_all: Option<bool>,
     session_limits: Option<SessionLimits>,
     skip_custom_instructions: Option<bool>,
+    env_value_mode: Option<EnvValueMode>,
 }
 
 /// What is not known here is ignored: the SDKs send what their newest runtime understands.
@@ -228,6 +229,9 @@ async fn options_update(session: Arc<Attached>, params: OptionsParams) -> Result
     );
     for change in changes {
         session.session().configure(change).await?;
+    }
+    if let Some(mode) = params.env_value_mode {
+        session.read_variables(mode);
     }
     if let Some(model) = params.model {
         session.switch_model(&model, params.reasoning_effort, None).await?;

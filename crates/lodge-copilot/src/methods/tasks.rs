@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use lodge_events::timestamp_text;
-use lodge_host::{Change, NewTask, SubagentOverride, SubagentSettings, TaskInfo};
+use lodge_host::{BackgroundShell, Change, NewTask, SubagentOverride, SubagentSettings, TaskInfo};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,11 +13,11 @@ use crate::{rpc::RpcError, session::Attached};
 pub(crate) static TASKS: Capability = Capability {
     title: "Sub-agents and background tasks",
     methods: &[
-        method!(session "session.tasks.list", 2, "the sub-agents that run or ended in the background", list),
+        method!(session "session.tasks.list", 2, "sub-agents and commands that run or ended in the background", list),
         method!(session "session.tasks.startAgent", 2, "starts a sub-agent in the background", start),
-        method!(session "session.tasks.getProgress", 1, "what a sub-agent did last", progress),
-        method!(session "session.tasks.cancel", 1, "stops a sub-agent", cancel),
-        method!(session "session.tasks.remove", 1, "forgets a sub-agent that has ended", remove),
+        method!(session "session.tasks.getProgress", 1, "what a sub-agent did last, or a command printed", progress),
+        method!(session "session.tasks.cancel", 1, "stops a sub-agent or a command", cancel),
+        method!(session "session.tasks.remove", 1, "forgets one that has ended", remove),
         method!(session "session.tasks.sendMessage", 1, "says something to a sub-agent at work", send),
         method!(session "session.tasks.getCurrentPromotable", 1, "the sub-agent that the turn waits for", promotable),
         method!(session "session.tasks.promoteToBackground", 1, "lets the turn go on without waiting for it", promote),
@@ -65,8 +65,31 @@ fn find(session: &Attached, fits: impl Fn(&TaskInfo) -> bool) -> Option<TaskInfo
     session.session().tasks().into_iter().find(fits)
 }
 
+/// A command in the background. Nothing is told of the end but that it came: nobody looks at the clock for it.
+fn shell_info(shell: &BackgroundShell) -> Value {
+    let status = match shell.exit_code {
+        None => "running",
+        Some(0) => "completed",
+        Some(_) => "failed",
+    };
+    let began = jiff::Timestamp::try_from(shell.began).unwrap_or_default();
+    json!({
+        "type": "shell",
+        "id": shell.id,
+        "description": shell.command.lines().next().unwrap_or_default(),
+        "status": status,
+        "startedAt": timestamp_text(began),
+        "command": shell.command,
+        "attachmentMode": "attached",
+        "executionMode": "background",
+        "canPromoteToBackground": false,
+    })
+}
+
 async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    let tasks: Vec<_> = session.session().tasks().iter().map(info).collect();
+    let agents = session.session().tasks();
+    let shells = session.session().background_shells();
+    let tasks: Vec<_> = agents.iter().map(info).chain(shells.iter().map(shell_info)).collect();
     Ok(json!({"tasks": tasks}))
 }
 
@@ -110,7 +133,12 @@ async fn progress(session: Arc<Attached>, params: IdParams) -> Result<Value, Rpc
         }
         progress
     });
-    Ok(json!({"progress": progress}))
+    let shell = || {
+        let shells = session.session().background_shells();
+        let shell = shells.into_iter().find(|shell| shell.id == params.id)?;
+        Some(json!({"type": "shell", "recentOutput": shell.recent}))
+    };
+    Ok(json!({"progress": progress.or_else(shell)}))
 }
 
 async fn cancel(session: Arc<Attached>, params: IdParams) -> Result<Value, RpcError> {

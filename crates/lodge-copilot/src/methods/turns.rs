@@ -87,7 +87,7 @@ impl Publish for Watch {
 async fn send_and_wait(ctx: Ctx, params: Params) -> MethodResult {
     let attached = session::of(&ctx, &params)?;
     let message_id = Uuid::new_v4().to_string();
-    let mut prompt: Prompt = params.parse::<SendParams>()?.into();
+    let mut prompt: Prompt = params.parse::<SendParams>()?.try_into()?;
     prompt.message_id = Some(message_id.clone());
     let (done, waiting) = oneshot::channel();
     let state = Mutex::new(Watched {

@@ -129,6 +129,11 @@ impl Trace {
     pub(crate) fn belongs_to(&self, traceparent: &str) {
         self.follower.fold.lock().belongs_to(traceparent);
     }
+
+    /// The span of a tool call that runs, as a W3C `traceparent`.
+    pub(crate) fn of_tool(&self, tool_call_id: &str) -> Option<String> {
+        self.follower.fold.lock().of_tool(tool_call_id)
+    }
 }
 
 struct Follower {

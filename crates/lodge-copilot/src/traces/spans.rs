@@ -113,6 +113,12 @@ impl Fold {
         }
     }
 
+    /// The span of a tool call that runs: `00-<trace>-<span>-01`.
+    pub(super) fn of_tool(&self, id: &str) -> Option<String> {
+        let span = self.tools.get(id)?;
+        Some(format!("00-{}-{}-01", span.trace, span.id))
+    }
+
     /// Takes an event in; gives the spans that it ends.
     pub(super) fn take(&mut self, event: &Event) -> Vec<Span> {
         let mut ended = Vec::new();

@@ -1,7 +1,7 @@
 //! The life of servers: how they start, what ends them, and who looks after them in between.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 
@@ -98,6 +98,14 @@ impl Inner {
             entry.attempts = if by_itself { entry.attempts + 1 } else { 0 };
             let (weak, server, number) = (Arc::downgrade(self), entry.name.clone(), entry.start);
             let (around, owner) = (self.around.lock().clone(), self.owner.clone());
+            let config = match self.by_reference.load(Ordering::Relaxed) {
+                // What programs may not see, nobody gets for them by its name.
+                true => Arc::new(config.resolved(|name| {
+                    let hidden = around.hidden.iter().any(|hidden| hidden == name);
+                    std::env::var(name).ok().filter(|_| !hidden)
+                })),
+                false => config,
+            };
             let task = tokio::spawn(async move {
                 let connected = tokio::time::timeout(START_LIMIT, establish(&server, &config, &around, owner)).await;
                 let connected = connected.unwrap_or_else(|_| {

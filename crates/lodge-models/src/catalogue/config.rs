@@ -95,6 +95,8 @@ pub struct ProviderConfig {
     pub kind: Option<ProviderType>,
     /// `completions` or `responses`.
     pub wire_api: Option<WireApi>,
+    /// `http` (default) or `websockets`.
+    pub transport: Option<String>,
     /// The address below which the wire's path stands.
     pub base_url: String,
     /// A key.

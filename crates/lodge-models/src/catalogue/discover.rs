@@ -21,6 +21,8 @@ pub(super) struct Found {
     pub(super) wire_model: String,
     /// The wire to use where the provider says which it serves and ours is not among them.
     pub(super) wire: Option<WireApi>,
+    /// Whether it can be asked over a WebSocket.
+    pub(super) sockets: bool,
 }
 
 #[derive(Deserialize)]
@@ -129,5 +131,6 @@ fn found(entry: Entry, endpoint: &Endpoint, prefix: &str) -> Option<Found> {
         info,
         wire_model: entry.id,
         wire,
+        sockets: serves("ws:/responses"),
     })
 }

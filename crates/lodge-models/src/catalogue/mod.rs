@@ -45,12 +45,14 @@ pub struct Catalogue {
     providers: BTreeMap<String, Endpoint>,
     /// In the order of the configuration.
     models: Vec<Configured>,
-    /// What providers said that they serve, by id.
-    found: Arc<RwLock<BTreeMap<String, Configured>>>,
+    /// What providers said that they serve, in their order.
+    found: Arc<RwLock<Vec<Configured>>>,
     default_model: Option<String>,
     /// Keys of vendors, for models that name the vendor.
     vendor_keys: BTreeMap<&'static str, Secret>,
     copilot_url: Option<String>,
+    /// Whether models may be asked over WebSockets.
+    sockets: bool,
     transport: Arc<dyn Transport>,
 }
 
@@ -59,6 +61,7 @@ struct Configured {
     info: ModelInfo,
     wire_model: String,
     wire: Option<WireApi>,
+    sockets: bool,
     provider: String,
 }
 
@@ -124,6 +127,7 @@ impl Catalogue {
                 .or(config.default_model),
             vendor_keys: BTreeMap::new(),
             copilot_url: env("COPILOT_API_URL"),
+            sockets: env("COPILOT_CLI_DISABLE_WEBSOCKET_RESPONSES").is_none_or(|value| value == "false"),
             transport: Arc::new(network),
         };
         for (_, _, _, variable) in VENDORS {
@@ -168,6 +172,7 @@ impl Catalogue {
             info,
             wire_model,
             wire: entry.wire_api,
+            sockets: false,
             provider: entry.provider,
         });
         Ok(())
@@ -180,6 +185,13 @@ impl Catalogue {
         self
     }
 
+    /// The same models, asked by requests only.
+    #[must_use]
+    pub fn without_sockets(mut self) -> Self {
+        self.sockets = false;
+        self
+    }
+
     /// The same with the models behind `COPILOT_API_URL`, used with a GitHub token that a client gave. Without that variable
     /// nothing changes: no vendor's address is built in.
     #[must_use]
@@ -187,6 +199,7 @@ impl Catalogue {
         if let Some(url) = &self.copilot_url {
             let mut endpoint = Endpoint::new(COPILOT, ProviderType::OpenAi, WireApi::Completions, url.clone());
             endpoint.auth = auth;
+            endpoint.routes = true;
             self.providers.insert(COPILOT.to_owned(), endpoint);
             // What this client's token finds is not for others to see.
             let found = self.found.read().clone();
@@ -198,7 +211,7 @@ impl Catalogue {
     /// All models known so far, the rehearsal model last.
     pub fn list(&self) -> Vec<ModelInfo> {
         let mut list: Vec<ModelInfo> = self.models.iter().map(|model| model.info.clone()).collect();
-        let found: Vec<ModelInfo> = self.found.read().values().map(|model| model.info.clone()).collect();
+        let found: Vec<ModelInfo> = self.found.read().iter().map(|model| model.info.clone()).collect();
         list.extend(found.into_iter().filter(|info| self.configured(&info.id).is_none()));
         // The chosen model may be one that only its provider knows.
         if let Some(name) = self.default_model.as_deref().filter(|name| *name != Rehearsal::ID)
@@ -219,7 +232,7 @@ impl Catalogue {
 
     fn chosen(&self) -> Option<String> {
         let configured = || self.models.first().map(|model| model.info.id.clone());
-        let found = || self.found.read().keys().next().cloned();
+        let found = || self.found.read().first().map(|model| model.info.id.clone());
         self.default_model.clone().or_else(configured).or_else(found)
     }
 
@@ -247,15 +260,30 @@ impl Catalogue {
             .collect()
     }
 
+    /// Whether there are models that only their provider knows enough of, and nobody has asked it yet.
+    pub fn should_ask(&self) -> bool {
+        self.providers.contains_key(COPILOT) && self.found.read().is_empty()
+    }
+
     fn keep(&self, provider: &str, found: Found) -> ModelInfo {
-        let Found { info, wire_model, wire } = found;
+        let Found {
+            info,
+            wire_model,
+            wire,
+            sockets,
+        } = found;
         let model = Configured {
             info: info.clone(),
             wire_model,
             wire,
+            sockets,
             provider: provider.to_owned(),
         };
-        self.found.write().insert(info.id.clone(), model);
+        let mut known = self.found.write();
+        match known.iter_mut().find(|known| known.info.id == info.id) {
+            Some(known) => *known = model,
+            None => known.push(model),
+        }
         info
     }
 
@@ -293,16 +321,19 @@ impl Catalogue {
     }
 
     fn find(&self, name: &str) -> Option<Arc<dyn Model>> {
-        let found = || self.found.read().get(name).cloned();
+        let found = || self.found.read().iter().find(|model| model.info.id == name).cloned();
         if let Some(model) = self.configured(name).cloned().or_else(found) {
-            return Some(self.model(model.info, &model.wire_model, &model.provider, model.wire));
+            let mut endpoint = self.providers[&model.provider].clone();
+            endpoint.wire = model.wire.unwrap_or(endpoint.wire);
+            endpoint.sockets = model.sockets && self.sockets;
+            return Some(self.reached(model.info, &model.wire_model, endpoint));
         }
         if name == Rehearsal::ID {
             return Some(Arc::clone(&self.rehearsal) as Arc<dyn Model>);
         }
         if let Some((provider, wire_model)) = name.split_once('/') {
             if self.providers.contains_key(provider) {
-                return Some(self.model(known::info(name, wire_model, provider), wire_model, provider, None));
+                return Some(self.model(known::info(name, wire_model, provider), wire_model, provider));
             }
             // Routers have names like `openai/…` too, and who set an address means it.
             if !self.providers.contains_key(ENVIRONMENT)
@@ -315,7 +346,7 @@ impl Catalogue {
             }
         }
         let provider = self.open_provider()?;
-        Some(self.model(known::info(name, name, provider), name, provider, None))
+        Some(self.model(known::info(name, name, provider), name, provider))
     }
 
     /// The provider that takes any name.
@@ -325,10 +356,8 @@ impl Catalogue {
             .find(|open| self.providers.contains_key(*open))
     }
 
-    fn model(&self, info: ModelInfo, wire_model: &str, provider: &str, wire: Option<WireApi>) -> Arc<dyn Model> {
-        let mut endpoint = self.providers[provider].clone();
-        endpoint.wire = wire.unwrap_or(endpoint.wire);
-        self.reached(info, wire_model, endpoint)
+    fn model(&self, info: ModelInfo, wire_model: &str, provider: &str) -> Arc<dyn Model> {
+        self.reached(info, wire_model, self.providers[provider].clone())
     }
 
     fn reached(&self, info: ModelInfo, wire_model: &str, endpoint: Endpoint) -> Arc<dyn Model> {
@@ -364,6 +393,7 @@ impl Catalogue {
         let kind = provider.kind.unwrap_or_default();
         let mut endpoint = Endpoint::new(name, kind, wire_of(kind, provider.wire_api), provider.base_url.clone());
         endpoint.headers.clone_from(&provider.headers);
+        endpoint.sockets = provider.transport.as_deref() == Some("websockets");
         endpoint.api_version = provider.azure.as_ref().and_then(|azure| azure.api_version.clone());
         endpoint.auth = match tokens.filter(|_| provider.has_bearer_token_provider) {
             Some(source) => Auth::Source(source),

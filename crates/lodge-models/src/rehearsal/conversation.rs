@@ -92,7 +92,7 @@ impl<'a> Conversation<'a> {
         };
         let text = parts.iter().find_map(|part| match part {
             Part::Text(text) => text.strip_prefix("<system_notification>"),
-            Part::Image(_) => None,
+            Part::Image(_) | Part::Document(_) => None,
         })?;
         let can_ask = self.request.tools.iter().any(|tool| tool.name == "read_agent");
         let (_, rest) = text.split_once("agent_id \"").filter(|_| can_ask)?;
@@ -192,6 +192,7 @@ fn part_len(part: &Part) -> usize {
     match part {
         Part::Text(text) => text.len(),
         Part::Image(image) => image.data.len(),
+        Part::Document(document) => document.data.len(),
     }
 }
 

@@ -251,6 +251,7 @@ impl Player {
         });
         let finish_reason = if self.calls.is_empty() { "stop" } else { "tool_calls" };
         Completion {
+            citations: None,
             message: AssistantMessage {
                 text: std::mem::take(&mut self.text).into(),
                 tool_calls: std::mem::take(&mut self.calls),

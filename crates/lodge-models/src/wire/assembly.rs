@@ -47,6 +47,7 @@ pub(super) struct Assembly {
     calls: Vec<PartialCall>,
     pub(super) reasoning_opaque: Option<String>,
     pub(super) encrypted_content: Option<String>,
+    pub(super) citations: Option<serde_json::Value>,
     pub(super) usage: Usage,
     pub(super) finish_reason: Option<String>,
     pub(super) api_call_id: Option<String>,
@@ -82,6 +83,10 @@ impl Assembly {
             self.text.push_str(&text);
             self.tell(Chunk::Text(text));
         }
+    }
+
+    pub(super) fn text_so_far(&self) -> &str {
+        &self.text
     }
 
     pub(super) fn has_text(&self) -> bool {
@@ -160,6 +165,7 @@ impl Assembly {
                 reasoning_opaque: self.reasoning_opaque.take(),
                 encrypted_content: self.encrypted_content.take(),
             },
+            citations: self.citations.take(),
             usage: std::mem::take(&mut self.usage),
             finish_reason: self.finish_reason.take(),
             api_call_id: self.api_call_id.take(),

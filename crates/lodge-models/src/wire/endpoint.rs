@@ -82,6 +82,10 @@ pub struct Endpoint {
     pub api_version: Option<String>,
     /// How long the provider may say nothing.
     pub idle_timeout: Duration,
+    /// Whether the responses wire is also spoken over a WebSocket.
+    pub sockets: bool,
+    /// Whether the provider chooses models for those who ask for `auto`.
+    pub routes: bool,
 }
 
 /// Azure's version of the API where none is named.
@@ -99,6 +103,8 @@ impl Endpoint {
             headers: BTreeMap::new(),
             api_version: None,
             idle_timeout: IDLE_TIMEOUT,
+            sockets: false,
+            routes: false,
         }
     }
 
@@ -128,6 +134,12 @@ impl Endpoint {
             ""
         };
         Some(format!("{base}{version}/models{}", append(query, None)))
+    }
+
+    /// Where the provider is asked to choose a model.
+    pub(super) fn auto_url(&self) -> String {
+        let (base, query) = self.base();
+        format!("{base}/auto{}", append(query, None))
     }
 
     /// The wire's path below the base.

@@ -7,6 +7,7 @@ mod endpoint;
 mod failure;
 mod receive;
 mod responses;
+mod route;
 mod sse;
 
 use std::{sync::Arc, time::Duration};
@@ -14,6 +15,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::{
     StreamExt, TryStreamExt,
+    future::BoxFuture,
     stream::{self, BoxStream},
 };
 
@@ -22,7 +24,8 @@ pub use endpoint::{Auth, Endpoint, ProviderType, WireApi};
 use crate::{Chunk, HttpRequest, HttpResponse, Model, ModelError, ModelInfo, ModelRequest, Transport};
 use assembly::{Assembly, Decoder};
 pub(crate) use failure::Target;
-use receive::Receiver;
+use receive::{Form, Receiver};
+use sse::Parser;
 
 /// No response may be longer.
 pub(crate) const MOST_BODY: u64 = 64 << 20;
@@ -63,6 +66,10 @@ impl Model for HttpModel {
         &self.inner.info
     }
 
+    fn chosen_by_provider(&self, tier: Option<&str>) -> Option<BoxFuture<'static, Result<Arc<dyn Model>, ModelError>>> {
+        self.choice(tier)
+    }
+
     fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let inner = Arc::clone(&self.inner);
         stream::once(async move { inner.open(&request).await })
@@ -76,26 +83,25 @@ impl Inner {
     async fn open(&self, request: &ModelRequest) -> Result<Receiver, ModelError> {
         let endpoint = &self.endpoint;
         let mut target = endpoint.target(&self.wire_model);
-        let body = match endpoint.wire {
-            WireApi::Completions => chat::body(request, &self.wire_model),
-            WireApi::Responses => responses::body(request, &self.wire_model, &self.info),
-            WireApi::Messages => anthropic::body(request, &self.wire_model, &self.info),
-        };
-        let body = body.map_err(|error| target.refused(&format!("the request cannot be written as JSON: {error}")))?;
         let headers = endpoint.headers(request, &mut target).await?;
-        let url = endpoint.url(&self.wire_model);
-        let sent = HttpRequest {
-            method: "POST",
-            url,
-            headers,
-            body: Bytes::from(body),
-            sub_agent: request.sub_agent.clone(),
-        };
-        let response = send(&*self.transport, sent, endpoint.idle_timeout, &target).await?;
-        let streamed = match response.header("content-type") {
-            Some(kind) if kind.contains("event-stream") => true,
-            Some(kind) if kind.contains("json") => false,
-            _ => request.stream,
+        let (response, form) = match self.open_socket(request, &headers, &target).await? {
+            Some(response) => (response, Form::Messages),
+            None => {
+                let body = match endpoint.wire {
+                    WireApi::Completions => chat::body(request, &self.wire_model),
+                    WireApi::Responses => responses::body(request, &self.wire_model, &self.info, false),
+                    WireApi::Messages => anthropic::body(request, &self.wire_model, &self.info),
+                };
+                let sent = self.http_request(request, "POST", headers, body, &target)?;
+                let response = send(&*self.transport, sent, endpoint.idle_timeout, &target).await?;
+                let form = match response.header("content-type") {
+                    Some(kind) if kind.contains("event-stream") => Form::Streamed(Parser::default()),
+                    Some(kind) if kind.contains("json") => Form::Whole(Vec::new()),
+                    _ if request.stream => Form::Streamed(Parser::default()),
+                    _ => Form::Whole(Vec::new()),
+                };
+                (response, form)
+            }
         };
         let mut assembly = Assembly::new(request.stream);
         assembly.provider_call_id = failure::request_id(&response);
@@ -107,12 +113,55 @@ impl Inner {
         };
         Ok(Receiver::new(
             response.body,
-            streamed,
+            form,
             decoder,
             assembly,
             target,
             endpoint.idle_timeout,
         ))
+    }
+
+    fn http_request(
+        &self,
+        request: &ModelRequest,
+        method: &'static str,
+        headers: Vec<(String, String)>,
+        body: serde_json::Result<Vec<u8>>,
+        target: &Target,
+    ) -> Result<HttpRequest, ModelError> {
+        let body = body.map_err(|error| target.refused(&format!("the request cannot be written as JSON: {error}")))?;
+        Ok(HttpRequest {
+            method,
+            url: self.endpoint.url(&self.wire_model),
+            headers,
+            body: Bytes::from(body),
+            sub_agent: request.sub_agent.clone(),
+        })
+    }
+
+    /// Asks over a WebSocket, where the provider and the transport have them. One that does not open is no failure: what it
+    /// stands for can be had by a request, too.
+    async fn open_socket(
+        &self,
+        request: &ModelRequest,
+        headers: &[(String, String)],
+        target: &Target,
+    ) -> Result<Option<HttpResponse>, ModelError> {
+        if !self.endpoint.sockets || self.endpoint.wire != WireApi::Responses {
+            return Ok(None);
+        }
+        let body = responses::body(request, &self.wire_model, &self.info, true);
+        let mut sent = self.http_request(request, "GET", headers.to_vec(), body, target)?;
+        // http becomes ws, https becomes wss.
+        sent.url = sent.url.replacen("http", "ws", 1);
+        let Some(opening) = self.transport.open_socket(sent) else {
+            return Ok(None);
+        };
+        let opened = tokio::time::timeout(self.endpoint.idle_timeout, opening).await;
+        Ok(match opened {
+            Ok(Ok(response)) if response.status == 101 => Some(response),
+            _ => None,
+        })
     }
 }
 

@@ -37,15 +37,20 @@ pub(super) struct Receiver {
     finished: bool,
 }
 
-enum Form {
+/// What the pieces of a body are.
+pub(super) enum Form {
+    /// Pieces of a stream of events.
     Streamed(Parser),
+    /// One event each.
+    Messages,
+    /// Pieces of one answer.
     Whole(Vec<u8>),
 }
 
 impl Receiver {
     pub(super) fn new(
         body: Body,
-        streamed: bool,
+        form: Form,
         decoder: Box<dyn Decoder>,
         assembly: Assembly,
         target: Target,
@@ -53,11 +58,7 @@ impl Receiver {
     ) -> Self {
         Self {
             body: Some(body),
-            form: if streamed {
-                Form::Streamed(Parser::default())
-            } else {
-                Form::Whole(Vec::new())
-            },
+            form,
             decoder,
             assembly,
             target,
@@ -76,6 +77,11 @@ impl Receiver {
         }
         match &mut self.form {
             Form::Whole(body) => body.extend_from_slice(piece),
+            Form::Messages => {
+                let message = std::str::from_utf8(piece).map_err(|error| Fault::Malformed(error.to_string()));
+                let outcome = message.and_then(|message| self.decoder.event("", message, &mut self.assembly));
+                self.settle(outcome);
+            }
             Form::Streamed(parser) => {
                 let mut outcome = Ok(Progress::More);
                 let (decoder, assembly) = (&mut self.decoder, &mut self.assembly);
@@ -101,6 +107,7 @@ impl Receiver {
                 Ok(text) => decoder.whole(text, assembly).map(|()| Progress::Finished),
                 Err(error) => Err(Fault::Malformed(error.to_string())),
             },
+            Form::Messages => Ok(Progress::More),
             Form::Streamed(parser) => {
                 let mut outcome = Ok(Progress::More);
                 parser.finish(&mut |name, data| {

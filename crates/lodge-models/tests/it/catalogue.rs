@@ -259,8 +259,8 @@ async fn providers_are_asked_for_their_models() {
     assert_eq!(
         list,
         [
-            "here/big 9000 true [\"low\"]",
             "here/small 4096 false []",
+            "here/big 9000 true [\"low\"]",
             "rehearsal 128000 true [\"low\", \"medium\", \"high\"]",
         ]
     );

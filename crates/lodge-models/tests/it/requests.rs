@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lodge_models::{
-    AssistantMessage, AzureConfig, Catalogue, Image, Message, ModelRequest, ModelsConfig, Part, ProviderType, ToolCall,
-    ToolSpec, WireApi,
+    AssistantMessage, AzureConfig, Catalogue, Document, Image, Message, ModelRequest, ModelsConfig, Part, ProviderType,
+    ResponseFormat, ToolCall, ToolSpec, WireApi,
 };
 use serde_json::json;
 use testkit::model_server::{ModelServer, Reply};
@@ -121,6 +121,57 @@ async fn a_tool_can_be_required() {
         let body = server.last_request().body;
         assert_eq!(body["tool_choice"], expected);
         assert!(body.get("thinking").is_none());
+    }
+}
+
+#[tokio::test]
+async fn the_form_of_an_answer_and_documents_are_written_as_each_wire_wants_them() {
+    let server = ModelServer::start();
+    let schema = json!({"type": "object"});
+    let data = "data:application/pdf;base64,JVBERg==";
+    let source = json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="});
+    let expected = [
+        (
+            "/response_format",
+            json!({"type": "json_schema", "json_schema": {"name": "n", "description": "d", "schema": schema, "strict": true}}),
+            "/messages/0/content/0",
+            json!({"type": "file", "file": {"filename": "a.pdf", "file_data": data}}),
+        ),
+        (
+            "/text",
+            json!({"format": {"type": "json_schema", "name": "n", "description": "d", "schema": schema, "strict": true}}),
+            "/input/0/content/0",
+            json!({"type": "input_file", "filename": "a.pdf", "file_data": data}),
+        ),
+        (
+            "/output_config",
+            json!({"format": {"type": "json_schema", "schema": schema}}),
+            "/messages/0/content/0",
+            json!({"type": "document", "source": source, "title": "a.pdf", "citations": {"enabled": true},
+                "cache_control": {"type": "ephemeral"}}),
+        ),
+    ];
+    for (wire, (at, format, place, document)) in WIRES.into_iter().zip(expected) {
+        server.reply(Reply::text("{}"));
+        let request = ModelRequest {
+            messages: vec![Message::User(vec![Part::Document(Document {
+                mime_type: "application/pdf".to_owned(),
+                data: "JVBERg==".into(),
+                title: "a.pdf".into(),
+            })])],
+            response_format: Some(Arc::new(ResponseFormat {
+                name: "n".to_owned(),
+                description: Some("d".to_owned()),
+                schema: schema.clone(),
+                strict: Some(true),
+            })),
+            citations: true,
+            ..ModelRequest::default()
+        };
+        collect(&*model(wire, &server), request).await.done.unwrap();
+        let body = server.last_request().body;
+        assert_eq!(body.pointer(at), Some(&format), "{wire:?}");
+        assert_eq!(body.pointer(place), Some(&document), "{wire:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lodge_events::*;
+use serde_json::Value;
 
 use super::{WHEN, text};
 
@@ -163,6 +164,12 @@ pub(super) fn session() -> Vec<Payload> {
             new_model: "rehearsal".into(),
             source: Some(ModelChangeSource::Sdk),
             ..Default::default()
+        }
+        .into(),
+        SessionAutoTierSwitchFailed {
+            effective_auto_tier: Some(AutoTier::Balance),
+            requested_auto_tier: Value::Null,
+            reason: AutoTierFailure::RequestFailed,
         }
         .into(),
         SessionModeChanged {

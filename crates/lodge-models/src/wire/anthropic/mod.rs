@@ -1,5 +1,6 @@
 //! Anthropic messages.
 
+mod cite;
 mod read;
 mod write;
 

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::write::Thought;
+use super::{cite::Cited, write::Thought};
 use crate::{
     Usage,
     wire::assembly::{Assembly, Decoder, Fault, Progress},
@@ -51,6 +51,7 @@ struct Block {
     id: Option<String>,
     name: Option<String>,
     input: Option<Box<RawValue>>,
+    citations: Option<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +60,7 @@ struct Delta {
     thinking: Option<String>,
     signature: Option<String>,
     partial_json: Option<String>,
+    citation: Option<Value>,
     stop_reason: Option<String>,
 }
 
@@ -68,6 +70,7 @@ pub(in crate::wire) struct Reader {
     /// The tool call that is being written, and its arguments where no fragment follows.
     call: Option<(usize, String)>,
     thoughts: Vec<Thought<'static>>,
+    cited: Cited,
     usage: Map<String, Value>,
     stopped: bool,
 }
@@ -75,8 +78,17 @@ pub(in crate::wire) struct Reader {
 impl Reader {
     fn begin(&mut self, block: Block, into: &mut Assembly) {
         self.end_call(into);
+        self.cited.end(into.text_so_far());
         match block.r#type.as_str() {
-            "text" => into.text(block.text.unwrap_or_default()),
+            "text" => {
+                self.cited.begin(into.text_so_far());
+                into.text(block.text.unwrap_or_default());
+                block
+                    .citations
+                    .into_iter()
+                    .flatten()
+                    .for_each(|citation| self.cited.add(citation));
+            }
             "thinking" => {
                 if into.has_reasoning() {
                     into.reasoning("\n\n".to_owned());
@@ -106,6 +118,9 @@ impl Reader {
     fn add(&mut self, delta: Delta, into: &mut Assembly) {
         if let Some(text) = delta.text {
             into.text(text);
+        }
+        if let Some(citation) = delta.citation {
+            self.cited.add(citation);
         }
         if let Some(piece) = delta.thinking {
             if let Some(Thought::Thinking { thinking, .. }) = self.thoughts.last_mut() {
@@ -142,6 +157,8 @@ impl Reader {
 
     fn finish(&mut self, into: &mut Assembly) -> Result<(), Fault> {
         self.end_call(into);
+        self.cited.end(into.text_so_far());
+        into.citations = self.cited.told();
         into.usage = usage(&self.usage)?;
         // Without a signature a thought cannot be sent back, and other servers that speak this wire sign none.
         self.thoughts

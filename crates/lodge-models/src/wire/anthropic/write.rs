@@ -70,6 +70,12 @@ enum Known<'a> {
     Image {
         source: Source<'a>,
     },
+    Document {
+        source: Source<'a>,
+        title: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        citations: Option<Citations>,
+    },
     ToolUse {
         id: Cow<'a, str>,
         name: &'a str,
@@ -79,6 +85,11 @@ enum Known<'a> {
         tool_use_id: Cow<'a, str>,
         content: Vec<Known<'a>>,
     },
+}
+
+#[derive(Serialize)]
+struct Citations {
+    enabled: bool,
 }
 
 /// A block of thinking that is sent back as it came.
@@ -107,7 +118,11 @@ pub(in crate::wire) fn body(request: &ModelRequest, model: &str, info: &ModelInf
     let effort = request.reasoning_effort.as_deref().filter(|effort| *effort != "none");
     // Thinking goes neither with a tool that must be called nor with an open turn that began without thinking.
     let effort = effort.filter(|_| request.required_tool.is_none() && may_think(request));
-    let (thinking, output_config) = effort.map_or((None, None), |effort| thinking(effort, model, max_tokens));
+    let (thinking, mut output_config) = effort.map_or((None, None), |effort| thinking(effort, model, max_tokens));
+    if let Some(format) = &request.response_format {
+        let config = output_config.get_or_insert_with(|| json!({}));
+        config["format"] = json!({"type": "json_schema", "schema": format.schema});
+    }
     let mut system = Vec::new();
     if !request.system.is_empty() {
         system.push(Block {
@@ -208,7 +223,10 @@ fn messages(request: &ModelRequest) -> serde_json::Result<Vec<Said<'_>>> {
     let mut said: Vec<Said<'_>> = Vec::with_capacity(request.messages.len());
     for message in &request.messages {
         let (role, blocks) = match message {
-            Message::User(parts) => ("user", parts.iter().filter_map(part).collect::<Vec<_>>()),
+            Message::User(parts) => {
+                let parts = parts.iter().filter_map(|piece| part(piece, request.citations));
+                ("user", parts.collect::<Vec<_>>())
+            }
             Message::Assistant(answer) => ("assistant", assistant(answer)?),
             Message::Tool {
                 call_id,
@@ -243,21 +261,32 @@ fn messages(request: &ModelRequest) -> serde_json::Result<Vec<Said<'_>>> {
     Ok(said)
 }
 
-fn part(part: &Part) -> Option<What<'_>> {
+fn part(part: &Part, citations: bool) -> Option<What<'_>> {
     match part {
         // The wire refuses empty text.
         Part::Text(words) => (!words.trim().is_empty()).then(|| text(words)),
         Part::Image(image) => Some(What::Known(picture(image))),
+        Part::Document(document) => Some(What::Known(Known::Document {
+            source: Source::base64(&document.mime_type, &document.data),
+            title: &document.title,
+            citations: citations.then_some(Citations { enabled: true }),
+        })),
     }
 }
 
 fn picture(image: &Image) -> Known<'_> {
     Known::Image {
-        source: Source {
+        source: Source::base64(&image.mime_type, &image.data),
+    }
+}
+
+impl<'a> Source<'a> {
+    fn base64(media_type: &'a str, data: &'a str) -> Self {
+        Self {
             r#type: "base64",
-            media_type: &image.mime_type,
-            data: &image.data,
-        },
+            media_type,
+            data,
+        }
     }
 }
 

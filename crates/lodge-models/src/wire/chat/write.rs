@@ -22,6 +22,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
@@ -65,6 +67,13 @@ enum Content<'a> {
 enum Piece<'a> {
     Text { text: Cow<'a, str> },
     ImageUrl { image_url: Url },
+    File { file: File<'a> },
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    filename: &'a str,
+    file_data: String,
 }
 
 #[derive(Serialize)]
@@ -137,6 +146,10 @@ pub(in crate::wire) fn body(request: &ModelRequest, model: &str) -> serde_json::
         stream: request.stream.then_some(true),
         stream_options: request.stream.then(|| json!({"include_usage": true})),
         reasoning_effort: request.reasoning_effort.as_deref(),
+        response_format: request
+            .response_format
+            .as_ref()
+            .map(|format| json!({"type": "json_schema", "json_schema": **format})),
         max_tokens: limit.filter(|_| !newer),
         max_completion_tokens: limit.filter(|_| newer),
     })
@@ -215,6 +228,12 @@ fn content(parts: &[Part]) -> Content<'_> {
                         text: Cow::Borrowed(text),
                     },
                     Part::Image(image) => picture(image),
+                    Part::Document(document) => Piece::File {
+                        file: File {
+                            filename: &document.title,
+                            file_data: format!("data:{};base64,{}", document.mime_type, document.data),
+                        },
+                    },
                 })
                 .collect(),
         ),

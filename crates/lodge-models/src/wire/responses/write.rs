@@ -5,10 +5,13 @@ use std::collections::HashSet;
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{AssistantMessage, Image, Message, ModelInfo, ModelRequest, Part};
+use crate::{AssistantMessage, Image, Message, ModelInfo, ModelRequest, Part, ResponseFormat};
 
 #[derive(Serialize)]
 struct Body<'a> {
+    /// What the message is, where it is one of several on a socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#type: Option<&'static str>,
     model: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     instructions: &'a str,
@@ -25,7 +28,21 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Text<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    format: Format<'a>,
+}
+
+#[derive(Serialize)]
+struct Format<'a> {
+    r#type: &'static str,
+    #[serde(flatten)]
+    schema: &'a ResponseFormat,
 }
 
 #[derive(Serialize)]
@@ -78,6 +95,7 @@ enum Piece<'a> {
     InputText { text: &'a str },
     OutputText { text: &'a str },
     InputImage { image_url: String },
+    InputFile { filename: &'a str, file_data: String },
 }
 
 #[derive(Serialize)]
@@ -87,12 +105,18 @@ enum Output<'a> {
     Pieces(Vec<Piece<'a>>),
 }
 
-/// Writes the body of a request.
-pub(in crate::wire) fn body(request: &ModelRequest, model: &str, info: &ModelInfo) -> serde_json::Result<Vec<u8>> {
+/// Writes the body of a request, or the message that is one on a socket.
+pub(in crate::wire) fn body(
+    request: &ModelRequest,
+    model: &str,
+    info: &ModelInfo,
+    socket: bool,
+) -> serde_json::Result<Vec<u8>> {
     let effort = request.reasoning_effort.as_deref();
     // Models that do not reason refuse to be asked for their reasoning.
     let reasons = effort.is_some() || !info.reasoning_efforts.is_empty();
     serde_json::to_vec(&Body {
+        r#type: socket.then_some("response.create"),
         model,
         instructions: &request.system,
         input: input(request),
@@ -111,10 +135,16 @@ pub(in crate::wire) fn body(request: &ModelRequest, model: &str, info: &ModelInf
             .required_tool
             .as_ref()
             .map(|name| json!({"type": "function", "name": name})),
-        stream: request.stream.then_some(true),
+        stream: (request.stream && !socket).then_some(true),
         store: false,
         include: reasons.then_some(["reasoning.encrypted_content"]),
         reasoning: reasoning(effort, request.reasoning_summary.as_deref()),
+        text: request.response_format.as_ref().map(|format| Text {
+            format: Format {
+                r#type: "json_schema",
+                schema: format,
+            },
+        }),
         max_output_tokens: request.max_output_tokens,
     })
 }
@@ -210,6 +240,10 @@ fn piece(part: &Part) -> Piece<'_> {
     match part {
         Part::Text(text) => Piece::InputText { text },
         Part::Image(image) => picture(image),
+        Part::Document(document) => Piece::InputFile {
+            filename: &document.title,
+            file_data: format!("data:{};base64,{}", document.mime_type, document.data),
+        },
     }
 }
 

@@ -1,0 +1,85 @@
+//! Models that the provider chooses: who asks for `auto` is told which model it is to be, and shows a token for it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, future::BoxFuture};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{HttpModel, Inner, MOST_BODY, send};
+use crate::{HttpRequest, Model, ModelError, ModelRequest};
+
+/// The name that stands for the provider's choice.
+const AUTO: &str = "auto";
+/// The header that goes with the choice.
+const TOKEN_HEADER: &str = "copilot-session-token";
+
+#[derive(Deserialize)]
+struct Choice {
+    session_token: String,
+    selected_model: Selected,
+}
+
+/// A model by itself or by its name.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Selected {
+    Name(String),
+    Model { id: String },
+}
+
+impl HttpModel {
+    /// Asks the provider for its choice, where it has one to make.
+    pub(super) fn choice(&self, tier: Option<&str>) -> Option<BoxFuture<'static, Result<Arc<dyn Model>, ModelError>>> {
+        let inner = self.inner.clone();
+        if !inner.endpoint.routes || inner.wire_model != AUTO {
+            return None;
+        }
+        let mut body = json!({"auto_mode": {"model_hints": [AUTO]}});
+        if let Some(tier) = tier {
+            body["auto_tier"] = tier.into();
+        }
+        Some(Box::pin(async move { inner.chosen(body.to_string()).await }))
+    }
+}
+
+impl Inner {
+    async fn chosen(&self, body: String) -> Result<Arc<dyn Model>, ModelError> {
+        let mut target = self.endpoint.target(AUTO);
+        let headers = self.endpoint.headers(&ModelRequest::default(), &mut target).await?;
+        let request = HttpRequest {
+            method: "POST",
+            url: self.endpoint.auto_url(),
+            headers,
+            body: Bytes::from(body),
+            sub_agent: None,
+        };
+        let patience = self.endpoint.idle_timeout;
+        let mut response = send(&*self.transport, request, patience, &target).await?;
+        let mut answer = Vec::new();
+        while let Some(piece) = tokio::time::timeout(patience, response.body.next())
+            .await
+            .map_err(|_| target.silent(patience))?
+        {
+            answer.extend_from_slice(&piece.map_err(|error| target.broken(&error.to_string()))?);
+            if answer.len() as u64 > MOST_BODY {
+                return Err(target.broken("the choice of a model is longer than 64 MB"));
+            }
+        }
+        let choice: Choice = serde_json::from_slice(&answer)
+            .map_err(|error| target.broken(&format!("the choice of a model is malformed: {error}")))?;
+        let mut endpoint = self.endpoint.clone();
+        endpoint.headers.insert(TOKEN_HEADER.to_owned(), choice.session_token);
+        let wire_model = match choice.selected_model {
+            Selected::Name(id) | Selected::Model { id } => id,
+        };
+        let transport = self.transport.clone();
+        Ok(Arc::new(HttpModel::new(
+            self.info.clone(),
+            wire_model,
+            endpoint,
+            transport,
+        )))
+    }
+}
