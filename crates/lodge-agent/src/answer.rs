@@ -29,6 +29,8 @@ pub enum Answer {
     AutoMode(AutoModeSwitchResponse),
     /// To `session_limits_exhausted.requested`.
     Limits(LimitsAnswer),
+    /// To `sampling.requested`: the message that the MCP server gets, or a refusal.
+    Sampling(Option<Value>),
 }
 
 /// A token for an MCP server. Nothing prints it: it must not get into a log or an event.
@@ -53,6 +55,7 @@ impl Answer {
             Self::AutoMode(_) => QuestionKind::AutoMode,
             Self::Limits(_) => QuestionKind::Limits,
             Self::Command(_) => QuestionKind::Command,
+            Self::Sampling(_) => QuestionKind::Sampling,
         }
     }
 }
@@ -78,6 +81,8 @@ pub enum QuestionKind {
     AutoMode,
     /// `session_limits_exhausted.requested`
     Limits,
+    /// `sampling.requested`
+    Sampling,
 }
 
 /// How a permission request was decided.

@@ -44,6 +44,8 @@ pub struct Capabilities {
     pub auto_mode_switch: bool,
     /// Answers `session_limits_exhausted.requested`.
     pub limits: bool,
+    /// Answers `sampling.requested`.
+    pub sampling: bool,
     /// Wants hooks invoked.
     pub hooks: bool,
     /// Sections of the system prompt that it wants to rewrite.

@@ -311,8 +311,11 @@ impl Facts {
             Payload::SubagentSelected(selected) => self.agent = Some(selected.agent_name.clone()),
             Payload::SubagentDeselected(_) => self.agent = None,
             Payload::AssistantUsage(usage) => {
-                self.totals.last_input = usage.input_tokens.unwrap_or_default();
-                self.totals.last_output = usage.output_tokens.unwrap_or_default();
+                // What others asked the model says nothing about the conversation.
+                if usage.initiator.is_none() {
+                    self.totals.last_input = usage.input_tokens.unwrap_or_default();
+                    self.totals.last_output = usage.output_tokens.unwrap_or_default();
+                }
                 self.add_usage(usage);
             }
             _ => {}

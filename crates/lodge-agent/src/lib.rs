@@ -29,6 +29,7 @@ mod queue;
 mod recorder;
 mod redact;
 mod rewound;
+mod sampling;
 mod session;
 mod settings;
 mod subagents;

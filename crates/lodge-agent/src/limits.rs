@@ -16,7 +16,7 @@ use crate::{
 
 impl Shared {
     /// What all of the session's agents have spent, as far as providers tell.
-    fn spent(&self) -> f64 {
+    pub(crate) fn spent(&self) -> f64 {
         let sum = |facts: &crate::facts::Facts| facts.totals.models.values().map(|model| model.cost).sum();
         self.root().recorder.facts(sum)
     }

@@ -14,10 +14,11 @@ use lodge_events::{
     SessionMcpServerRemoved, SessionMcpServerStatusChanged, SessionMcpServersLoaded, ToolExecutionStart,
 };
 use lodge_mcp::{
-    AuthReason, AuthRequest, Configured, Elicitation, ElicitationAnswer as McpAnswer, List, Owner, ServerInfo, Servers,
-    Source, Status, Surroundings, Tool,
+    AuthReason, AuthRequest, Configured, Elicitation, ElicitationAnswer as McpAnswer, List, Owner, Sampling,
+    ServerInfo, Servers, Source, Status, Surroundings, Tool,
 };
 use lodge_models::ToolSpec;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
@@ -168,6 +169,20 @@ impl Owner for McpOwner {
                 waiting
             };
             waiting.await
+        })
+    }
+
+    fn takes_samplings(&self) -> bool {
+        let shared = self.0.upgrade();
+        shared.is_some_and(|shared| shared.clients.lock().any(|can| can.sampling))
+    }
+
+    fn sample(&self, server: &str, asked: Sampling) -> BoxFuture<'static, Result<Value, String>> {
+        let (shared, server) = (self.0.clone(), server.to_owned());
+        Box::pin(async move {
+            // Held while it lasts: nobody is asked but for a call that holds the session as well.
+            let shared = shared.upgrade().ok_or("The session has ended.")?;
+            shared.sample(server, asked).await
         })
     }
 

@@ -5,6 +5,7 @@ use lodge_log::LogError;
 use lodge_tools::rules::{self, Decision, Mode, Place, Policy, Rule, RuleSet, Scope};
 use parking_lot::Mutex;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::{
     answer::{Answer, PermissionDecision, QuestionKind},
@@ -154,6 +155,18 @@ impl Shared {
         Ok(verdict)
     }
 
+    /// As [`Shared::permit`] for something that whoever wants it may give up at any time: the question is then taken back.
+    pub(crate) async fn permit_for_now(&self, request: PermissionRequest) -> Result<Verdict, LogError> {
+        let mut asking = Asking {
+            shared: self,
+            request_id: Uuid::new_v4().to_string(),
+            request: Some(request.clone()),
+        };
+        let verdict = self.permit(&asking.request_id, request).await;
+        asking.request = None;
+        verdict
+    }
+
     /// Why a rule forbids something, if one does. A person who writes a call speaks for themselves, not for the rules.
     pub(crate) fn forbidden(&self, request: &PermissionRequest) -> Option<String> {
         match self.permissions.decide(self, request) {
@@ -219,6 +232,22 @@ impl Shared {
         };
         self.recorder.record(completed(request_id, &request, result))?;
         Ok(verdict)
+    }
+}
+
+/// A question that is taken back when it is dropped.
+struct Asking<'a> {
+    shared: &'a Shared,
+    request_id: String,
+    request: Option<PermissionRequest>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let Some(request) = self.request.take() else { return };
+        self.shared.pending.close(&self.request_id);
+        let result = PermissionResult::cancelled(None);
+        self.shared.recorder.note(completed(&self.request_id, &request, result));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Permission rules in the words of the SDKs: a kind and an argument, or an approval with its details.
 
 use lodge_events::PermissionRule;
-use lodge_host::rules::{Access, What};
+use lodge_host::rules::{Access, What, sampling_of};
 use serde::Deserialize;
 
 /// What a rule of a client is about.
@@ -41,6 +41,9 @@ pub(crate) enum Approved {
         #[serde(default)]
         tool_name: Option<String>,
     },
+    McpSampling {
+        server_name: String,
+    },
     Memory,
     CustomTool {
         tool_name: String,
@@ -60,6 +63,7 @@ impl Approved {
                     tool_name.as_deref().unwrap_or("*")
                 ))]
             }
+            Self::McpSampling { server_name } => vec![What::Tool(sampling_of(&server_name))],
             Self::Memory => vec![What::Tool("memory".to_owned())],
             Self::CustomTool { tool_name } => vec![What::Tool(tool_name)],
         }

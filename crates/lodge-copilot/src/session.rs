@@ -21,7 +21,7 @@ use crate::{
     calls::SdkCalls,
     config::{EnvValueMode, ModelCapabilities, ModelConfig, SessionConfig, ToolConfig},
     connection::Ctx,
-    methods::shell::Running,
+    methods::{sampling::Samplings, shell::Running},
     peer::{Peer, event_prefix},
     providers::{Chooser, Chosen},
     rpc::{Params, RpcError},
@@ -49,6 +49,7 @@ pub(crate) struct Attached {
     board: Arc<Board>,
     interests: Mutex<Vec<(String, String)>>,
     running: Running,
+    samplings: Samplings,
     /// Where the session is traced.
     trace: OnceLock<Arc<Trace>>,
     /// The same, for the client's tools to be told of.
@@ -163,6 +164,7 @@ impl Attached {
             board,
             interests: Mutex::default(),
             running: Running::default(),
+            samplings: Samplings::default(),
             trace: OnceLock::new(),
             shown_trace,
             location: Mutex::default(),
@@ -263,10 +265,11 @@ impl Attached {
     pub(crate) fn add_interest(&self, event_type: String) -> String {
         let mut interests = self.interests.lock();
         let handle = format!("interest-{}", interests.len() + 1);
-        // Only who says so is asked to sign in for others, or to decide about limits.
+        // Only who says so is asked to sign in for others, to decide about limits, or to answer for the model.
         self.now_can(|can| match event_type.as_str() {
             "mcp.oauth_required" => can.mcp_tokens = true,
             "session_limits_exhausted.requested" => can.limits = true,
+            "sampling.requested" => can.sampling = true,
             AUTO_MODE => can.auto_mode_switch = true,
             _ => {}
         });
@@ -299,6 +302,7 @@ impl Attached {
             _ if others => {}
             "mcp.oauth_required" => can.mcp_tokens = false,
             "session_limits_exhausted.requested" => can.limits = false,
+            "sampling.requested" => can.sampling = false,
             AUTO_MODE => can.auto_mode_switch = false,
             _ => {}
         });
@@ -308,6 +312,11 @@ impl Attached {
     /// Commands that the client runs in the session.
     pub(crate) fn running(&self) -> &Running {
         &self.running
+    }
+
+    /// What the client has the model asked for MCP servers.
+    pub(crate) fn samplings(&self) -> &Samplings {
+        &self.samplings
     }
 
     /// The client.
@@ -524,6 +533,7 @@ fn capabilities(config: &SessionConfig) -> Capabilities {
         auto_mode_switch: is(config.request_auto_mode_switch),
         limits: false,
         mcp_tokens: false,
+        sampling: false,
         hooks: is(config.hooks),
         transforms,
     }

@@ -68,6 +68,7 @@ events! {
         request_id: String = "Used to answer.",
         server_name: String = "The server.",
         mcp_request_id: Value = "Its own id of the request.",
+        request? Value = "What it asks: the parameters of MCP's `sampling/createMessage`.",
     }
 
     "sampling.completed" SamplingCompleted ephemeral newer

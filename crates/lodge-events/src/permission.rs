@@ -132,6 +132,16 @@ union! {
     }
 }
 
+impl McpPermission {
+    /// What stands in place of a tool when a server wants to ask the model.
+    pub const SAMPLING: &'static str = "sampling/createMessage";
+
+    /// Whether the server wants to ask the model, in the middle of a call rather than with one of its own.
+    pub fn is_sampling(&self) -> bool {
+        self.tool_name == Self::SAMPLING && self.tool_call_id.is_none()
+    }
+}
+
 impl PermissionRequest {
     /// The tool call that needs the permission.
     pub fn tool_call_id(&self) -> Option<&str> {

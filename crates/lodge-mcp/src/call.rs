@@ -9,11 +9,15 @@ use std::{
 use parking_lot::Mutex;
 use rmcp::model::{CallToolResult, ProgressNotificationParam, ProgressToken};
 use serde_json::{Map, Value};
+use tokio::sync::Notify;
 
 /// The shortest time between two words of progress that are passed on.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
 /// The longest word of progress.
 const PROGRESS_CHARACTERS: usize = 500;
+
+/// How often a server may ask the model while its tools run.
+const SAMPLINGS: usize = 20;
 
 /// What a running tool tells.
 pub type Progress = Arc<dyn Fn(String) + Send + Sync>;
@@ -79,9 +83,20 @@ struct Open {
     told: Option<Instant>,
 }
 
+#[derive(Default)]
+struct UnderWay {
+    open: HashMap<ProgressToken, Open>,
+    /// What the server asked the model since there was no call.
+    samplings: usize,
+}
+
 /// The calls under way on one connection.
 #[derive(Default)]
-pub(crate) struct Calls(Mutex<HashMap<ProgressToken, Open>>);
+pub(crate) struct Calls {
+    all: Mutex<UnderWay>,
+    /// Rung when the last one is over.
+    over: Notify,
+}
 
 /// Takes a call out again when it is over, however it ends.
 pub(crate) struct Entry<'a>(&'a Calls, ProgressToken);
@@ -93,24 +108,50 @@ impl Calls {
             progress: call.progress.clone(),
             told: None,
         };
-        self.0.lock().insert(token.clone(), open);
+        self.all.lock().open.insert(token.clone(), open);
         Entry(self, token)
     }
 
     /// The call that a question can only belong to.
     pub(crate) fn only(&self) -> Option<String> {
-        let open = self.0.lock();
-        let mut all = open.values();
+        let under_way = self.all.lock();
+        let mut all = under_way.open.values();
         match (all.next(), all.next()) {
             (Some(call), None) => Some(call.id.clone()),
             _ => None,
         }
     }
 
+    /// Counts something that the server asks the model. It may do so while it works for somebody, and not without end.
+    pub(crate) fn count_sampling(&self) -> Result<(), &'static str> {
+        let mut under_way = self.all.lock();
+        if under_way.open.is_empty() {
+            return Err("The model can only be asked while one of the server's tools runs.");
+        }
+        if under_way.samplings >= SAMPLINGS {
+            return Err("The model was asked too often.");
+        }
+        under_way.samplings += 1;
+        Ok(())
+    }
+
+    /// Waits until no call is under way.
+    pub(crate) async fn all_over(&self) {
+        loop {
+            let over = self.over.notified();
+            tokio::pin!(over);
+            over.as_mut().enable();
+            if self.all.lock().open.is_empty() {
+                return;
+            }
+            over.await;
+        }
+    }
+
     pub(crate) fn progress(&self, told: &ProgressNotificationParam) {
         let progress = {
-            let mut open = self.0.lock();
-            let Some(call) = open.get_mut(&told.progress_token) else {
+            let mut under_way = self.all.lock();
+            let Some(call) = under_way.open.get_mut(&told.progress_token) else {
                 return;
             };
             if call.told.is_some_and(|last| last.elapsed() < PROGRESS_EVERY) {
@@ -130,6 +171,11 @@ impl Calls {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.0.0.lock().remove(&self.1);
+        let mut under_way = self.0.all.lock();
+        under_way.open.remove(&self.1);
+        if under_way.open.is_empty() {
+            under_way.samplings = 0;
+            self.0.over.notify_waiters();
+        }
     }
 }

@@ -18,6 +18,8 @@ pub struct ServerConfig {
     pub timeout: Option<Duration>,
     /// Whether it is not to be started.
     pub disabled: bool,
+    /// Whether it may ask the session's model, each time with somebody's permission.
+    pub sampling: bool,
     /// A name for people.
     pub display_name: Option<String>,
     /// The OAuth client to be, where the server knows one.
@@ -97,6 +99,8 @@ struct Written {
     exclude_tools: Vec<String>,
     timeout: Option<f64>,
     disabled: Option<bool>,
+    #[serde(default)]
+    sampling: bool,
     enabled: Option<bool>,
     display_name: Option<String>,
     oauth_client_id: Option<String>,
@@ -162,6 +166,7 @@ impl ServerConfig {
                 .filter(|ms| *ms > 0.0)
                 .and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()),
             disabled: written.disabled.unwrap_or(false) || written.enabled == Some(false),
+            sampling: written.sampling,
             display_name: written.display_name,
             oauth: OauthClient {
                 id: written.oauth_client_id,

@@ -1,5 +1,8 @@
 //! What servers may ask of, and tell, the host.
 
+// MCP means to give up sampling one day; servers use it until then.
+#![expect(deprecated)]
+
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -8,20 +11,25 @@ use std::sync::{
 use rmcp::{
     ClientHandler, RoleClient,
     model::{
-        ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
-        FormElicitationCapability, Implementation, ProgressNotificationParam,
+        ClientCapabilities, ClientConfig, CreateMessageRequestMethod, CreateMessageRequestParams, CreateMessageResult,
+        ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode,
+        FormElicitationCapability, Implementation, ProgressNotificationParam, RequestId, SamplingCapability,
     },
     service::{NotificationContext, RequestContext},
 };
 use tokio::sync::Notify;
 
 use crate::{
-    call::Calls,
-    owner::{Elicitation, List, Owner},
+    call::{Calls, json},
+    owner::{Elicitation, List, Owner, Sampling},
 };
 
-/// Forms that one server may have open at once.
-const FORMS: usize = 4;
+/// Questions of one kind that one server may have open at once.
+const AT_ONCE: usize = 4;
+/// The longest question to the model.
+const SAMPLING_BYTES: usize = 1 << 20;
+/// What MCP says when the person does not want it.
+const REJECTED: i32 = -1;
 
 /// Rung when the server says that a list changed. However often it does: who listens hears it once.
 #[derive(Default)]
@@ -49,17 +57,52 @@ pub(crate) struct Handler {
     pub(crate) calls: Arc<Calls>,
     pub(crate) bells: Arc<Bells>,
     forms: AtomicUsize,
+    /// Whether the server may ask the model.
+    sampling: bool,
+    samplings: AtomicUsize,
 }
 
 impl Handler {
-    pub(crate) fn new(server: Arc<str>, owner: Arc<dyn Owner>) -> Self {
+    pub(crate) fn new(server: Arc<str>, owner: Arc<dyn Owner>, sampling: bool) -> Self {
         Self {
             server,
+            sampling: sampling || owner.takes_samplings(),
             owner,
             calls: Arc::default(),
             bells: Arc::default(),
             forms: AtomicUsize::new(0),
+            samplings: AtomicUsize::new(0),
         }
+    }
+
+    /// Puts a question to the model, within bounds.
+    async fn sample(
+        &self,
+        params: CreateMessageRequestParams,
+        id: &RequestId,
+    ) -> Result<CreateMessageResult, rmcp::ErrorData> {
+        let refused = |why: &str| rmcp::ErrorData::invalid_request(why.to_owned(), None);
+        if params.tools.is_some() || params.tool_choice.is_some() {
+            let why = "Tools are not offered for sampling.";
+            return Err(rmcp::ErrorData::invalid_params(why, None));
+        }
+        let request = json(&params);
+        if request.to_string().len() > SAMPLING_BYTES {
+            return Err(refused("The question to the model is too long."));
+        }
+        self.calls.count_sampling().map_err(refused)?;
+        let _open = Open::one(&self.samplings).ok_or_else(|| refused("The model is asked too much at once."))?;
+        let asked = Sampling {
+            mcp_request_id: json(id),
+            request,
+        };
+        let answer = tokio::select! {
+            answer = self.owner.sample(&self.server, asked) => answer,
+            () = self.calls.all_over() => Err("Nobody waits for the tool any more.".to_owned()),
+        };
+        let rejected = |why: String| rmcp::ErrorData::new(ErrorCode(REJECTED), why, None);
+        serde_json::from_value(answer.map_err(rejected)?)
+            .map_err(|error| rmcp::ErrorData::internal_error(format!("The answer is not a message: {error}"), None))
     }
 
     async fn ask(&self, request: ElicitRequestParams) -> ElicitResult {
@@ -89,26 +132,46 @@ impl Handler {
     }
 }
 
-/// Counts a form for as long as it is open.
-struct OpenForm<'a>(&'a AtomicUsize);
+/// Counts a question for as long as it is open.
+struct Open<'a>(&'a AtomicUsize);
 
-impl Drop for OpenForm<'_> {
+impl<'a> Open<'a> {
+    /// One more, unless there are too many.
+    fn one(count: &'a AtomicUsize) -> Option<Self> {
+        let open = Self(count);
+        (count.fetch_add(1, Ordering::Relaxed) < AT_ONCE).then_some(open)
+    }
+}
+
+impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl ClientHandler for Handler {
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, rmcp::ErrorData> {
+        if !self.sampling {
+            return Err(rmcp::ErrorData::method_not_found::<CreateMessageRequestMethod>());
+        }
+        tokio::select! {
+            answer = self.sample(params, &context.id) => answer,
+            () = context.ct.cancelled() => Err(rmcp::ErrorData::internal_error("cancelled", None)),
+        }
+    }
+
     async fn create_elicitation(
         &self,
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, rmcp::ErrorData> {
-        if self.forms.fetch_add(1, Ordering::Relaxed) >= FORMS {
-            self.forms.fetch_sub(1, Ordering::Relaxed);
+        let Some(_open) = Open::one(&self.forms) else {
             return Ok(ElicitResult::new(ElicitationAction::Cancel));
-        }
-        let _open = OpenForm(&self.forms);
+        };
         tokio::select! {
             answer = self.ask(request) => Ok(answer),
             // The server does not want to know any more.
@@ -134,6 +197,7 @@ impl ClientHandler for Handler {
 
     fn get_info(&self) -> ClientConfig {
         let mut can = ClientCapabilities::default();
+        can.sampling = self.sampling.then(SamplingCapability::default);
         can.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::default()));
         ClientConfig::new(can, Implementation::new("lodge", env!("CARGO_PKG_VERSION")))
     }

@@ -25,7 +25,7 @@ pub use call::{Call, CallResult, Progress};
 pub use config::{OauthClient, Remote, ServerConfig, Source, Transport, check_name};
 pub use info::{Configured, Prompt, ServerInfo, Status, Tool};
 pub use login::{Login, LoginOptions, Logins};
-pub use owner::{Elicitation, ElicitationAnswer, List, Owner};
+pub use owner::{Elicitation, ElicitationAnswer, List, Owner, Sampling};
 pub use process::Surroundings;
 pub use servers::Servers;
 

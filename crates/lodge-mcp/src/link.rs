@@ -129,7 +129,7 @@ pub(crate) async fn connect(
     around: &Surroundings,
     owner: Arc<dyn Owner>,
 ) -> Result<(Link, Watch), McpError> {
-    let handler = Handler::new(server.clone(), owner);
+    let handler = Handler::new(server.clone(), owner, config.sampling);
     let (calls, bells) = (handler.calls.clone(), handler.bells.clone());
     let (service, process) = match &config.transport {
         Transport::Stdio { command, .. } => {

@@ -1,6 +1,6 @@
 //! Whom servers work for: what they tell, and what they ask.
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use serde_json::Value;
 
 use crate::{ServerInfo, auth::AuthRequest};
@@ -36,6 +36,15 @@ pub struct ElicitationAnswer {
     pub content: Option<Value>,
 }
 
+/// Something that a server wants the model to answer.
+#[derive(Debug, Clone)]
+pub struct Sampling {
+    /// The server's own id of the request.
+    pub mcp_request_id: Value,
+    /// The parameters of `sampling/createMessage`.
+    pub request: Value,
+}
+
 /// Whom servers work for.
 pub trait Owner: Send + Sync + 'static {
     /// A server's state changed.
@@ -48,6 +57,16 @@ pub trait Owner: Send + Sync + 'static {
     fn list_changed(&self, server: &str, list: List);
     /// A server wants a form filled in.
     fn elicit(&self, server: &str, form: Elicitation) -> BoxFuture<'static, ElicitationAnswer>;
+    /// Whether somebody deals with what servers ask of the model, also of those whose configuration does not say that
+    /// they may.
+    fn takes_samplings(&self) -> bool {
+        false
+    }
+    /// A server wants the model to answer something: the result of `sampling/createMessage`, or why there is none. Dropped
+    /// when the server does not want to know any more, or must not.
+    fn sample(&self, _server: &str, _asked: Sampling) -> BoxFuture<'static, Result<Value, String>> {
+        Box::pin(ready(Err("There is no model here.".to_owned())))
+    }
     /// The token to begin with, where one is kept.
     fn token(&self, server: &str) -> Option<String>;
     /// A server wants credentials: an access token, or nothing when there is none to be had.

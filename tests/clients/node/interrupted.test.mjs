@@ -111,6 +111,14 @@ const RUNNING = {
     prompt: "call every-trigger-elicitation-request {}",
     underWay: (events) => event(events, "elicitation.requested"),
   },
+  "a tool of an MCP server, with its question to the model": {
+    config: {
+      mcpServers: { every: { ...everything, sampling: true } },
+      onPermissionRequest: ({ toolName }) => (toolName === "sampling/createMessage" ? never() : { kind: "approve-once" }),
+    },
+    prompt: 'call every-trigger-sampling-request {"prompt":"x"}',
+    underWay: (events) => event(events, "permission.requested", ({ data }) => data.permissionRequest.toolName === "sampling/createMessage"),
+  },
   "a sub-agent that is waited for": {
     prompt: `call task ${task()}`,
     underWay: (events) => event(events, "tool.execution_start", ({ agentId }) => agentId),

@@ -123,6 +123,7 @@ pub(super) fn confirmation(request: &PermissionRequest) -> String {
         PermissionRequest::Shell(_) => "Run this command?".into(),
         PermissionRequest::Write(write) => format!("Write to `{}`?", write.file_name),
         PermissionRequest::Read(read) => format!("Read `{}`?", read.path),
+        PermissionRequest::Mcp(mcp) if mcp.is_sampling() => format!("Let {} ask the model?", mcp.server_name),
         PermissionRequest::Mcp(mcp) => format!("Call {} of {}?", mcp.tool_title, mcp.server_name),
         PermissionRequest::Url(url) => format!("Fetch {}?", url.url),
         PermissionRequest::Memory(_) => "Remember this?".into(),

@@ -289,7 +289,15 @@ impl Projector {
             reason_message: feedback.map(StringOrMarkdown::from),
             selected_option_id: None,
         };
+        let id = action.tool_call_id.clone();
         self.act(&scope, StateAction::ChatToolCallConfirmed(action));
+        // A question that belongs to no call was shown as one, and that is over.
+        if id == request_id {
+            match approved {
+                true => self.complete(&id, true, Vec::new(), None, None),
+                false => drop(self.calls.remove(&id)),
+            }
+        }
     }
 
     fn tool_starts(&mut self, scope: Option<Scope>, start: &ToolExecutionStart) {

@@ -14,6 +14,7 @@ mod model;
 mod permissions;
 mod queue;
 mod rules;
+pub(crate) mod sampling;
 mod schedule;
 mod sessions;
 mod settings;
@@ -67,6 +68,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &rules::RULES,
     &tools::TOOLS,
     &mcp::MCP,
+    &sampling::SAMPLING,
     &model::MODEL,
     &inference::INFERENCE,
     &state::STATE,

@@ -22,7 +22,7 @@ pub(crate) static UI: Capability = Capability {
         method!(session "session.ui.handlePendingExitPlanMode", 1, "answers `exit_plan_mode.requested`", exit_plan_mode),
         method!(session "session.ui.elicitation", 1, "shows a form by a client that can, and waits for the answer", elicit),
         method!(session "session.ui.ephemeralQuery", 1, "asks the model something that stays out of the conversation", ephemeral_query),
-        method!(session "session.ui.handlePendingSampling", 1, "never open here: always `false`", never_open),
+        method!(session "session.ui.handlePendingSampling", 1, "answers `sampling.requested`, or refuses", sampling),
         method!(session "session.ui.handlePendingAutoModeSwitch", 1, "answers `auto_mode_switch.requested`", auto_mode),
         method!(
             session "session.ui.registerDirectAutoModeSwitchHandler",
@@ -181,7 +181,14 @@ async fn ephemeral_query(session: Arc<Attached>, params: EphemeralQueryParams) -
     Ok(json!({"answer": session.session().ask_aside(params.question).await?}))
 }
 
-/// Lodge never asks these questions, so no answer can be the awaited one.
-async fn never_open(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    Ok(json!({"success": false}))
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SamplingParams {
+    request_id: String,
+    #[serde(default)]
+    response: Option<Value>,
+}
+
+async fn sampling(session: Arc<Attached>, params: SamplingParams) -> Result<Value, RpcError> {
+    answer(&session, &params.request_id, Answer::Sampling(params.response)).await
 }

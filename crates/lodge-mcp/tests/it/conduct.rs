@@ -8,8 +8,8 @@ use std::{
 
 use futures_util::future::{BoxFuture, ready};
 use lodge_mcp::{
-    AuthRequest, Call, CallResult, Configured, Elicitation, ElicitationAnswer, List, McpError, Owner, ServerConfig,
-    ServerInfo, Servers, Source, Status, Surroundings, Transport,
+    AuthRequest, Call, CallResult, Configured, Elicitation, ElicitationAnswer, List, McpError, Owner, Sampling,
+    ServerConfig, ServerInfo, Servers, Source, Status, Surroundings, Transport,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -29,6 +29,15 @@ impl Notes {
 }
 
 struct Listener(Arc<Notes>);
+
+/// Tells when it is dropped.
+struct Told(Box<dyn Fn() + Send>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
 
 impl Owner for Listener {
     fn changed(&self, server: &ServerInfo) {
@@ -56,6 +65,24 @@ impl Owner for Listener {
             action: "accept".into(),
             content: Some(json!({"colour": "blue"})),
         }))
+    }
+
+    fn sample(&self, server: &str, asked: Sampling) -> BoxFuture<'static, Result<Value, String>> {
+        let text = asked.request["messages"][0]["content"]["text"].clone();
+        let notes = self.0.clone();
+        let note = move |what: &str| notes.0.lock().push(what.to_owned());
+        note(&format!("{server} asks the model {text} as {}", asked.mcp_request_id));
+        Box::pin(async move {
+            match text.as_str() {
+                Some("wait") => {
+                    let _told = Told(Box::new(move || note("nobody waits")));
+                    std::future::pending().await
+                }
+                Some("no") => Err("I would rather not".to_owned()),
+                Some("nonsense") => Ok(json!({"role": "user"})),
+                _ => Ok(json!({"role": "assistant", "content": {"type": "text", "text": "so it is"}, "model": "m"})),
+            }
+        })
     }
 
     fn token(&self, _: &str) -> Option<String> {
@@ -385,4 +412,109 @@ async fn configuring_anew_keeps_what_is_the_same() {
     servers.reset();
     servers.ready(LONG).await;
     assert_eq!(status(&servers, "a").0, Status::Connected);
+}
+
+/// A server that may ask the model.
+async fn sampler() -> (Servers, Arc<Notes>) {
+    let (servers, notes) = servers(&[("mute", "")]);
+    servers.add(vec![configured(
+        "asks",
+        ServerConfig {
+            sampling: true,
+            ..config("")
+        },
+    )]);
+    servers.ready(LONG).await;
+    (servers, notes)
+}
+
+async fn sample(servers: &Servers, server: &str, arguments: Value) -> Vec<Value> {
+    let result = servers.call(server, call("do", arguments)).await.expect("a result");
+    let text = result.content[0]["text"].as_str().expect("text").to_owned();
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("an answer"))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_server_asks_the_model_only_when_it_may_and_within_bounds() {
+    let (servers, notes) = sampler().await;
+    let ask = |text: &str| json!({"what": "sample", "text": text});
+    let answers = sample(&servers, "mute", ask("hello")).await;
+    assert_eq!(answers[0]["error"]["code"], -32601, "{answers:?}");
+    let answers = sample(&servers, "asks", ask("hello")).await;
+    assert_eq!(answers[0]["result"]["content"]["text"], "so it is", "{answers:?}");
+    assert_eq!(answers[0]["result"]["model"], "m");
+    for (arguments, code, words) in [
+        (ask("no"), -1, "I would rather not"),
+        (ask("nonsense"), -32603, "not a message"),
+        (ask(&"x".repeat(2 << 20)), -32600, "too long"),
+        (json!({"what": "sample", "text": "x", "tools": true}), -32602, "Tools"),
+    ] {
+        let answers = sample(&servers, "asks", arguments).await;
+        assert_eq!(answers[0]["error"]["code"], code, "{answers:?}");
+        let said = answers[0]["error"]["message"].as_str().expect("a message");
+        assert!(said.contains(words), "{said}");
+    }
+    let many = json!({"what": "sample", "text": "hello", "times": 40});
+    let answers = sample(&servers, "asks", many).await;
+    let refused = answers.iter().filter(|answer| answer["error"].is_object()).count();
+    assert_eq!((answers.len(), refused >= 20), (40, true), "{refused}");
+    let answers = sample(&servers, "asks", ask("again")).await;
+    assert!(
+        answers[0]["result"].is_object(),
+        "another call begins to count anew: {answers:?}"
+    );
+    assert!(
+        notes
+            .all()
+            .contains(&"asks asks the model \"hello\" as \"s0\"".to_owned())
+    );
+    assert!(!notes.all().iter().any(|note| note.starts_with("mute asks")));
+}
+
+#[tokio::test]
+async fn what_a_server_asks_ends_with_the_call_it_is_for() {
+    let (servers, notes) = sampler().await;
+    let asked = async {
+        while !notes.all().iter().any(|note| note.contains("\"wait\"")) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waits = servers.call("asks", call("do", json!({"what": "sample", "text": "wait"})));
+    tokio::select! {
+        result = waits => panic!("{result:?}"),
+        () = asked => {}
+        () = tokio::time::sleep(LONG) => panic!("{:?}", notes.all()),
+    }
+    let until = Instant::now() + LONG;
+    while !notes.all().contains(&"nobody waits".to_owned()) {
+        assert!(Instant::now() < until, "{:?}", notes.all());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_asked_of_the_model_behind_ones_back() {
+    let (servers, notes) = sampler().await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("answer");
+    let arguments = json!({"what": "sample behind one's back", "text": "hello", "file": file});
+    servers.call("asks", call("do", arguments)).await.expect("a result");
+    let until = Instant::now() + LONG;
+    let answer = loop {
+        if let Ok(answer) = std::fs::read_to_string(&file)
+            && answer.ends_with('\n')
+        {
+            break answer;
+        }
+        assert!(Instant::now() < until, "{:?}", notes.all());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert!(answer.contains("while one of the server's tools runs"), "{answer}");
+    assert!(
+        !notes.all().iter().any(|note| note.contains("the model")),
+        "{:?}",
+        notes.all()
+    );
 }

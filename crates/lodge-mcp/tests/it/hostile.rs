@@ -111,6 +111,23 @@ impl Server {
         Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
     }
 
+    /// Asks the model.
+    fn sample(&self, number: u64, arguments: &Value) {
+        let mut params = json!({
+            "messages": [{"role": "user", "content": {"type": "text", "text": arguments["text"]}}], "maxTokens": 10,
+        });
+        if arguments["tools"] == true {
+            params["tools"] = json!([{"name": "t", "inputSchema": {"type": "object"}}]);
+        }
+        let mut out = std::io::stdout();
+        let _ = writeln!(
+            out,
+            "{}",
+            json!({"jsonrpc": "2.0", "id": format!("s{number}"), "method": "sampling/createMessage", "params": params})
+        );
+        let _ = out.flush();
+    }
+
     fn call(&self, id: &Value, params: &Value) -> Option<Value> {
         let mut out = std::io::stdout();
         let text = |text: String| json!({"content": [{"type": "text", "text": text}]});
@@ -152,6 +169,22 @@ impl Server {
                 let _ = writeln!(out, "{ask}");
                 let _ = out.flush();
                 text(next_line().unwrap_or_default().trim().to_owned())
+            }
+            Some("sample") => {
+                let times = params["arguments"]["times"].as_u64().unwrap_or(1);
+                for number in 0..times {
+                    self.sample(number, &params["arguments"]);
+                }
+                let answers = (0..times).map(|_| next_line().unwrap_or_default().trim().to_owned());
+                text(answers.collect::<Vec<_>>().join("\n"))
+            }
+            Some("sample behind one's back") => {
+                let done = json!({"jsonrpc": "2.0", "id": id, "result": text("nothing more".into())});
+                let _ = writeln!(out, "{done}");
+                std::thread::sleep(Duration::from_millis(100));
+                self.sample(0, &params["arguments"]);
+                let _ = std::fs::write(params["arguments"]["file"].as_str()?, next_line().unwrap_or_default());
+                return None;
             }
             _ => text(json!({"meta": params.get("_meta"), "arguments": params.get("arguments")}).to_string()),
         };

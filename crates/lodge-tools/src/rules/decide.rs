@@ -7,7 +7,7 @@ use lodge_events::{PermissionRequest, PermissionResultKind, ReadPermission, Shel
 use super::{
     Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, Source, What,
     pattern::{begins_with, covers, name_matches, path_matcher, url_matches},
-    targets,
+    sampling_of, targets,
 };
 use crate::paths;
 
@@ -129,6 +129,10 @@ impl<'a> Subject<'a> {
             PermissionRequest::Url(url) => {
                 subject.names = names(&["url", "web_fetch"]);
                 subject.urls.push(url.url.clone());
+            }
+            // Not a tool: who allows all tools of a server does not mean this.
+            PermissionRequest::Mcp(mcp) if mcp.is_sampling() => {
+                subject.names = vec![sampling_of(&mcp.server_name)];
             }
             PermissionRequest::Mcp(mcp) => subject.names = vec![format!("{}/{}", mcp.server_name, mcp.tool_name)],
             PermissionRequest::CustomTool(tool) => subject.names = vec![tool.tool_name.clone()],

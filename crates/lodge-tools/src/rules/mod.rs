@@ -15,7 +15,8 @@
 //! [[allow]]
 //! url = "https://docs.rs/*"         # or a host: "docs.rs", "*.example.com"
 //! [[deny]]
-//! tool = "github/delete_*"          # shell, write, read, url, memory, <server>/<tool>, a client's tool
+//! tool = "github/delete_*"          # shell, write, read, url, memory, <server>/<tool>, a client's tool,
+//!                                   # mcp-sampling/<server>
 //! [[location."/home/me/project".allow]]
 //! command = "cargo"                 # only there
 //! ```
@@ -32,6 +33,11 @@ use serde::{Deserialize, Serialize};
 
 pub use decide::{decide, rules_for};
 pub use pattern::Exclusions;
+
+/// What rules call it when a server asks the model.
+pub fn sampling_of(server: &str) -> String {
+    format!("mcp-sampling/{server}")
+}
 
 /// How questions are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -94,7 +100,7 @@ pub enum Effect {
 #[serde(rename_all = "lowercase")]
 pub enum What {
     /// A tool or kind of request, as a pattern: `shell`, `write`, `read`, `url`, `memory`, `<server>/<tool>`, the name
-    /// of a client's tool.
+    /// of a client's tool, `mcp-sampling/<server>`.
     Tool(String),
     /// Commands that begin with these words: `git log`, `npm run`.
     Command(String),

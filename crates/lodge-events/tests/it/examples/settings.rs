@@ -144,6 +144,8 @@ pub(super) fn mcp() -> Vec<Payload> {
             request_id: "s".into(),
             server_name: server_name(),
             mcp_request_id: json!(7),
+            // Fields that the SDKs' classes do not name are left out of examples.
+            request: None,
         }
         .into(),
         SamplingCompleted { request_id: "s".into() }.into(),
