@@ -61,7 +61,8 @@ fn git(directory: &Path, args: &[&str]) -> Result<String, WorktreeError> {
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
-/// The branches of a repository: its own, then those known of elsewhere; the newest first. None where there is none.
+/// The branches of a repository: the one that is checked out, the one that others begin at, then its own and those known of
+/// elsewhere, the newest first. None where there is none.
 pub fn branches(directory: &Path) -> Vec<String> {
     let list = |place: &str| {
         let args = ["for-each-ref", "--sort=-committerdate", "--format=%(refname)", place];
@@ -76,6 +77,15 @@ pub fn branches(directory: &Path) -> Vec<String> {
     };
     let mut all = short(list("refs/heads"), "refs/heads/");
     all.extend(short(list("refs/remotes"), "refs/remotes/"));
+    let head = |of: &str| git(directory, &["symbolic-ref", "--quiet", "--short", of]).ok();
+    let default = head("refs/remotes/origin/HEAD");
+    let default = default.and_then(|name| name.strip_prefix("origin/").map(str::to_owned));
+    // What comes last here comes first in the end.
+    for first in [default, head("HEAD")].into_iter().flatten() {
+        if let Some(at) = all.iter().position(|name| *name == first) {
+            all[..=at].rotate_right(1);
+        }
+    }
     all
 }
 
@@ -174,7 +184,7 @@ mod tests {
     fn a_session_gets_a_work_tree_of_its_own_and_loses_no_work_with_it() {
         let (dir, root) = repository();
         let place = dir.path().canonicalize().unwrap().join("worktrees");
-        assert_eq!(branches(&root), ["feature/x", "main"]);
+        assert_eq!(branches(&root), ["main", "feature/x"]);
         let one = Worktree::create(&place, &root.join("sub"), "feature/x", "0123456789").unwrap();
         assert_eq!(
             (one.branch.as_str(), one.base.as_str()),
@@ -199,6 +209,22 @@ mod tests {
         assert!(!one.path.exists() && !two.path.exists());
         let left = branches(&root);
         assert!(left.contains(&one.branch) && !left.contains(&two.branch), "{left:?}");
+    }
+
+    #[test]
+    fn the_branch_at_hand_comes_first_and_then_the_one_that_others_begin_at() {
+        let (_dir, root) = repository();
+        for args in [
+            &["branch", "aaa"] as &[&str],
+            &["update-ref", "refs/remotes/origin/main", "HEAD"],
+            &["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"],
+            &["checkout", "--quiet", "feature/x"],
+        ] {
+            git(&root, args).unwrap();
+        }
+        assert_eq!(branches(&root), ["feature/x", "main", "aaa", "origin/main"]);
+        git(&root, &["checkout", "--quiet", "--detach"]).unwrap();
+        assert_eq!(branches(&root)[0], "main");
     }
 
     #[test]

@@ -17,6 +17,12 @@ use crate::{
 /// So many completions are offered at most.
 const COMPLETIONS: usize = 50;
 
+/// So many branches; who wants another types a part of its name.
+const BRANCHES: usize = 25;
+
+/// What a reference to another chat begins with, after its `#`.
+const CHAT: &str = "chat:";
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Resolve {
@@ -91,7 +97,7 @@ pub(super) async fn config_completions(request: &Request<'_>) -> RpcResult {
     let text = |list: &Value, at: usize| list.get(at).and_then(Value::as_str).map(str::to_owned);
     let fits = |text: &str| text.to_lowercase().contains(&query);
     if property["enumDynamic"] == true {
-        let found = resolved.branches.iter().filter(|branch| fits(branch)).take(COMPLETIONS);
+        let found = resolved.branches.iter().filter(|branch| fits(branch)).take(BRANCHES);
         let items: Vec<Value> = found
             .map(|branch| json!({ "value": branch, "label": branch }))
             .collect();
@@ -153,7 +159,12 @@ pub(super) async fn completions(request: &Request<'_>) -> RpcResult {
         return commands(request, &named, &word, offset).await;
     }
     let items = match mention(&params.text, offset) {
-        Some(typed) if typed.trigger != '/' => files(request, &named, typed, offset).await?,
+        Some(typed) if typed.trigger != '/' => {
+            let mut items = other_chats(request, &named, &typed, offset);
+            items.extend(files(request, &named, typed, offset).await?);
+            items.truncate(COMPLETIONS);
+            items
+        }
         _ => Vec::new(),
     };
     rpc::ok(json!({ "items": items }))
@@ -223,6 +234,47 @@ async fn future_commands(request: &Request<'_>, chat: &str) -> Result<Vec<Comman
     let host = request.face.host.clone();
     let look = move || host.commands(&cwd, &plugins);
     tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)
+}
+
+/// Other chats of the session that can be referred to by `#chat:`, as they are after their last turn.
+fn other_chats(request: &Request<'_>, channel: &str, typed: &Mention, offset: usize) -> Vec<Value> {
+    let word = typed.word.to_lowercase();
+    let wanted = match word.strip_prefix(CHAT) {
+        Some(wanted) => wanted,
+        None if !word.is_empty() && CHAT.starts_with(&word) => "",
+        None => return Vec::new(),
+    };
+    let inner = request.face.inner.lock();
+    let session = inner.core.session_of(channel);
+    let Some(entry) = session.and_then(|session| inner.core.sessions.get(&session)) else {
+        return Vec::new();
+    };
+    let asked = if inner.talks.contains_key(channel) {
+        channel
+    } else {
+        &*entry.default_chat
+    };
+    let others = entry
+        .state
+        .chats
+        .iter()
+        .filter(|chat| typed.trigger == '#' && chat.resource != asked);
+    let items = others.filter_map(|chat| {
+        let last = inner.core.chats.get(chat.resource.as_str())?.store.turns().last()?;
+        let is_default = chat.title.is_empty() && *entry.default_chat == *chat.resource;
+        let title = if is_default { &entry.state.title } else { &chat.title };
+        let label = title.split_whitespace().collect::<Vec<_>>().join(" ");
+        let fits = !label.is_empty() && label.to_lowercase().contains(wanted);
+        (fits && inner.talks.contains_key(chat.resource.as_str())).then(|| {
+            json!({
+                "insertText": format!("#{CHAT}{label} "),
+                "rangeStart": typed.start,
+                "rangeEnd": offset,
+                "attachment": { "type": "chat", "resource": chat.resource, "endTurn": &*last.id, "label": label },
+            })
+        })
+    });
+    items.collect()
 }
 
 async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usize) -> Result<Vec<Value>, RpcError> {

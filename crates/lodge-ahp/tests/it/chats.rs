@@ -353,3 +353,42 @@ async fn a_chat_is_renamed_by_a_command_and_made_anew_after_it_was_removed() {
     b.turn(chat, "t3", "say more").await;
     assert_eq!(b.subscribe(chat).await["state"]["title"], "Chosen");
 }
+
+#[tokio::test]
+async fn other_chats_of_the_session_are_offered_to_be_referred_to() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let peer = "ahp-chat:/peer";
+    for made in [peer, "ahp-chat:/silent"] {
+        a.request(
+            "createChat",
+            json!({ "channel": session, "chat": made, "title": "An  Old\nPeer" }),
+        )
+        .await
+        .unwrap();
+        a.subscribe(made).await;
+    }
+    a.turn(peer, "p1", "say hello").await;
+    a.turn(&chat, "t1", "/rename The First").await;
+    let offered = async |a: &mut Client, chat: &str, text: &str| {
+        let typed = json!({ "channel": chat, "kind": "userMessage", "text": text, "offset": text.len() });
+        a.request("completions", typed).await.unwrap()["items"].clone()
+    };
+    // The one that nobody spoke in is not among them, nor is the one that is written in.
+    let item = |start: usize, end: usize| {
+        json!([{
+            "insertText": "#chat:An Old Peer ", "rangeStart": start, "rangeEnd": end,
+            "attachment": { "type": "chat", "resource": peer, "endTurn": "p1", "label": "An Old Peer" },
+        }])
+    };
+    assert_eq!(offered(&mut a, &chat, "#chat:").await, item(0, 6));
+    assert_eq!(offered(&mut a, &chat, "#ch").await, item(0, 3));
+    assert_eq!(offered(&mut a, &chat, "see #chat:PEER").await, item(4, 14));
+    assert_eq!(offered(&mut a, &chat, "#chat:other").await, json!([]));
+    assert_eq!(offered(&mut a, &chat, "@chat:").await, json!([]));
+    assert_eq!(
+        offered(&mut a, peer, "#chat:fir").await[0]["attachment"],
+        json!({ "type": "chat", "resource": chat, "endTurn": "t1", "label": "The First" })
+    );
+}
