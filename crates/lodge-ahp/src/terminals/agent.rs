@@ -21,7 +21,8 @@ impl Inner {
         match news {
             TerminalNews::Opened { scope, turn_id, title } => {
                 let Some(chat) = self.channel(chat, &scope) else { return };
-                let state = state(session, &chat, &turn_id, call, title);
+                let mut state = state(session, &chat, &turn_id, call, title);
+                state.cwd = self.directories_of(&chat).into_iter().next();
                 self.add_terminal(&uri, Some(session.clone()), state, None);
             }
             TerminalNews::Printed(text) => {
@@ -76,6 +77,7 @@ impl Inner {
         let title = terminal["title"].as_str().unwrap_or_default().to_owned();
         let session: Uri = session.into();
         let mut state = state(&session, &chat, &turn, &call, title);
+        state.cwd = self.directories_of(&chat).into_iter().next();
         let text = part("text").and_then(|part| part["text"].as_str()).unwrap_or_default();
         if !text.is_empty() {
             let part = TerminalUnclassifiedPart { value: text.to_owned() };

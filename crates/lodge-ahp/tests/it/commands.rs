@@ -84,6 +84,7 @@ async fn a_command_runs_at_once_and_its_terminal_can_be_looked_at_also_after_a_r
             .filter_map(|part| part["value"].as_str().or(part["output"].as_str()))
             .collect();
         assert!(content.replace('\r', "").contains(&printed), "{shown}");
+        assert_eq!(shown["cwd"], lodge_ahp::uri::file(house.work()));
         // Nothing was said, so nothing names the session.
         assert_eq!(a.subscribe(&session).await["state"]["title"], "");
     }
