@@ -4,6 +4,7 @@ mod attach;
 mod cli;
 mod doctor;
 mod door;
+mod form;
 mod grants;
 mod history;
 mod logging;

@@ -6,12 +6,16 @@ use lodge_events::{Event, Payload, PermissionRequest};
 use lodge_host::{Answer, ExitPlanAnswer, PermissionDecision, UserInputAnswer};
 use tokio::sync::mpsc;
 
-use crate::view::plain;
+use crate::{
+    form::{Filled, Form},
+    view::plain,
+};
 
 enum Question {
     Permission,
     Input { choices: Vec<String>, freeform: bool },
     ExitPlan { actions: Vec<String>, recommended: String },
+    Form(Box<Form>),
 }
 
 struct Asked {
@@ -76,14 +80,23 @@ impl Asker {
             }
             Payload::ExitPlanModeRequested(asked) => {
                 let actions: Vec<String> = asked.actions.iter().map(|action| action.as_str().to_owned()).collect();
-                let mut text = format!("Plan: {}\n{}", plain(&asked.summary), plain(&asked.plan_content));
+                let mut text = format!(
+                    "Plan: {}\n\n{}\n",
+                    plain(&asked.summary),
+                    plain(asked.plan_content.trim())
+                );
                 for (number, action) in actions.iter().enumerate() {
                     text.push_str(&format!("\n  {}. {}", number + 1, plain(&in_words(action))));
                 }
-                text.push_str("\nGo ahead? [y]es, a number, or say what to change: ");
+                text.push_str("\nGo ahead? [y]es, [n]o, a number, or say what to change: ");
                 let recommended = asked.recommended_action.as_str().to_owned();
                 self.ask(&asked.request_id, text, Question::ExitPlan { actions, recommended });
             }
+            Payload::ElicitationRequested(asked) => {
+                let form = Form::of(asked);
+                self.ask(&asked.request_id, form.text(), Question::Form(Box::new(form)));
+            }
+            Payload::ElicitationCompleted(done) => self.forget(&done.request_id),
             Payload::PermissionCompleted(done) => self.forget(&done.request_id),
             Payload::UserInputCompleted(done) => self.forget(&done.request_id),
             Payload::ExitPlanModeCompleted(done) => self.forget(&done.request_id),
@@ -109,7 +122,7 @@ impl Asker {
     /// The next answer. Pends while there is no question.
     pub(crate) async fn answered(&mut self) -> (String, Answer) {
         loop {
-            let (Some(lines), Some(asked)) = (&mut self.lines, self.waiting.front()) else {
+            let (Some(lines), Some(asked)) = (&mut self.lines, self.waiting.front_mut()) else {
                 return std::future::pending().await;
             };
             if !self.shown {
@@ -121,7 +134,11 @@ impl Asker {
                 self.lines = None;
                 continue;
             };
-            if let Some(answer) = read_answer(&asked.question, line.trim()) {
+            let answer = read_answer(&mut asked.question, line.trim());
+            if let Question::Form(form) = &asked.question {
+                asked.text = form.text();
+            }
+            if let Some(answer) = answer {
                 self.shown = false;
                 let asked = self.waiting.pop_front().expect("it is at the front");
                 return (asked.request, answer);
@@ -132,8 +149,12 @@ impl Asker {
 }
 
 /// What a typed line means; nothing when it means nothing.
-fn read_answer(question: &Question, line: &str) -> Option<Answer> {
+fn read_answer(question: &mut Question, line: &str) -> Option<Answer> {
     match question {
+        Question::Form(form) => match form.take(line) {
+            Filled::Done(answer) => Some(Answer::Elicitation(answer)),
+            Filled::More | Filled::Again => None,
+        },
         Question::Permission => Some(Answer::Permission(match line.to_lowercase().as_str() {
             "y" | "yes" => PermissionDecision::ApproveOnce,
             "a" | "always" => PermissionDecision::ApproveForSession,
@@ -152,16 +173,18 @@ fn read_answer(question: &Question, line: &str) -> Option<Answer> {
             None => None,
         },
         Question::ExitPlan { actions, recommended } => {
+            let refused = ["n", "no"].contains(&line.to_lowercase().as_str());
             let chosen = match line.to_lowercase().as_str() {
                 "" => return None,
-                "y" | "yes" => Some(recommended),
+                _ if refused => None,
+                "y" | "yes" => Some(&*recommended),
                 typed => pick(actions, typed),
             };
             Some(Answer::ExitPlan(ExitPlanAnswer {
                 approved: chosen.is_some(),
                 selected_action: chosen.cloned(),
                 auto_approve_edits: None,
-                feedback: chosen.is_none().then(|| line.to_owned()),
+                feedback: (chosen.is_none() && !refused).then(|| line.to_owned()),
             }))
         }
     }
@@ -193,11 +216,27 @@ fn describe(request: &PermissionRequest) -> String {
         PermissionRequest::Write(write) => format!("Write {}\n{}", plain(&write.file_name), plain(&write.diff)),
         PermissionRequest::Read(read) => format!("Read {}", plain(&read.path)),
         PermissionRequest::Url(url) => format!("Fetch {}", plain(&url.url)),
+        PermissionRequest::Mcp(mcp) if mcp.is_sampling() => {
+            let server = plain(&mcp.server_name);
+            format!("{server} wants to ask the model:\n{}", plain(&said(mcp.args.as_ref())))
+        }
         PermissionRequest::Mcp(mcp) => format!("Call {} of {}", plain(&mcp.tool_title), plain(&mcp.server_name)),
         PermissionRequest::Memory(memory) => format!("Remember: {}", plain(&memory.fact)),
         PermissionRequest::CustomTool(tool) => format!("Call {}", plain(&tool.tool_name)),
         other => plain(&serde_json::to_string(other).unwrap_or_default()),
     }
+}
+
+/// What a server would say to the model.
+fn said(request: Option<&serde_json::Value>) -> String {
+    let messages = request.and_then(|request| request["messages"].as_array());
+    let texts = messages.into_iter().flatten().map(|message| {
+        let content = &message["content"];
+        content["text"]
+            .as_str()
+            .map_or_else(|| content.to_string(), str::to_owned)
+    });
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -206,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_typed_line_is_an_answer_or_is_asked_again() {
-        let choices = Question::Input {
+        let mut choices = Question::Input {
             choices: vec!["Red".into(), "Blue".into()],
             freeform: false,
         };
@@ -217,13 +256,13 @@ mod tests {
             ("", None),
             ("green", None),
         ] {
-            let answer = match read_answer(&choices, line) {
+            let answer = match read_answer(&mut choices, line) {
                 Some(Answer::UserInput(answer)) => Some(answer.answer),
                 _ => None,
             };
             assert_eq!(answer.as_deref(), expected, "{line:?}");
         }
-        let plan = Question::ExitPlan {
+        let mut plan = Question::ExitPlan {
             actions: vec!["interactive".into(), "autopilot".into()],
             recommended: "interactive".into(),
         };
@@ -231,9 +270,10 @@ mod tests {
             ("y", Some((Some("interactive"), None))),
             ("2", Some((Some("autopilot"), None))),
             ("Shorter", Some((None, Some("Shorter")))),
+            ("No", Some((None, None))),
             ("", None),
         ] {
-            let answer = match read_answer(&plan, line) {
+            let answer = match read_answer(&mut plan, line) {
                 Some(Answer::ExitPlan(answer)) => Some((answer.selected_action, answer.feedback)),
                 _ => None,
             };
@@ -250,7 +290,11 @@ mod tests {
             ("", false),
             ("what?", false),
         ] {
-            assert_eq!(read_answer(&Question::Permission, line).is_some(), expected, "{line:?}");
+            assert_eq!(
+                read_answer(&mut Question::Permission, line).is_some(),
+                expected,
+                "{line:?}"
+            );
         }
     }
 }

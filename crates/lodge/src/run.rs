@@ -57,6 +57,7 @@ pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
             permissions: interactive,
             user_input: interactive,
             exit_plan_mode: interactive,
+            elicitation: interactive,
             ..Default::default()
         },
         tools: Vec::new(),

@@ -85,24 +85,63 @@ fn person_with(server: &ModelServer, home: &Home, prompt: &str) -> Terminal {
     Terminal::start(&mut command)
 }
 
-/// What happened, in one line each, without what differs from run to run.
-fn story(log: &[Value]) -> String {
-    let tell = |event: &Value| {
-        let data = &event["data"];
-        let detail = match events::kind(event) {
-            "user.message" | "assistant.message" => data["content"].as_str().unwrap_or_default().to_owned(),
-            "tool.execution_start" => data["toolName"].as_str().unwrap_or_default().to_owned(),
-            "tool.execution_complete" => match data["success"].as_bool() {
-                Some(true) => "well".to_owned(),
-                _ => data["error"]["code"].as_str().unwrap_or_default().to_owned(),
-            },
-            "assistant.turn_start" | "assistant.turn_end" => data["turnId"].as_str().unwrap_or_default().to_owned(),
-            "session.shutdown" => data["codeChanges"]["linesAdded"].to_string(),
-            _ => String::new(),
-        };
-        format!("{} {detail}", events::kind(event)).trim_end().to_owned()
+/// Every event as it stands in the log; what differs from run to run has a name in its place.
+fn whole(log: &[Value], home: &Home) -> String {
+    let mut names: Vec<String> = Vec::new();
+    let work = home.work().to_str().unwrap().to_owned();
+    let state = home.path().to_str().unwrap().to_owned();
+    let mut name = |key: &str, text: &str| -> String {
+        let id = uuid_like(text).then(|| match names.iter().position(|known| known == text) {
+            Some(at) => at,
+            None => {
+                names.push(text.to_owned());
+                names.len() - 1
+            }
+        });
+        match (key, id) {
+            (_, Some(number)) => format!("<id {number}>"),
+            ("timestamp" | "startTime", _) => "<time>".to_owned(),
+            ("copilotVersion", _) => "<version>".to_owned(),
+            ("content", _) if text.len() > 500 => "<system prompt>".to_owned(),
+            ("transformedContent", _) => "<with the time and the files>".to_owned(),
+            _ => text.replace(&work, "<work>").replace(&state, "<home>"),
+        }
     };
-    log.iter().map(tell).collect::<Vec<_>>().join("\n")
+    fn walk(key: &str, value: &mut Value, name: &mut dyn FnMut(&str, &str) -> String) {
+        match value {
+            Value::String(text) => *text = name(key, text),
+            Value::Array(items) => items.iter_mut().for_each(|item| walk(key, item, name)),
+            Value::Object(fields) => fields.iter_mut().for_each(|(key, field)| walk(key, field, name)),
+            Value::Number(_) if is_measured(key) => *value = "<measured>".into(),
+            _ => {}
+        }
+    }
+    let mut lines = Vec::new();
+    for event in log {
+        let mut event = event.clone();
+        walk("", &mut event, &mut name);
+        lines.push(serde_json::to_string_pretty(&event).unwrap());
+    }
+    lines.join("\n")
+}
+
+fn uuid_like(text: &str) -> bool {
+    text.len() == 36
+        && text.char_indices().all(|(at, c)| {
+            if [8, 13, 18, 23].contains(&at) {
+                c == '-'
+            } else {
+                c.is_ascii_hexdigit()
+            }
+        })
+}
+
+/// Times, and numbers that follow from the length of the system prompt.
+fn is_measured(key: &str) -> bool {
+    let key = key.to_lowercase();
+    ["ms", "duration", "time", "tokens"]
+        .iter()
+        .any(|end| key.ends_with(end))
 }
 
 fn create_hello(server: &ModelServer, home: &Home) {
@@ -141,7 +180,7 @@ fn a_file_is_written_after_asking_in_the_terminal() {
     let log = events::read_log(&home.logs()[0]);
     events::check_chain(&log).unwrap();
     testkit::schema::check_all(&log);
-    insta::assert_snapshot!(story(&log));
+    insta::assert_snapshot!(whole(&log, &home));
     let tool_result = server.last_request().body["messages"]
         .as_array()
         .unwrap()
@@ -179,4 +218,103 @@ fn ctrl_c_aborts_the_turn_and_says_so_by_the_exit_code() {
     assert_eq!(terminal.child.wait().unwrap().code(), Some(130));
     let log = events::read_log(&home.logs()[0]);
     assert_eq!(events::of_kind(&log, "abort").len(), 1);
+}
+
+/// An MCP server with a tool that asks something and gives back the answer.
+const ASKER: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) answer '{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*)
+      printf '{"jsonrpc":"2.0","id":"q","method":"%s","params":%s}\n' "$1" "$2"
+      read -r said
+      answer "{\"content\":[],\"structuredContent\":$said}" ;;
+  esac
+done
+"#;
+
+/// A person with a server whose tool asks this, on the offline model.
+fn person_with_asker(home: &Home, method: &str, params: &Value) -> Terminal {
+    std::fs::create_dir_all(home.path()).unwrap();
+    // A file of its own: in the configuration, `$line` would be a variable to fill in.
+    let program = home.path().join("asker.sh");
+    std::fs::write(&program, ASKER).unwrap();
+    let asker = json!({"command": "sh", "args": [program, method, params.to_string()], "sampling": true});
+    let servers = json!({"mcpServers": {"asker": asker}});
+    std::fs::write(home.path().join("mcp-config.json"), servers.to_string()).unwrap();
+    let mut command = home.command(["run", "call asker-ask {}"]);
+    command.env("TERM", "dumb");
+    let mut terminal = Terminal::start(&mut command);
+    terminal.until("Call ask of asker\r\nAllow?");
+    terminal.press("y\n");
+    terminal
+}
+
+#[test]
+fn a_form_of_a_server_is_filled_in_at_the_terminal() {
+    let home = Home::new();
+    let form = json!({"message": "Who are you?", "requestedSchema": {"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string", "title": "Your name"}, "size": {"type": "integer", "default": 7},
+    }}});
+    let mut terminal = person_with_asker(&home, "elicitation/create", &form);
+    terminal.until("asker asks: Who are you?\r\nAnswer? [y]es, [n]o: ");
+    terminal.press("y\n");
+    terminal.until("Your name: ");
+    terminal.press("Ada\n");
+    terminal.until("size [7]: ");
+    terminal.press("\n");
+    assert!(terminal.child.wait().unwrap().success());
+    let log = events::read_log(&home.logs()[0]);
+    let done = events::of_kind(&log, "tool.execution_complete");
+    let said = &done[0]["data"]["result"]["structuredContent"]["result"];
+    assert_eq!(
+        *said,
+        json!({"action": "accept", "content": {"name": "Ada", "size": 7}}),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn what_a_server_asks_the_model_is_shown_at_the_terminal_before() {
+    let home = Home::new();
+    let question =
+        json!({"messages": [{"role": "user", "content": {"type": "text", "text": "say teapot"}}], "maxTokens": 9});
+    let mut terminal = person_with_asker(&home, "sampling/createMessage", &question);
+    terminal.until("asker wants to ask the model:\r\nsay teapot\r\nAllow?");
+    terminal.press("y\n");
+    assert!(terminal.child.wait().unwrap().success());
+    let log = events::read_log(&home.logs()[0]);
+    let done = events::of_kind(&log, "tool.execution_complete");
+    let said = &done[0]["data"]["result"]["structuredContent"]["result"];
+    assert_eq!(said["content"], json!({"type": "text", "text": "teapot"}), "{done:?}");
+    assert_eq!(said["model"], "rehearsal");
+}
+
+#[test]
+fn a_plan_is_approved_at_the_terminal_or_not() {
+    for (line, leaves) in [
+        ("y\n", true),
+        ("2\n", true),
+        ("n\n", false),
+        ("shorter, please\n", false),
+    ] {
+        let home = Home::new();
+        let prompt = "write the plan 1. Look then present the plan Look first then say on it";
+        let mut command = home.command(["run", "--mode", "plan", prompt]);
+        let mut terminal = Terminal::start(command.env("TERM", "dumb"));
+        terminal.until("Go ahead?");
+        for words in ["Plan: Look first", "1. Look", "1. approve, and work step by step"] {
+            assert!(terminal.shown.contains(words), "{words:?}: {}", terminal.shown);
+        }
+        terminal.press(line);
+        terminal.until("on it");
+        assert!(terminal.child.wait().unwrap().success());
+        let log = events::read_log(&home.logs()[0]);
+        let modes = events::of_kind(&log, "session.mode_changed");
+        let left = modes.iter().any(|mode| mode["data"]["previousMode"] == "plan");
+        assert_eq!(left, leaves, "{line:?}: {modes:?}");
+    }
 }
