@@ -2,13 +2,14 @@
 // interrupted, for an app and for a window, and nothing hangs.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 
 import { defineTool } from "@github/copilot-sdk";
 
 import { ask, checkChain, event, log, ofType, resume, until } from "./help.mjs";
-import { agree, app, both, calls, test, texts } from "./vscode.mjs";
+import { URI, agree, app, both, calls, test, texts } from "./vscode.mjs";
 
 const never = () => new Promise(() => {});
 const everything = {
@@ -183,4 +184,17 @@ test("a sub-agent in the background is told as interrupted", async (place) => {
   assert.match(failed.data.error, INTERRUPTED);
   assert.equal(failed.agentId, "lost");
   assert.equal(ofType(kept, "system.notification")[0].data.kind.status, "failed");
+});
+
+test("a terminal ends with its host, also what does not care for hanging up", async (place) => {
+  const mine = await place.window();
+  const channel = "ahp-terminal:/1";
+  const { clientId } = mine.client;
+  await mine.client.createTerminal({ channel, claim: { kind: "client", clientId }, cwd: URI.file(place.work).toString() });
+  mine.client.dispatch(channel, { type: "terminal/input", data: "(trap '' HUP; echo $BASHPID > pid; while :; do sleep 1; done)\r" });
+  const pid = await until("it runs", () => readFile(join(place.work, "pid"), "utf8").then((text) => text.trim(), () => ""));
+  const lives = () => readFile(`/proc/${pid}/stat`, "utf8").then((stat) => !/\) Z /.test(stat), () => false);
+  assert.ok(await lives());
+  await place.host.kill();
+  await until("it is gone", async () => !(await lives()));
 });
