@@ -36,6 +36,7 @@ pub(crate) struct SessionConfig {
     pub(crate) request_exit_plan_mode: Option<bool>,
     pub(crate) session_limits: Option<SessionLimits>,
     pub(crate) request_auto_mode_switch: Option<bool>,
+    pub(crate) request_mcp_apps: Option<bool>,
     pub(crate) hooks: Option<bool>,
     pub(crate) working_directory: Option<PathBuf>,
     pub(crate) additional_directories: Option<Vec<PathBuf>>,

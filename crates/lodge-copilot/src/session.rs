@@ -56,6 +56,8 @@ pub(crate) struct Attached {
     shown_trace: Arc<OnceLock<Weak<Trace>>>,
     /// The location whose rules the client had applied last.
     pub(crate) location: Mutex<Option<PathBuf>>,
+    /// Whether the client shows views of MCP servers.
+    shows_views: AtomicBool,
     /// Where the client describes itself to those who give out tokens.
     client_metadata_url: Mutex<Option<String>>,
     /// Brings the session's files to a client that keeps them.
@@ -168,6 +170,7 @@ impl Attached {
             trace: OnceLock::new(),
             shown_trace,
             location: Mutex::default(),
+            shows_views: AtomicBool::new(false),
             client_metadata_url: Mutex::default(),
             mirror: Mutex::default(),
         })
@@ -182,6 +185,8 @@ impl Attached {
         if let Some(carrier) = ctx.carrier(Some(self.id())) {
             self.board.carry(carrier);
         }
+        let shows_views = config.request_mcp_apps == Some(true);
+        self.shows_views.store(shows_views, Ordering::Relaxed);
         self.client_metadata_url
             .lock()
             .clone_from(&config.auth_client_id_metadata_url);
@@ -211,6 +216,11 @@ impl Attached {
     /// Says what the values of MCP servers' variables mean.
     pub(crate) fn read_variables(&self, mode: EnvValueMode) {
         self.session.mcp().set_by_reference(mode == EnvValueMode::Indirect);
+    }
+
+    /// Whether the client shows views of MCP servers.
+    pub(crate) fn shows_views(&self) -> bool {
+        self.shows_views.load(Ordering::Relaxed)
     }
 
     /// Where the client describes itself to those who give out tokens.

@@ -101,6 +101,7 @@ test("an app gets the tokens that a server wants, and no log holds them", async 
   const { url, seen } = await guarded(t);
   const asked = [];
   const { session: chat, events } = await session(start(), {
+    enableMcpApps: true,
     mcpServers: { guarded: { type: "http", url, oauthClientId: "me", oauthPublicClient: true } },
     onMcpAuthRequest: (request) => {
       asked.push(request);

@@ -177,6 +177,7 @@ test("an app keeps what views are told, and asks whether a server has any", asyn
   const { server } = await apps.diagnose({ serverName: "every" });
   assert.ok(server.connected && server.toolCount > 0, JSON.stringify(server));
   assert.equal((await apps.diagnose({ serverName: "nobody" })).server.connected, false);
+  await assert.rejects(apps.listTools({ serverName: "every", originServerName: "every" }), /mcp-apps/, "it shows none");
 });
 
 test("images, links and structured answers come through", async ({ start }) => {

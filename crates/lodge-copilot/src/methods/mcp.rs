@@ -435,6 +435,11 @@ struct AppCall {
 impl AppCall {
     /// A view may call the server that it came from, and what that server shows to views.
     async fn visible(&self, session: &Attached) -> Result<Vec<Tool>, RpcError> {
+        if !session.shows_views() {
+            let text =
+                "The session was opened without the mcp-apps capability: no view of a server can ask for anything.";
+            return Err(RpcError::failed(text));
+        }
         if self.server_name != self.origin_server_name {
             return Err(RpcError::failed(
                 "A view of an MCP app has visibility of its own server only.",
@@ -484,7 +489,9 @@ async fn diagnose(session: Arc<Attached>, Named { server_name }: Named) -> Resul
         .map(|tool| tool.name.as_str())
         .collect();
     Ok(json!({
-        "capability": {"sessionHasMcpApps": false, "featureFlagEnabled": false, "advertised": false},
+        "capability": {
+            "sessionHasMcpApps": session.shows_views(), "featureFlagEnabled": true, "advertised": false,
+        },
         "server": {
             "connected": connected,
             "toolCount": tools.len(),
