@@ -9,5 +9,6 @@ mod doctor;
 mod grants;
 mod history;
 mod orphans;
+mod proxy;
 mod sandbox;
 mod terminal;
