@@ -187,7 +187,7 @@ impl Host {
             };
             session.record(mode).await?;
         }
-        session.add_mcp_servers(self.0.mcp_of_files(&new.mcp_files, &session.settings().cwd));
+        session.use_mcp_files(new.mcp_files);
         session.add_mcp_servers(new.mcp_servers);
         if let Some(agent) = &new.agent
             && let Err(error) = session.select_agent(Some(agent.clone())).await
@@ -246,9 +246,8 @@ impl Host {
         })?;
         let settings = self.0.settings_of(id, &facts)?;
         let repaired = opened.repaired.as_ref().map(ToString::to_string);
-        let servers = self.0.mcp_of_files(&McpFiles::default(), &settings.cwd);
         let session = self.0.start_with(id, opened, facts, settings, storage)?;
-        session.add_mcp_servers(servers);
+        session.use_mcp_files(McpFiles::default());
         if let Some(message) = repaired {
             session
                 .record(SessionInfo {
@@ -269,9 +268,9 @@ impl Host {
         for change in self.0.changes(&resume)? {
             session.configure(change).await?;
         }
-        if let Some(files) = &resume.mcp_files {
+        if let Some(files) = resume.mcp_files.clone() {
             session.mcp().forget_files();
-            session.add_mcp_servers(self.0.mcp_of_files(files, &session.settings().cwd));
+            session.use_mcp_files(files);
         }
         session.add_mcp_servers(resume.mcp_servers.clone());
         if let Some(agent) = &resume.agent {
@@ -500,6 +499,7 @@ impl Inner {
             agent,
             hub,
             host: Arc::downgrade(self),
+            mcp_files: Mutex::default(),
         });
         self.live.lock().insert(id.to_owned(), live.clone());
         Ok(Session(live))

@@ -4,13 +4,28 @@ use std::path::Path;
 
 use lodge_mcp::{Configured, Logins, Source};
 
-use crate::{McpFiles, host::Inner, trust::Trust};
+use crate::{McpFiles, host::Inner, session::Session, trust::Trust};
 
 impl Inner {
     /// What [`mcp_servers`] says of this host.
     pub(crate) fn mcp_of_files(&self, files: &McpFiles, cwd: &Path) -> Vec<Configured> {
         let configured = self.mcp_servers.lock().clone();
         mcp_servers(self.home.path(), &Trust::of(&self.home), &configured, files, cwd)
+    }
+}
+
+impl Session {
+    /// The MCP servers that files describe for this session now, if it is to have any of files. Reads files.
+    pub fn configured_servers(&self) -> Vec<Configured> {
+        let files = self.0.mcp_files.lock().clone();
+        let host = self.0.host.upgrade();
+        host.map_or_else(Vec::new, |host| host.mcp_of_files(&files, &self.settings().cwd))
+    }
+
+    /// Says which MCP servers of files the session has, and gives it those.
+    pub(crate) fn use_mcp_files(&self, files: McpFiles) {
+        *self.0.mcp_files.lock() = files;
+        self.add_mcp_servers(self.configured_servers());
     }
 }
 

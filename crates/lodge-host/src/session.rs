@@ -8,9 +8,10 @@ use std::{
 
 use lodge_agent::{Agent, AgentError, Change, ClientId, ClientSpec, Publish};
 use lodge_log::{EventReader, LogError, Position};
+use parking_lot::Mutex;
 
 use crate::{
-    Host, SessionSummary,
+    Host, McpFiles, SessionSummary,
     host::Inner,
     hub::{Hub, Listening, Subscription},
 };
@@ -19,6 +20,8 @@ pub(crate) struct Live {
     pub(crate) agent: Agent,
     pub(crate) hub: Arc<Hub>,
     pub(crate) host: Weak<Inner>,
+    /// Which MCP servers of files it has.
+    pub(crate) mcp_files: Mutex<McpFiles>,
 }
 
 impl Drop for Live {

@@ -6,7 +6,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use ahp_types::state::{ClientPluginCustomization, CustomizationType, SessionActiveClient};
 use lodge_host::{
     Change, Customization, CustomizationChange, Customized, HostError, Session,
-    mcp::{Configured, Source, Status, files},
+    mcp::{Configured, Status, files},
 };
 use tokio::task::JoinSet;
 
@@ -265,12 +265,16 @@ impl Driver {
             (None, _) => return,
         };
         let (host, before) = (self.face.host.clone(), self.custom.seen.as_ref().map(|seen| seen.look));
+        let session = self.live.as_ref().map(|live| live.session.clone());
         let look = move || {
             let look = host.look(&cwd, &custom);
             let new = before != Some(look);
             new.then(|| Seen {
                 look,
-                servers: host.configured_servers(&cwd),
+                servers: match session {
+                    Some(session) => session.configured_servers(),
+                    None => host.configured_servers(&cwd),
+                },
             })
         };
         let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else {
@@ -367,23 +371,16 @@ impl Offer {
     }
 }
 
-/// Gives a session the MCP servers that files describe now in place of those that they described before, if it has those.
+/// Gives a session the MCP servers that files describe now in place of those that they described before.
 fn follow_servers(session: &Session, before: &[Configured], now: &[Configured]) {
-    let mut have: Vec<String> = session
-        .mcp()
-        .list()
-        .into_iter()
-        .filter(|info| info.source != Source::Client)
-        .map(|info| info.name)
-        .collect();
-    let mut had: Vec<String> = before.iter().map(|server| server.name.clone()).collect();
-    have.sort();
-    had.sort();
-    if have != had || before == now {
+    if before == now {
         return;
     }
-    had.retain(|name| now.iter().all(|server| server.name != *name));
-    session.mcp().forget(&had);
+    let gone = before.iter().map(|server| server.name.clone());
+    let gone: Vec<String> = gone
+        .filter(|name| now.iter().all(|server| server.name != *name))
+        .collect();
+    session.mcp().forget(&gone);
     session.add_mcp_servers(now.to_vec());
 }
 

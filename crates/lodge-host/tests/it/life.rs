@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lodge_host::{
-    AgentError, Answer, Delivery, HostError, Lifecycle, ListFilter, NewSession, PermissionDecision, Prompt, Resume,
+    AgentError, Answer, Delivery, HostError, Lifecycle, ListFilter, McpFiles, NewSession, PermissionDecision, Prompt,
+    Resume, Session,
 };
 
 use crate::kit::{Probe, host_at, house, log_of, shared_host_at};
@@ -315,4 +316,23 @@ async fn a_home_that_is_used_is_refused_to_a_host_that_wants_it_alone() {
         let error = lodge_host::Home::open(dir.path(), second).unwrap_err();
         assert!(matches!(error, lodge_host::LogError::Locked { .. }), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_session_that_reads_no_mcp_files_reads_none_that_come_later() {
+    let house = house();
+    let with = |mcp_files| NewSession {
+        mcp_files,
+        ..NewSession::default()
+    };
+    let off = house.session_with(with(McpFiles::Off)).await;
+    let on = house.session_with(with(McpFiles::Trusted)).await;
+    let described = r#"{"mcpServers":{"late":{"command":"true","disabled":true}}}"#;
+    std::fs::write(house.host.home().path().join("mcp-config.json"), described).unwrap();
+    let names = |session: &Session| {
+        let servers = session.configured_servers().into_iter();
+        servers.map(|server| server.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&on.session), ["late"]);
+    assert_eq!(names(&off.session), [""; 0]);
 }
