@@ -1,12 +1,15 @@
 //! One connection: frames in, in order; frames out, fed and flushed when the queue drains.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use futures_util::{SinkExt, StreamExt, stream::SplitSink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time::timeout,
+};
 
 use crate::{
     actions,
@@ -17,6 +20,9 @@ use crate::{
     version::Dialect,
 };
 
+/// So long who is sent away may take to read why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Lives as long as the socket does.
 pub(crate) async fn run(face: Arc<Face>, socket: WebSocket) {
     let Some(conn) = face.connect() else {
@@ -24,14 +30,14 @@ pub(crate) async fn run(face: Arc<Face>, socket: WebSocket) {
         return;
     };
     let (sink, mut stream) = socket.split();
-    let writer = tokio::spawn(write(conn.clone(), sink));
+    let mut writer = tokio::spawn(write(conn.clone(), sink));
     let limits = face.config.limits.clone();
     let (work, queue) = mpsc::channel::<Incoming>(limits.outstanding);
     let worker = tokio::spawn(process(face.clone(), conn.clone(), queue));
-    loop {
+    let ended_here = loop {
         let message = tokio::select! {
             message = stream.next() => message,
-            () = conn.ended() => break,
+            () = conn.ended() => break true,
         };
         let text = match message {
             Some(Ok(Message::Text(text))) => text,
@@ -43,7 +49,7 @@ pub(crate) async fn run(face: Arc<Face>, socket: WebSocket) {
                 }
             },
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-            Some(Ok(Message::Close(_)) | Err(_)) | None => break,
+            Some(Ok(Message::Close(_)) | Err(_)) | None => break false,
         };
         match rpc::parse(&text, limits.json_depth) {
             // Answered out of turn, so that a slow request does not make the host look dead.
@@ -61,12 +67,16 @@ pub(crate) async fn run(face: Arc<Face>, socket: WebSocket) {
             }
             Err((id, error)) => answer(&conn, id.as_deref(), Err(error)),
         }
-    }
+    };
     drop(work);
+    // What was said last says why it ends: nothing cuts it off, unless nobody reads it.
+    let written = ended_here && timeout(LAST_WORDS, &mut writer).await.is_ok();
     conn.close(Closing::Gone);
     let _ = worker.await;
     face.disconnect(&conn);
-    let _ = writer.await;
+    if !written {
+        let _ = writer.await;
+    }
 }
 
 fn answer(conn: &Conn, id: Option<&RawValue>, result: rpc::RpcResult) {
@@ -107,7 +117,7 @@ async fn write(conn: Arc<Conn>, mut sink: SplitSink<WebSocket, Message>) {
         code,
         reason: reason.into(),
     }));
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sink.send(bye)).await;
+    let _ = timeout(LAST_WORDS, sink.send(bye)).await;
 }
 
 #[derive(Deserialize)]

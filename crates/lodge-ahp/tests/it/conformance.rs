@@ -274,3 +274,14 @@ async fn a_tool_whose_client_left_before_it_was_called_has_failed_and_the_turn_g
     );
     assert_eq!(b.ends(&chat, "t1").await["type"], "chat/turnComplete");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_is_sent_away_hears_why_every_time() {
+    let house = house().await;
+    for turn in 0..60 {
+        let mut stranger = house.connect().await;
+        let offered = if turn % 2 == 0 { json!([]) } else { json!(["999.0.0"]) };
+        let params = json!({ "channel": ROOT, "protocolVersions": offered, "clientId": "stranger" });
+        assert_eq!(stranger.code("initialize", params).await, -32005);
+    }
+}
