@@ -333,6 +333,7 @@ impl Face {
             }
         }
         new_state(NewState {
+            provider: record.provider(),
             title,
             cwd: Some(settings.cwd.clone()),
             further,
@@ -350,6 +351,7 @@ impl Face {
 
 /// What a session's state is made of.
 pub(crate) struct NewState<'a> {
+    pub(crate) provider: String,
     pub(crate) title: String,
     pub(crate) cwd: Option<std::path::PathBuf>,
     /// Directories beside that, by their addresses.
@@ -383,7 +385,7 @@ pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
     });
     let head = chat_state(new.chat, UNTITLED.to_owned(), ChatOrigin::User);
     SessionState {
-        provider: uri::PROVIDER.to_owned(),
+        provider: new.provider,
         title: new.title,
         status: SessionStatus::Idle.bits() | new.flags,
         activity: None,

@@ -14,7 +14,7 @@ use ahp_types::state::{ChangesSummary, ChatOrigin, Message, PendingMessage};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::state::seq::write_atomically;
+use crate::{state::seq::write_atomically, uri};
 
 /// A further chat of a session: a session of the host's that is shown inside another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ pub(crate) struct SessionRecord {
     /// The URI that its maker chose, when it was a client of this face.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) uri: Option<String>,
+    /// What its maker called the agent, when that is not its name here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) provider: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) read: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -89,6 +92,16 @@ pub(crate) struct SessionRecord {
 }
 
 impl SessionRecord {
+    /// What the agent is called in this session.
+    pub(crate) fn provider(&self) -> String {
+        self.provider.clone().unwrap_or_else(|| uri::PROVIDER.to_owned())
+    }
+
+    /// Keeps what the agent is called, where that is not its name here.
+    pub(crate) fn call_provider(&mut self, name: &str) {
+        self.provider = (name != uri::PROVIDER).then(|| name.to_owned());
+    }
+
     /// The URIs that it is known by, its own and those of its chats.
     fn uris(&self) -> impl Iterator<Item = &String> {
         let chats = self.chats.iter().chain(&self.own).map(|chat| &chat.uri);

@@ -526,8 +526,10 @@ impl Face {
             return;
         };
         if **session != crate::uri::session(&talk.host_id) {
-            self.store
-                .update(&talk.host_id, |record| record.uri = Some(session.to_string()));
+            self.store.update(&talk.host_id, |record| {
+                record.uri = Some(session.to_string());
+                record.call_provider(&entry.state.provider);
+            });
         }
     }
 

@@ -1,6 +1,9 @@
 //! What can be set about a session, and what completes a message.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use lodge_host::CommandInfo;
 use serde::Deserialize;
@@ -180,12 +183,17 @@ fn command(text: &str, offset: usize) -> Option<String> {
 
 /// The commands that begin so, then those that have it in their names.
 async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) -> RpcResult {
-    let id = {
+    let (id, has_begun) = {
         // Editors ask with the session's address.
         let inner = request.face.inner.lock();
         let of_session = inner.core.sessions.get(chat).map(|entry| &*entry.default_chat);
-        let talk = inner.talks.get(of_session.unwrap_or(chat));
-        talk.map(|talk| talk.host_id.clone())
+        let chat = of_session.unwrap_or(chat);
+        let has_begun = inner
+            .core
+            .chats
+            .get(chat)
+            .is_some_and(|chat| !chat.store.turns().is_empty());
+        (inner.talks.get(chat).map(|talk| talk.host_id.clone()), has_begun)
     };
     let session = match id {
         Some(id) => request.face.open_session(&id).await.ok(),
@@ -198,7 +206,9 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
     let (mut first, mut later) = (Vec::new(), Vec::new());
     for command in known {
         let begins = command.name.starts_with(word);
-        if !begins && !command.name.contains(word) {
+        // What nothing was said in yet is called by the first thing that is.
+        let is_early = command.name == "rename" && !has_begun;
+        if is_early || !begins && !command.name.contains(word) {
             continue;
         }
         let insert = format!("/{} ", command.name);
@@ -289,10 +299,12 @@ async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usi
                 items.extend(found.iter().map(|symbol| symbol_item(root, symbol, range)));
             }
             let found = indexes.find(root, &typed.word, COMPLETIONS - items.len());
-            items.extend(found.iter().map(|found| file_item(root, found, range)));
+            items.extend(found.iter().map(|found| file_item(root, found, typed.trigger, range)));
             items
         };
-        in_turn(roots.iter().map(of_root).collect())
+        let mut items = in_turn(roots.iter().map(of_root).collect());
+        tell_apart(&roots, &mut items);
+        items
     };
     tokio::task::spawn_blocking(work).await.map_err(RpcError::internal)
 }
@@ -318,22 +330,59 @@ fn in_turn(lists: Vec<Vec<Value>>) -> Vec<Value> {
     items
 }
 
-fn file_item(root: &Path, found: &Found, (start, end): (usize, usize)) -> Value {
+/// A file is called by its name, which is a reference to it; a directory is a step on the way to one.
+fn file_item(root: &Path, found: &Found, trigger: char, (start, end): (usize, usize)) -> Value {
     let uri = uri::file(root.join(&found.path));
-    // A directory is a step on the way.
-    let (kind, after) = if found.is_dir {
-        ("directory", "/")
+    let name = found.path.rsplit('/').next().unwrap_or(&found.path);
+    let (kind, insert, label) = if found.is_dir {
+        ("directory", format!("{trigger}{}/", found.path), &*found.path)
     } else {
-        ("file", " ")
+        ("document", format!("{trigger}{name}"), name)
     };
     json!({
-        "insertText": format!("@{}{after}", found.path),
+        "insertText": insert,
         "rangeStart": start,
         "rangeEnd": end,
-        "attachment": {
-            "type": "resource", "label": found.path, "displayKind": kind, "uri": uri, "_meta": { "uri": uri },
-        },
+        "attachment": { "type": "resource", "label": label, "displayKind": kind, "uri": uri },
     })
+}
+
+/// Files of the same name are shown with where they are.
+fn tell_apart(roots: &[PathBuf], items: &mut [Value]) {
+    let is_file = |item: &Value| item["attachment"]["displayKind"] == "document";
+    let mut named: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, item) in items.iter().enumerate().filter(|(_, item)| is_file(item)) {
+        let label = item["attachment"]["label"].as_str().unwrap_or_default();
+        named.entry(label.to_owned()).or_default().push(at);
+    }
+    for at in named.into_values().filter(|same| same.len() > 1).flatten() {
+        let attachment = &mut items[at]["attachment"];
+        let Some(path) = attachment["uri"].as_str().and_then(uri::path) else {
+            continue;
+        };
+        // The innermost of the directories that it lies in.
+        let owner = roots
+            .iter()
+            .filter(|root| path.starts_with(root))
+            .max_by_key(|root| root.as_os_str().len());
+        let Some(root) = owner else { continue };
+        let below = path.strip_prefix(root).unwrap_or(&path).display();
+        attachment["label"] = format!("{} • {below}", short_name(roots, root)).into();
+    }
+}
+
+/// A directory by the fewest of its last parts that no other directory ends with.
+fn short_name(roots: &[PathBuf], root: &Path) -> String {
+    let ends = |path: &Path, count: usize| -> PathBuf {
+        let parts: Vec<_> = path.components().collect();
+        parts[parts.len().saturating_sub(count)..].iter().collect()
+    };
+    let is_alone = |count: &usize| {
+        let shared = |other: &&PathBuf| other.as_path() != root && ends(other, *count) == ends(root, *count);
+        !roots.iter().any(|other| shared(&other))
+    };
+    let count = (1..=root.components().count()).find(is_alone).unwrap_or(usize::MAX);
+    ends(root, count).display().to_string()
 }
 
 fn symbol_item(root: &Path, symbol: &Symbol, (start, end): (usize, usize)) -> Value {

@@ -62,6 +62,8 @@ struct Fork {
 
 /// What a session is asked to be.
 struct Wanted {
+    /// What its maker calls the agent.
+    provider: String,
     cwd: Option<PathBuf>,
     /// Where it works beside that, by addresses.
     further: Vec<String>,
@@ -114,7 +116,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     }
     let id = free_id(request, &session).await;
     if let Some(fork) = &params.fork {
-        forked(request, fork, &session, &id).await?;
+        forked(request, fork, &session, &id, &wanted.provider).await?;
     } else {
         drafted(request, &session, &id, wanted);
     }
@@ -140,7 +142,10 @@ pub(super) async fn adopt(request: &Request<'_>, session: &Uri, id: &str) -> Res
     let mut inner = face.inner.lock();
     if let Some(entry) = inner.core.sessions.get_mut(session) {
         let further = actions::further_of(&entry.state);
-        face.store.update(id, |record| record.directories = further);
+        face.store.update(id, |record| {
+            record.directories = further;
+            record.call_provider(&entry.state.provider);
+        });
         // It works where it works from now on.
         entry.schema = Some(face.config_schema(branching_of(&entry.state).as_ref(), &[], true));
     }
@@ -222,6 +227,7 @@ async fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcErr
     };
     let branching = branching(cwd.clone(), isolation, value("branch").map(str::to_owned)).await?;
     Ok(Wanted {
+        provider: params.provider.clone().unwrap_or_else(|| uri::PROVIDER.to_owned()),
         cwd,
         further: directories,
         model,
@@ -267,6 +273,7 @@ fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
     let cwd = wanted.cwd.clone().or_else(|| std::env::current_dir().ok());
     let git = cwd.as_deref().map(lodge_host::GitContext::of).unwrap_or_default();
     let state = new_state(NewState {
+        provider: wanted.provider,
         title: UNTITLED.to_owned(),
         cwd,
         further: wanted.further.clone(),
@@ -307,7 +314,7 @@ fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
         .publish(session, &StateAction::SessionReady(SessionReadyAction {}), None);
 }
 
-async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str) -> Result<(), RpcError> {
+async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str, provider: &str) -> Result<(), RpcError> {
     let face = request.face;
     let source = face.default_chat(&fork.session);
     face.open(&source)
@@ -319,7 +326,10 @@ async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str) -> 
         .await
         .map_err(host_error)?;
     copy_said(face, &source_id, id).await;
-    face.store.update(id, |record| record.uri = Some(session.to_string()));
+    face.store.update(id, |record| {
+        record.uri = Some(session.to_string());
+        record.call_provider(provider);
+    });
     // The gate of this session is held by who calls: open what is behind it by its chat, without asking for it again.
     face.open_held(session, id).await.map_err(host_error)
 }
@@ -557,7 +567,7 @@ impl crate::face::Face {
             display_name: root.rsplit('/').next().unwrap_or(root).to_owned(),
         });
         Some(SessionSummary {
-            provider: uri::PROVIDER.to_owned(),
+            provider: record.provider(),
             title: line
                 .title
                 .clone()

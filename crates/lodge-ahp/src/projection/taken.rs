@@ -115,6 +115,9 @@ impl Projector {
                 }
                 self.notice(of_agent, content);
             }
+            // Some commands have nothing to say.
+            Payload::SessionInfo(info) if info.info_type == lodge_events::COMMAND_SOURCE && info.message.is_empty() => {
+            }
             Payload::SessionInfo(info) if info.info_type == lodge_events::COMMAND_SOURCE => {
                 self.command_answer(event, &info.message, of_agent);
             }

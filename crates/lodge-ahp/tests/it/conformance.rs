@@ -30,7 +30,7 @@ async fn a_session_is_in_the_list_as_soon_as_it_is_made_unless_an_editor_drafts_
             let added = client.notification("root/sessionAdded").await["summary"].clone();
             assert_eq!(
                 (&added["resource"], &added["provider"]),
-                (&json!(session), &json!("lodge"))
+                (&json!(session), &json!("copilotcli"))
             );
             assert_eq!(added["title"], "");
         }
@@ -71,6 +71,10 @@ async fn a_session_is_in_the_list_as_soon_as_it_is_made_unless_an_editor_drafts_
         (&line["title"], line["status"].as_u64().unwrap() & 64),
         (&json!("Named"), 64)
     );
+    // The agent is called as who made the session calls it, also when it is opened again; who names none gets its name.
+    assert_eq!(line["provider"], "copilotcli");
+    assert_eq!(c.subscribe(kept).await["state"]["provider"], "copilotcli");
+    assert_eq!(listed(&mut c, draft).await.unwrap()["provider"], "lodge");
     c.request("disposeSession", json!({ "channel": kept })).await.unwrap();
     assert_eq!(c.notification("root/sessionRemoved").await["session"], kept);
     assert!(listed(&mut c, kept).await.is_none());
@@ -273,6 +277,74 @@ async fn a_tool_whose_client_left_before_it_was_called_has_failed_and_the_turn_g
         (&json!("t1"), &json!(false))
     );
     assert_eq!(b.ends(&chat, "t1").await["type"], "chat/turnComplete");
+}
+
+#[tokio::test]
+async fn files_of_the_same_name_are_told_apart_and_files_alone_are_called_by_their_names() {
+    let house = house().await;
+    let (first, second) = (house.dir.path().join("one/shop"), house.dir.path().join("two/shop"));
+    let nested = first.join("lib");
+    for (directory, names) in [
+        (&first, ["same.txt", "Alone.txt"]),
+        (&second, ["same.txt", "other.txt"]),
+        (&nested, ["same.txt", "inner.txt"]),
+    ] {
+        std::fs::create_dir_all(directory).unwrap();
+        for name in names {
+            std::fs::write(directory.join(name), "").unwrap();
+        }
+    }
+    let mut a = house.client("a").await;
+    let uri = |path: &std::path::Path| lodge_ahp::uri::file(path);
+    let session = "copilotcli:/shop";
+    let create = json!({ "channel": session, "provider": "copilotcli", "workingDirectories": [uri(&first), uri(&second), uri(&nested)] });
+    a.request("createSession", create).await.unwrap();
+    let chat = a.subscribe(session).await["state"]["defaultChat"].clone();
+    let mut complete = async |text: &str| {
+        let params = json!({ "channel": chat, "kind": "userMessage", "text": text, "offset": text.len() });
+        let found = a.request("completions", params).await.unwrap()["items"].clone();
+        found.as_array().unwrap().clone()
+    };
+    for trigger in ["@", "#"] {
+        assert_eq!(
+            complete(&format!("see {trigger}alone")).await,
+            [json!({
+                "insertText": format!("{trigger}Alone.txt"), "rangeStart": 4, "rangeEnd": 10,
+                "attachment": {
+                    "type": "resource", "uri": uri(&first.join("Alone.txt")), "label": "Alone.txt", "displayKind": "document",
+                },
+            })]
+        );
+    }
+    let mut labels: Vec<String> = complete("@same")
+        .await
+        .iter()
+        .map(|item| item["attachment"]["label"].as_str().unwrap().to_owned())
+        .collect();
+    labels.sort();
+    assert_eq!(labels, ["lib • same.txt", "one/shop • same.txt", "two/shop • same.txt"]);
+}
+
+#[tokio::test]
+async fn a_session_is_renamed_by_a_command_that_is_offered_when_something_was_said() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let offered = async |a: &mut Client| {
+        let params = json!({ "channel": chat, "kind": "userMessage", "text": "/r", "offset": 2 });
+        let found = a.request("completions", params).await.unwrap()["items"].clone();
+        let mut items = found.as_array().unwrap().iter();
+        items.any(|item| item["insertText"] == "/rename ")
+    };
+    assert!(!offered(&mut a).await);
+    let state = a.turn(&chat, "t1", "/rename").await;
+    assert_eq!(state["turns"][0]["responseParts"], json!([]));
+    assert_eq!(a.subscribe(&session).await["state"]["title"], "");
+    let state = a.turn(&chat, "t2", "/rename The Bill").await;
+    assert_eq!(state["turns"][1]["responseParts"][0]["content"], "Renamed: The Bill");
+    assert!(offered(&mut a).await);
+    // The name is told by the agent, which may be a moment later.
+    while a.subscribe(&session).await["state"]["title"] != "The Bill" {}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -386,7 +386,7 @@ async fn completions() {
     let text = "look at @read";
     let params = json!({ "kind": "userMessage", "session": session, "text": text, "offset": text.len() });
     let items = client.request("completions", params).await.unwrap()["items"].clone();
-    assert_eq!(items[0]["insertText"], "@readme.md ");
+    assert_eq!(items[0]["insertText"], "@readme.md");
     assert_eq!(items[0]["rangeStart"], 8);
     assert_eq!(items[0]["rangeEnd"], 13);
     assert_eq!(items[0]["attachment"]["type"], "resource");

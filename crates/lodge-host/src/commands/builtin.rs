@@ -23,6 +23,7 @@ pub(super) enum Builtin {
     Mode,
     Model,
     Plan,
+    Rename,
     Rewind,
     Skills,
     Title,
@@ -32,7 +33,7 @@ pub(super) enum Builtin {
 }
 
 /// Name, what may follow it, whether it may be given while a turn runs, what it does.
-const ALL: [(Builtin, &str, &str, bool, &str); 19] = [
+const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
     (
         Builtin::Agents,
         "agents",
@@ -119,6 +120,13 @@ const ALL: [(Builtin, &str, &str, bool, &str); 19] = [
         "Plan first: nothing is changed until the plan is approved",
     ),
     (
+        Builtin::Rename,
+        "rename",
+        "TITLE",
+        true,
+        "Give the session another title",
+    ),
+    (
         Builtin::Rewind,
         "rewind",
         "[N] [chat]",
@@ -164,7 +172,6 @@ pub(super) fn all() -> Vec<CommandInfo> {
 pub(super) fn find(name: &str) -> Option<Builtin> {
     let name = match name {
         "?" => "help",
-        "rename" => "title",
         "reset" | "new" => "clear",
         name => name,
     };
@@ -208,7 +215,8 @@ impl Session {
             Builtin::Autopilot => self.work_in(Mode::Autopilot, input).await,
             Builtin::Rewind => self.rewind_by(input).await,
             Builtin::Undo => self.undo().await,
-            Builtin::Title => self.title(input).await,
+            Builtin::Rename if input.is_empty() => done(""),
+            Builtin::Rename | Builtin::Title => self.title(input).await,
             Builtin::Tools => {
                 let lines = self.tools().into_iter().map(|tool| {
                     let first = tool.description.lines().next().unwrap_or_default().to_owned();
@@ -422,7 +430,7 @@ impl Session {
             return done(self.title_now());
         }
         self.rename(Some(input.to_owned())).await?;
-        done(format!("The title is now “{input}”."))
+        done(format!("Renamed: {input}"))
     }
 
     fn usage(&self) -> Result<Invoked, HostError> {
