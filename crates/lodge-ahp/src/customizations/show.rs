@@ -319,10 +319,12 @@ fn skill_child(skill: &Skill, spot: &Spot, on: bool) -> SkillCustomization {
 }
 
 fn rule_child(path: &Path, spot: &Spot, on: bool) -> RuleCustomization {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
     RuleCustomization {
         id: spot.id.clone(),
         uri: spot.uri.clone(),
-        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        // What such a file is, its place says already.
+        name: file.strip_suffix(".instructions.md").unwrap_or(&file).to_owned(),
         icons: None,
         range: None,
         meta: None,

@@ -357,3 +357,36 @@ async fn who_is_sent_away_hears_why_every_time() {
         assert_eq!(stranger.code("initialize", params).await, -32005);
     }
 }
+
+#[tokio::test]
+async fn files_with_instructions_are_called_without_what_every_such_file_ends_with() {
+    let house = house().await;
+    let rules = house.work().join(".github/instructions");
+    std::fs::create_dir_all(&rules).unwrap();
+    std::fs::write(
+        rules.join("policy.instructions.md"),
+        "---\napplyTo: '**/*'\n---\nPrefer short answers.",
+    )
+    .unwrap();
+    std::fs::write(house.work().join("AGENTS.md"), "Be kind.").unwrap();
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "say ready").await;
+    // They are looked for beside the turn.
+    let names = loop {
+        let state = a.subscribe(&session).await["state"].clone();
+        let all = state["customizations"].as_array().cloned().unwrap_or_default();
+        let children = all
+            .iter()
+            .flat_map(|place| place["children"].as_array().cloned().unwrap_or_default());
+        let mut rules: Vec<String> = children
+            .filter(|child| child["type"] == "rule")
+            .map(|child| child["name"].as_str().unwrap().to_owned())
+            .collect();
+        rules.sort();
+        if rules.len() == 2 {
+            break rules;
+        }
+    };
+    assert_eq!(names, ["AGENTS.md", "policy"]);
+}
