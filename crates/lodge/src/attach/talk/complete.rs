@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use ahp::ahp_types::commands::{CompletionItem, CompletionItemKind, CompletionsParams, CompletionsResult};
+use ahp::ahp_types::{
+    commands::{CompletionItem, CompletionItemKind, CompletionsParams, CompletionsResult},
+    state::MessageAttachment,
+};
 use anyhow::Result;
+use lodge_ahp::uri;
 
 use super::Talk;
 use crate::attach::typed::NAMES;
@@ -25,8 +29,9 @@ impl Talk {
         let mut fits = own(&text);
         for item in self.completions(text.clone()).await {
             let from = characters(&text, item.range_start.unwrap_or_default());
-            if !fits.iter().any(|(_, known)| *known == item.insert_text) {
-                fits.push((from, item.insert_text));
+            let insert = self.inserted(item);
+            if !fits.iter().any(|(_, known)| *known == insert) {
+                fits.push((from, insert));
             }
         }
         // What only has the letters somewhere is of no use to somebody who wants the rest.
@@ -49,6 +54,20 @@ impl Talk {
             self.screen.lines(&names.join("  "))?;
         }
         Ok(self.screen.typing(self.input.editor())?)
+    }
+
+    /// What an item puts in. A file is called by its path here: what is typed at a terminal is all that the agent gets.
+    fn inserted(&self, item: CompletionItem) -> String {
+        let MessageAttachment::Resource(file) = &item.attachment else {
+            return item.insert_text;
+        };
+        let (true, Some(path)) = (file.display_kind.as_deref() == Some("document"), uri::path(&file.uri)) else {
+            return item.insert_text;
+        };
+        let mut directories = self.mirror.session.state.working_directories.iter().flatten();
+        let sign: String = item.insert_text.chars().take(1).collect();
+        let below = directories.find_map(|directory| Some(path.strip_prefix(uri::path(directory)?).ok()?.to_owned()));
+        format!("{sign}{} ", below.unwrap_or(path).display())
     }
 
     /// What the host completes a text by. Nothing while it is away.
