@@ -492,6 +492,7 @@ impl Turn {
                 Err(Stop::Rejected) => (true, true),
                 other => (false, other?),
             };
+            self.unless_cancelled().await;
             self.shared.recorder.record(AssistantTurnEnd {
                 turn_id,
                 ..AssistantTurnEnd::default()
@@ -514,6 +515,14 @@ impl Turn {
             }
         }
         Ok(())
+    }
+
+    /// Never returns once the turn is cancelled. Tools hear of that, too, and may answer before whoever runs the turn has
+    /// ended it: no model is to be asked what it makes of such an answer.
+    pub(crate) async fn unless_cancelled(&self) {
+        if self.cancel.is_cancelled() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// In autopilot: tells the model to go on, as long as the bounds allow it.

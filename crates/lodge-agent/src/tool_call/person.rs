@@ -63,6 +63,7 @@ pub(crate) async fn run_for_person(
         Some(tool) => call.execute(tool, arguments, call.cx()).await?,
         None => Outcome::failed("This host runs no commands.", "failure"),
     };
+    turn.unless_cancelled().await;
     let mut complete = ToolExecutionComplete {
         tool_call_id: id.clone(),
         is_user_requested: Some(true),
