@@ -15,7 +15,7 @@ mod told;
 mod tools;
 mod turns;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use ahp_types::{
     StateAction,
@@ -110,6 +110,8 @@ struct Chat {
     usage: Option<UsageInfo>,
     /// A person cancelled the turn; what still comes of it is not shown.
     muted: bool,
+    /// Turns that were cancelled before the agent had their messages, which may come all the same; the last of them.
+    cancelled_early: VecDeque<String>,
 }
 
 /// The state machine.

@@ -13,6 +13,9 @@ use lodge_host::Prompt;
 use super::{Projector, Question, Scope, Step, Turn, message::message_of_prompt, turns::End};
 use crate::said::completed;
 
+/// So many turns are remembered that were cancelled before the agent had their messages.
+const MOST_EARLY: usize = 256;
+
 impl Projector {
     /// Messages as clients wrote them, for those of which the log tells only a part.
     pub(crate) fn set_said(&mut self, said: HashMap<String, Message>) {
@@ -68,6 +71,13 @@ impl Projector {
     pub(crate) fn turn_cancelled(&mut self) -> Vec<Step> {
         if let Some(turn) = self.main.turn.take() {
             self.sent.retain(|sent| *sent != turn.id);
+            if !turn.taken_up {
+                let early = &mut self.main.cancelled_early;
+                if early.len() == MOST_EARLY {
+                    early.pop_front();
+                }
+                early.push_back(turn.id.clone());
+            }
             self.main.last_turn = Some(turn.id);
         }
         self.main.completed = false;

@@ -50,7 +50,11 @@ impl Projector {
             self.act(&scope, StateAction::ChatPendingMessageRemoved(removed));
         }
         let chat = self.chat(&scope);
-        chat.muted = false;
+        let early = chat.cancelled_early.iter().position(|early| *early == id);
+        chat.muted = early.and_then(|at| chat.cancelled_early.remove(at)).is_some();
+        if chat.muted {
+            return;
+        }
         if let Some(turn) = &mut chat.turn {
             if turn.id == id {
                 (turn.taken_up, turn.command) = (true, command);

@@ -86,3 +86,30 @@ async fn a_turn_can_be_cancelled_and_the_next_one_is_clean() {
     let gone = json!({ "type": "chat/turnCancelled", "turnId": "t2", "duration": 1 });
     client.refused(&chat, gone).await;
 }
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_at_once_is_there_once() {
+    let house = house().await;
+    let mut client = house.client("a").await;
+    let (_, chat) = client.session(&uuid(1)).await;
+    client.turn(&chat, "first", "say first").await;
+    let ids: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
+    for id in &ids {
+        client.say(&chat, id, "slowly 20 ms, stream 2000 chunks").await;
+        let cancelled = json!({ "type": "chat/turnCancelled", "turnId": id, "duration": 1 });
+        client.accepted(&chat, cancelled).await;
+    }
+    let state = client.turn(&chat, "last", "say last").await;
+    let turns = state["turns"].as_array().unwrap();
+    let shown: Vec<&str> = turns.iter().map(|turn| turn["id"].as_str().unwrap()).collect();
+    let expected: Vec<&str> = ["first"]
+        .into_iter()
+        .chain(ids.iter().map(String::as_str))
+        .chain(["last"])
+        .collect();
+    assert_eq!(shown, expected);
+    for turn in &turns[1..=ids.len()] {
+        assert_eq!(turn["state"], "cancelled", "{turn:#}");
+    }
+    assert_eq!(turns[ids.len() + 1]["responseParts"][0]["content"], "last");
+}
