@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use serde::Deserialize;
 
 use super::known;
-use crate::{
-    Endpoint, HttpRequest, ModelError, ModelInfo, ModelRequest, Transport, WireApi,
-    wire::{MOST_BODY, send},
-};
+use crate::{Endpoint, HttpRequest, ModelError, ModelInfo, ModelRequest, Transport, WireApi, wire::fetch};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -83,19 +79,7 @@ pub(super) async fn ask(
         body: Bytes::new(),
         sub_agent: None,
     };
-    let mut response = send(transport, request, PATIENCE, &target).await?;
-    let mut body = Vec::new();
-    while let Some(piece) = tokio::time::timeout(PATIENCE, response.body.next())
-        .await
-        .map_err(|_| target.silent(PATIENCE))?
-    {
-        body.extend_from_slice(&piece.map_err(|error| target.broken(&error.to_string()))?);
-        if body.len() as u64 > MOST_BODY {
-            return Err(target.broken("the list of models is longer than 64 MB"));
-        }
-    }
-    let list: List = serde_json::from_slice(&body)
-        .map_err(|error| target.broken(&format!("the list of models is malformed: {error}")))?;
+    let list: List = fetch(transport, request, PATIENCE, &target, "the list of models").await?;
     Ok(list
         .data
         .into_iter()

@@ -18,6 +18,7 @@ use futures_util::{
     future::BoxFuture,
     stream::{self, BoxStream},
 };
+use serde::de::DeserializeOwned;
 
 pub use endpoint::{Auth, Endpoint, ProviderType, WireApi};
 
@@ -28,7 +29,7 @@ use receive::{Form, Receiver};
 use sse::Parser;
 
 /// No response may be longer.
-pub(crate) const MOST_BODY: u64 = 64 << 20;
+const MOST_BODY: u64 = 64 << 20;
 
 /// How long a provider may say nothing before the call counts as broken.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -166,7 +167,7 @@ impl Inner {
 }
 
 /// Sends a request and turns every failure, also one that HTTP tells by a status, into an error.
-pub(crate) async fn send(
+async fn send(
     transport: &dyn Transport,
     request: HttpRequest,
     patience: Duration,
@@ -180,4 +181,26 @@ pub(crate) async fn send(
         return Ok(response);
     }
     Err(target.status_error(response, patience).await)
+}
+
+/// Sends a request and reads the whole of its answer, which is JSON. Failures call it `what`.
+pub(crate) async fn fetch<T: DeserializeOwned>(
+    transport: &dyn Transport,
+    request: HttpRequest,
+    patience: Duration,
+    target: &Target,
+    what: &str,
+) -> Result<T, ModelError> {
+    let mut response = send(transport, request, patience, target).await?;
+    let mut body = Vec::new();
+    while let Some(piece) = tokio::time::timeout(patience, response.body.next())
+        .await
+        .map_err(|_| target.silent(patience))?
+    {
+        body.extend_from_slice(&piece.map_err(|error| target.broken(&error.to_string()))?);
+        if body.len() as u64 > MOST_BODY {
+            return Err(target.broken(&format!("{what} is longer than 64 MB")));
+        }
+    }
+    serde_json::from_slice(&body).map_err(|error| target.broken(&format!("{what} is malformed: {error}")))
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{HttpModel, Inner, MOST_BODY, send};
+use super::{HttpModel, Inner, fetch};
 use crate::{HttpRequest, Model, ModelError, ModelRequest};
 
 /// The name that stands for the provider's choice.
@@ -56,19 +56,7 @@ impl Inner {
             sub_agent: None,
         };
         let patience = self.endpoint.idle_timeout;
-        let mut response = send(&*self.transport, request, patience, &target).await?;
-        let mut answer = Vec::new();
-        while let Some(piece) = tokio::time::timeout(patience, response.body.next())
-            .await
-            .map_err(|_| target.silent(patience))?
-        {
-            answer.extend_from_slice(&piece.map_err(|error| target.broken(&error.to_string()))?);
-            if answer.len() as u64 > MOST_BODY {
-                return Err(target.broken("the choice of a model is longer than 64 MB"));
-            }
-        }
-        let choice: Choice = serde_json::from_slice(&answer)
-            .map_err(|error| target.broken(&format!("the choice of a model is malformed: {error}")))?;
+        let choice: Choice = fetch(&*self.transport, request, patience, &target, "the choice of a model").await?;
         let mut endpoint = self.endpoint.clone();
         endpoint.headers.insert(TOKEN_HEADER.to_owned(), choice.session_token);
         let wire_model = match choice.selected_model {
