@@ -3,12 +3,14 @@
 //! Runs as a task beside the actor. Dropping its future is how a turn is aborted: the model's connection and the tools'
 //! processes go with it, and [`run`] writes down what that leaves behind.
 
+mod system;
+
 use std::sync::Arc;
 
 use lodge_events::{
     Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, Delivery, PendingMessagesModified,
-    SessionError, SessionInfo, SessionTitleChanged, SessionUsageInfo, SkillInvoked, SystemMessage, SystemRole,
-    ToolError, ToolExecutionComplete, ToolExecutionStart, UserMessage,
+    SessionError, SessionInfo, SessionTitleChanged, SessionUsageInfo, ToolError, ToolExecutionComplete,
+    ToolExecutionStart, UserMessage,
 };
 use lodge_log::LogError;
 use lodge_models::{Model, ModelError, ToolCall, ToolSpec};
@@ -20,12 +22,10 @@ use crate::{
     agent_tools::AgentTool,
     context,
     facts::OpenCall,
-    instructions,
     modes::{AUTOPILOT, Autopilot},
     recorder::Recorder,
-    session::{GitContext, Shared},
+    session::Shared,
     settings::{Mode, Prompt},
-    system_prompt,
     transcript::INTERRUPTED,
 };
 
@@ -356,114 +356,6 @@ impl Turn {
         }
         self.prompt.follow_with(prompt);
         Ok(())
-    }
-
-    /// Builds the system prompt and records it when it differs from the last one.
-    pub(crate) async fn prepare_system(&mut self) -> Result<(), Stop> {
-        let shared = self.shared.clone();
-        let definition = shared.definition();
-        let (text, mode, preloaded) = self.system_prompt().await;
-        if shared
-            .recorder
-            .facts(|facts| facts.system_prompt.as_deref() != Some(text.as_str()))
-        {
-            shared.recorder.record(SystemMessage {
-                content: text.clone(),
-                role: SystemRole::System,
-                ..SystemMessage::default()
-            })?;
-            for skill in preloaded {
-                shared.recorder.record(skill)?;
-            }
-        }
-        let wanted = definition
-            .filter(|_| shared.sub.is_none())
-            .and_then(|agent| agent.model.clone());
-        if let Some(name) = wanted {
-            let found = shared.find_model(&name).await;
-            self.model = found
-                .inspect_err(|error| tracing::info!(%error, "the agent uses the session's model"))
-                .ok();
-        }
-        self.system = text.into();
-        self.mode = mode;
-        Ok(())
-    }
-
-    /// The system prompt as it is now, the mode that it speaks of, and the skills that stand in it.
-    pub(crate) async fn system_prompt(&self) -> (String, Mode, Vec<SkillInvoked>) {
-        let shared = &self.shared;
-        let mut settings = shared.settings();
-        settings.mode = shared.mode();
-        let git = GitContext::of(&settings.cwd);
-        let instructions = instructions::text(&settings.instructions(git.root.as_deref()));
-        let definition = shared.definition();
-        shared.start_own_servers(definition.as_deref()).await;
-        let tool_names: Vec<String> = shared.tools().into_iter().map(|(spec, _)| spec.name).collect();
-        let preloaded = shared.preloaded_skills(definition.as_deref()).await;
-        let cx = system_prompt::PromptContext {
-            agent: definition.as_deref().map(|agent| agent.prompt.as_str()),
-            sub_agent: shared.sub.is_some(),
-            cwd: &settings.cwd,
-            further: &settings.additional_directories,
-            git_root: git.root.as_deref(),
-            branch: git.branch.as_deref(),
-            tool_names: &tool_names,
-            network_closed: shared.tool_state.network_is_closed(),
-            mcp: &shared.mcp_instructions(),
-            instructions: &instructions,
-            mode: settings.mode,
-            session_dir: shared.tool_state.shown_dir(),
-        };
-        let mut text = self
-            .compose_system(system_prompt::sections(&cx), &settings.system_message)
-            .await;
-        if let (Some(agent), system_prompt::SystemMessage::Replace { .. }) = (cx.agent, &settings.system_message) {
-            text = format!("{text}\n\n<agent_instructions>\n{agent}\n</agent_instructions>");
-        }
-        for skill in &preloaded {
-            let context = crate::transcript::skill_context(&skill.name, &skill.path, &skill.content);
-            text = format!("{text}\n\n{context}");
-        }
-        (text, settings.mode, preloaded)
-    }
-
-    async fn compose_system(
-        &self,
-        mut sections: Vec<(&'static str, String)>,
-        message: &system_prompt::SystemMessage,
-    ) -> String {
-        match message {
-            system_prompt::SystemMessage::Default => system_prompt::join(&sections, None),
-            system_prompt::SystemMessage::Append { content } => system_prompt::join(&sections, Some(content)),
-            system_prompt::SystemMessage::Replace { content } => content.clone(),
-            system_prompt::SystemMessage::Customize {
-                content,
-                sections: changes,
-            } => {
-                for (name, text) in &mut sections {
-                    match changes.get(*name) {
-                        Some(change) if change.action == "transform" => self.transform_section(name, text).await,
-                        Some(change) => system_prompt::change(text, change),
-                        None => {}
-                    }
-                }
-                system_prompt::join(&sections, content.as_deref())
-            }
-        }
-    }
-
-    async fn transform_section(&self, name: &str, text: &mut String) {
-        let calls = self
-            .shared
-            .clients
-            .lock()
-            .calls(|can| can.transforms.iter().any(|wanted| wanted == name));
-        for client in calls {
-            if let Some(changed) = client.transform_section(name.to_owned(), text.clone()).await {
-                *text = changed;
-            }
-        }
     }
 
     /// Model call after model call until the model asks for no more tools.
