@@ -10,7 +10,7 @@ use lodge_log::LogError;
 use lodge_models::ToolSpec;
 use lodge_tools::{
     SessionTools, Tool,
-    changes::{Cause, Changes, Touches},
+    changes::{Cause, Changes, Looked, Touches},
 };
 use parking_lot::Mutex;
 
@@ -188,26 +188,31 @@ impl Shared {
 
     /// Looks at the files that a call may change, before it runs. The call must end with [`Shared::files_after`]; what an
     /// abort cuts off is made up for by [`Shared::files_settled`].
-    pub(crate) async fn files_before(&self, touches: &Touches) {
-        if *touches == Touches::Nothing {
-            return;
+    pub(crate) async fn files_before(&self, touches: Touches) -> Option<Looked> {
+        if touches == Touches::Nothing {
+            return None;
         }
         let cause = self.root().recorder.facts(|facts| facts.last_turn.clone());
-        let (changes, roots, touches) = (self.changes.clone(), self.roots(), touches.clone());
+        let (changes, roots) = (self.changes.clone(), self.roots());
         let look = move || {
             if let Some((id, event)) = cause {
                 changes.begin(Cause { id, event: Some(event) });
             }
-            changes.before(&touches, &roots);
+            changes.before(touches, &roots)
         };
-        let _ = tokio::task::spawn_blocking(look).await;
+        tokio::task::spawn_blocking(look).await.ok()
     }
 
-    /// Looks again after it, and writes down what it changed.
-    pub(crate) async fn files_after(&self, touches: Touches) {
-        if touches != Touches::Nothing {
+    /// Looks again after it, and writes down what it changed. The look is taken whether or not somebody waits for it.
+    pub(crate) fn files_after(&self, looked: Option<Looked>) -> impl Future<Output = ()> + use<> {
+        let look = looked.map(|looked| {
             let (changes, tools) = (self.changes.clone(), self.tool_state.clone());
-            let _ = tokio::task::spawn_blocking(move || changes.after(&touches, tools.has_running())).await;
+            tokio::task::spawn_blocking(move || changes.after(&looked, tools.has_running()))
+        });
+        async {
+            if let Some(look) = look {
+                let _ = look.await;
+            }
         }
     }
 

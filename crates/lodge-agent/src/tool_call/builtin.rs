@@ -84,10 +84,9 @@ impl Call<'_> {
     pub(super) async fn execute(&self, tool: &Arc<dyn Tool>, args: Value, cx: ToolCx) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
         let had_plan = shared.plan_path().exists();
-        let touches = tool.touches(&args, &cx);
-        shared.files_before(&touches).await;
+        let looked = shared.files_before(tool.touches(&args, &cx)).await;
         let result = tool.run(args, cx).await;
-        shared.files_after(touches).await;
+        shared.files_after(looked).await;
         Ok(match result {
             Ok(output) => {
                 if output.changes.iter().any(|change| shared.is_plan_file(&change.path)) {

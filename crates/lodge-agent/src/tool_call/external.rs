@@ -38,7 +38,7 @@ impl Call<'_> {
             true => Touches::Nothing,
             false => Touches::Anything,
         };
-        shared.files_before(&touches).await;
+        let looked = shared.files_before(touches).await;
         let request_id = self.request_id("tool");
         let waiting = shared.pending.open(&request_id, QuestionKind::Tool);
         let cwd = shared.settings.lock().cwd.to_string_lossy().into_owned();
@@ -55,7 +55,8 @@ impl Call<'_> {
         })?;
         shared.pending.asked(&request_id, event);
         let answer = waiting.await;
-        shared.files_after(touches).await;
+        // The model need not wait until a large tree has been looked at; the end of the turn does.
+        drop(shared.files_after(looked));
         shared.recorder.record(ExternalToolCompleted { request_id })?;
         Ok(match answer {
             Ok(Answer::Tool(ToolAnswer::Result(mut result))) => {

@@ -74,6 +74,13 @@ pub enum Touches {
     Anything,
 }
 
+/// What was looked at before a call, for [`Changes::after`].
+#[derive(Debug)]
+pub struct Looked {
+    touches: Touches,
+    call: u64,
+}
+
 /// Why changes cannot be told or undone.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangesError {
@@ -120,7 +127,9 @@ struct Inner {
     /// Files of calls under way that said which they are.
     files: HashMap<PathBuf, Entry>,
     /// Calls under way that may change anything.
-    running: usize,
+    running: BTreeSet<u64>,
+    /// Calls so far.
+    calls: u64,
     cache: Cache,
     too_large: HashSet<PathBuf>,
 }
@@ -168,12 +177,13 @@ impl Changes {
     }
 
     /// Looks before a call. Every one must be followed by [`Changes::after`] or, in the end, [`Changes::settle`].
-    pub fn before(&self, touches: &Touches, roots: &[PathBuf]) {
-        if *touches != Touches::Nothing {
+    pub fn before(&self, touches: Touches, roots: &[PathBuf]) -> Looked {
+        if touches != Touches::Nothing {
             self.open.store(true, Ordering::Release);
         }
         let inner = &mut *self.inner.lock();
-        match touches {
+        inner.calls += 1;
+        match &touches {
             Touches::Nothing => {}
             Touches::Files(paths) => {
                 for path in paths.iter().flat_map(|path| with_missing_parents(path)) {
@@ -187,23 +197,29 @@ impl Changes {
                 }
             }
             Touches::Anything => {
-                inner.running += 1;
+                inner.running.insert(inner.calls);
                 if inner.trees.is_empty() {
                     inner.trees = self.look(roots, &mut inner.cache, &mut inner.too_large);
                 }
             }
         }
+        Looked {
+            touches,
+            call: inner.calls,
+        }
     }
 
-    /// Looks after a call and writes down what it changed. `lingers`: something that it started goes on changing files.
-    pub fn after(&self, touches: &Touches, lingers: bool) {
+    /// Looks after a call and writes down what it changed, unless [`Changes::settle`] has done so. `lingers`: something that
+    /// it started goes on changing files.
+    pub fn after(&self, looked: &Looked, lingers: bool) {
         let inner = &mut *self.inner.lock();
-        match touches {
+        match looked.touches {
             Touches::Nothing => {}
             Touches::Files(_) => self.note_files(inner),
             Touches::Anything => {
-                inner.running = inner.running.saturating_sub(1);
-                self.note_trees(inner, lingers || inner.running > 0);
+                if inner.running.remove(&looked.call) {
+                    self.note_trees(inner, lingers || !inner.running.is_empty());
+                }
             }
         }
         self.update_open(inner);
@@ -212,7 +228,7 @@ impl Changes {
     /// Takes in what calls changed whose end was not told: a turn that was aborted, a command left running.
     pub fn settle(&self, lingers: bool) {
         let inner = &mut *self.inner.lock();
-        inner.running = 0;
+        inner.running.clear();
         if !inner.files.is_empty() {
             self.note_files(inner);
         }
@@ -228,7 +244,7 @@ impl Changes {
     }
 
     fn update_open(&self, inner: &Inner) {
-        let open = inner.running > 0 || !inner.files.is_empty() || !inner.trees.is_empty();
+        let open = !inner.running.is_empty() || !inner.files.is_empty() || !inner.trees.is_empty();
         self.open.store(open, Ordering::Release);
     }
 
@@ -333,7 +349,7 @@ impl Changes {
         force: bool,
     ) -> Result<Restored, ChangesError> {
         let inner = &mut *self.inner.lock();
-        if inner.running > 0 || !inner.files.is_empty() {
+        if !inner.running.is_empty() || !inner.files.is_empty() {
             return Err(ChangesError::Busy);
         }
         let mut deltas = self.records(inner)?.sum(scope);
