@@ -61,7 +61,7 @@ impl Home {
         make_dirs(&store)?;
         let lock = Some(Mutex::new(take_lock(&path, exclusive)?));
         let store = Arc::new(store);
-        let catalogue = Catalogue::open(path.join("catalogue.db"), store.clone());
+        let catalogue = Catalogue::open(path.join("catalogue.db"), store.clone(), exclusive);
         Ok(Home {
             path,
             store,

@@ -38,10 +38,13 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Starts the thread that brings the catalogue up to date and keeps it there.
-    pub(crate) fn open(path: PathBuf, store: Arc<FileStore>) -> Catalogue {
+    /// Starts the thread that brings the catalogue up to date and keeps it there: from now on, or else from the first event
+    /// or question on, for programs that are started for one thing and may never need it.
+    pub(crate) fn open(path: PathBuf, store: Arc<FileStore>, now: bool) -> Catalogue {
         let queue = Arc::new(Queue::default());
-        queue.push(Task::CatchUpAll);
+        if now {
+            queue.push(Task::Check);
+        }
         let task = (queue.clone(), path.clone(), store.clone());
         let worker = std::thread::Builder::new()
             .name("lodge-catalogue".into())
@@ -114,6 +117,10 @@ impl Catalogue {
     }
 
     fn ask<T>(&self, question: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, LogError> {
+        // Whatever comes first has it compared with all logs.
+        if self.queue.is_unused() {
+            self.queue.push(Task::Check);
+        }
         self.flush();
         let mut reader = self.reader.lock();
         let Some(path) = &self.path else {

@@ -110,6 +110,11 @@ impl Queue {
         self.done.notify_all();
     }
 
+    /// Whether nothing was ever pushed.
+    pub(super) fn is_unused(&self) -> bool {
+        self.state.lock().submitted == 0
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }

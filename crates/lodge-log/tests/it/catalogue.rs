@@ -424,27 +424,48 @@ fn the_catalogue_is_derived_anew_when_it_is_missing_damaged_or_old() {
 
 #[test]
 fn what_happened_while_nobody_looked_is_caught_up_with() {
-    let t = some_sessions();
-    t.home.catalogue().flush();
-    let TestHome { dir, home } = t;
-    let path = home.path().to_owned();
-    drop(home);
-    // Another program adds a session, appends to one and deletes one.
-    let state = path.join("session-state");
-    fs::create_dir(state.join("new")).unwrap();
-    fs::write(state.join("new/events.jsonl"), crate::support::lines(0..2)).unwrap();
-    let mut log = fs::read(state.join("one/events.jsonl")).unwrap();
-    log.extend(crate::support::line(5));
-    fs::write(state.join("one/events.jsonl"), log).unwrap();
-    fs::remove_dir_all(state.join("two")).unwrap();
+    for exclusive in [true, false] {
+        let t = some_sessions();
+        t.home.catalogue().flush();
+        let TestHome { dir, home } = t;
+        let path = home.path().to_owned();
+        drop(home);
+        // Another program adds a session, appends to one and deletes one.
+        let state = path.join("session-state");
+        fs::create_dir(state.join("new")).unwrap();
+        fs::write(state.join("new/events.jsonl"), crate::support::lines(0..2)).unwrap();
+        let mut log = fs::read(state.join("one/events.jsonl")).unwrap();
+        log.extend(crate::support::line(5));
+        fs::write(state.join("one/events.jsonl"), log).unwrap();
+        fs::remove_dir_all(state.join("two")).unwrap();
 
-    let home = Home::open(&path, HomeOptions::default()).unwrap();
-    let mut ids = listed(home.catalogue(), ListFilter::default());
-    ids.sort();
-    assert_eq!(ids, ["new", "one", "three"]);
-    assert_eq!(home.catalogue().get("one").unwrap().unwrap().event_count, 4);
-    assert_eq!(home.catalogue().search("message", 10).unwrap().len(), 3);
-    drop(dir);
+        let options = HomeOptions {
+            exclusive,
+            ..HomeOptions::default()
+        };
+        let home = Home::open(&path, options).unwrap();
+        let mut ids = listed(home.catalogue(), ListFilter::default());
+        ids.sort();
+        assert_eq!(ids, ["new", "one", "three"]);
+        assert_eq!(home.catalogue().get("one").unwrap().unwrap().event_count, 4);
+        assert_eq!(home.catalogue().search("message", 10).unwrap().len(), 3);
+        drop(dir);
+    }
+}
+
+#[test]
+fn a_shared_home_makes_its_catalogue_when_it_is_needed() {
+    let t = TestHome::with(HomeOptions {
+        exclusive: false,
+        ..HomeOptions::default()
+    });
+    let made = || t.home.path().join("catalogue.db").exists();
+    t.home.catalogue().flush();
+    assert!(!made());
+    let mut log = t.store().create("one").unwrap();
+    say(&mut log, 0, user("hello"));
+    t.home.catalogue().flush();
+    assert!(made());
 }
 
 #[test]
