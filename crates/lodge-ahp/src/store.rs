@@ -1,5 +1,5 @@
 //! What this face keeps of its own: the URIs that clients chose, read and archive flags, drafts, queued messages, further
-//! chats, and which clients it has met. One small file of lines each; the last line about a thing counts. What a session
+//! chats, settings that clients chose, and which clients it has met. One small file of lines each; the last line about a thing counts. What a session
 //! is and says is in its log, not here.
 
 use std::{
@@ -10,7 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ahp_types::state::{ChangesSummary, ChatOrigin, Message, PendingMessage};
+use ahp_types::{
+    common::JsonObject,
+    state::{ChangesSummary, ChatOrigin, Message, PendingMessage},
+};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -117,6 +120,12 @@ pub(crate) struct ClientRecord {
     /// What its program calls itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) name: String,
+}
+
+/// One of the host's settings. A value of nothing is one, too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Setting {
+    value: serde_json::Value,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -229,6 +238,7 @@ pub(crate) struct Store {
     /// From a URI that a client chose to the host's id: sessions and further chats.
     by_uri: Mutex<HashMap<String, String>>,
     clients: Mutex<Lines<ClientRecord>>,
+    settings: Mutex<Lines<Setting>>,
 }
 
 /// How many clients are remembered.
@@ -254,6 +264,7 @@ impl Store {
             sessions: Mutex::new(sessions),
             by_uri: Mutex::new(by_uri),
             clients: Mutex::new(clients),
+            settings: Mutex::new(Lines::open(dir.join("settings.jsonl"))?),
         })
     }
 
@@ -283,6 +294,31 @@ impl Store {
     pub(crate) fn forget(&self, id: &str) {
         self.by_uri.lock().retain(|_, of| of != id);
         self.sessions.lock().set(id, None);
+    }
+
+    /// The host's settings that clients chose.
+    pub(crate) fn settings(&self) -> JsonObject {
+        let settings = self.settings.lock();
+        let each = settings.map.iter();
+        each.map(|(key, setting)| (key.clone(), setting.value.clone()))
+            .collect()
+    }
+
+    /// Keeps the host's settings.
+    pub(crate) fn set_settings(&self, values: &JsonObject) {
+        let mut settings = self.settings.lock();
+        let gone: Vec<String> = settings
+            .map
+            .keys()
+            .filter(|key| !values.contains_key(*key))
+            .cloned()
+            .collect();
+        for key in gone {
+            settings.set(&key, None);
+        }
+        for (key, value) in values {
+            settings.set(key, Some(Setting { value: value.clone() }));
+        }
     }
 
     /// What is known about a client that was here.

@@ -6,6 +6,7 @@ mod directories;
 mod input;
 mod service;
 mod session;
+mod settings;
 mod tools;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub(crate) use self::{
     chat::{further, name_default, renamed, tell_title},
     directories::{MOST_DIRECTORIES, existing, further_directories, further_of, is_same},
     session::title,
+    settings::shown as shown_settings,
     tools::{fail_call, fail_calls_of},
 };
 use crate::{
@@ -83,6 +85,8 @@ enum After {
     Wished(String, Wish),
     /// The directories are others: one is gone, and perhaps another in its place.
     Directories(Option<(String, Option<String>)>),
+    /// The host's settings are others.
+    Settings,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -328,6 +332,11 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                 }
             }
             After::Keep => dispatch.face.keep(inner, channel),
+            After::Settings => {
+                if let Some(config) = &inner.core.root.config {
+                    dispatch.face.store.set_settings(&config.values);
+                }
+            }
             After::Terminal(deed) => inner.do_terminal(channel, deed),
             After::Reviewed => dispatch.face.reviewed(inner, channel),
             After::Annotated => dispatch.face.annotated(inner, channel),
@@ -466,7 +475,7 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
         return service::check(inner, service, dispatch, action);
     }
     match action {
-        A::RootConfigChanged(_) => Err("this host has no settings of that kind".to_owned()),
+        A::RootConfigChanged(changed) => settings::check(inner, changed),
         _ => Err("only the host says this about itself".to_owned()),
     }
 }

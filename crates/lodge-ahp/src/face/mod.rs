@@ -77,7 +77,7 @@ impl Face {
             agents: shapes::agents(&host, crate::customizations::agents_of_host(&host)),
             active_sessions: Some(0),
             terminals: None,
-            config: None,
+            config: Some(crate::actions::shown_settings(store.settings())),
             meta: None,
         };
         let bounds = Bounds {

@@ -384,3 +384,45 @@ async fn commands_of_files_complete_what_is_typed_before_the_first_turn() {
         assert_eq!(shown, [("/weave ", "Weaves it"), ("/wind ", "Winds it")], "{items:#}");
     }
 }
+
+/// Editors tell a host many things that this one knows nothing of. It says that it reads none of them, and keeps them.
+#[tokio::test]
+async fn settings_that_the_host_does_not_read_are_kept_for_all_clients() {
+    let mut house = house().await;
+    let (mut a, mut b) = (house.client("a").await, house.client_of("b", "0.9.0").await);
+    let mut seed = house.client_of("seed", "0.1.0").await;
+    let shown = a.subscribe(ROOT).await["state"]["config"].clone();
+    assert_eq!(
+        shown,
+        json!({ "schema": { "type": "object", "properties": {} }, "values": {} })
+    );
+    let set = |config: Value| json!({ "type": "root/configChanged", "config": config });
+    a.accepted(ROOT, set(json!({ "multiRoot": true, "level": { "of": "detail" } })))
+        .await;
+    for other in [&mut b, &mut seed] {
+        let heard = other.action("root/configChanged").await;
+        assert_eq!(heard["origin"]["clientId"], "a");
+        assert_eq!(heard["action"]["config"]["multiRoot"], true);
+    }
+    // Said again it changes nothing, and nobody else hears of it.
+    a.accepted(ROOT, set(json!({ "multiRoot": true }))).await;
+    let large = set(json!({ "large": "x".repeat(300_000) }));
+    assert!(a.refused(ROOT, large).await.contains("256 KiB"));
+    seed.dispatch_seed(set(json!({ "theirs": null }))).await;
+    assert_eq!(
+        b.action("root/configChanged").await["action"]["config"],
+        json!({ "theirs": null })
+    );
+    house.restart().await;
+    let mut c = house.client("c").await;
+    let values = json!({ "multiRoot": true, "level": { "of": "detail" }, "theirs": null });
+    assert_eq!(c.subscribe(ROOT).await["state"]["config"]["values"], values);
+    let only = json!({ "type": "root/configChanged", "config": { "only": 1 }, "replace": true });
+    c.accepted(ROOT, only).await;
+    house.restart().await;
+    let mut d = house.client("d").await;
+    assert_eq!(
+        d.subscribe(ROOT).await["state"]["config"]["values"],
+        json!({ "only": 1 })
+    );
+}

@@ -227,10 +227,6 @@ async fn echo_and_rejection() {
         ),
         (&chat, json!({ "type": "chat/truncated", "turnId": "none" })),
         (&chat, json!({ "type": "chat/turnResume", "turnId": "t0" })),
-        (
-            &ROOT.to_owned(),
-            json!({ "type": "root/configChanged", "config": { "a": 1 } }),
-        ),
         (&ROOT.to_owned(), json!({ "type": "root/agentsChanged", "agents": [] })),
     ];
     for (channel, action) in cases {

@@ -1,0 +1,41 @@
+//! Settings of the host as a whole. This host reads none of them, and its schema names none; what clients set is kept for them, so
+//! that all of them, also those that come later, see what any of them chose.
+
+use ahp_types::{
+    actions::RootConfigChangedAction,
+    common::JsonObject,
+    state::{ConfigSchema, RootConfigState},
+};
+
+use super::{After, NoChange, Plan, Refusal};
+use crate::face::Inner;
+
+/// Bytes of all settings together, as they are written.
+const ROOM: usize = 256 * 1024;
+
+/// The settings as the root state shows them.
+pub(crate) fn shown(values: JsonObject) -> RootConfigState {
+    let schema = ConfigSchema {
+        r#type: "object".to_owned(),
+        properties: Default::default(),
+        required: None,
+    };
+    RootConfigState { schema, values }
+}
+
+/// What a change of settings does.
+pub(super) fn check(inner: &Inner, changed: &RootConfigChangedAction) -> Result<Plan, Refusal> {
+    let known = inner.core.root.config.as_ref().map(|config| &config.values);
+    let mut values = match changed.replace {
+        Some(true) => JsonObject::default(),
+        _ => known.cloned().unwrap_or_default(),
+    };
+    values.extend(changed.config.clone());
+    if known == Some(&values) {
+        return Ok(Plan::nothing(NoChange::Echo));
+    }
+    if serde_json::to_vec(&values).map_or(true, |text| text.len() > ROOM) {
+        return Err(format!("there is room for {} KiB of settings", ROOM / 1024));
+    }
+    Ok(Plan::default().then(After::Settings))
+}
