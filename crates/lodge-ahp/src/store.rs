@@ -1,5 +1,5 @@
 //! What this face keeps of its own: the URIs that clients chose, read and archive flags, drafts, queued messages, further
-//! chats, settings that clients chose, and which clients it has met. One small file of lines each; the last line about a thing counts. What a session
+//! chats, what clients chose for the host, and which clients it has met. One small file of lines each; the last line about a thing counts. What a session
 //! is and says is in its log, not here.
 
 use std::{
@@ -17,7 +17,11 @@ use ahp_types::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{state::seq::write_atomically, uri};
+use crate::{
+    customizations::{Own, Wide},
+    state::seq::write_atomically,
+    uri,
+};
 
 /// A further chat of a session: a session of the host's that is shown inside another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,9 +84,9 @@ pub(crate) struct SessionRecord {
     pub(crate) draft: Option<Message>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) queue: Vec<PendingMessage>,
-    /// What was turned on and off in it.
+    /// What was turned on and off for it alone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) decisions: BTreeMap<String, bool>,
+    pub(crate) decisions: Own,
     /// How many annotations it has, and entries in them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) annotated: Option<(i64, i64)>,
@@ -239,7 +243,11 @@ pub(crate) struct Store {
     by_uri: Mutex<HashMap<String, String>>,
     clients: Mutex<Lines<ClientRecord>>,
     settings: Mutex<Lines<Setting>>,
+    decisions: Mutex<Lines<Wide>>,
 }
+
+/// About how many things persons can decide for more than a session.
+const DECISIONS: usize = 4096;
 
 /// How many clients are remembered.
 const CLIENTS: usize = 10_000;
@@ -265,6 +273,7 @@ impl Store {
             by_uri: Mutex::new(by_uri),
             clients: Mutex::new(clients),
             settings: Mutex::new(Lines::open(dir.join("settings.jsonl"))?),
+            decisions: Mutex::new(Lines::open(dir.join("decisions.jsonl"))?),
         })
     }
 
@@ -319,6 +328,32 @@ impl Store {
         for (key, value) in values {
             settings.set(key, Some(Setting { value: value.clone() }));
         }
+    }
+
+    /// What persons decided for more than one session, by the ids of things.
+    pub(crate) fn decided(&self) -> BTreeMap<String, Wide> {
+        let decisions = self.decisions.lock();
+        decisions
+            .map
+            .iter()
+            .map(|(id, wide)| (id.clone(), wide.clone()))
+            .collect()
+    }
+
+    /// Whether more can be decided about a thing.
+    pub(crate) fn can_decide(&self, id: &str) -> bool {
+        let decisions = self.decisions.lock();
+        decisions.map.len() < DECISIONS || decisions.map.contains_key(id)
+    }
+
+    /// Changes what was decided about a thing. Whether that is something else now.
+    pub(crate) fn decide(&self, id: &str, change: impl FnOnce(Wide) -> Wide) -> bool {
+        let mut decisions = self.decisions.lock();
+        let before = decisions.map.get(id).cloned().unwrap_or_default();
+        let now = change(before.clone());
+        let changed = now != before;
+        decisions.set(id, (!now.is_empty()).then_some(now));
+        changed
     }
 
     /// What is known about a client that was here.

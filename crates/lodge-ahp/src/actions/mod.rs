@@ -80,7 +80,7 @@ enum After {
     /// Annotations changed.
     Annotated,
     /// A customization was turned on or off.
-    Decided(String, bool),
+    Decided(String, Vec<ahp_types::state::CustomizationEnablement>),
     /// Something is wanted of an MCP server.
     Wished(String, Wish),
     /// The directories are others: one is gone, and perhaps another in its place.
@@ -340,16 +340,7 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
             After::Terminal(deed) => inner.do_terminal(channel, deed),
             After::Reviewed => dispatch.face.reviewed(inner, channel),
             After::Annotated => dispatch.face.annotated(inner, channel),
-            After::Decided(id, on) => {
-                if let Some(entry) = inner.core.sessions.get_mut(channel) {
-                    entry.undone += 1;
-                    entry.decisions.insert(id, on);
-                }
-                // Every chat of the session has an agent of its own.
-                for talk in inner.talks.values().filter(|talk| talk.session == *channel) {
-                    talk.tell(Effect::Decided);
-                }
-            }
+            After::Decided(id, said) => dispatch.face.toggled(inner, channel, &id, &said),
             After::Wished(id, wish) => {
                 let chat = inner.core.sessions.get_mut(channel).map(|entry| {
                     entry.undone += 1;

@@ -3,7 +3,7 @@
 use ahp_types::{
     StateAction,
     actions::SessionConfigChangedAction,
-    state::{CustomizationEnablement, McpServerState, SessionState},
+    state::{McpServerState, SessionState},
 };
 use lodge_host::{Approval, Mode};
 use serde_json::Value;
@@ -95,14 +95,18 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
                 Dialect::Seed => things.iter().rfind(in_seed),
             };
             let thing = found.ok_or("this session has no such customization")?;
-            let is_on = thing.on.ok_or("this cannot be turned off")?;
-            let on = customizations::decision(&toggled.enablement).ok_or("say whether it shall be on")?;
-            if on == is_on {
+            thing.on.ok_or("this cannot be turned off")?;
+            let place = state.working_directories.as_ref().and_then(|all| all.first());
+            let said = customizations::given(std::mem::take(&mut toggled.enablement), place.map(String::as_str))?;
+            if dispatch.face.decisions_of(inner, &dispatch.channel).said(&thing.id) == said {
                 return Ok(Plan::nothing(NoChange::Echo));
             }
+            if !dispatch.face.store.can_decide(&thing.id) {
+                return Err("too much is decided for other sessions already".to_owned());
+            }
             toggled.id.clone_from(&thing.id);
-            toggled.enablement = vec![CustomizationEnablement::Session { enabled: on }];
-            let decided = After::Decided(toggled.id.clone(), on);
+            toggled.enablement.clone_from(&said);
+            let decided = After::Decided(toggled.id.clone(), said);
             Ok(Plan::default().then(decided).then(After::Keep))
         }
         A::SessionMcpServerStartRequested(wanted) => server(state, entry.announced.is_some(), &wanted.id, Wish::Start),

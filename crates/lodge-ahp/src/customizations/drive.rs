@@ -1,7 +1,7 @@
 //! What the driver of a conversation does about customizations: reads what clients bring, does what persons decided, and
 //! shows what there is.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use ahp_types::state::{ClientPluginCustomization, CustomizationType, SessionActiveClient};
 use lodge_host::{
@@ -32,6 +32,8 @@ pub(crate) struct Custom {
     fetching: JoinSet<Read>,
     /// What the files looked like from which all this comes.
     seen: Option<Seen>,
+    /// What persons decided about, so that what they take back is as it was.
+    decided: BTreeSet<String>,
 }
 
 /// Files as they were.
@@ -178,9 +180,11 @@ impl Driver {
             session.configure(Change::Customization(Box::new(change))).await?;
         }
         self.bring_servers(session, &decisions).await;
-        if decisions.is_empty() && self.custom.plugins.is_empty() {
+        if decisions.is_empty() && self.custom.plugins.is_empty() && self.custom.decided.is_empty() {
             return Ok(());
         }
+        let decided = decisions.ids().cloned().collect();
+        let before = std::mem::replace(&mut self.custom.decided, decided);
         let offer = Offer::of(session, &self.face.host).await?;
         let plugins = &self.custom.plugins;
         let disabled = self.face.host.disabled_skills();
@@ -193,7 +197,9 @@ impl Driver {
                 decisions.get(&spot.container),
             );
             let on = *around.unwrap_or(&true) && own.unwrap_or(usual);
-            if (own.is_some() || around.is_some()) && on != is_on {
+            let is_decided = own.is_some() || around.is_some();
+            let was_decided = before.contains(&spot.id) || before.contains(&spot.container);
+            if (is_decided || was_decided) && on != is_on {
                 todo.push((what, on));
             }
         };
@@ -223,7 +229,13 @@ impl Driver {
         for server in &offer.servers {
             let said = plugins.iter().filter(|plugin| plugin.servers.contains(&server.name));
             let said = said.filter_map(|plugin| plugin.said_of(&server.name)).next();
-            let decided = decisions.get(&server_id(&server.name)).copied().or(said);
+            let id = server_id(&server.name);
+            let usual = || {
+                let config = session.mcp().config(&server.name);
+                config.is_none_or(|config| !config.disabled)
+            };
+            let decided = decisions.get(&id).copied().or(said);
+            let decided = decided.or_else(|| before.contains(&id).then(usual));
             match decided.filter(|on| *on != server.on) {
                 Some(false) => drop(session.mcp().disable(&server.name)),
                 Some(true) if session.mcp().enable(&server.name).is_ok() => start(session, &server.name),
@@ -341,6 +353,8 @@ impl Driver {
     pub(crate) async fn decided(&mut self) {
         self.face.decision_done(&self.chat);
         self.customize().await;
+        // It may hold for all sessions, and then for the agent as a whole.
+        self.face.refresh_agents();
     }
 
     /// The name of the custom agent that an address means.
@@ -352,8 +366,8 @@ impl Driver {
 }
 
 impl Offer {
-    /// What a draft will have once it lives: as persons decided.
-    fn decided(&mut self, plugins: &[Plugin], decisions: &Decisions) {
+    /// What is not there yet will be as persons decided.
+    pub(super) fn decided(&mut self, plugins: &[Plugin], decisions: &Decisions) {
         let own = |spot: super::show::Spot, on: &mut bool| {
             if let Some(decided) = decisions.get(&spot.id) {
                 *on = *decided;

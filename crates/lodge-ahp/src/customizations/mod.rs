@@ -2,12 +2,11 @@
 //! instructions and commands, each inside the directory or the plugin it lies in, and MCP servers.
 
 mod auth;
+mod decided;
 mod drive;
 mod offer;
 mod plugins;
 mod show;
-
-use std::collections::BTreeMap;
 
 use ahp_types::{
     StateAction,
@@ -15,18 +14,16 @@ use ahp_types::{
         SessionCustomizationRemovedAction, SessionCustomizationUpdatedAction, SessionCustomizationsChangedAction,
         SessionMcpServerStateChangedAction,
     },
-    state::{ChildCustomization, Customization, CustomizationEnablement, McpServerState},
+    state::{ChildCustomization, Customization, McpServerState},
 };
 
 pub(crate) use self::{
+    decided::{Decisions, Own, Wide, decision, given},
     drive::{Custom, Wish, is_news},
     plugins::place as plugins_place,
     show::agents_of_host,
 };
 use crate::{face::Face, state::Uri};
-
-/// What persons decided: by the id of a thing, whether it is on.
-pub(crate) type Decisions = BTreeMap<String, bool>;
 
 /// So many single changes are told one by one; more of them as a whole.
 const FEW: usize = 8;
@@ -39,19 +36,6 @@ pub(crate) fn server_of(id: &str) -> Option<&str> {
 /// The id of an MCP server.
 pub(crate) fn server_id(name: &str) -> String {
     format!("mcp:{name}")
-}
-
-/// The decision that counts: what is said of the session comes before what is said of more. The host has only sessions.
-pub(crate) fn decision(said: &[CustomizationEnablement]) -> Option<bool> {
-    use CustomizationEnablement as E;
-    let rank = |said: &E| match said {
-        E::Session { enabled } => Some((0, *enabled)),
-        E::Workspace { enabled, .. } => Some((1, *enabled)),
-        E::Global { enabled } => Some((2, *enabled)),
-        E::Unknown(_) => None,
-    };
-    let ranked = said.iter().filter_map(rank);
-    ranked.min_by_key(|(rank, _)| *rank).map(|(_, on)| on)
 }
 
 /// One thing in a list of customizations.
@@ -215,14 +199,6 @@ impl Face {
         entry.is_some_and(|(session, entry)| entry.default_chat == *chat && inner.core.is_heard(session))
     }
 
-    /// What persons decided about the session that a chat is in.
-    fn decisions(&self, chat: &Uri) -> Decisions {
-        let inner = self.inner.lock();
-        let session = inner.talks.get(chat).map(|talk| &talk.session);
-        let entry = session.and_then(|session| inner.core.sessions.get(session));
-        entry.map(|entry| entry.decisions.clone()).unwrap_or_default()
-    }
-
     /// One thing that was decided is done.
     fn decision_done(&self, chat: &Uri) {
         let mut inner = self.inner.lock();
@@ -231,36 +207,6 @@ impl Face {
             && entry.default_chat == *chat
         {
             entry.undone = entry.undone.saturating_sub(1);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_most_special_decision_counts() {
-        use CustomizationEnablement as E;
-        let workspace = |enabled| E::Workspace {
-            uri: "file:///x".into(),
-            enabled,
-        };
-        for (said, expected) in [
-            (vec![], None),
-            (vec![E::Global { enabled: false }], Some(false)),
-            (vec![E::Global { enabled: false }, workspace(true)], Some(true)),
-            (
-                vec![
-                    workspace(true),
-                    E::Global { enabled: true },
-                    E::Session { enabled: false },
-                ],
-                Some(false),
-            ),
-            (vec![E::Unknown(serde_json::json!({"kind": "x"}))], None),
-        ] {
-            assert_eq!(decision(&said), expected, "{said:?}");
         }
     }
 }

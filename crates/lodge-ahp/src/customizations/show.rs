@@ -14,7 +14,7 @@ use ahp_types::state::{
 use lodge_host::{AgentDefinition, Host, Kind, Skill};
 
 use super::{
-    Decisions,
+    Decisions, Own, Wide,
     offer::{Offer, Server, waiting},
     plugins::Plugin,
     server_id,
@@ -218,7 +218,7 @@ impl Shelf<'_> {
                 client_id: None,
                 load: loaded(),
                 children: Some(self.app),
-                enablement: said(self.decisions.get("lodge:agents"), None),
+                enablement: said(self.decisions.said("lodge:agents"), None),
                 version: None,
             }));
         }
@@ -234,14 +234,16 @@ fn loaded() -> Option<CustomizationLoadState> {
     Some(CustomizationLoadState::Loaded(CustomizationLoadedState {}))
 }
 
-/// A decision as it is published: this session's first, and what a client said of all of them after it.
-fn said(decided: Option<&bool>, given: Option<&Vec<CustomizationEnablement>>) -> Option<Vec<CustomizationEnablement>> {
-    let own = decided.map(|enabled| CustomizationEnablement::Session { enabled: *enabled });
-    let global = given
-        .into_iter()
-        .flatten()
-        .find(|said| matches!(said, CustomizationEnablement::Global { .. }));
-    let all: Vec<CustomizationEnablement> = own.into_iter().chain(global.cloned()).collect();
+/// Decisions as they are published: those of persons here, and what a client says of all sessions where nobody else did.
+fn said(
+    decided: &[CustomizationEnablement],
+    given: Option<&Vec<CustomizationEnablement>>,
+) -> Option<Vec<CustomizationEnablement>> {
+    let is_global = |said: &&CustomizationEnablement| matches!(said, CustomizationEnablement::Global { .. });
+    let mut all = decided.to_vec();
+    if !decided.iter().any(|said| is_global(&said)) {
+        all.extend(given.into_iter().flatten().find(is_global).cloned());
+    }
     (!all.is_empty()).then_some(all)
 }
 
@@ -263,7 +265,7 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
             }),
         }),
         children: (plugin.root().is_some() && plugin.is_on(decisions)).then_some(children),
-        enablement: said(decisions.get(&plugin.id), given.enablement.as_ref()),
+        enablement: said(decisions.said(&plugin.id), given.enablement.as_ref()),
         version: given.version.clone(),
     }
 }
@@ -271,7 +273,11 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
 fn server_shown(server: &Server, decisions: &Decisions) -> McpServerCustomization {
     let id = server_id(&server.name);
     // One that its file turns off is off, whoever decided it.
-    let decided = decisions.get(&id).or((!server.on).then_some(&false));
+    let off = [CustomizationEnablement::Session { enabled: false }];
+    let decided = match decisions.said(&id) {
+        [] if !server.on => &off,
+        said => said,
+    };
     McpServerCustomization {
         enablement: said(decided, None),
         id,
@@ -336,13 +342,13 @@ fn rule_child(path: &Path, spot: &Spot, on: bool) -> RuleCustomization {
 }
 
 /// What every session of the host has, wherever it works: the user's own. Reads files.
-pub(crate) fn agents_of_host(host: &Host) -> Option<Vec<Customization>> {
+pub(crate) fn agents_of_host(host: &Host, wide: &BTreeMap<String, Wide>) -> Option<Vec<Customization>> {
     let places = host.places();
     let skills = lodge_host::find_skills(&places.user(Kind::Skills)).all.into_iter();
     let agents = lodge_host::find_agents(&places.user(Kind::Agents)).all.into_iter();
     let disabled = host.disabled_skills();
     let home: PathBuf = host.home().path().to_owned();
-    let offer = Offer {
+    let mut offer = Offer {
         agents: agents.map(|agent| (agent, true)).collect(),
         skills: skills
             .map(|skill| (!disabled.contains(&skill.name), skill))
@@ -351,6 +357,8 @@ pub(crate) fn agents_of_host(host: &Host) -> Option<Vec<Customization>> {
         servers: waiting(lodge_host::mcp::files::of_user(&home), &home, &home),
         ..Offer::default()
     };
-    let all = list(&offer, &[], &Decisions::new());
+    let decisions = Decisions::of(&Own::new(), None, wide);
+    offer.decided(&[], &decisions);
+    let all = list(&offer, &[], &decisions);
     (!all.is_empty()).then_some(all)
 }

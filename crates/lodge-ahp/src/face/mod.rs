@@ -74,7 +74,7 @@ impl Face {
         let telemetry = Telemetry::new(config.token.as_deref().map(str::to_owned));
         let seq = Seq::open(&dir.join("seq"))?;
         let root = RootState {
-            agents: shapes::agents(&host, crate::customizations::agents_of_host(&host)),
+            agents: shapes::agents(&host, crate::customizations::agents_of_host(&host, &store.decided())),
             active_sessions: Some(0),
             terminals: None,
             config: Some(crate::actions::shown_settings(store.settings())),
@@ -287,7 +287,8 @@ impl Face {
             let face = self.clone();
             self.tasks.spawn_blocking(move || {
                 face.looking.store(false, Ordering::Relaxed);
-                face.show_agents(crate::customizations::agents_of_host(&face.host));
+                let decided = face.store.decided();
+                face.show_agents(crate::customizations::agents_of_host(&face.host, &decided));
             });
         }
     }

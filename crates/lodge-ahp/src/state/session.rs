@@ -9,7 +9,7 @@ use ahp_types::state::{
 use serde_json::{Map, Value};
 
 use super::chat::ChatStore;
-use crate::customizations::Decisions;
+use crate::customizations::Own;
 
 /// The bits of a status that say what goes on; the others are flags of the person.
 pub(crate) const ACTIVITY_BITS: u32 = 31;
@@ -32,8 +32,8 @@ pub(crate) struct SessionEntry {
     pub(crate) dirty: bool,
     /// How many annotations it has.
     pub(crate) annotations: Option<AnnotationsSummary>,
-    /// What was turned on and off in it.
-    pub(crate) decisions: Decisions,
+    /// What was turned on and off for it alone.
+    pub(crate) decisions: Own,
     /// How much of that the agent does not know yet.
     pub(crate) undone: usize,
 }
@@ -55,7 +55,7 @@ impl SessionEntry {
             diffs: Vec::new(),
             dirty: false,
             annotations: None,
-            decisions: Decisions::new(),
+            decisions: Own::new(),
             undone: 0,
         }
     }

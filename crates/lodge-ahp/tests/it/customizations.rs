@@ -181,12 +181,74 @@ async fn what_a_session_has_is_shown_and_turned_on_and_off_for_everybody() {
     .await;
     for odd in [
         json!({ "type": "session/customizationToggled", "id": "nothing", "enablement": [{ "kind": "session", "enabled": true }] }),
-        json!({ "type": "session/customizationToggled", "id": loom["id"], "enablement": [] }),
+        json!({ "type": "session/customizationToggled", "id": loom["id"], "enablement": [{ "kind": "elsewhere", "enabled": true }] }),
         json!({ "type": "session/mcpServerStopRequested", "id": named(&state, "weaving")["id"] }),
         json!({ "type": "session/customizationRemoved", "id": loom["id"] }),
     ] {
         a.refused(&session, odd).await;
     }
+}
+
+/// What is decided for more than a session holds in all of them, also in those that are made later.
+#[tokio::test]
+async fn what_is_decided_for_a_directory_or_for_all_holds_in_other_sessions() {
+    let mut house = house().await;
+    furnish(&house);
+    let (mut a, mut b) = (house.client("a").await, house.client("b").await);
+    let (one, _) = a.session(&uuid(1)).await;
+    let (two, _) = b.session(&uuid(2)).await;
+    let elsewhere = house.dir.path().canonicalize().unwrap().join("elsewhere");
+    std::fs::create_dir_all(&elsewhere).unwrap();
+    let three = format!("lodge:/{}", uuid(3));
+    let there = json!({ "channel": three, "workingDirectories": [lodge_ahp::uri::file(&elsewhere)] });
+    b.request("createSession", there).await.unwrap();
+    let state = once(&mut a, &one, |state| !named(state, "weaving").is_null()).await;
+    let here = state["workingDirectories"][0].clone();
+    let decide = |name: &str, said: Value| json!({ "type": "session/customizationToggled", "id": named(&state, name)["id"], "enablement": said });
+    let nowhere = json!([{ "kind": "global", "enabled": false }]);
+    let not_here = json!([
+        { "kind": "workspace", "uri": here, "enabled": false }, { "kind": "global", "enabled": true },
+    ]);
+    // They are sorted, and an editor that names them again is answered, but nothing happens.
+    let unsorted = json!([not_here[1], not_here[0]]);
+    let taken = a.accepted(&one, decide("loom", unsorted)).await;
+    assert_eq!(taken["enablement"], not_here);
+    a.accepted(&one, decide("weaving", nowhere.clone())).await;
+    let odd = json!([{ "kind": "workspace", "uri": "file:///else", "enabled": false }]);
+    assert!(a.refused(&one, decide("loom", odd)).await.contains("file:///else"));
+    let off =
+        |state: &Value| named(state, "weaving")["enabled"] == false && named(state, "loom")["enablement"] == not_here;
+    once(&mut b, &two, off).await;
+    let state_there = once(&mut b, &three, |state| !named(state, "loom")["enablement"].is_null()).await;
+    assert_eq!(named(&state_there, "loom")["enablement"], json!([not_here[1]]));
+    house.restart().await;
+    let mut c = house.client("c").await;
+    let root = c.subscribe(ROOT).await["state"]["agents"][0].clone();
+    assert_eq!(named(&root, "loom")["enablement"], json!([not_here[1]]));
+    let (four, _) = c.session(&uuid(4)).await;
+    once(&mut c, &four, off).await;
+    let has_weaving = async |on: bool| {
+        let live = house.host.live(&uuid(4)).unwrap();
+        while live
+            .skills()
+            .await
+            .unwrap()
+            .iter()
+            .any(|(skill, is_on)| skill.name == "weaving" && *is_on != on)
+        {
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+    };
+    has_weaving(false).await;
+    // One session may differ, and what is taken back is as it was.
+    let but_here = json!([{ "kind": "session", "enabled": true }, nowhere[0]]);
+    c.accepted(&four, decide("weaving", but_here)).await;
+    has_weaving(true).await;
+    c.accepted(&four, decide("weaving", nowhere)).await;
+    has_weaving(false).await;
+    c.accepted(&four, decide("weaving", json!([]))).await;
+    has_weaving(true).await;
+    once(&mut c, &one, |state| named(state, "weaving")["enabled"] == true).await;
 }
 
 #[tokio::test]
