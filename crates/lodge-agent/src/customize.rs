@@ -34,7 +34,7 @@ pub struct Customization {
     pub disabled_agents: BTreeSet<String>,
     /// Files with instructions that are not read.
     pub disabled_instructions: BTreeSet<PathBuf>,
-    /// Directories of plugins: `skills`, `agents` and `rules` in each.
+    /// Directories of plugins: `skills`, `agents`, `rules` and `hooks` in each.
     pub plugins: Vec<PathBuf>,
     /// The agent that was chosen.
     pub agent: Option<String>,

@@ -56,18 +56,24 @@ type Invocation = BoxFuture<'static, Result<Option<Value>, String>>;
 impl Shared {
     /// Reads the hooks of files anew, so that a change of them holds from the next message on.
     pub(crate) async fn read_hooks(&self) -> Result<(), LogError> {
-        let (cwd, which) = {
+        let (cwd, which, plugins) = {
             let settings = self.settings.lock();
-            (settings.cwd.clone(), settings.hook_files)
+            let plugins = settings.customization.plugins.clone();
+            (settings.cwd.clone(), settings.hook_files, plugins)
         };
-        if which == HookFiles::Off {
+        if which == HookFiles::Off && plugins.is_empty() {
             *self.hooks.files.lock() = FileHooks::default();
             return Ok(());
         }
         let find = self.hooks.find.clone();
-        let files = tokio::task::spawn_blocking(move || find(&cwd, which))
-            .await
-            .unwrap_or_default();
+        let look = move || {
+            let mut files = find(&cwd, which);
+            for plugin in &plugins {
+                files.read_plugin(plugin, &cwd);
+            }
+            files
+        };
+        let files = tokio::task::spawn_blocking(look).await.unwrap_or_default();
         let problems = files.problems.clone();
         *self.hooks.files.lock() = files;
         for message in problems {

@@ -93,13 +93,17 @@ impl Trust {
         which == HookFiles::All || self.covers(base)
     }
 
-    /// The files that describe hooks for a session in this directory, and whether these are run.
-    pub fn hook_files(&self, cwd: &Path, which: HookFiles) -> Vec<(PathBuf, bool)> {
+    /// The files that describe hooks for a session in this directory with these plugins, and whether these are run.
+    pub fn hook_files(&self, cwd: &Path, which: HookFiles, plugins: &[PathBuf]) -> Vec<(PathBuf, bool)> {
+        let in_plugins = plugins
+            .iter()
+            .flat_map(|plugin| files_with_hooks(&plugin.join("hooks")));
+        let mut files: Vec<(PathBuf, bool)> = in_plugins.map(|file| (file, true)).collect();
         if which == HookFiles::Off {
-            return Vec::new();
+            return files;
         }
         let own = files_with_hooks(&self.home.join("hooks")).into_iter();
-        let mut files: Vec<(PathBuf, bool)> = own.map(|file| (file, true)).collect();
+        files.extend(own.map(|file| (file, true)));
         for base in places(cwd) {
             let (found, run) = (files_with_hooks(&base.join(PROJECT_HOOKS)), self.runs(&base, which));
             files.extend(found.into_iter().map(|file| (file, run)));

@@ -24,14 +24,14 @@ const FILE_BYTES: u64 = 1 << 20;
 /// The person's servers.
 pub fn of_user(home: &Path) -> Vec<Configured> {
     let file = home.join(USER_FILE);
-    configured(&file, Source::User, &expander(None))
+    configured(&file, Source::User, &expander(&[]))
 }
 
 /// A project's servers.
 pub fn of_project(folder: &Path) -> Vec<Configured> {
     let mut found: Vec<Configured> = Vec::new();
     for file in PROJECT_FILES {
-        for server in configured(&folder.join(file), Source::Workspace, &expander(Some(folder))) {
+        for server in configured(&folder.join(file), Source::Workspace, &expander(&project(folder))) {
             if !found.iter().any(|known| known.name == server.name) {
                 found.push(server);
             }
@@ -46,9 +46,10 @@ pub fn places(home: &Path, folder: &Path) -> Vec<PathBuf> {
     std::iter::once(home.join(USER_FILE)).chain(project).collect()
 }
 
-/// The servers that a client brings in a file of its own.
-pub fn of_client(file: &Path) -> Vec<Configured> {
-    configured(file, Source::Client, &expander(None))
+/// The servers that a client brings in a file of a plugin.
+pub fn of_plugin(plugin: &Path, file: &Path) -> Vec<Configured> {
+    let names = PLUGIN_ROOT.map(|name| (name, plugin));
+    configured(&plugin.join(file), Source::Client, &expander(&names))
 }
 
 /// The file that describes a server; of those of a project the one that counts.
@@ -83,7 +84,7 @@ fn configured(file: &Path, source: Source, expand: &dyn Fn(&str) -> Result<Strin
 
 /// The person's servers from elsewhere than their file.
 pub fn of_person(servers: Map<String, Value>) -> Vec<Configured> {
-    entries(servers, Source::User, &expander(None))
+    entries(servers, Source::User, &expander(&[]))
 }
 
 fn entries(
@@ -173,8 +174,16 @@ fn without_comments(text: &str) -> String {
     out
 }
 
-/// Replaces `$NAME`, `${NAME}`, `${NAME:-default}`, `${env:NAME}` and `${workspaceFolder}`.
-fn expander(folder: Option<&Path>) -> impl Fn(&str) -> Result<String, String> + use<'_> {
+/// What plugins call the directory that they are in.
+const PLUGIN_ROOT: [&str; 2] = ["PLUGIN_ROOT", "CLAUDE_PLUGIN_ROOT"];
+
+/// What files of a project call its folder.
+fn project(folder: &Path) -> [(&str, &Path); 2] {
+    [("workspaceFolder", folder), ("workspaceRoot", folder)]
+}
+
+/// Replaces `$NAME`, `${NAME}`, `${NAME:-default}`, `${env:NAME}` and names of places.
+fn expander<'a>(places: &'a [(&str, &Path)]) -> impl Fn(&str) -> Result<String, String> + use<'a> {
     move |text| {
         let mut out = String::new();
         let mut rest = text;
@@ -185,7 +194,7 @@ fn expander(folder: Option<&Path>) -> impl Fn(&str) -> Result<String, String> + 
                 && let Some((name, after)) = braced.split_once('}')
             {
                 rest = after;
-                out.push_str(&variable(name, folder)?);
+                out.push_str(&variable(name, places)?);
                 continue;
             }
             let end = rest
@@ -196,7 +205,7 @@ fn expander(folder: Option<&Path>) -> impl Fn(&str) -> Result<String, String> + 
                 out.push('$');
                 continue;
             }
-            out.push_str(&variable(name, folder)?);
+            out.push_str(&variable(name, places)?);
             rest = after;
         }
         out.push_str(rest);
@@ -204,9 +213,9 @@ fn expander(folder: Option<&Path>) -> impl Fn(&str) -> Result<String, String> + 
     }
 }
 
-fn variable(name: &str, folder: Option<&Path>) -> Result<String, String> {
-    if let (true, Some(folder)) = (matches!(name, "workspaceFolder" | "workspaceRoot"), folder) {
-        return Ok(folder.to_string_lossy().into_owned());
+fn variable(name: &str, places: &[(&str, &Path)]) -> Result<String, String> {
+    if let Some((_, place)) = places.iter().find(|(known, _)| *known == name) {
+        return Ok(place.to_string_lossy().into_owned());
     }
     if name == "userHome" {
         return Ok(std::env::var("HOME").unwrap_or_default());
@@ -344,9 +353,9 @@ mod tests {
             ("${workspaceFolder}/b", "/home/x/b".to_owned()),
             ("5$ and $1 and ${open", "5$ and $1 and ${open".to_owned()),
         ] {
-            assert_eq!(expander(Some(folder))(text), Ok(expected), "{text}");
+            assert_eq!(expander(&project(folder))(text), Ok(expected), "{text}");
         }
-        assert!(expander(None)("${input:token}").is_err());
+        assert!(expander(&[])("${input:token}").is_err());
     }
 
     #[test]

@@ -12,8 +12,9 @@ use tokio::task::JoinSet;
 
 use super::{
     Decisions,
+    fetch::{Copied, fetch},
     offer::Offer,
-    plugins::{self, Copied, Plugin},
+    plugins::{self, Plugin},
     server_id, server_of,
     show::{Contents, agent_spot, list, spot},
 };
@@ -118,7 +119,7 @@ impl Custom {
         let (uri, nonce) = (given.uri.clone(), given.nonce.clone());
         self.fetching.spawn(async move {
             Read {
-                fetched: plugins::fetch(face, &client, &uri).await,
+                fetched: fetch(face, &client, &uri).await,
                 client,
                 uri,
                 nonce,
@@ -248,16 +249,21 @@ impl Driver {
     /// Gives the session the MCP servers of plugins that are on, and takes away those of others.
     async fn bring_servers(&mut self, session: &Session, decisions: &Decisions) {
         for plugin in &mut self.custom.plugins {
-            let file = plugin.root().map(|root| root.join(".mcp.json"));
-            let Some(file) = file.filter(|_| plugin.is_on(decisions)) else {
+            let Some(copied) = plugin.copied().filter(|_| plugin.is_on(decisions)) else {
                 session.mcp().forget(&std::mem::take(&mut plugin.servers));
                 continue;
             };
             if !plugin.servers.is_empty() {
                 continue;
             }
-            let read = tokio::task::spawn_blocking(move || files::of_client(&file)).await;
-            let mut new = read.unwrap_or_default();
+            let (root, described) = (copied.root.clone(), copied.servers.clone());
+            let read = move || {
+                described
+                    .iter()
+                    .flat_map(|file| files::of_plugin(&root, file))
+                    .collect()
+            };
+            let mut new: Vec<Configured> = tokio::task::spawn_blocking(read).await.unwrap_or_default();
             // A name that the session has is the session's.
             new.retain(|server| session.mcp().info(&server.name).is_none());
             plugin.servers = new.iter().map(|server| server.name.clone()).collect();

@@ -4,6 +4,7 @@
 mod auth;
 mod decided;
 mod drive;
+mod fetch;
 mod offer;
 mod plugins;
 mod show;
@@ -20,7 +21,7 @@ use ahp_types::{
 pub(crate) use self::{
     decided::{Decisions, Own, Wide, decision, given},
     drive::{Custom, Wish, is_news},
-    plugins::place as plugins_place,
+    fetch::place as plugins_place,
     show::agents_of_host,
 };
 use crate::{face::Face, state::Uri};

@@ -55,7 +55,8 @@ impl Offer {
                 state: state_of(&session, host.mcp_logins(), info),
                 name: info.name.clone(),
             };
-            let hooks = Trust::at(home).hook_files(&settings.cwd, settings.hook_files);
+            let plugins = &settings.customization.plugins;
+            let hooks = Trust::at(home).hook_files(&settings.cwd, settings.hook_files, plugins);
             (servers.iter().map(server).collect(), hooks)
         };
         (offer.servers, offer.hooks) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
@@ -71,6 +72,7 @@ impl Offer {
             plugins,
             ..Customization::default()
         };
+        let hooks = Trust::at(host.home().path()).hook_files(cwd, HookFiles::default(), &custom.plugins);
         let skills = custom.find_skills(cwd).all.into_iter();
         let root = GitContext::of(cwd).root;
         let instructions = lodge_host::instructions(cwd, root.as_deref(), &[]).into_iter();
@@ -88,7 +90,7 @@ impl Offer {
             instructions: instructions.map(|found| (found.path, true)).collect(),
             servers: waiting(host.configured_servers(cwd), host.home().path(), cwd),
             commands,
-            hooks: Trust::at(host.home().path()).hook_files(cwd, HookFiles::default()),
+            hooks,
         }
     }
 }

@@ -61,10 +61,10 @@ enum Place {
 /// The spot of a thing with this file. A skill is in the directory that its folder is in.
 pub(super) fn spot(plugins: &[Plugin], contents: Contents, path: &Path) -> Spot {
     for (at, plugin) in plugins.iter().enumerate() {
-        if let Some(below) = plugin.root().and_then(|root| path.strip_prefix(root).ok()) {
+        if let Some(below) = plugin.below(path) {
             return Spot {
                 id: format!("{}/{}", plugin.id, below.display()),
-                uri: uri::child(&plugin.given.uri, below),
+                uri: uri::child(&plugin.given.uri, &below),
                 container: plugin.id.clone(),
                 place: Place::Plugin(at),
             };
@@ -266,7 +266,10 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
         }),
         children: (plugin.root().is_some() && plugin.is_on(decisions)).then_some(children),
         enablement: said(decisions.said(&plugin.id), given.enablement.as_ref()),
-        version: given.version.clone(),
+        version: given
+            .version
+            .clone()
+            .or_else(|| plugin.copied().and_then(|copied| copied.version.clone())),
     }
 }
 

@@ -1,15 +1,14 @@
-//! What a session has beside its tools: shown, turned on and off, and brought by clients.
+//! What a session has beside its tools: shown, and turned on and off.
 
 use std::{path::Path, time::Duration};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use testkit::model_server::{ModelServer, Reply};
 
 use crate::kit::*;
 
 /// An MCP server with one tool.
-const SERVER: &str = r#"while IFS= read -r line; do
+pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
 id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 case "$line" in
 *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"loom","version":"1"}}' ;;
@@ -19,7 +18,7 @@ esac
 [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
 done"#;
 
-fn put(path: impl AsRef<Path>, text: &str) {
+pub(crate) fn put(path: impl AsRef<Path>, text: &str) {
     std::fs::create_dir_all(path.as_ref().parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
 }
@@ -40,7 +39,7 @@ fn furnish(house: &House) {
 }
 
 /// A file that describes the MCP server.
-fn servers(house: &House) -> String {
+pub(crate) fn servers(house: &House) -> String {
     let script = house.dir.path().join("loom.sh");
     put(&script, SERVER);
     json!({ "mcpServers": { "loom": { "command": "bash", "args": [script] } } }).to_string()
@@ -56,13 +55,13 @@ fn all(state: &Value) -> Vec<Value> {
     with_children.cloned().collect()
 }
 
-fn named(state: &Value, name: &str) -> Value {
+pub(crate) fn named(state: &Value, name: &str) -> Value {
     let found = all(state).into_iter().find(|thing| thing["name"] == name);
     found.unwrap_or_default()
 }
 
 /// The session's state, once it is as it should be.
-async fn once(client: &mut Client, session: &str, fits: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn once(client: &mut Client, session: &str, fits: impl Fn(&Value) -> bool) -> Value {
     for _ in 0..2_000 {
         let state = client.subscribe(session).await["state"].clone();
         if fits(&state) {
@@ -76,7 +75,7 @@ async fn once(client: &mut Client, session: &str, fits: impl Fn(&Value) -> bool)
     );
 }
 
-fn toggle(thing: &Value, on: bool) -> Value {
+pub(crate) fn toggle(thing: &Value, on: bool) -> Value {
     json!({
         "type": "session/customizationToggled", "id": thing["id"],
         "enablement": [{ "kind": "session", "enabled": on }],
@@ -84,7 +83,7 @@ fn toggle(thing: &Value, on: bool) -> Value {
 }
 
 /// Says something, and gives what the model was asked.
-async fn asked(models: &ModelServer, client: &mut Client, chat: &str, turn: &str) -> String {
+pub(crate) async fn asked(models: &ModelServer, client: &mut Client, chat: &str, turn: &str) -> String {
     models.reply(Reply::text("yes"));
     let end = client.turn(chat, turn, "go on").await;
     assert_eq!(
@@ -96,7 +95,7 @@ async fn asked(models: &ModelServer, client: &mut Client, chat: &str, turn: &str
 }
 
 /// What the model is told and offered before anything is said.
-fn offered(models: &ModelServer) -> String {
+pub(crate) fn offered(models: &ModelServer) -> String {
     let body = models.last_request().body;
     format!("{}{}", body["messages"][0], body["tools"])
 }
@@ -288,157 +287,6 @@ async fn the_users_own_are_shown_with_the_agent_and_followed() {
     let _b = house.client("b").await;
     let told = a.action("root/agentsChanged").await;
     assert_eq!(named(&told["action"]["agents"][0], "sewing")["enabled"], true);
-}
-
-/// Answers whatever the host asks a client about these files, until the host has asked for the last of them.
-async fn serve(client: &mut Client, root: &str, files: &[(&str, &str)]) {
-    let mut unread: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
-    while !unread.is_empty() {
-        let request = client
-            .until(|message| message["id"].is_u64() && message["method"].is_string())
-            .await;
-        let uri = request["params"]["uri"].as_str().unwrap();
-        let path = uri.strip_prefix(root).unwrap().trim_start_matches('/');
-        let result = if request["method"] == "resourceList" {
-            let prefix = if path.is_empty() {
-                String::new()
-            } else {
-                format!("{path}/")
-            };
-            let below = files.iter().filter_map(|(file, _)| file.strip_prefix(&prefix));
-            let entry = |file: &str| match file.split_once('/') {
-                Some((directory, _)) => json!({ "name": directory, "type": "directory" }),
-                None => json!({ "name": file, "type": "file" }),
-            };
-            let mut entries: Vec<Value> = below.map(entry).collect();
-            entries.dedup();
-            json!({ "entries": entries })
-        } else {
-            unread.retain(|file| *file != path);
-            let (_, text) = files.iter().find(|(file, _)| *file == path).unwrap();
-            json!({ "data": STANDARD.encode(text), "encoding": "base64" })
-        };
-        let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
-        client.send_text(answer.to_string()).await;
-    }
-}
-
-#[tokio::test]
-async fn a_client_brings_a_plugin_and_takes_it_away_with_itself() {
-    let models = ModelServer::start();
-    let house = house_of(&models).await;
-    let (mut a, mut b) = (house.client("a").await, house.client("b").await);
-    let (session, chat) = a.session(&uuid(1)).await;
-    let root = "vscode-synced-customization:/window/1";
-    let servers = servers(&house);
-    let files = [
-        (
-            "skills/weaving/SKILL.md",
-            "---\nname: weaving\ndescription: how to weave a carpet\n---\nover\n",
-        ),
-        ("skills/weaving/pattern.txt", "xoxo"),
-        (
-            "agents/knitter.md",
-            "---\nname: knitter\ndescription: knits a jumper\n---\nYou knit.\n",
-        ),
-        ("rules/stitch.md", "Never drop a stitch."),
-        (
-            "commands/darn.md",
-            "---\ndescription: darns socks\n---\nDarn $ARGUMENTS",
-        ),
-        (".mcp.json", servers.as_str()),
-    ];
-    let plugin = json!({ "type": "plugin", "id": "synced", "uri": root, "name": "Synced data", "nonce": "1" });
-    let active = |plugins: Value| {
-        json!({ "type": "session/activeClientSet", "activeClient": {
-            "clientId": "a", "tools": [], "customizations": plugins,
-        } })
-    };
-    a.accepted(&session, active(json!([plugin.clone()]))).await;
-    // It is there for the message that comes right behind it.
-    models.reply(Reply::text("yes"));
-    a.say(&chat, "t1", "go on").await;
-    serve(&mut a, root, &files).await;
-    a.ends(&chat, "t1").await;
-    let first = offered(&models);
-    for there in [
-        "how to weave a carpet",
-        "knits a jumper",
-        "Never drop a stitch",
-        "loom-spin",
-    ] {
-        assert!(first.contains(there), "no {there} in {first}");
-    }
-    let state = once(&mut b, &session, |state| {
-        named(state, "loom")["state"]["kind"] == "ready"
-    })
-    .await;
-    let synced = named(&state, "Synced data");
-    assert_eq!(
-        (&synced["clientId"], &synced["load"]["kind"]),
-        (&json!("a"), &json!("loaded"))
-    );
-    let mut names: Vec<&str> = synced["children"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| it["name"].as_str().unwrap())
-        .collect();
-    names.sort_unstable();
-    assert_eq!(names, ["darn", "knitter", "loom", "stitch.md", "weaving"]);
-    assert_eq!(
-        named(&state, "weaving")["uri"],
-        format!("{root}/skills/weaving/SKILL.md")
-    );
-    // The same again is not read again, and changes nothing.
-    let again = json!({ "type": "session/titleChanged", "title": "Wool" });
-    a.dispatch(&session, active(json!([plugin.clone()]))).await;
-    a.accepted(&session, again).await;
-    // Off as a whole, by another client.
-    b.accepted(&session, toggle(&synced, false)).await;
-    let second = asked(&models, &mut a, &chat, "t2").await;
-    for gone in [
-        "how to weave a carpet",
-        "knits a jumper",
-        "Never drop a stitch",
-        "loom-spin",
-    ] {
-        assert!(!second.contains(gone), "{gone} in {second}");
-    }
-    b.accepted(&session, toggle(&synced, true)).await;
-    assert!(
-        asked(&models, &mut a, &chat, "t3")
-            .await
-            .contains("how to weave a carpet")
-    );
-    // One that cannot be read says so; the others stay.
-    let broken = json!({ "type": "plugin", "id": "broken", "uri": "nowhere:/x", "name": "Broken" });
-    a.accepted(&session, active(json!([plugin, broken]))).await;
-    let request = a.until(|message| message["method"] == "resourceList").await;
-    let error = json!({ "code": -32008, "message": "it is not there" });
-    a.send_text(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }).to_string())
-        .await;
-    let state = once(&mut b, &session, |state| {
-        named(state, "Broken")["load"]["kind"] == "error"
-    })
-    .await;
-    assert!(
-        named(&state, "Broken")["load"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("it is not there")
-    );
-    assert!(!named(&state, "weaving").is_null());
-    // When its client stops being active, what it brought goes.
-    let removed = json!({ "type": "session/activeClientRemoved", "clientId": "a" });
-    a.accepted(&session, removed).await;
-    once(&mut b, &session, |state| named(state, "Synced data").is_null()).await;
-    b.subscribe(&chat).await;
-    assert!(
-        !asked(&models, &mut b, &chat, "t4")
-            .await
-            .contains("how to weave a carpet")
-    );
 }
 
 #[tokio::test]

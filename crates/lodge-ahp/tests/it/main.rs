@@ -19,6 +19,7 @@ mod kit;
 mod mirror;
 mod obligations;
 mod official;
+mod plugins;
 mod projection;
 mod resources;
 mod restart;

@@ -1,7 +1,8 @@
 //! Hooks that files describe: commands that are given JSON and may answer with JSON.
 //!
 //! The form is that of the Copilot CLI: `{"version": 1, "hooks": {"preToolUse": [{"type": "command", "bash": "…"}]}}`, with
-//! event names in camelCase, or as VS Code writes them (`PreToolUse`), which also changes the names of the input's fields.
+//! event names in camelCase, or as VS Code writes them (`PreToolUse`), which also changes the names of the input's fields. Entries
+//! may also be gathered under a matcher (`{"matcher": "…", "hooks": [{…}]}`), as plugins have them.
 
 mod command;
 mod names;
@@ -44,6 +45,8 @@ pub struct FileHook {
     env: BTreeMap<String, String>,
     timeout: Duration,
     matcher: Option<RegexMatcher>,
+    /// The plugin that it is of.
+    plugin: Option<PathBuf>,
     /// The file that describes it.
     pub source: PathBuf,
 }
@@ -90,6 +93,15 @@ impl FileHooks {
         }
     }
 
+    /// Adds what a plugin describes in its `hooks`. They run in `base`, and know where the plugin is.
+    pub fn read_plugin(&mut self, plugin: &Path, base: &Path) {
+        let known = self.hooks.len();
+        self.read(&plugin.join("hooks"), base);
+        for hook in &mut self.hooks[known..] {
+            hook.plugin = Some(plugin.to_owned());
+        }
+    }
+
     fn read_file(&mut self, path: &Path, base: &Path) -> Result<(), String> {
         let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
         if size > LARGEST_FILE {
@@ -109,7 +121,7 @@ impl FileHooks {
                     .push(format!("{}: there is no hook {name:?}", path.display()));
                 continue;
             };
-            for entry in entries {
+            for entry in entries.into_iter().flat_map(single) {
                 match hook(entry, event, vscode, path, base) {
                     Ok(hook) => self.hooks.extend(hook),
                     Err(problem) => self.problems.push(format!("{}: {name}: {problem}", path.display())),
@@ -143,6 +155,22 @@ impl FileHooks {
     pub fn is_empty(&self) -> bool {
         self.hooks.is_empty()
     }
+}
+
+/// Some files gather hooks under one matcher: each is an entry of its own.
+fn single(entry: Value) -> Vec<Value> {
+    let Some(Value::Array(inner)) = entry.get("hooks") else {
+        return vec![entry];
+    };
+    let around = entry.get("matcher");
+    let with_matcher = |hook: &Value| {
+        let mut hook = hook.clone();
+        if let (Some(hook), Some(matcher)) = (hook.as_object_mut(), around) {
+            hook.entry("matcher").or_insert_with(|| matcher.clone());
+        }
+        hook
+    };
+    inner.iter().map(with_matcher).collect()
 }
 
 /// One entry; nothing when it is none for this system.
@@ -188,6 +216,7 @@ fn hook(
         env: entry.env,
         timeout,
         matcher,
+        plugin: None,
         source: source.to_owned(),
     }))
 }

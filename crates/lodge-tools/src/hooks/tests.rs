@@ -32,6 +32,16 @@ fn what_is_wrong_is_told_and_the_rest_is_in_force() {
         (r#"{"hooks":{"PreToolUse":[{"command":"true","timeout":5}]}}"#, 1, None),
         (r#"{"version":1,"hooks":{"preToolUse":[{"powershell":"x"}]}}"#, 0, None),
         (
+            r#"{"hooks":{"PreToolUse":[{"matcher":"bash","hooks":[{"type":"command","command":"true"},{"command":"true"}]}]}}"#,
+            2,
+            None,
+        ),
+        (
+            r#"{"hooks":{"PreToolUse":[{"matcher":"bash","hooks":[{"type":"prompt"},{"command":"true"}]}]}}"#,
+            1,
+            Some("prompt"),
+        ),
+        (
             r#"{"version":1,"disableAllHooks":true,"hooks":{"preToolUse":[{"bash":"true"}]}}"#,
             0,
             None,
