@@ -7,7 +7,7 @@ use std::{
 };
 
 use lodge_events::{CustomAgent, SkillInfo, SkillInvoked, SkillTrigger};
-use lodge_tools::custom::{AgentDefinition, Found, Kind, Place, Places, Skill, find_agents, find_skills};
+use lodge_tools::custom::{AgentDefinition, Found, Kind, Place, Places, Plugin, Skill, find_agents, find_skills};
 
 use crate::{session::Shared, settings::ToolFilter, subagents::builtin};
 
@@ -34,8 +34,10 @@ pub struct Customization {
     pub disabled_agents: BTreeSet<String>,
     /// Files with instructions that are not read.
     pub disabled_instructions: BTreeSet<PathBuf>,
-    /// Directories of plugins: `skills`, `agents`, `rules` and `hooks` in each.
-    pub plugins: Vec<PathBuf>,
+    /// Plugins that the session was opened with.
+    pub own_plugins: Vec<Plugin>,
+    /// Plugins that clients bring meanwhile.
+    pub plugins: Vec<Plugin>,
     /// The agent that was chosen.
     pub agent: Option<String>,
     /// Other words than their own for agents, by name.
@@ -67,6 +69,7 @@ impl Default for Customization {
             disabled_agents: BTreeSet::new(),
             disabled_instructions: BTreeSet::new(),
             plugins: Vec::new(),
+            own_plugins: Vec::new(),
             agent: None,
             prompts: BTreeMap::new(),
         }
@@ -90,8 +93,10 @@ pub struct CustomizationChange {
     pub excluded_agents: Option<Vec<String>>,
     /// Tools that only agents which name them may use.
     pub hidden_tools: Option<Vec<String>>,
-    /// Directories of plugins.
-    pub plugins: Option<Vec<PathBuf>>,
+    /// Plugins that clients bring.
+    pub plugins: Option<Vec<Plugin>>,
+    /// Plugins that the session is opened with.
+    pub own_plugins: Option<Vec<Plugin>>,
 }
 
 impl CustomizationChange {
@@ -114,6 +119,7 @@ impl CustomizationChange {
         set(&mut to.excluded_agents, self.excluded_agents);
         set(&mut to.hidden_tools, self.hidden_tools);
         set(&mut to.plugins, self.plugins);
+        set(&mut to.own_plugins, self.own_plugins);
     }
 }
 
@@ -133,10 +139,7 @@ impl Customization {
         }
         let given = self.skill_directories.iter().map(|dir| Place::given(dir, cwd));
         let mut places: Vec<Place> = given.collect();
-        if self.discover {
-            places.extend(self.places.all(Kind::Skills, cwd));
-        }
-        places.extend(self.in_plugins("skills", cwd));
+        places.extend(self.found_places(Kind::Skills, cwd));
         find_skills(&places)
     }
 
@@ -146,12 +149,7 @@ impl Customization {
             all: self.agents.clone(),
             ..Found::default()
         };
-        let mut places = match self.discover {
-            true => self.places.all(Kind::Agents, cwd),
-            false => Vec::new(),
-        };
-        places.extend(self.in_plugins("agents", cwd));
-        let files = find_agents(&places);
+        let files = find_agents(&self.found_places(Kind::Agents, cwd));
         let new = |agent: &AgentDefinition| self.agents.iter().all(|known| known.name != agent.name);
         found.all.extend(files.all.into_iter().filter(new));
         found.warnings = files.warnings;
@@ -167,10 +165,30 @@ impl Customization {
         agent
     }
 
-    fn in_plugins<'a>(&'a self, name: &'a str, cwd: &'a Path) -> impl Iterator<Item = Place> + 'a {
-        self.plugins
-            .iter()
-            .map(move |plugin| Place::given(&plugin.join(name), cwd))
+    /// Where files are looked for: the project's come first, then the plugins that the session was opened with, then the
+    /// user's, then what clients bring.
+    fn found_places(&self, kind: Kind, cwd: &Path) -> Vec<Place> {
+        let mut places = match self.discover {
+            true => Places::project(kind, cwd),
+            false => Vec::new(),
+        };
+        let of = |plugin: &Plugin| match kind {
+            Kind::Skills => plugin.skills.clone(),
+            Kind::Agents => plugin.agents.clone(),
+        };
+        let own = self.own_plugins.iter().flat_map(of);
+        places.extend(own.map(|path| Place::of_plugin(&path)));
+        if self.discover {
+            places.extend(self.places.user(kind));
+        }
+        let brought = self.plugins.iter().flat_map(of);
+        places.extend(brought.map(|path| Place::given(&path, cwd)));
+        places
+    }
+
+    /// All plugins, those first that count before others.
+    pub fn all_plugins(&self) -> impl Iterator<Item = &Plugin> {
+        self.own_plugins.iter().chain(&self.plugins)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use lodge_events::{HookEnd, HookError, HookStart, SessionWarning};
 use lodge_log::LogError;
-use lodge_tools::hooks::FileHooks;
+use lodge_tools::{custom::Plugin, hooks::FileHooks};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -58,7 +58,7 @@ impl Shared {
     pub(crate) async fn read_hooks(&self) -> Result<(), LogError> {
         let (cwd, which, plugins) = {
             let settings = self.settings.lock();
-            let plugins = settings.customization.plugins.clone();
+            let plugins: Vec<Plugin> = settings.customization.all_plugins().cloned().collect();
             (settings.cwd.clone(), settings.hook_files, plugins)
         };
         if which == HookFiles::Off && plugins.is_empty() {
@@ -66,14 +66,14 @@ impl Shared {
             return Ok(());
         }
         let find = self.hooks.find.clone();
-        let look = move || {
+        let read = move || {
             let mut files = find(&cwd, which);
             for plugin in &plugins {
                 files.read_plugin(plugin, &cwd);
             }
             files
         };
-        let files = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        let files = tokio::task::spawn_blocking(read).await.unwrap_or_default();
         let problems = files.problems.clone();
         *self.hooks.files.lock() = files;
         for message in problems {

@@ -55,13 +55,12 @@ impl Settings {
             true => instructions(&self.cwd, git_root, &self.instruction_directories),
             false => Vec::new(),
         };
-        for plugin in &self.customization.plugins {
-            add(
-                &mut found,
-                plugin,
-                true,
-                files_of(&plugin.join("rules"), &[".md", ".mdc"]),
-            );
+        for plugin in self.customization.all_plugins() {
+            for place in &plugin.rules {
+                let one = Some(place.clone()).filter(|path| path.is_file());
+                let files = one.into_iter().chain(files_of(place, &[".md", ".mdc"]));
+                add(&mut found, &plugin.root, true, files);
+            }
         }
         found
     }

@@ -99,6 +99,7 @@ pub(crate) fn source_event(source: Source) -> Option<McpSource> {
     match source {
         Source::User => Some(McpSource::User),
         Source::Workspace => Some(McpSource::Workspace),
+        Source::Plugin => Some(McpSource::Plugin),
         Source::Client => None,
     }
 }

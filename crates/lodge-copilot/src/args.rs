@@ -1,6 +1,6 @@
 //! How the SDKs start the program.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct ServerArgs {
     pub approve_all: bool,
     /// The model for sessions that name none.
     pub model: Option<String>,
+    /// Directories of plugins that every session gets.
+    pub plugin_directories: Vec<PathBuf>,
 }
 
 /// Reads the arguments (without the program's own name). `None` when this is not how an SDK starts the program.
@@ -56,6 +58,7 @@ pub fn parse_cli_args<S: AsRef<str>>(args: &[S]) -> Result<Option<ServerArgs>, S
         remote: false,
         approve_all: false,
         model: None,
+        plugin_directories: Vec::new(),
     };
     let mut rest = args.into_iter();
     while let Some(arg) = rest.next() {
@@ -89,6 +92,7 @@ pub fn parse_cli_args<S: AsRef<str>>(args: &[S]) -> Result<Option<ServerArgs>, S
             "--remote" => parsed.remote = true,
             "--yolo" | "--allow-all" | "--allow-all-tools" => parsed.approve_all = true,
             "--model" => parsed.model = Some(value()?),
+            "--plugin-dir" => parsed.plugin_directories.push(value()?.into()),
             _ if arg.starts_with('-') => return Err(format!("error: unknown option '{arg}'")),
             _ => return Err(format!("error: unexpected argument '{arg}'")),
         }
@@ -118,6 +122,7 @@ mod tests {
             remote: false,
             approve_all: false,
             model: None,
+            plugin_directories: Vec::new(),
         }
     }
 
@@ -149,6 +154,13 @@ mod tests {
                 session_idle_timeout: Some(Duration::from_secs(30)),
                 remote: true,
                 approve_all: true,
+                ..base()
+            })),
+        );
+        check(
+            "--plugin-dir ./one --headless --stdio --plugin-dir=/two",
+            Ok(Some(ServerArgs {
+                plugin_directories: vec!["./one".into(), "/two".into()],
                 ..base()
             })),
         );

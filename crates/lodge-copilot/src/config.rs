@@ -64,6 +64,7 @@ pub(crate) struct SessionConfig {
     pub(crate) enable_skills: Option<bool>,
     pub(crate) skill_directories: Option<Vec<PathBuf>>,
     pub(crate) disabled_skills: Option<Vec<String>>,
+    pub(crate) plugin_directories: Option<Vec<PathBuf>>,
     pub(crate) include_sub_agent_streaming_events: Option<bool>,
     pub(crate) enable_git_hub_telemetry_forwarding: Option<bool>,
     pub(crate) git_hub_token: Option<String>,

@@ -1,6 +1,6 @@
 //! One connection: reads frames, serves requests side by side, and holds what the client has open.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc};
+use std::{collections::HashMap, panic::AssertUnwindSafe, path::PathBuf, sync::Arc};
 
 use futures_util::{
     FutureExt,
@@ -52,6 +52,8 @@ struct ConnectionState {
     shut_down: bool,
     /// Set when the client keeps the files of its sessions.
     keeps_files: Option<Arc<Provider>>,
+    /// Directories of plugins that all of the client's sessions get.
+    plugins: Vec<PathBuf>,
 }
 
 /// What a method answers. Events that it caused are in the outbox by then, so the answer cannot overtake them.
@@ -281,6 +283,20 @@ impl Connection {
             session_id: session_id.to_owned(),
             provider,
         })
+    }
+
+    /// The client's sessions get these plugins from now on. False when it has sessions open.
+    pub(crate) fn bring_plugins(&self, paths: Vec<PathBuf>) -> bool {
+        let free = self.sessions.lock().is_empty();
+        if free {
+            self.state.lock().plugins = paths;
+        }
+        free
+    }
+
+    /// Directories of plugins that all of the client's sessions get.
+    pub(crate) fn builtin_plugins(&self) -> Vec<PathBuf> {
+        self.state.lock().plugins.clone()
     }
 
     /// The models there are with a GitHub token, for a session of this client or, without one, for a list.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use lodge_events::AutoTier;
 use lodge_host::{
     AgentDefinition, Approval, Change, Compaction, Customization, CustomizationChange, HookFiles, McpFiles,
-    ModelChoice, NewSession, Resume, SectionChange, Session, SystemMessage, ToolFilter,
+    ModelChoice, NewSession, Plugin, Resume, SectionChange, Session, SystemMessage, ToolFilter,
     mcp::{self, Configured, ServerConfig, Source, Status},
 };
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use crate::{
     config::{CustomAgentConfig, InfiniteSessions, SessionConfig, SystemMessageConfig},
     connection::Ctx,
     github,
-    methods::core::auth_json,
+    methods::{core::auth_json, plugins},
     providers::{Chooser, Registry},
     rpc::RpcError,
     session::Attached,
@@ -42,6 +42,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let large = config.large_output.as_ref();
     let defaults = NewSession::default();
     let files = ctx.files(&id);
+    let plugins = plugins::brought(ctx, config).await;
     let session = ctx
         .host
         .create(NewSession {
@@ -90,6 +91,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
                 agents: agents(config.custom_agents.as_deref())?.unwrap_or_default(),
                 excluded_agents: config.excluded_builtin_agents.clone().unwrap_or_default(),
                 hidden_tools: hidden_tools(config).unwrap_or_default(),
+                own_plugins: plugins.clone(),
                 ..Customization::default()
             },
             agent: config.agent.clone(),
@@ -98,6 +100,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             ..defaults
         })
         .await?;
+    plugins::add_servers(&session, plugins).await;
     disable_mcp_servers(&session, config);
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(&id), auth, true)?;
     if let Some(files) = files {
@@ -153,8 +156,13 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     }
     // The client's older attachment goes first, or its tools and hooks would count twice.
     drop(ctx.detach(id));
+    // A session that others have open keeps its plugins unless this client names some.
+    let plugins = match fresh || config.plugin_directories.is_some() {
+        true => Some(plugins::brought(ctx, config).await),
+        false => None,
+    };
     // What the client hides is hidden before its tools come, or the model would hear of them.
-    if let Some(change) = customization(config, fresh)? {
+    if let Some(change) = customization(config, plugins.clone(), fresh)? {
         attached
             .session()
             .configure(Change::Customization(Box::new(change)))
@@ -199,6 +207,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         ..Resume::default()
     };
     let resumed = ctx.host.resume(id, change).await?;
+    plugins::add_servers(&resumed, plugins.unwrap_or_default()).await;
     disable_mcp_servers(&resumed, config);
     if let Some(chosen) = chosen {
         attached.chose(chosen).await?;
@@ -351,7 +360,11 @@ fn agents(configs: Option<&[CustomAgentConfig]>) -> Result<Option<Vec<AgentDefin
 }
 
 /// What resuming changes about skills and agents. A session that comes back from its log gets the SDK's defaults.
-fn customization(config: &SessionConfig, fresh: bool) -> Result<Option<CustomizationChange>, RpcError> {
+fn customization(
+    config: &SessionConfig,
+    plugins: Option<Vec<Plugin>>,
+    fresh: bool,
+) -> Result<Option<CustomizationChange>, RpcError> {
     let change = CustomizationChange {
         discover: config.enable_config_discovery.or(fresh.then_some(false)),
         skills: config.enable_skills,
@@ -363,6 +376,7 @@ fn customization(config: &SessionConfig, fresh: bool) -> Result<Option<Customiza
         agents: agents(config.custom_agents.as_deref())?,
         excluded_agents: config.excluded_builtin_agents.clone(),
         hidden_tools: hidden_tools(config),
+        own_plugins: plugins.filter(|plugins| !plugins.is_empty() || config.plugin_directories.is_some()),
         ..CustomizationChange::default()
     };
     Ok((!change.is_empty()).then_some(change))

@@ -1,6 +1,6 @@
 //! Serving clients over standard input and output and over TCP.
 
-use std::{io, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use lodge_host::Host;
 use parking_lot::Mutex;
@@ -38,6 +38,8 @@ pub struct ServerOptions {
     pub queue_bytes: usize,
     /// Traces of sessions, where they are wanted.
     pub traces: Option<TraceOptions>,
+    /// Directories of plugins that every session gets.
+    pub plugin_directories: Vec<PathBuf>,
 }
 
 impl Default for ServerOptions {
@@ -51,6 +53,7 @@ impl Default for ServerOptions {
             approve_all: false,
             queue_bytes: 64 * 1024 * 1024,
             traces: None,
+            plugin_directories: Vec::new(),
         }
     }
 }

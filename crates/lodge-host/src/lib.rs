@@ -48,7 +48,8 @@ pub use lodge_log::{
 pub use lodge_mcp as mcp;
 pub use lodge_tools::changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip};
 pub use lodge_tools::custom::{
-    AgentDefinition, AgentSource, Found, Kind, Place, Places, Skill, Tier, find_agents, find_skills,
+    AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES, Skill,
+    Tier, find_agents, find_skills,
 };
 
 pub use lodge_tools::{BackgroundShell, Database, OutputSink, Statement, Table, Todos, ToolUpdate, UserCommand, rules};

@@ -8,7 +8,7 @@ use std::{
 
 use lodge_agent::{FindHooks, GitContext, HookFiles};
 use lodge_log::Home;
-use lodge_tools::hooks::FileHooks;
+use lodge_tools::{custom::Plugin, hooks::FileHooks};
 
 /// The file in the home that names trusted folders, one a line.
 const FILE: &str = "trusted-folders";
@@ -94,11 +94,15 @@ impl Trust {
     }
 
     /// The files that describe hooks for a session in this directory with these plugins, and whether these are run.
-    pub fn hook_files(&self, cwd: &Path, which: HookFiles, plugins: &[PathBuf]) -> Vec<(PathBuf, bool)> {
-        let in_plugins = plugins
-            .iter()
-            .flat_map(|plugin| files_with_hooks(&plugin.join("hooks")));
-        let mut files: Vec<(PathBuf, bool)> = in_plugins.map(|file| (file, true)).collect();
+    pub fn hook_files<'a>(
+        &self,
+        cwd: &Path,
+        which: HookFiles,
+        plugins: impl IntoIterator<Item = &'a Plugin>,
+    ) -> Vec<(PathBuf, bool)> {
+        let in_plugins = plugins.into_iter().flat_map(|plugin| &plugin.hooks);
+        let in_plugins = in_plugins.filter(|file| file.is_file());
+        let mut files: Vec<(PathBuf, bool)> = in_plugins.map(|file| (file.clone(), true)).collect();
         if which == HookFiles::Off {
             return files;
         }

@@ -75,6 +75,8 @@ pub enum Source {
     User,
     /// In a file of the project.
     Workspace,
+    /// By a plugin.
+    Plugin,
     /// By a client, for this session.
     Client,
 }

@@ -18,20 +18,22 @@ use crate::{
 const USER_FILE: &str = "mcp-config.json";
 /// Files of a project; where two name the same server the first one counts.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".vscode/mcp.json", ".github/mcp.json"];
+/// What a project's files call the project's folder.
+const FOLDER: &[&str] = &["workspaceFolder", "workspaceRoot"];
 /// The longest file that is read.
 const FILE_BYTES: u64 = 1 << 20;
 
 /// The person's servers.
 pub fn of_user(home: &Path) -> Vec<Configured> {
     let file = home.join(USER_FILE);
-    configured(&file, Source::User, &expander(&[]))
+    configured(&file, Source::User, &expander(&[], home))
 }
 
 /// A project's servers.
 pub fn of_project(folder: &Path) -> Vec<Configured> {
     let mut found: Vec<Configured> = Vec::new();
     for file in PROJECT_FILES {
-        for server in configured(&folder.join(file), Source::Workspace, &expander(&project(folder))) {
+        for server in configured(&folder.join(file), Source::Workspace, &expander(FOLDER, folder)) {
             if !found.iter().any(|known| known.name == server.name) {
                 found.push(server);
             }
@@ -46,10 +48,20 @@ pub fn places(home: &Path, folder: &Path) -> Vec<PathBuf> {
     std::iter::once(home.join(USER_FILE)).chain(project).collect()
 }
 
-/// The servers that a client brings in a file of a plugin.
-pub fn of_plugin(plugin: &Path, file: &Path) -> Vec<Configured> {
-    let names = PLUGIN_ROOT.map(|name| (name, plugin));
-    configured(&plugin.join(file), Source::Client, &expander(&names))
+/// The servers that a plugin describes: in files, and in its manifest. `root` is its directory, and `names` are those of
+/// variables that stand for it.
+pub fn of_plugin(
+    files: &[PathBuf],
+    own: Map<String, Value>,
+    names: &[&str],
+    root: &Path,
+    source: Source,
+) -> Vec<Configured> {
+    let expand = expander(names, root);
+    let files = files.iter().filter(|file| file.is_file());
+    let mut found: Vec<Configured> = files.flat_map(|file| configured(file, source, &expand)).collect();
+    found.extend(entries(own, source, &expand));
+    found
 }
 
 /// The file that describes a server; of those of a project the one that counts.
@@ -63,7 +75,7 @@ pub fn file_of(source: Source, name: &str, home: &Path, folder: &Path) -> Option
                 Err(_) => file.file_name().is_some_and(|file| file == name),
             })
         }
-        Source::Client => None,
+        Source::Plugin | Source::Client => None,
     }
 }
 
@@ -84,7 +96,7 @@ fn configured(file: &Path, source: Source, expand: &dyn Fn(&str) -> Result<Strin
 
 /// The person's servers from elsewhere than their file.
 pub fn of_person(servers: Map<String, Value>) -> Vec<Configured> {
-    entries(servers, Source::User, &expander(&[]))
+    entries(servers, Source::User, &expander(&[], Path::new("")))
 }
 
 fn entries(
@@ -174,16 +186,8 @@ fn without_comments(text: &str) -> String {
     out
 }
 
-/// What plugins call the directory that they are in.
-const PLUGIN_ROOT: [&str; 2] = ["PLUGIN_ROOT", "CLAUDE_PLUGIN_ROOT"];
-
-/// What files of a project call its folder.
-fn project(folder: &Path) -> [(&str, &Path); 2] {
-    [("workspaceFolder", folder), ("workspaceRoot", folder)]
-}
-
-/// Replaces `$NAME`, `${NAME}`, `${NAME:-default}`, `${env:NAME}` and names of places.
-fn expander<'a>(places: &'a [(&str, &Path)]) -> impl Fn(&str) -> Result<String, String> + use<'a> {
+/// Replaces `$NAME`, `${NAME}`, `${NAME:-default}` and `${env:NAME}`; these names stand for a folder.
+fn expander<'a>(names: &'a [&'a str], folder: &'a Path) -> impl Fn(&str) -> Result<String, String> + use<'a> {
     move |text| {
         let mut out = String::new();
         let mut rest = text;
@@ -194,7 +198,7 @@ fn expander<'a>(places: &'a [(&str, &Path)]) -> impl Fn(&str) -> Result<String, 
                 && let Some((name, after)) = braced.split_once('}')
             {
                 rest = after;
-                out.push_str(&variable(name, places)?);
+                out.push_str(&variable(name, names, folder)?);
                 continue;
             }
             let end = rest
@@ -205,7 +209,7 @@ fn expander<'a>(places: &'a [(&str, &Path)]) -> impl Fn(&str) -> Result<String, 
                 out.push('$');
                 continue;
             }
-            out.push_str(&variable(name, places)?);
+            out.push_str(&variable(name, names, folder)?);
             rest = after;
         }
         out.push_str(rest);
@@ -213,9 +217,9 @@ fn expander<'a>(places: &'a [(&str, &Path)]) -> impl Fn(&str) -> Result<String, 
     }
 }
 
-fn variable(name: &str, places: &[(&str, &Path)]) -> Result<String, String> {
-    if let Some((_, place)) = places.iter().find(|(known, _)| *known == name) {
-        return Ok(place.to_string_lossy().into_owned());
+fn variable(name: &str, names: &[&str], folder: &Path) -> Result<String, String> {
+    if names.contains(&name) {
+        return Ok(folder.to_string_lossy().into_owned());
     }
     if name == "userHome" {
         return Ok(std::env::var("HOME").unwrap_or_default());
@@ -353,9 +357,9 @@ mod tests {
             ("${workspaceFolder}/b", "/home/x/b".to_owned()),
             ("5$ and $1 and ${open", "5$ and $1 and ${open".to_owned()),
         ] {
-            assert_eq!(expander(&project(folder))(text), Ok(expected), "{text}");
+            assert_eq!(expander(FOLDER, folder)(text), Ok(expected), "{text}");
         }
-        assert!(expander(&[])("${input:token}").is_err());
+        assert!(expander(&[], folder)("${input:token}").is_err());
     }
 
     #[test]

@@ -133,7 +133,9 @@ impl Servers {
     pub fn forget_files(&self) {
         let gone: Vec<Entry> = {
             let mut entries = self.0.entries.lock();
-            entries.extract_if(.., |entry| entry.source != Source::Client).collect()
+            entries
+                .extract_if(.., |entry| matches!(entry.source, Source::User | Source::Workspace))
+                .collect()
         };
         for mut entry in gone {
             entry.put_down(State::Stopped);

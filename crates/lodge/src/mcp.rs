@@ -75,6 +75,7 @@ fn source(source: Source) -> &'static str {
     match source {
         Source::User => "yours",
         Source::Workspace => "this folder's",
+        Source::Plugin => "a plugin's",
         Source::Client => "an app's",
     }
 }

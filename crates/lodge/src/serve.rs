@@ -64,6 +64,11 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
         github_api: variable("COPILOT_DEBUG_GITHUB_API_URL"),
         approve_all: args.approve_all,
         traces: TraceOptions::of(variable),
+        plugin_directories: args
+            .plugin_directories
+            .iter()
+            .map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.clone()))
+            .collect(),
         ..ServerOptions::default()
     };
     match args.transport {

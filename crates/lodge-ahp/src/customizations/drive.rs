@@ -1,12 +1,12 @@
 //! What the driver of a conversation does about customizations: reads what clients bring, does what persons decided, and
 //! shows what there is.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ahp_types::state::{ClientPluginCustomization, CustomizationType, SessionActiveClient};
 use lodge_host::{
     Change, Customization, CustomizationChange, Customized, HostError, Session,
-    mcp::{Configured, Status, files},
+    mcp::{Configured, Source, Status, files},
 };
 use tokio::task::JoinSet;
 
@@ -127,10 +127,10 @@ impl Custom {
         });
     }
 
-    /// Where those are that are on.
-    fn roots(&self, decisions: &Decisions) -> Vec<PathBuf> {
+    /// Those that were read and are on.
+    fn in_force(&self, decisions: &Decisions) -> Vec<lodge_host::Plugin> {
         let on = self.plugins.iter().filter(|plugin| plugin.is_on(decisions));
-        on.filter_map(|plugin| plugin.root().map(PathBuf::from)).collect()
+        on.filter_map(|plugin| plugin.copied().cloned()).collect()
     }
 }
 
@@ -172,10 +172,10 @@ impl Driver {
 
     async fn decide(&mut self, session: &Session) -> Result<(), HostError> {
         let decisions = self.face.decisions(&self.chat);
-        let roots = self.custom.roots(&decisions);
-        if session.settings().customization.plugins != roots {
+        let plugins = self.custom.in_force(&decisions);
+        if session.settings().customization.plugins != plugins {
             let change = CustomizationChange {
-                plugins: Some(roots),
+                plugins: Some(plugins),
                 ..CustomizationChange::default()
             };
             session.configure(Change::Customization(Box::new(change))).await?;
@@ -256,14 +256,18 @@ impl Driver {
             if !plugin.servers.is_empty() {
                 continue;
             }
-            let (root, described) = (copied.root.clone(), copied.servers.clone());
+            let copied = copied.clone();
             let read = move || {
-                described
-                    .iter()
-                    .flat_map(|file| files::of_plugin(&root, file))
-                    .collect()
+                let names = lodge_host::PLUGIN_ROOT_VARIABLES;
+                files::of_plugin(
+                    &copied.servers,
+                    copied.own_servers,
+                    &names,
+                    &copied.root,
+                    Source::Client,
+                )
             };
-            let mut new: Vec<Configured> = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+            let mut new = tokio::task::spawn_blocking(read).await.unwrap_or_default();
             // A name that the session has is the session's.
             new.retain(|server| session.mcp().info(&server.name).is_none());
             plugin.servers = new.iter().map(|server| server.name.clone()).collect();
@@ -318,11 +322,11 @@ impl Driver {
             (Some(live), _) => Offer::of(&live.session, &self.face.host).await.ok(),
             (None, Some(draft)) => {
                 let (host, cwd) = (self.face.host.clone(), draft.cwd.clone());
-                let roots = self.custom.roots(&decisions);
+                let plugins = self.custom.in_force(&decisions);
                 if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
-                    talk.plugins.clone_from(&roots);
+                    talk.plugins.clone_from(&plugins);
                 }
-                let look = move || Some(Offer::of_draft(&host, &cwd?, roots));
+                let look = move || Some(Offer::of_draft(&host, &cwd?, plugins));
                 tokio::task::spawn_blocking(look).await.ok().flatten()
             }
             (None, None) => None,

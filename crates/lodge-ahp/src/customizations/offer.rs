@@ -6,8 +6,8 @@ use ahp_types::state::{
     ErrorInfo, McpServerErrorState, McpServerReadyState, McpServerStartingState, McpServerState, McpServerStoppedState,
 };
 use lodge_host::{
-    AgentDefinition, AgentError, CommandInfo, CommandSource, Customization, GitContext, HookFiles, Host, Session,
-    Skill, Trust,
+    AgentDefinition, AgentError, CommandInfo, CommandSource, Customization, GitContext, HookFiles, Host, Plugin,
+    Session, Skill, Trust,
     mcp::{Configured, Logins, ServerConfig, ServerInfo, Source, Status, Transport, files::file_of},
 };
 
@@ -55,7 +55,7 @@ impl Offer {
                 state: state_of(&session, host.mcp_logins(), info),
                 name: info.name.clone(),
             };
-            let plugins = &settings.customization.plugins;
+            let plugins = settings.customization.all_plugins();
             let hooks = Trust::at(home).hook_files(&settings.cwd, settings.hook_files, plugins);
             (servers.iter().map(server).collect(), hooks)
         };
@@ -64,7 +64,7 @@ impl Offer {
     }
 
     /// Of one that will work in this directory. Reads files.
-    pub(super) fn of_draft(host: &Host, cwd: &Path, plugins: Vec<PathBuf>) -> Self {
+    pub(super) fn of_draft(host: &Host, cwd: &Path, plugins: Vec<Plugin>) -> Self {
         let commands = host.commands(cwd, &plugins).into_iter().filter_map(of_file).collect();
         let custom = Customization {
             places: host.places(),

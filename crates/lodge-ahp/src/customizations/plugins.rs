@@ -1,6 +1,6 @@
 //! Plugins that clients bring: directories of theirs with skills, agents, rules, commands, hooks and MCP servers.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ahp_types::state::ClientPluginCustomization;
 
@@ -34,18 +34,12 @@ impl Plugin {
     }
 
     /// What was read of it.
-    pub(super) fn copied(&self) -> Option<&Copied> {
-        self.fetched.as_ref()?.as_ref().ok()
-    }
-
-    /// Where it was copied to.
-    pub(super) fn root(&self) -> Option<&Path> {
-        self.copied().map(|copied| copied.root.as_path())
+    pub(super) fn copied(&self) -> Option<&lodge_host::Plugin> {
+        Some(&self.fetched.as_ref()?.as_ref().ok()?.0)
     }
 
     /// Where a file of the copy is in it.
-    pub(super) fn below(&self, path: &Path) -> Option<PathBuf> {
-        let copied = self.copied()?;
-        path.strip_prefix(&copied.root).ok().map(|below| copied.origin(below))
+    pub(super) fn below<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        path.strip_prefix(&self.copied()?.root).ok()
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn spot(plugins: &[Plugin], contents: Contents, path: &Path) -> Spot 
         if let Some(below) = plugin.below(path) {
             return Spot {
                 id: format!("{}/{}", plugin.id, below.display()),
-                uri: uri::child(&plugin.given.uri, &below),
+                uri: uri::child(&plugin.given.uri, below),
                 container: plugin.id.clone(),
                 place: Place::Plugin(at),
             };
@@ -264,7 +264,7 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
                 message: message.clone(),
             }),
         }),
-        children: (plugin.root().is_some() && plugin.is_on(decisions)).then_some(children),
+        children: (plugin.copied().is_some() && plugin.is_on(decisions)).then_some(children),
         enablement: said(decisions.said(&plugin.id), given.enablement.as_ref()),
         version: given
             .version

@@ -1,6 +1,6 @@
 //! A conversation as the state knows it.
 
-use std::{collections::VecDeque, path::PathBuf};
+use std::collections::VecDeque;
 
 use ahp_types::{StateAction, state::Message};
 use lodge_events::Timestamp;
@@ -20,8 +20,8 @@ pub(crate) struct Talk {
     pub(crate) is_draft: bool,
     /// Whether the host let the session go: what others do to it then is not heard here.
     pub(crate) is_detached: bool,
-    /// Before there is a session: where the plugins are that clients brought.
-    pub(crate) plugins: Vec<PathBuf>,
+    /// Before there is a session: the plugins that clients brought.
+    pub(crate) plugins: Vec<lodge_host::Plugin>,
     /// What clients set and the host will tell again: it is known already, and may be outdated by then.
     expected: VecDeque<StateAction>,
 }

@@ -149,6 +149,7 @@ async fn paths(ctx: Ctx, params: PlacesParams) -> Result<Value, RpcError> {
         .map(|place| {
             path(place, |tier| match tier {
                 Tier::Given | Tier::Project | Tier::Inherited => "project",
+                Tier::Plugin => "plugin",
                 Tier::User | Tier::Shared => "user",
             })
         })

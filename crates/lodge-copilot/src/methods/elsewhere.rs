@@ -19,8 +19,6 @@ pub(crate) static ELSEWHERE: Capability = Capability {
         method!(session "session.telemetry.getEngagementId", 1, "none: nothing is reported anywhere", engagement),
         method!(session "session.telemetry.setFeatureOverrides", 1, "nothing: nothing is reported anywhere", nothing),
         method!(session "session.lsp.initialize", 1, "nothing: there are no language servers", nothing),
-        method!(session "session.plugins.list", 2, "none: there is nothing to install them from", plugins),
-        method!(session "session.plugins.reload", 1, "nothing: there are none", nothing),
         method!(
             "managedSettings.clearCache",
             1,
@@ -48,10 +46,6 @@ async fn triggers(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
 
 async fn completions(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({"items": []}))
-}
-
-async fn plugins(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    Ok(json!({"plugins": []}))
 }
 
 async fn nothing_kept(_: Ctx, _: Nothing) -> Result<(), RpcError> {

@@ -73,7 +73,7 @@ pub(crate) static MCP: Capability = Capability {
 };
 
 /// How long an answer waits for servers that start.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 impl From<McpError> for RpcError {
     fn from(error: McpError) -> Self {
@@ -150,6 +150,7 @@ fn server_json(server: &ServerInfo) -> Value {
     match server.source {
         Source::User => value["source"] = "user".into(),
         Source::Workspace => value["source"] = "workspace".into(),
+        Source::Plugin => value["source"] = "plugin".into(),
         Source::Client => {}
     }
     if let Some(error) = &server.error {

@@ -12,6 +12,7 @@ mod mcp;
 mod metadata;
 mod model;
 mod permissions;
+pub(crate) mod plugins;
 mod queue;
 mod rules;
 pub(crate) mod sampling;
@@ -86,6 +87,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &agents::AGENTS,
     &skills::SKILLS,
     &tasks::TASKS,
+    &plugins::PLUGINS,
     &sessions::SESSIONS,
     &settings::SETTINGS,
     &elsewhere::ELSEWHERE,

@@ -159,6 +159,7 @@ async fn paths(ctx: Ctx, params: PlacesParams) -> Result<Value, RpcError> {
     let scope = |tier| match tier {
         Tier::Given => "custom",
         Tier::Project | Tier::Inherited => "project",
+        Tier::Plugin => "plugin",
         Tier::User => "personal-copilot",
         Tier::Shared => "personal-agents",
     };

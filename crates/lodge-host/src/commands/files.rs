@@ -41,10 +41,17 @@ fn look(
             others.errors.push(format!("{}: {error}", dir.display()));
         }
     });
-    let mut entries: Vec<_> = listed.into_iter().flatten().flatten().collect();
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let (path, file) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+    let mut entries: Vec<PathBuf> = listed
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    entries.sort();
+    // A plugin may name one command.
+    entries.extend(Some(dir.to_owned()).filter(|path| path.is_file()));
+    for path in entries {
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() {
             if depth > 0 && !file.starts_with('.') {
                 look(&path, &format!("{prefix}{file}:"), depth - 1, found, others);

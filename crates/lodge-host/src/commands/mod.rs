@@ -8,7 +8,7 @@ mod mcp_prompts;
 use std::path::{Path, PathBuf};
 
 use lodge_agent::{Mode, Prompt};
-use lodge_tools::custom::Found;
+use lodge_tools::custom::{Found, Plugin};
 
 pub(crate) use self::files::DEPTH;
 use crate::{Host, HostError, Session};
@@ -65,7 +65,7 @@ pub enum Invoked {
 impl Host {
     /// The commands that a new session in this directory will have, by name: those of the house and of files, also of
     /// plugins. Reads files.
-    pub fn commands(&self, cwd: &Path, plugins: &[PathBuf]) -> Vec<CommandInfo> {
+    pub fn commands(&self, cwd: &Path, plugins: &[Plugin]) -> Vec<CommandInfo> {
         let found = files::find(&places(cwd, Some(self.home().path()), plugins));
         sorted(builtin::all().into_iter().chain(found.all))
     }
@@ -89,7 +89,11 @@ fn sorted(all: impl IntoIterator<Item = CommandInfo>) -> Vec<CommandInfo> {
 }
 
 /// Where files describe commands, those that count first.
-pub(crate) fn places(cwd: &Path, home: Option<&Path>, plugins: &[PathBuf]) -> Vec<PathBuf> {
+pub(crate) fn places<'a>(
+    cwd: &Path,
+    home: Option<&Path>,
+    plugins: impl IntoIterator<Item = &'a Plugin>,
+) -> Vec<PathBuf> {
     let root = lodge_agent::GitContext::of(cwd).root.map(PathBuf::from);
     let root = root.filter(|root| root != cwd);
     let mut places = Vec::new();
@@ -99,7 +103,7 @@ pub(crate) fn places(cwd: &Path, home: Option<&Path>, plugins: &[PathBuf]) -> Ve
     if let Some(home) = home {
         places.extend([home.join("prompts"), home.join("commands")]);
     }
-    places.extend(plugins.iter().map(|plugin| plugin.join("commands")));
+    places.extend(plugins.into_iter().flat_map(|plugin| plugin.commands.clone()));
     places
 }
 
@@ -126,7 +130,7 @@ impl Session {
         let clients = self.client_commands().into_iter().map(client);
         let (settings, home) = (self.settings(), self.home_path());
         let look = move || {
-            let places = places(&settings.cwd, home.as_deref(), &settings.customization.plugins);
+            let places = places(&settings.cwd, home.as_deref(), settings.customization.all_plugins());
             files::find(&places)
         };
         let found = tokio::task::spawn_blocking(look)

@@ -27,6 +27,8 @@ pub enum AgentSource {
     Project,
     /// Files of a parent directory.
     Inherited,
+    /// A plugin's files.
+    Plugin,
 }
 
 impl AgentSource {
@@ -38,6 +40,7 @@ impl AgentSource {
             Self::User => Some("user"),
             Self::Project => Some("project"),
             Self::Inherited => Some("inherited"),
+            Self::Plugin => Some("plugin"),
         }
     }
 }
@@ -105,7 +108,9 @@ pub fn find_agents(places: &[Place]) -> Found<AgentDefinition> {
     let mut found = Found::default();
     let mut names = HashSet::new();
     for place in places {
-        for path in entries(&place.path, &mut found.errors) {
+        // A plugin may name one agent.
+        let one = Some(place.path.clone()).filter(|path| path.is_file());
+        for path in one.into_iter().chain(entries(&place.path, &mut found.errors)) {
             if path.extension().is_none_or(|extension| extension != "md") || !path.is_file() {
                 continue;
             }
@@ -162,6 +167,7 @@ fn read_agent(path: &Path, tier: Tier, warnings: &mut Vec<String>) -> Result<Age
             Tier::Given => AgentSource::Client,
             Tier::Project => AgentSource::Project,
             Tier::Inherited => AgentSource::Inherited,
+            Tier::Plugin => AgentSource::Plugin,
             Tier::User | Tier::Shared => AgentSource::User,
         },
         path: Some(path.to_owned()),

@@ -8,10 +8,12 @@ use std::io::ErrorKind;
 mod agents;
 mod front_matter;
 mod places;
+mod plugins;
 mod skills;
 
 pub use agents::{AgentDefinition, AgentSource, find_agents, tool_alias};
 pub use places::{Kind, Place, Places, Tier};
+pub use plugins::{Plugin, ROOT_VARIABLES};
 pub use skills::{Skill, find_skills};
 
 /// What was found, and what was wrong with the rest.

@@ -20,6 +20,8 @@ pub enum Tier {
     Project,
     /// A parent directory's, inside the same repository.
     Inherited,
+    /// A plugin's.
+    Plugin,
     /// The user's, for this program and the Copilot CLI.
     User,
     /// The user's, shared by agents of any make.
@@ -117,6 +119,16 @@ impl Places {
 
 /// Directories that a client names; relative ones count from the working directory.
 impl Place {
+    /// One of a plugin.
+    pub fn of_plugin(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            tier: Tier::Plugin,
+            project: None,
+            preferred: false,
+        }
+    }
+
     /// One that a client names.
     pub fn given(path: &Path, cwd: &Path) -> Self {
         Self {

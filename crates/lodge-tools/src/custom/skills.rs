@@ -101,8 +101,8 @@ pub fn find_skills(places: &[Place]) -> Found<Skill> {
     let mut found = Found::default();
     let mut names = HashSet::new();
     for place in places {
-        // A place that a client names may also be one skill.
-        let own = Some(place.path.clone()).filter(|_| place.tier == Tier::Given);
+        // A place that a client names may also be one skill, and so may a plugin.
+        let own = Some(place.path.clone()).filter(|_| matches!(place.tier, Tier::Given | Tier::Plugin));
         for folder in own.into_iter().chain(entries(&place.path, &mut found.errors)) {
             let path = folder.join(FILE);
             if !path.is_file() {
@@ -153,6 +153,7 @@ fn read_skill(path: &Path, folder: &Path, tier: Tier, warnings: &mut Vec<String>
             Tier::Given => SkillSource::Custom,
             Tier::Project => SkillSource::Project,
             Tier::Inherited => SkillSource::Inherited,
+            Tier::Plugin => SkillSource::Plugin,
             Tier::User => SkillSource::PersonalCopilot,
             Tier::Shared => SkillSource::PersonalAgents,
         },

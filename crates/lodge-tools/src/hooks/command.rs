@@ -10,8 +10,6 @@ use tokio::{
 
 use super::FileHook;
 
-/// What plugins call the directory that they are in.
-const PLUGIN_ROOT: [&str; 2] = ["PLUGIN_ROOT", "CLAUDE_PLUGIN_ROOT"];
 /// So much of what a hook prints is read.
 const MOST_OUTPUT: usize = 1 << 20;
 /// So much of its errors.
@@ -63,9 +61,6 @@ async fn go(hook: &FileHook, input: String) -> io::Result<Ended> {
     }
     // So that a host that was killed leaves none behind.
     command.envs([crate::process::mark("hook.0")]);
-    if let Some(plugin) = &hook.plugin {
-        command.envs(PLUGIN_ROOT.map(|name| (name, plugin)));
-    }
     command.envs(hook.env.iter().map(|(name, value)| (name, expanded(value))));
     let mut child = command.spawn()?;
     let mut group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));

@@ -18,6 +18,8 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::custom::{Plugin, ROOT_VARIABLES};
+
 /// How long a hook may take that does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long any hook may take.
@@ -45,8 +47,6 @@ pub struct FileHook {
     env: BTreeMap<String, String>,
     timeout: Duration,
     matcher: Option<RegexMatcher>,
-    /// The plugin that it is of.
-    plugin: Option<PathBuf>,
     /// The file that describes it.
     pub source: PathBuf,
 }
@@ -93,22 +93,51 @@ impl FileHooks {
         }
     }
 
-    /// Adds what a plugin describes in its `hooks`. They run in `base`, and know where the plugin is.
-    pub fn read_plugin(&mut self, plugin: &Path, base: &Path) {
-        let known = self.hooks.len();
-        self.read(&plugin.join("hooks"), base);
-        for hook in &mut self.hooks[known..] {
-            hook.plugin = Some(plugin.to_owned());
-        }
-    }
-
     fn read_file(&mut self, path: &Path, base: &Path) -> Result<(), String> {
         let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
         if size > LARGEST_FILE {
             return Err("too large for hooks".to_owned());
         }
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        let file: File = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        self.take(
+            serde_json::from_str(&text).map_err(|error| error.to_string())?,
+            path,
+            base,
+        )
+    }
+
+    /// Adds what a plugin describes. Its hooks run in `base`, and find the plugin's own directory in their environment.
+    pub fn read_plugin(&mut self, plugin: &Plugin, base: &Path) {
+        let first = self.hooks.len();
+        let files = plugin.hooks.iter().filter(|path| path.is_file());
+        let mut problems: Vec<String> = Vec::new();
+        for path in files {
+            if let Err(problem) = self.read_file(path, base) {
+                problems.push(format!("{}: {problem}", path.display()));
+            }
+        }
+        if let Some(own) = &plugin.own_hooks {
+            // With or without the frame that a file of hooks has.
+            let whole = match own.get("hooks") {
+                Some(_) => own.clone(),
+                None => serde_json::json!({ "hooks": own }),
+            };
+            let read = serde_json::from_value(whole).map_err(|error| error.to_string());
+            if let Err(problem) = read.and_then(|file| self.take(file, &plugin.root, base)) {
+                problems.push(format!("the plugin {}: {problem}", plugin.name));
+            }
+        }
+        self.problems.extend(problems);
+        for hook in &mut self.hooks[first..] {
+            for name in ROOT_VARIABLES {
+                hook.env
+                    .entry(name.to_owned())
+                    .or_insert_with(|| plugin.root.to_string_lossy().into_owned());
+            }
+        }
+    }
+
+    fn take(&mut self, file: File, path: &Path, base: &Path) -> Result<(), String> {
         if let Some(version) = file.version.filter(|version| *version != 1) {
             return Err(format!("version {version} is not known; 1 is"));
         }
@@ -216,7 +245,6 @@ fn hook(
         env: entry.env,
         timeout,
         matcher,
-        plugin: None,
         source: source.to_owned(),
     }))
 }

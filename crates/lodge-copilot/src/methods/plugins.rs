@@ -1,0 +1,174 @@
+//! Plugins that sessions are opened with: directories that apps and the program's arguments name.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use lodge_host::{
+    Change, CustomizationChange, Plugin, Session,
+    mcp::{self, Source},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Capability, Nothing, mcp::PATIENCE, method};
+use crate::{config::SessionConfig, connection::Ctx, rpc::RpcError, session::Attached};
+
+pub(crate) static PLUGINS: Capability = Capability {
+    title: "Plugins",
+    methods: &[
+        method!(
+            "plugins.builtin.set",
+            0,
+            "directories of plugins that every session of this client gets",
+            set_builtin
+        ),
+        method!(session "session.plugins.list", 2, "the plugins that the session was opened with", list),
+        method!(session "session.plugins.reload", 1, "reads them again", reload),
+    ],
+};
+
+/// The most directories that a client may name.
+const MOST: usize = 64;
+/// The longest name of one, in characters.
+const LONGEST: usize = 4096;
+
+#[derive(Debug, Deserialize)]
+struct BuiltinParams {
+    paths: Vec<PathBuf>,
+}
+
+/// On a host that others share it is for the sessions of this client alone.
+async fn set_builtin(ctx: Ctx, params: BuiltinParams) -> Result<Value, RpcError> {
+    if params.paths.len() > MOST {
+        return Err(RpcError::params(format!(
+            "paths: at most {MOST} directories may be named"
+        )));
+    }
+    let fits = |path: &PathBuf| path.is_absolute() && path.to_string_lossy().chars().count() <= LONGEST;
+    if let Some(path) = params.paths.iter().find(|path| !fits(path)) {
+        return Err(RpcError::params(format!(
+            "paths: {} is not an absolute path of at most {LONGEST} characters",
+            path.display()
+        )));
+    }
+    match ctx.bring_plugins(params.paths) {
+        true => Ok(Value::Null),
+        false => Err(RpcError::failed(
+            "Built-in plugins cannot be changed while sessions are active",
+        )),
+    }
+}
+
+async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let plugins = session.session().settings().customization.own_plugins;
+    let json = |plugin: &Plugin| {
+        let mut json = json!({"name": plugin.name, "marketplace": "", "enabled": true});
+        if let Some(version) = &plugin.version {
+            json["version"] = json!(version);
+        }
+        json
+    };
+    Ok(json!({"plugins": plugins.iter().map(json).collect::<Vec<_>>()}))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReloadParams {
+    reload_mcp: Option<bool>,
+}
+
+/// Hooks are read with every message anyway.
+async fn reload(session: Arc<Attached>, params: ReloadParams) -> Result<Value, RpcError> {
+    let session = session.session();
+    let roots = session.settings().customization.own_plugins;
+    if roots.is_empty() {
+        return Ok(Value::Null);
+    }
+    let plugins = read(roots.into_iter().map(|plugin| plugin.root).collect()).await;
+    let change = CustomizationChange {
+        own_plugins: Some(plugins.clone()),
+        ..CustomizationChange::default()
+    };
+    session.configure(Change::Customization(Box::new(change))).await?;
+    if params.reload_mcp != Some(false) {
+        let servers = session.mcp();
+        let gone: Vec<String> = servers.list().into_iter().filter_map(of_plugin).collect();
+        servers.forget(&gone);
+        add_servers(session, plugins).await;
+        servers.ready(PATIENCE).await;
+    }
+    Ok(Value::Null)
+}
+
+fn of_plugin(server: mcp::ServerInfo) -> Option<String> {
+    (server.source == Source::Plugin).then_some(server.name)
+}
+
+/// The plugins that a session is opened with: those of the program's arguments, the client's own, and the session's.
+pub(crate) async fn brought(ctx: &Ctx, config: &SessionConfig) -> Vec<Plugin> {
+    let mut roots = ctx.builtin_plugins();
+    roots.extend(ctx.shared.options.plugin_directories.iter().cloned());
+    let named = config.plugin_directories.iter().flatten();
+    let cwd = || {
+        config
+            .working_directory
+            .clone()
+            .or_else(|| std::env::current_dir().ok())
+    };
+    let cwd = cwd().unwrap_or_default();
+    roots.extend(named.map(|dir| cwd.join(dir)));
+    match roots.is_empty() {
+        true => Vec::new(),
+        false => read(roots).await,
+    }
+}
+
+/// What is no plugin is left out, and the log says so.
+async fn read(mut roots: Vec<PathBuf>) -> Vec<Plugin> {
+    roots.truncate(MOST);
+    let read = move || {
+        let mut plugins: Vec<Plugin> = Vec::new();
+        for root in roots {
+            match Plugin::read(&root) {
+                Ok(plugin) if plugins.iter().all(|known| !same(&known.root, &plugin.root)) => plugins.push(plugin),
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "a plugin is left out"),
+            }
+        }
+        plugins
+    };
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    one == other || std::fs::canonicalize(one).ok() == std::fs::canonicalize(other).ok()
+}
+
+/// Gives a session the MCP servers of plugins. A name that a client or the project has is theirs.
+pub(crate) async fn add_servers(session: &Session, plugins: Vec<Plugin>) {
+    if plugins.is_empty() {
+        return;
+    }
+    let read = move || {
+        let of = |plugin: Plugin| {
+            let names = lodge_host::PLUGIN_ROOT_VARIABLES;
+            mcp::files::of_plugin(
+                &plugin.servers,
+                plugin.own_servers,
+                &names,
+                &plugin.root,
+                Source::Plugin,
+            )
+        };
+        plugins.into_iter().flat_map(of).collect::<Vec<_>>()
+    };
+    let mut servers = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+    let taken = |name: &str| {
+        let known = session.mcp().info(name);
+        known.is_some_and(|server| matches!(server.source, Source::Client | Source::Workspace))
+    };
+    servers.retain(|server| !taken(&server.name));
+    session.add_mcp_servers(servers);
+}

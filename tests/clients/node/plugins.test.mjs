@@ -1,0 +1,96 @@
+// Plugins: directories with skills, agents, hooks and MCP servers that sessions are opened with.
+
+import assert from "node:assert/strict";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+
+import { RuntimeConnection, ask, lodge, ofType, resume, session, test } from "./help.mjs";
+
+const everything = join(
+  dirname(createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/package.json")),
+  "dist/index.js",
+);
+
+async function plugin(root, name) {
+  const write = async (file, text) => {
+    await mkdir(dirname(join(root, file)), { recursive: true });
+    await writeFile(join(root, file), typeof text === "string" ? text : JSON.stringify(text));
+  };
+  await write("plugin.json", { name, version: "1.0.0" });
+  await write(`skills/${name}-skill/SKILL.md`, `---\nname: ${name}-skill\ndescription: Greets\n---\nSay hello.\n`);
+  await write(`agents/${name}-agent.md`, `---\nname: ${name}-agent\ndescription: Helps\n---\nYou help.\n`);
+  await write("hooks.json", {
+    version: 1,
+    hooks: { userPromptSubmitted: [{ type: "command", bash: 'cat > /dev/null; echo "$CLAUDE_PLUGIN_ROOT" > hooked' }] },
+  });
+  await write(".mcp.json", {
+    mcpServers: {
+      [`${name}-server`]: { command: process.execPath, args: [everything, "stdio"], env: { ROOT: "${CLAUDE_PLUGIN_ROOT}" } },
+    },
+  });
+  return root;
+}
+
+const names = async (list) => (await list).map(({ name }) => name);
+
+test("a session has all that its plugins bring, and others have nothing of it", async ({ start, work }) => {
+  const root = await plugin(join(work, "pack"), "pack");
+  const client = start();
+  const { session: chat, events } = await session(client, {
+    // Counted from the working directory; what is no plugin is left out.
+    pluginDirectories: ["pack", "nowhere"],
+    workingDirectory: work,
+  });
+  assert.deepEqual(await chat.rpc.plugins.list(), {
+    plugins: [{ name: "pack", marketplace: "", version: "1.0.0", enabled: true }],
+  });
+  const { skills } = await chat.rpc.skills.list();
+  assert.deepEqual(skills.map(({ name, source }) => `${name} ${source}`), ["pack-skill plugin"]);
+  assert.deepEqual(await names(chat.rpc.agent.list().then(({ agents }) => agents)), ["pack-agent"]);
+  await ask(chat, "call pack-server-get-env {} then say done");
+  const variables = JSON.parse(ofType(events, "tool.execution_complete").at(-1).data.result.content);
+  assert.equal(variables.ROOT, root);
+  assert.equal(ofType(events, "tool.execution_start")[0].data.mcpConfigSource, "plugin");
+  assert.equal((await readFile(join(work, "hooked"), "utf8")).trim(), root);
+
+  const { session: plain } = await session(client);
+  assert.deepEqual((await plain.rpc.plugins.list()).plugins, []);
+  assert.deepEqual((await plain.rpc.skills.list()).skills, []);
+  assert.deepEqual((await plain.rpc.mcp.list()).servers, []);
+});
+
+test("a plugin's server can be off, also when the session comes back", async ({ start, work }) => {
+  const root = await plugin(join(work, "pack"), "pack");
+  const wanted = { pluginDirectories: [root], disabledMcpServers: ["pack-server"] };
+  const first = start();
+  const { session: chat } = await session(first, wanted);
+  await ask(chat, "say hello");
+  const status = async (chat) => (await chat.rpc.mcp.list()).servers.map(({ name, status, source }) => `${name} ${status} ${source}`);
+  assert.deepEqual(await status(chat), ["pack-server disabled plugin"]);
+  await first.stop();
+  const { session: again } = await resume(start(), chat.sessionId, wanted);
+  assert.deepEqual(await status(again), ["pack-server disabled plugin"]);
+  assert.equal((await again.rpc.plugins.list()).plugins.length, 1);
+});
+
+test("plugins of the program's arguments and of the client are in every session, and are read again", async ({ start, work }) => {
+  const [launched, builtin] = [await plugin(join(work, "one"), "one"), await plugin(join(work, "two"), "two")];
+  const client = start({
+    connection: RuntimeConnection.forStdio({ path: lodge, args: ["--plugin-dir", launched] }),
+    builtinPluginDirectories: [builtin],
+  });
+  const { session: chat } = await session(client, { pluginDirectories: [launched] });
+  assert.deepEqual(await names(chat.rpc.plugins.list().then(({ plugins }) => plugins)), ["two", "one"]);
+  await assert.rejects(client.rpc.plugins.builtin.set({ paths: [] }), /while sessions are active/);
+  await writeFile(join(launched, "plugin.json"), JSON.stringify({ name: "renamed" }));
+  await mkdir(join(launched, "skills/new"), { recursive: true });
+  await writeFile(join(launched, "skills/new/SKILL.md"), "---\nname: new-skill\ndescription: New\n---\nNew.\n");
+  await chat.rpc.plugins.reload();
+  assert.deepEqual(await names(chat.rpc.plugins.list().then(({ plugins }) => plugins)), ["two", "renamed"]);
+  assert.ok((await names(chat.rpc.skills.list().then(({ skills }) => skills))).includes("new-skill"));
+  await client.stop();
+  const other = start();
+  await other.start();
+  await assert.rejects(other.rpc.plugins.builtin.set({ paths: ["relative"] }), /not an absolute path/);
+});
