@@ -48,7 +48,7 @@ impl Git {
         &self.root
     }
 
-    pub(super) fn command(&self, args: &[&str]) -> Command {
+    pub(super) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = Command::new("git");
         // What a repository configures to be run when it is looked at is not run.
         command
@@ -77,7 +77,7 @@ impl Git {
     }
 
     /// Runs git and gives what it printed.
-    pub(super) fn run(&self, args: &[&str]) -> Result<Vec<u8>, GitError> {
+    pub(super) fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>, GitError> {
         let output = self
             .command(args)
             .output()

@@ -391,24 +391,32 @@ impl Changes {
         let mut report = Restored::default();
         let mut deltas = Vec::new();
         for change in changes {
-            let before = look(&change.path, &self.blobs)?;
-            if !before.is_known() {
+            let path = &change.path;
+            let mut skip = |why: Skip| report.skipped.push((path.clone(), why));
+            let before = match look(path, &self.blobs) {
+                Ok(before) if before.is_known() => before,
                 // It could not be brought back.
-                report.skipped.push((change.path.clone(), Skip::NotKept));
-                continue;
-            }
+                Ok(_) => {
+                    skip(Skip::NotKept);
+                    continue;
+                }
+                Err(error) => {
+                    skip(Skip::Failed(error.to_string()));
+                    continue;
+                }
+            };
             match git.discard(change) {
-                Ok(()) => report.restored.push(change.path.clone()),
-                Err(error) => report
-                    .skipped
-                    .push((change.path.clone(), Skip::Failed(error.to_string()))),
+                Ok(()) => report.restored.push(path.clone()),
+                Err(error) => skip(Skip::Failed(error.to_string())),
             }
-            deltas.push(Delta {
-                path: change.path.clone(),
-                before,
-                after: look(&change.path, &self.blobs)?,
-                disputed: false,
-            });
+            if let Ok(after) = look(path, &self.blobs) {
+                deltas.push(Delta {
+                    path: path.clone(),
+                    before,
+                    after,
+                    disputed: false,
+                });
+            }
         }
         deltas.retain(|delta| delta.before != delta.after);
         if !deltas.is_empty() {

@@ -2,7 +2,7 @@
 //! and git does not have them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::OsStr,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -67,8 +67,13 @@ impl Stat {
 
     /// Whether the times still tell when it changes after `read`.
     fn is_settled(&self, read: i128) -> bool {
-        self.ctime + i128::try_from(TICK.as_nanos()).unwrap_or(0) < read
+        is_before(self.ctime, read)
     }
+}
+
+/// Whether a time of a file is certainly before another: clocks of file systems are late.
+fn is_before(time: i128, other: i128) -> bool {
+    time + i128::try_from(TICK.as_nanos()).unwrap_or(0) < other
 }
 
 /// Where the contents of a file are.
@@ -173,21 +178,34 @@ impl Tree {
 
     /// What changed from this look to a later one of the same tree.
     pub(super) fn differences(&self, later: &Self, blobs: &Blobs) -> Vec<Delta> {
-        let changed = self.files.iter().filter(|(path, seen)| match later.files.get(*path) {
-            Some(now) => now.stat != seen.stat || (seen.stat.is_file() && !seen.stat.is_settled(self.looked)),
-            None => true,
+        let changed = self.files.iter().filter(|(path, seen)| {
+            let same = match later.files.get(*path) {
+                Some(now) => now.stat == seen.stat,
+                // What is ignored from now on is still there.
+                None => path.symlink_metadata().is_ok_and(|now| Stat::of(&now) == seen.stat),
+            };
+            !same || (seen.stat.is_file() && !seen.stat.is_settled(self.looked))
         });
         let mut paths: Vec<&PathBuf> = changed.map(|(path, _)| path).collect();
-        paths.extend(later.files.keys().filter(|path| !self.files.contains_key(*path)));
+        let mut new: Vec<&PathBuf> = later
+            .files
+            .keys()
+            .filter(|path| !self.files.contains_key(*path))
+            .collect();
+        let ignores = |path: &PathBuf| path.ends_with(".gitignore") || path.ends_with(".ignore");
+        let unknown = match paths.iter().chain(&new).any(|path| ignores(path)) {
+            true => self.take_out_hidden(&mut new, later),
+            false => HashSet::new(),
+        };
+        paths.extend(new);
         paths.sort_unstable();
-        let befores = self.befores(&paths, blobs);
+        let befores = self.befores(&paths, &unknown, blobs);
         let mut deltas = Vec::new();
         for (path, before) in paths.into_iter().zip(befores) {
-            let after = match later.files.get(path) {
-                Some(seen) => seen.entry().or_else(|| look(path, blobs).ok()),
-                None => Some(Entry::Absent),
+            let seen = later.files.get(path);
+            let Some(after) = seen.and_then(Seen::entry).or_else(|| look(path, blobs).ok()) else {
+                continue;
             };
-            let Some(after) = after else { continue };
             if before != after && before != Entry::Other && after != Entry::Other {
                 deltas.push(Delta {
                     path: path.clone(),
@@ -200,8 +218,33 @@ impl Tree {
         deltas
     }
 
-    /// What was at these paths, fetched from git where git has it.
-    fn befores(&self, paths: &[&PathBuf], blobs: &Blobs) -> Vec<Entry> {
+    /// What is no longer ignored was there before. Takes out what is as it was, and gives those that are not: what they
+    /// were nobody knows.
+    fn take_out_hidden(&self, new: &mut Vec<&PathBuf>, later: &Self) -> HashSet<PathBuf> {
+        let seen: HashSet<u64> = self.files.values().map(|seen| seen.stat.inode).collect();
+        let mut unknown = HashSet::new();
+        new.retain(|path| {
+            let stat = &later.files[*path].stat;
+            if seen.contains(&stat.inode) {
+                return true;
+            }
+            if stat.is_file() && self.is_older(path) {
+                unknown.insert((*path).clone());
+            }
+            !stat.is_settled(self.looked)
+        });
+        unknown
+    }
+
+    /// Whether a file was made before the look. Where nobody can say, it was.
+    fn is_older(&self, path: &Path) -> bool {
+        let born = path.symlink_metadata().and_then(|metadata| metadata.created());
+        let born = born.ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        born.is_none_or(|born| is_before(i128::try_from(born.as_nanos()).unwrap_or(0), self.looked))
+    }
+
+    /// What was at these paths, fetched from git where git has it. At those that are `unknown` there was something.
+    fn befores(&self, paths: &[&PathBuf], unknown: &HashSet<PathBuf>, blobs: &Blobs) -> Vec<Entry> {
         let mut wanted: HashMap<usize, Vec<(&Path, &str, u64)>> = HashMap::new();
         for path in paths {
             if let Some(seen) = self.files.get(*path)
@@ -220,6 +263,11 @@ impl Tree {
             });
         }
         let before = |path: &&PathBuf| match self.files.get(*path) {
+            None if unknown.contains(*path) => Entry::File {
+                content: None,
+                size: 0,
+                mode: 0,
+            },
             None => Entry::Absent,
             Some(seen) => seen.entry().unwrap_or_else(|| seen.file(fetched.get(*path).cloned())),
         };

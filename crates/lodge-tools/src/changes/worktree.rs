@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -44,7 +44,7 @@ impl Git {
     pub fn changes(&self, dir: &Path, against: Against) -> Result<Vec<GitChange>, GitError> {
         let commit = self.commit_of(against);
         let below = pathspec(self.root(), dir);
-        let mut args = vec![
+        let diff = [
             "diff",
             "--raw",
             "--numstat",
@@ -53,9 +53,10 @@ impl Git {
             "--no-renames",
             "--no-ext-diff",
         ];
-        args.extend(["--no-textconv", "--ignore-submodules=all", &commit, "--", &below]);
-        let mut changes = self.read_diff(&self.run(&args)?);
-        let others = self.run(&["ls-files", "--others", "--exclude-standard", "-z", "--", &below])?;
+        let how = ["--no-textconv", "--ignore-submodules=all", &commit, "--"];
+        let mut changes = self.read_diff(&self.run(&with([&diff[..], &how].concat(), [&below]))?);
+        let others = ["ls-files", "--others", "--exclude-standard", "-z", "--"];
+        let others = self.run(&with(others, [&below]))?;
         for name in others
             .split(|byte| *byte == 0)
             .filter(|name| !name.is_empty() && !name.ends_with(b"/"))
@@ -118,8 +119,8 @@ impl Git {
                 let (commit, path) = (self.commit_of(against), pathspec(self.root(), &change.path));
                 let mut args = vec!["diff", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv"];
                 args.extend(ignore_space.then_some("--ignore-all-space"));
-                args.extend([commit.as_str(), "--", &path]);
-                String::from_utf8_lossy(&self.run(&args)?).into_owned()
+                args.extend([commit.as_str(), "--"]);
+                String::from_utf8_lossy(&self.run(&with(args, [&path]))?).into_owned()
             }
         };
         Ok((text.len() as u64 <= MOST_BYTES).then_some(text))
@@ -189,24 +190,18 @@ impl Git {
 
     /// Puts files as they are now into what is committed next.
     pub fn stage(&self, paths: &[PathBuf]) -> Result<(), GitError> {
-        let paths: Vec<String> = paths.iter().map(|path| pathspec(self.root(), path)).collect();
-        let mut args = vec!["add", "-A", "--"];
-        args.extend(paths.iter().map(String::as_str));
-        self.run(&args).map(drop)
+        let paths: Vec<OsString> = paths.iter().map(|path| pathspec(self.root(), path)).collect();
+        self.run(&with(["add", "-A", "--"], &paths)).map(drop)
     }
 
     /// Commits everything below `dir` but for what is below `except`. Answers with what git says about it.
     pub fn commit(&self, dir: &Path, except: &Path, message: &str) -> Result<String, GitError> {
-        let (below, not) = (pathspec(self.root(), dir), pathspec(self.root(), except));
-        let not = not.replacen("literal", "exclude,literal", 1);
-        let mut add = vec!["add", "-A", "--", &below];
-        let mut commit = vec!["commit", "-q", "-m", message, "--", &below];
+        let mut paths = vec![pathspec(self.root(), dir)];
         if except.starts_with(dir) && except != dir {
-            add.push(&not);
-            commit.push(&not);
+            paths.push(spec(self.root(), except, "exclude,literal"));
         }
-        self.run(&add)?;
-        self.run(&commit)?;
+        self.run(&with(["add", "-A", "--"], &paths))?;
+        self.run(&with(["commit", "-q", "-m", message, "--"], &paths))?;
         Ok(self.word(&["log", "-1", "--format=%h %s"]).unwrap_or_default())
     }
 
@@ -214,9 +209,9 @@ impl Git {
     pub(super) fn discard(&self, change: &GitChange) -> Result<(), GitError> {
         let path = pathspec(self.root(), &change.path);
         match &change.before {
-            Some(_) => self.run(&["checkout", "-q", "HEAD", "--", &path]).map(drop),
+            Some(_) => self.run(&with(["checkout", "-q", "HEAD", "--"], [&path])).map(drop),
             None => {
-                let _ = self.run(&["rm", "-q", "--cached", "--ignore-unmatch", "--", &path])?;
+                self.run(&with(["rm", "-q", "--cached", "--ignore-unmatch", "--"], [&path]))?;
                 std::fs::remove_file(&change.path).map_err(|error| GitError(error.to_string()))
             }
         }
@@ -230,12 +225,24 @@ impl Git {
 }
 
 /// A path as git takes it: exactly this one, no pattern.
-fn pathspec(root: &Path, path: &Path) -> String {
+fn pathspec(root: &Path, path: &Path) -> OsString {
+    spec(root, path, "literal")
+}
+
+fn spec(root: &Path, path: &Path, magic: &str) -> OsString {
     let below = path.strip_prefix(root).unwrap_or(path);
     let below = if below.as_os_str().is_empty() {
         Path::new(".")
     } else {
         below
     };
-    format!(":(literal){}", below.display())
+    let mut spec = OsString::from(format!(":({magic})"));
+    spec.push(below);
+    spec
+}
+
+/// Words and then paths.
+fn with<'a>(words: impl IntoIterator<Item = &'a str>, paths: impl IntoIterator<Item = &'a OsString>) -> Vec<&'a OsStr> {
+    let paths = paths.into_iter().map(OsString::as_os_str);
+    words.into_iter().map(OsStr::new).chain(paths).collect()
 }

@@ -11,13 +11,13 @@ use lodge_tools::changes::{Against, Cause, Changes, ChangesError, Entry, Git, Li
 use testkit::Random;
 
 /// A working directory beside a session's.
-struct Place {
-    dir: tempfile::TempDir,
-    changes: Changes,
+pub(crate) struct Place {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) changes: Changes,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Limits::default())
     }
 
@@ -28,33 +28,33 @@ impl Place {
         Self { dir, changes }
     }
 
-    fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.dir.path().join("work")
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.work().join(name)
     }
 
-    fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
         let path = self.file(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, contents).unwrap();
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.file(name)).unwrap()
     }
 
     /// A turn that runs one command.
-    fn turn(&self, id: &str, command: &str) {
+    pub(crate) fn turn(&self, id: &str, command: &str) {
         self.changes.begin(cause(id));
         let looked = self.changes.before(Touches::Anything, &[self.work()]);
         self.sh(command);
         self.changes.after(&looked, false);
     }
 
-    fn sh(&self, command: &str) {
+    pub(crate) fn sh(&self, command: &str) {
         let output = Command::new("bash")
             .arg("-c")
             .arg(command)
@@ -68,15 +68,15 @@ impl Place {
         );
     }
 
-    fn git(&self) {
+    pub(crate) fn git(&self) {
         self.sh("git init -q && git config user.email a@b.c && git config user.name A && git add -A && git commit -q -m 1 --allow-empty");
     }
 
-    fn restore(&self, scope: &Scope, force: bool) -> lodge_tools::changes::Restored {
+    pub(crate) fn restore(&self, scope: &Scope, force: bool) -> lodge_tools::changes::Restored {
         self.changes.restore(scope, None, force).unwrap()
     }
 
-    fn told(&self, scope: &Scope) -> Vec<String> {
+    pub(crate) fn told(&self, scope: &Scope) -> Vec<String> {
         let deltas = self.changes.of(scope).unwrap();
         let told = deltas.iter().map(|delta| {
             let kind = match (&delta.before, &delta.after) {
@@ -98,7 +98,7 @@ impl Place {
     }
 }
 
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap()
 }
 
@@ -106,14 +106,14 @@ fn open(dir: &Path, limits: Limits) -> Changes {
     Changes::new(&dir.join("session"), &dir.join("session"), limits)
 }
 
-fn cause(id: &str) -> Cause {
+pub(crate) fn cause(id: &str) -> Cause {
     Cause {
         id: id.to_owned(),
         event: Some(format!("event-{id}")),
     }
 }
 
-fn of(id: &str) -> Scope {
+pub(crate) fn of(id: &str) -> Scope {
     Scope::Of(id.to_owned())
 }
 

@@ -3,6 +3,7 @@
 
 mod bench;
 mod changes;
+mod changes_odd;
 mod fetch;
 mod files;
 mod places;
