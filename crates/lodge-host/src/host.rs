@@ -178,7 +178,12 @@ impl Host {
             settings,
             &new.storage,
         )?;
-        session.record(start).await?;
+        if let Err(error) = session.record(start).await {
+            // Nobody got it, so nobody may find it in the way of the next attempt.
+            drop(open);
+            let _ = self.delete(&id).await;
+            return Err(error.into());
+        }
         if new.mode != Mode::Interactive {
             // No field of `session.start` says it, and it must be known after a restart.
             let mode = SessionModeChanged {

@@ -90,6 +90,10 @@ impl Disk for RealDisk {
             Mode::CreateNew => options.append(true).create_new(true),
             Mode::Replace => options.append(true).create(true),
         };
+        // A link would lead out of the home, and a pipe would have us wait: what is kept here is kept in files.
+        if fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_file()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
         let file = options.open(path)?;
         if mode == Mode::Replace {
             file.set_len(0)?;

@@ -41,10 +41,28 @@ fn finish(result: Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("Error: {error:#}");
+            // Whoever stopped reading wants no more to read.
+            let unread = error
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
+            if !unread {
+                eprintln!("Error: {}", told(&error));
+            }
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error and its causes, each said once: some errors say theirs themselves.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            let between = if text.is_empty() { "" } else { ": " };
+            text = format!("{text}{between}{cause}");
+        }
+    }
+    text
 }
 
 fn dispatch(cli: Cli) -> Result<ExitCode> {

@@ -242,9 +242,17 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
             ids
         }
     };
-    let mut damaged = 0;
+    let (mut damaged, mut unread) = (0, 0);
     for id in &ids {
-        let report = opened.sessions().check(id)?;
+        let report = match opened.sessions().check(id) {
+            Ok(report) => report,
+            // One that cannot be read does not keep the others from being looked at.
+            Err(error) => {
+                println_quietly(&format!("{id}: {error}"));
+                unread += 1;
+                continue;
+            }
+        };
         if report.findings.is_empty() {
             continue;
         }
@@ -258,8 +266,12 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
         }
     }
     let (total, what) = (ids.len(), if args.fix { "repaired" } else { "damaged" });
+    let beside = match unread {
+        0 => String::new(),
+        n => format!(", {n} unreadable"),
+    };
     println_quietly(&format!(
-        "{total} session{} checked, {damaged} {what}.",
+        "{total} session{} checked, {damaged} {what}{beside}.",
         if total == 1 { "" } else { "s" }
     ));
     if damaged > 0 && !args.fix {
@@ -268,7 +280,7 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::FAILURE);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(unread > 0)))
 }
 
 fn as_json(session: &SessionSummary) -> serde_json::Value {

@@ -27,7 +27,7 @@ pub(crate) fn shared_host_at(path: &Path) -> Host {
     host_on(Home::open(path, options).unwrap(), Duration::from_secs(600))
 }
 
-fn host_on(home: Home, idle_after: Duration) -> Host {
+pub(crate) fn host_on(home: Home, idle_after: Duration) -> Host {
     let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
     Host::new(HostConfig {
         home,

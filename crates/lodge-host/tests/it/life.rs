@@ -7,7 +7,7 @@ use lodge_host::{
     Resume, Session,
 };
 
-use crate::kit::{Probe, host_at, house, log_of, shared_host_at};
+use crate::kit::{Probe, host_at, host_on, house, log_of, shared_host_at};
 
 #[tokio::test]
 async fn a_session_leaves_memory_when_idle_and_comes_back_whole() {
@@ -301,6 +301,27 @@ async fn two_processes_on_a_shared_home_can_have_the_same_session() {
         })
         .collect();
     assert_eq!(said, ["one", "two", "three", "four"]);
+}
+
+#[tokio::test]
+async fn a_session_that_could_not_be_begun_is_not_in_the_way_of_the_next_attempt() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = lodge_host::HomeOptions {
+        max_event: 10,
+        ..lodge_host::HomeOptions::default()
+    };
+    let host = host_on(
+        lodge_host::Home::open(dir.path(), options).unwrap(),
+        Duration::from_secs(600),
+    );
+    for _ in 0..2 {
+        let new = NewSession {
+            id: Some("x".into()),
+            ..NewSession::default()
+        };
+        let error = host.create(new).await.err().unwrap().to_string();
+        assert!(error.contains("longer than the 10 bytes"), "{error}");
+    }
 }
 
 #[tokio::test]

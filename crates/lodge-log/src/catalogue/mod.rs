@@ -70,9 +70,7 @@ impl Catalogue {
             Ok(connection) => connection,
             Err(error) => {
                 tracing::debug!(%error, "no catalogue to read; the logs are read instead");
-                let connection = db::in_memory()?;
-                worker::catch_up_all(&connection.db, &store, &|| false)?;
-                connection
+                from_logs(&store)?
             }
         };
         let queue = Arc::new(Queue::default());
@@ -146,8 +144,17 @@ impl Catalogue {
                 Err(error) => failure = Some(error),
             }
         }
-        Err(failure.unwrap_or(rusqlite::Error::InvalidQuery).into())
+        // No database can be kept, perhaps for want of space: the logs are still there.
+        tracing::warn!(error = ?failure, "the session catalogue cannot be read; the logs are read instead");
+        Ok(question(&from_logs(&self.store)?.db)?)
     }
+}
+
+/// A database in memory with what the logs say now.
+fn from_logs(store: &FileStore) -> Result<Opened, LogError> {
+    let opened = db::in_memory()?;
+    worker::catch_up_all(&opened.db, store, &|| false)?;
+    Ok(opened)
 }
 
 impl Drop for Catalogue {

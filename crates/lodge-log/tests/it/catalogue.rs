@@ -526,6 +526,19 @@ fn a_home_that_is_deleted_under_the_host_is_made_again() {
 }
 
 #[test]
+fn without_a_place_for_the_database_the_logs_are_listed() {
+    let TestHome { dir, home } = some_sessions();
+    let path = home.path().to_owned();
+    drop(home);
+    let _ = fs::remove_file(path.join("catalogue.db"));
+    fs::create_dir_all(path.join("catalogue.db/in the way")).unwrap();
+    let home = Home::open(&path, HomeOptions::default()).unwrap();
+    assert_eq!(listed(home.catalogue(), ListFilter::default()).len(), 3);
+    assert_eq!(home.catalogue().get("no such").unwrap(), None);
+    drop(dir);
+}
+
+#[test]
 fn thousands_of_sessions_are_listed() {
     let t = TestHome::new();
     for n in 0..2000 {

@@ -443,3 +443,22 @@ fn a_damaged_line_made_to_cost_time_does_not() {
         numbered([1, 0])
     );
 }
+
+#[cfg(unix)]
+#[test]
+fn a_log_that_is_no_file_is_refused_and_what_it_leads_to_is_left_alone() {
+    let t = TestHome::new();
+    let elsewhere = t.dir.path().join("elsewhere");
+    std::fs::write(&elsewhere, "somebody else's").unwrap();
+    let log = t.session_dir("x").join("events.jsonl");
+    std::fs::create_dir(t.session_dir("x")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &log).unwrap();
+    for _ in ["a link", "a directory"] {
+        let error = t.store().open("x").err().unwrap().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+        assert!(t.home.sessions().check("x").is_err());
+        std::fs::remove_file(&log).ok();
+        std::fs::create_dir_all(&log).unwrap();
+    }
+    assert_eq!(std::fs::read(&elsewhere).unwrap(), b"somebody else's");
+}

@@ -89,6 +89,28 @@ fn the_exit_code_says_how_it_ended() {
 }
 
 #[test]
+fn a_log_that_cannot_be_read_does_not_keep_the_others_from_being_checked() {
+    let home = Home::new();
+    let _ = home.run(["run", "say one"]).ok();
+    let _ = home.run(["run", "say two"]).ok();
+    let logs = home.logs();
+    fs::remove_file(&logs[0]).expect("a log is removed");
+    fs::create_dir(&logs[0]).expect("something else is put in its place");
+    let done = home.run(["check"]);
+    assert_eq!(done.status.code(), Some(1), "{done:#?}");
+    let told = done.stdout();
+    assert!(told.contains("it is not a regular file"), "{told}");
+    assert!(told.contains("2 sessions checked, 0 damaged, 1 unreadable."), "{told}");
+}
+
+#[test]
+fn an_error_is_said_once() {
+    let home = Home::new();
+    let done = home.run(["--home", "/proc/nowhere", "run", "hi"]);
+    assert_eq!(done.stderr.matches("os error").count(), 1, "{done:#?}");
+}
+
+#[test]
 fn an_error_says_what_and_what_to_do() {
     let home = Home::new();
     let done = home.run(["run", "--resume", "no-such-session", "hi"]);
