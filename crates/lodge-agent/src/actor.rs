@@ -160,6 +160,8 @@ impl Actor {
                 command = self.inbox.recv() => match command {
                     Some(Command::Close(done)) => {
                         self.close().await;
+                        // Whoever hears of it finds it ended.
+                        self.inbox.close();
                         let _ = done.send(());
                         return;
                     }

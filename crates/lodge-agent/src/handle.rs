@@ -287,6 +287,11 @@ impl Agent {
         self.ask(Command::Rest).await.unwrap_or(false)
     }
 
+    /// Whether the session has left memory, and nothing can be done with it any more.
+    pub fn has_ended(&self) -> bool {
+        self.inbox.is_closed()
+    }
+
     /// Whether a turn runs, or a sub-agent.
     pub fn is_busy(&self) -> bool {
         self.shared.busy.load(std::sync::atomic::Ordering::Acquire) || !self.shared.agents.running().is_empty()

@@ -17,7 +17,7 @@ use crate::{
     inference::{Exchanges, SdkTransport},
     methods,
     peer::Peer,
-    rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
+    rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Identified, Incoming, PARSE_ERROR, Params, Reply, RpcError},
     server::Shared,
     session::{Attached, SessionId},
     storage::{Files, Provider},
@@ -138,10 +138,9 @@ impl Connection {
                     .fail(None, RpcError::new(PARSE_ERROR, format!("not JSON: {error}")));
             }
             Err(error) => {
-                return self.peer.fail(
-                    None,
-                    RpcError::new(INVALID_REQUEST, format!("not a JSON-RPC message: {error}")),
-                );
+                let error = RpcError::new(INVALID_REQUEST, format!("not a JSON-RPC message: {error}"));
+                let id = serde_json::from_slice(body).ok().and_then(|Identified { id }| id);
+                return self.peer.fail(id, error);
             }
         };
         match (message.method, message.id) {
@@ -149,14 +148,20 @@ impl Connection {
             // The protocol has no notifications from clients; `$/cancelRequest` and its like may be ignored.
             (Some(method), None) => tracing::debug!(%method, "notification ignored"),
             (None, Some(id)) => {
+                let empty = message.error.is_none() && message.result.is_none();
                 let answer = match (message.error, message.result) {
                     (Some(error), _) => Err(error),
                     (None, Some(result)) => serde_json::from_str(result.get()).map_err(RpcError::failed),
                     (None, None) => Ok(Value::Null),
                 };
                 // Only ids that were given out here, which are numbers, mean anything.
-                if let Ok(id) = id.get().parse() {
-                    self.peer.answered(id, answer);
+                let known = id.get().parse().is_ok_and(|id| self.peer.answered(id, answer));
+                if empty && !known {
+                    let error = RpcError::new(
+                        INVALID_REQUEST,
+                        "a request has a method, an answer a result or an error",
+                    );
+                    self.peer.fail(Some(id), error);
                 }
             }
             (None, None) => self
@@ -326,9 +331,10 @@ impl Connection {
         self.state.lock().client_name.clone()
     }
 
-    /// The session of this id, when this client has it open.
+    /// The session of this id, when this client has it open and nobody has deleted it.
     pub(crate) fn session(&self, id: &str) -> Option<Arc<Attached>> {
-        self.sessions.lock().get(id).cloned()
+        let attached = self.sessions.lock().get(id).cloned()?;
+        (!attached.session().has_ended()).then_some(attached)
     }
 
     /// Remembers a session that the client has opened; an older attachment to the same session is dropped.

@@ -21,7 +21,7 @@ const NAME: &[u8] = b"content-length:";
 pub enum Inbound {
     /// The body of a whole frame.
     Body(Vec<u8>),
-    /// A frame that is too large; its body was skipped.
+    /// A frame that is too large; its body is skipped as it comes.
     TooLarge(u64),
     /// Bytes that are not a frame; they were skipped up to the next header.
     Malformed(&'static str),
@@ -33,6 +33,8 @@ pub struct FrameReader<R> {
     input: BufReader<R>,
     line: Vec<u8>,
     max_body: u64,
+    /// How much of a body that is too large is still to come.
+    skip: u64,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -47,6 +49,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             input: BufReader::with_capacity(32 * 1024, input),
             line: Vec::new(),
             max_body,
+            skip: 0,
         }
     }
 
@@ -54,6 +57,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub async fn next(&mut self) -> io::Result<Option<Inbound>> {
         let mut length = None;
         let mut junk = false;
+        self.skip_rest().await?;
         loop {
             let Some(whole) = read_line(&mut self.input, &mut self.line).await? else {
                 return if junk || length.is_some() {
@@ -84,15 +88,25 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// Reads what is left of a body that is too large. May be dropped and called again.
+    async fn skip_rest(&mut self) -> io::Result<()> {
+        while self.skip > 0 {
+            let available = self.input.fill_buf().await?.len();
+            if available == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let used = usize::try_from(self.skip).unwrap_or(usize::MAX).min(available);
+            self.input.consume(used);
+            self.skip -= used as u64;
+        }
+        Ok(())
+    }
+
     async fn body(&mut self, length: u64) -> io::Result<Inbound> {
         if length > self.max_body {
-            let mut rest = (&mut self.input).take(length);
-            let skipped = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
-            return if skipped == length {
-                Ok(Inbound::TooLarge(length))
-            } else {
-                Err(io::ErrorKind::UnexpectedEof.into())
-            };
+            // Told at once: whoever claims more than anybody has would never hear of it otherwise.
+            self.skip = length;
+            return Ok(Inbound::TooLarge(length));
         }
         // The buffer grows with what arrives, not with what is claimed.
         let mut body = Vec::with_capacity(length.min(64 * 1024) as usize);

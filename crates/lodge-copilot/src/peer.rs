@@ -134,10 +134,13 @@ impl Peer {
     }
 
     /// Takes the client's answer to a call. One that nobody waits for is dropped.
-    pub(crate) fn answered(&self, id: u64, answer: Result<Value, RpcError>) {
-        if let Some(waiting) = self.0.calls.lock().remove(&id) {
+    pub(crate) fn answered(&self, id: u64, answer: Result<Value, RpcError>) -> bool {
+        let waiting = self.0.calls.lock().remove(&id);
+        let known = waiting.is_some();
+        if let Some(waiting) = waiting {
             let _ = waiting.send(answer);
         }
+        known
     }
 
     /// Ends the connection.

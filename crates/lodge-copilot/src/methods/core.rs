@@ -1,7 +1,8 @@
 //! The core loop: connecting, opening and closing sessions, sending, aborting, reading back.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::BytesMut;
 use lodge_events::{AbortReason, Attachment, Event};
 use lodge_host::{Delivery, Host, Prompt};
@@ -173,6 +174,7 @@ fn opened(ctx: &Ctx, attached: Attached) -> MethodResult {
 /// reaches the client before the answer does.
 async fn detach(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
     let Some(attached) = ctx.session(&session_id) else {
+        ctx.detach(&session_id);
         // An app that resumed a session it had open holds it twice, and closes it twice; one that deleted it closes it, too.
         return Ok(json!({"success": true}));
     };
@@ -187,7 +189,7 @@ async fn detach(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SendParams {
-    prompt: String,
+    prompt: Option<String>,
     display_prompt: Option<String>,
     attachments: Option<Vec<Attachment>>,
     mode: Option<String>,
@@ -219,10 +221,14 @@ impl TryFrom<SendParams> for Prompt {
         let format = params
             .response_format
             .map(|ResponseFormat::JsonSchema { json_schema }| json_schema);
+        let mut attachments = params.attachments.unwrap_or_default();
+        attachments.iter_mut().try_for_each(acceptable)?;
         Ok(Self {
-            text: params.prompt,
+            text: params
+                .prompt
+                .ok_or_else(|| RpcError::params("Invalid parameters: missing field `prompt`"))?,
             display_text: params.display_prompt,
-            attachments: params.attachments.unwrap_or_default(),
+            attachments,
             // Other words than these two are accepted and mean the usual thing, as the CLI has it.
             delivery: if immediate {
                 Delivery::Immediate
@@ -238,6 +244,32 @@ impl TryFrom<SendParams> for Prompt {
             ..Self::default()
         })
     }
+}
+
+/// Gives what has a path a name, and refuses bytes that are none: no model could be asked anything after them.
+fn acceptable(attachment: &mut Attachment) -> Result<(), RpcError> {
+    let (path, name) = match attachment {
+        Attachment::File(file) => (&file.path, &mut file.display_name),
+        Attachment::Directory(directory) => (&directory.path, &mut directory.display_name),
+        Attachment::Blob(blob) => {
+            let bytes = blob.data.as_ref().map(|data| BASE64_STANDARD.decode(data)).transpose();
+            let told = |error| {
+                let name = blob.display_name.as_deref().unwrap_or("blob");
+                RpcError::params(format!(
+                    "Invalid parameters: the attachment {name:?} is not base64: {error}"
+                ))
+            };
+            return bytes.map(drop).map_err(told);
+        }
+        _ => return Ok(()),
+    };
+    if name.is_empty() {
+        let last = Path::new(path)
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        *name = last.unwrap_or_else(|| path.clone());
+    }
+    Ok(())
 }
 
 async fn send(session: Arc<Attached>, params: SendParams) -> Result<Value, RpcError> {

@@ -220,8 +220,7 @@ fn id_json(id: Option<String>) -> Value {
 }
 
 async fn delete(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
-    ctx.detach(&session_id);
-    Ok(match ctx.host.delete(&session_id).await {
+    Ok(match remove(&ctx, &session_id).await {
         Ok(()) => json!({"success": true}),
         Err(HostError::NotFound(id)) => {
             json!({"success": false, "error": format!("Error: Session file not found for {id}")})
@@ -231,9 +230,19 @@ async fn delete(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, 
 }
 
 async fn delete_quietly(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
-    ctx.detach(&session_id);
-    ctx.host.delete(&session_id).await?;
+    remove(&ctx, &session_id).await?;
     Ok(Value::Null)
+}
+
+/// Removes a session. A client that has it open hears how it ended before it hears that it is gone: it may wait for a turn.
+async fn remove(ctx: &Ctx, id: &str) -> Result<(), HostError> {
+    if ctx.files(id).is_some() {
+        // The client keeps the files, and what ends them is not to be brought to it any more.
+        ctx.detach(id);
+    }
+    let removed = ctx.host.delete(id).await;
+    ctx.detach(id);
+    removed
 }
 
 #[derive(Debug, Deserialize)]
@@ -246,8 +255,7 @@ async fn bulk_delete(ctx: Ctx, SessionIds { session_ids }: SessionIds) -> Result
     let mut freed = Map::new();
     for id in session_ids {
         let size = size_of(&ctx, &id).await?;
-        ctx.detach(&id);
-        match ctx.host.delete(&id).await {
+        match remove(&ctx, &id).await {
             Ok(()) => drop(freed.insert(id, size.into())),
             Err(HostError::NotFound(_)) => drop(freed.insert(id, 0.into())),
             Err(error) => return Err(error.into()),

@@ -64,10 +64,17 @@ async fn what_is_wrong_is_said_and_the_connection_lives_on() {
             -32603,
             "cannot be empty",
         ),
+        (frame("{\"id\":1,\"method\":4}"), -32600, "not a JSON-RPC message"),
+        (
+            frame("{\"jsonrpc\":\"2.0\",\"id\":1}"),
+            -32600,
+            "a request has a method",
+        ),
     ] {
         client.raw(&sent).await;
         let answer = client.next().await;
         let shown = String::from_utf8_lossy(&sent).into_owned();
+        assert_eq!(answer["id"] == 1, shown.contains("\"id\":1"), "{shown}: {answer}");
         assert_eq!(answer["error"]["code"], code, "{shown}: {answer}");
         assert!(
             answer["error"]["message"].as_str().unwrap().contains(words),
@@ -100,6 +107,14 @@ async fn a_frame_over_64_mib_is_refused_and_the_sessions_live_on() {
     }
     let events = client.say(&session, "say still here").await;
     assert!(events.iter().any(|event| event["data"]["content"] == "still here"));
+}
+
+#[tokio::test]
+async fn a_frame_that_claims_more_than_anybody_has_is_refused_at_once() {
+    let mut client = House::new().client();
+    client.raw(b"Content-Length: 99999999999999\r\n\r\n{").await;
+    let answer = client.next().await;
+    assert_eq!(answer["error"]["code"], -32600, "{answer}");
 }
 
 #[tokio::test]

@@ -163,6 +163,64 @@ async fn sessions_are_listed_found_forked_and_deleted() {
 }
 
 #[tokio::test]
+async fn who_deletes_a_session_hears_how_it_ended_and_nobody_finds_it_after_that() {
+    let house = House::new();
+    let (mut client, mut other) = (house.client(), house.client());
+    let session = client.create(json!({"streaming": true})).await;
+    other.call("session.resume", json!({"sessionId": session})).await;
+    let prompt = "slowly 50 ms, stream 2000 chunks";
+    client
+        .call("session.send", json!({"sessionId": session, "prompt": prompt}))
+        .await;
+    client.event("assistant.message_delta").await;
+    let id = client.ask("session.delete", json!({"sessionId": session})).await;
+    let mut ended = Vec::new();
+    let answer = loop {
+        let message = client.next().await;
+        if message["id"] == id {
+            break message;
+        }
+        ended.extend(message["params"]["event"]["type"].as_str().map(str::to_owned));
+    };
+    assert_eq!(answer["result"], json!({"success": true}));
+    ended.retain(|kind| !kind.ends_with("_delta"));
+    assert_eq!(ended, ["abort", "assistant.idle", "session.idle", "session.shutdown"]);
+    for method in ["session.getMessages", "session.mode.get", "session.send"] {
+        let params = json!({"sessionId": session, "prompt": "say x"});
+        let (_, told) = other.fail(method, params).await;
+        assert!(told.contains("Session not found"), "{method}: {told}");
+    }
+    let closed = other.call("session.destroy", json!({"sessionId": session})).await;
+    assert_eq!(closed, json!({"success": true}));
+}
+
+#[tokio::test]
+async fn a_message_is_refused_that_no_model_could_be_asked_about() {
+    let mut client = House::new().client();
+    let session = client.create(json!({})).await;
+    let image = |data: &str| json!([{"type": "blob", "data": data, "mimeType": "image/png", "displayName": "x.png"}]);
+    for (params, words) in [
+        (json!({}), "missing field `prompt`"),
+        (
+            json!({"prompt": "say x", "attachments": image("!!!")}),
+            "\"x.png\" is not base64",
+        ),
+    ] {
+        let mut params = params;
+        params["sessionId"] = json!(session);
+        let (code, told) = client.fail("session.send", params).await;
+        assert_eq!(code, -32602);
+        assert!(told.contains(words), "{told}");
+    }
+    let attachments = json!([{"type": "file", "path": "/a/b.txt"}, {"type": "directory", "path": "/"}]);
+    let params = json!({"sessionId": session, "prompt": "say y", "attachments": attachments});
+    client.call("session.send", params).await;
+    let message = client.event("user.message").await;
+    let names = [0, 1].map(|n| message["data"]["attachments"][n]["displayName"].clone());
+    assert_eq!(names, ["b.txt", "/"]);
+}
+
+#[tokio::test]
 async fn tools_of_the_client_run_in_every_form_and_permission_is_asked_first() {
     let house = House::new();
     let mut client = house.client();
