@@ -396,7 +396,10 @@ impl Turn {
                 return Ok(());
             }
             self.autopilot.answered(!calls.is_empty());
-            let complete = calls.iter().any(|call| call.name == AgentTool::TaskComplete.name());
+            // Elsewhere there is no such tool, or it is an app's, which means nothing by it here.
+            let complete = self.shared.sub.is_none()
+                && self.mode == Mode::Autopilot
+                && calls.iter().any(|call| call.name == AgentTool::TaskComplete.name());
             if (calls.is_empty() || complete)
                 && self.shared.queue.look(|lists| lists.steering.is_empty())
                 && (self.shared.sub.is_some() || !self.shared.agents.has_notices())

@@ -265,6 +265,13 @@ async fn autopilot_goes_on_until_the_task_is_complete() {
 }
 
 #[tokio::test]
+async fn elsewhere_nothing_ends_with_a_task_that_is_called_complete() {
+    let house = house();
+    let mut probe = house.session().await;
+    assert_eq!(probe.turn("complete the task x then say and on").await, "and on");
+}
+
+#[tokio::test]
 async fn autopilot_is_bounded() {
     let house = house();
     let autopilot = NewSession {
