@@ -29,7 +29,7 @@ use crate::{
     queue::Lists,
     session::Shared,
     settings::{Change, Delivery, Prompt},
-    turn::{self, Ended, Start},
+    turn::{self, Ended, Halt, Start},
 };
 
 /// Everything a session can be told. Closed: nothing else changes a session.
@@ -38,6 +38,9 @@ pub enum Command {
     Send(Box<Prompt>, oneshot::Sender<Result<String, AgentError>>),
     /// Stop the running turn. Answers whether there was one.
     Abort(AbortReason, oneshot::Sender<bool>),
+    /// Stop the running turn, and leave what works in the background alone. With `true` what waits comes next, or it is
+    /// forgotten. Answers whether there was a turn.
+    Interrupt(bool, oneshot::Sender<bool>),
     /// Take up tool calls that were open when the host went down. Answers whether there were any.
     Continue(oneshot::Sender<Result<bool, AgentError>>),
     /// Close what was open when the host went down: it counts as interrupted. Answers whether there was anything.
@@ -106,7 +109,7 @@ pub enum QueueChange {
 struct Running {
     task: JoinHandle<Ended>,
     cancel: CancellationToken,
-    reason: Arc<Mutex<AbortReason>>,
+    halt: Arc<Mutex<Halt>>,
     compaction: bool,
 }
 
@@ -204,6 +207,7 @@ impl Actor {
         match command {
             Command::Send(prompt, reply) => drop(reply.send(self.send(*prompt))),
             Command::Abort(reason, reply) => drop(reply.send(self.abort(reason).await)),
+            Command::Interrupt(keep_queue, reply) => drop(reply.send(self.interrupt(keep_queue).await)),
             Command::Continue(reply) => drop(reply.send(self.take_up())),
             Command::Settle(reply) => drop(reply.send(self.settle_alone())),
             Command::Resume(reply) => drop(reply.send(self.resume())),
@@ -307,12 +311,12 @@ impl Actor {
             self.tell_skills();
         }
         let cancel = CancellationToken::new();
-        let reason = Arc::new(Mutex::new(AbortReason::UserInitiated));
-        let task = tokio::spawn(turn::run(self.shared.clone(), start, cancel.clone(), reason.clone()));
+        let halt = Arc::<Mutex<Halt>>::default();
+        let task = tokio::spawn(turn::run(self.shared.clone(), start, cancel.clone(), halt.clone()));
         self.set_running(Running {
             task,
             cancel,
-            reason,
+            halt,
             compaction: false,
         });
     }
@@ -407,20 +411,45 @@ impl Actor {
     }
 
     async fn abort(&mut self, reason: AbortReason) -> bool {
-        let Some(running) = &mut self.running else {
+        if self.running.is_none() {
             return self.abort_agents(reason).await;
+        }
+        let halt = Halt {
+            reason,
+            spare_background: false,
         };
-        *running.reason.lock() = reason;
+        self.stop_turn(halt, false).await
+    }
+
+    async fn interrupt(&mut self, keep_queue: bool) -> bool {
+        if self.running.as_ref().is_some_and(|running| running.compaction) {
+            return false;
+        }
+        let halt = Halt {
+            reason: AbortReason::UserInitiated,
+            spare_background: true,
+        };
+        self.stop_turn(halt, keep_queue).await
+    }
+
+    async fn stop_turn(&mut self, halt: Halt, keep_queue: bool) -> bool {
+        let Some(running) = &mut self.running else {
+            return false;
+        };
+        *running.halt.lock() = halt;
         running.cancel.cancel();
         let ended = (&mut running.task).await;
         self.running = None;
-        // What was queued for after this turn was meant for after this turn: an abort takes it back too.
-        let forgotten = self.shared.queue.change(|lists| {
-            let some = !lists.waiting.is_empty() || !lists.steering.is_empty();
-            lists.waiting.clear();
-            lists.steering.clear();
-            some
-        });
+        // To keep what waits is the word that lets it come next.
+        self.said_late |= keep_queue;
+        // What was queued for after this turn was meant for after this turn: stopping it takes that back too.
+        let forgotten = !keep_queue
+            && self.shared.queue.change(|lists| {
+                let some = !lists.waiting.is_empty() || !lists.steering.is_empty();
+                lists.waiting.clear();
+                lists.steering.clear();
+                some
+            });
         if forgotten {
             self.shared.recorder.note(PendingMessagesModified::default());
         }
@@ -494,7 +523,7 @@ impl Actor {
         self.set_running(Running {
             task,
             cancel,
-            reason: Arc::new(Mutex::new(AbortReason::UserInitiated)),
+            halt: Arc::default(),
             compaction: true,
         });
     }

@@ -204,6 +204,8 @@ impl Turn {
             tools,
             stream: settings.streaming,
             reasoning_effort: settings.reasoning_effort.clone(),
+            reasoning_summary: settings.reasoning_summary.clone(),
+            interaction_id: Some(self.interaction_id.clone()),
             required_tool: self.prompt.required_tool.clone(),
             response_format: self.prompt.response_format.clone(),
             citations: settings.citations,

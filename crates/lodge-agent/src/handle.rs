@@ -176,6 +176,12 @@ impl Agent {
         self.ask(|reply| Command::Abort(reason, reply)).await
     }
 
+    /// Stops the running turn, and leaves what works in the background alone. With `keep_queue` what waits comes next, or it
+    /// is forgotten. False when no turn ran.
+    pub async fn interrupt(&self, keep_queue: bool) -> Result<bool, AgentError> {
+        self.ask(|reply| Command::Interrupt(keep_queue, reply)).await
+    }
+
     /// Takes up what was open when the host went down. False when nothing was.
     pub async fn continue_pending(&self) -> Result<bool, AgentError> {
         self.ask(Command::Continue).await?
@@ -401,6 +407,11 @@ impl Agent {
         true
     }
 
+    /// Stops all sub-agents in the background. Answers how many.
+    pub async fn cancel_background_agents(&self) -> usize {
+        self.shared.agents.stop(|task| task.state.borrow().background).await
+    }
+
     /// Forgets a sub-agent, or a command in the background, that has ended.
     pub fn remove_task(&self, id: &str) -> bool {
         let removed = self.shared.agents.remove(id);
@@ -558,6 +569,12 @@ impl Agent {
     /// Has clients that want hooks hear of something; the output is what they say to it.
     pub async fn hook(&self, hook_type: &str, input: serde_json::Value) -> Result<serde_json::Value, AgentError> {
         Ok(self.shared.hook(hook_type, input).await?)
+    }
+
+    /// Reads the hooks of files and plugins anew. Answers how many there are.
+    pub async fn reload_hooks(&self) -> Result<usize, AgentError> {
+        self.shared.read_hooks().await?;
+        Ok(self.shared.hooks.len())
     }
 
     /// What the agent has noted to do.

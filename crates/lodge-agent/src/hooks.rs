@@ -49,6 +49,11 @@ impl Hooks {
             told: Mutex::default(),
         }
     }
+
+    /// How many of files there are.
+    pub(crate) fn len(&self) -> usize {
+        self.files.lock().len()
+    }
 }
 
 type Invocation = BoxFuture<'static, Result<Option<Value>, String>>;

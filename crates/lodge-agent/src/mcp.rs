@@ -100,6 +100,7 @@ pub(crate) fn source_event(source: Source) -> Option<McpSource> {
         Source::User => Some(McpSource::User),
         Source::Workspace => Some(McpSource::Workspace),
         Source::Plugin => Some(McpSource::Plugin),
+        Source::Builtin => Some(McpSource::Builtin),
         Source::Client => None,
     }
 }

@@ -11,7 +11,7 @@ use lodge_events::{
     AssistantUsage, McpPermission, ModelCallFailure, PermissionRequest, SamplingCompleted, SamplingRequested,
 };
 use lodge_mcp::Sampling;
-use lodge_models::{AssistantMessage, Chunk, Completion, Image, Message, ModelRequest, Part};
+use lodge_models::{AssistantMessage, Chunk, Completion, Image, Message, Model, ModelRequest, Part};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -22,6 +22,7 @@ use crate::{
     handle::Agent,
     permission::Verdict,
     session::Shared,
+    settings::Settings,
 };
 
 /// The longest answer that a server gets, in tokens.
@@ -29,8 +30,8 @@ const TOKENS: u64 = 8_192;
 /// How the calls are told apart from those of the conversation.
 const INITIATOR: &str = "mcp-sampling";
 
-/// What is understood of a request. The rest (temperature, preferences for other models, context) is the server's wish, and
-/// MCP leaves it to the host.
+/// What is understood of a request. The rest (what to weigh when choosing a model, context) is the server's wish, and MCP
+/// leaves it to the host.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Asked {
@@ -39,6 +40,24 @@ struct Asked {
     system_prompt: Option<String>,
     #[serde(default)]
     max_tokens: Option<u64>,
+    #[serde(default)]
+    temperature: Option<f64>,
+    #[serde(default)]
+    stop_sequences: Vec<String>,
+    #[serde(default)]
+    model_preferences: Option<Preferences>,
+}
+
+#[derive(Deserialize)]
+struct Preferences {
+    #[serde(default)]
+    hints: Vec<Hint>,
+}
+
+#[derive(Deserialize)]
+struct Hint {
+    #[serde(default)]
+    name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -167,6 +186,30 @@ impl Shared {
         }
     }
 
+    /// The model that a server would like best, where there is one that the session may use: hints are parts of names, the
+    /// first that fits counts, and the session's own model goes before others.
+    async fn preferred(&self, settings: &Settings, preferences: Option<&Preferences>) -> Option<Arc<dyn Model>> {
+        let (preferences, models) = (preferences?, settings.models.as_ref()?);
+        let own = settings.model.info().id.clone();
+        let mut names = None;
+        for hint in preferences.hints.iter().filter_map(|hint| hint.name.as_deref()) {
+            let hint = hint.trim().to_lowercase();
+            let fits = |name: &String| !hint.is_empty() && name.to_lowercase().contains(&hint);
+            if fits(&own) {
+                return None;
+            }
+            if names.is_none() {
+                names = Some(models.names().await);
+            }
+            if let Some(name) = names.iter().flatten().find(|name| fits(name))
+                && let Ok(model) = self.find_model(name).await
+            {
+                return Some(model);
+            }
+        }
+        None
+    }
+
     /// Asks the session's model what a server wants to know.
     pub(crate) async fn ask_for_server(self: &Arc<Self>, request: &Value) -> Result<Value, String> {
         let asked = Asked::read(request)?;
@@ -174,19 +217,27 @@ impl Shared {
         if settings.limit.is_some_and(|limit| self.spent() >= limit) {
             return Err("The session has used up what it may spend.".to_owned());
         }
-        let info = settings.model.info();
+        let preferred = self.preferred(&settings, asked.model_preferences.as_ref()).await;
+        let asked_model = preferred.unwrap_or_else(|| settings.model.clone());
+        let info = asked_model.info();
         let (model, most) = (info.id.clone(), TOKENS.min(info.max_output_tokens.max(1)));
         let request = ModelRequest {
             system: asked.system_prompt.clone().unwrap_or_default().into(),
             max_output_tokens: Some(asked.max_tokens.map_or(most, |tokens| tokens.clamp(1, most))),
+            temperature: asked.temperature,
+            stop: asked.stop_sequences.clone(),
             messages: asked.messages(info.vision)?,
-            reasoning_effort: settings.reasoning_effort.clone(),
+            // Another model may not know the session's.
+            reasoning_effort: settings
+                .reasoning_effort
+                .clone()
+                .filter(|_| *model == settings.model.info().id),
             headers: settings.headers.clone(),
             user_agent: settings.client_name.clone(),
             ..ModelRequest::default()
         };
         let started = Instant::now();
-        let mut stream = settings.model.call(Arc::new(request));
+        let mut stream = asked_model.call(Arc::new(request));
         while let Some(chunk) = stream.next().await {
             match chunk {
                 Ok(Chunk::Done(completion)) => {

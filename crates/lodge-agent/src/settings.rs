@@ -19,6 +19,9 @@ use crate::{
 pub trait ModelSource: Send + Sync {
     /// The model of that name, or why there is none.
     fn model(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, String>>;
+
+    /// The names of those that are known.
+    fn names(&self) -> BoxFuture<'static, Vec<String>>;
 }
 
 /// Everything about a session that can change while it lives.
@@ -28,6 +31,8 @@ pub struct Settings {
     pub model: Arc<dyn Model>,
     /// Effort to reason with, where the model offers a choice.
     pub reasoning_effort: Option<String>,
+    /// Form of the reasoning's summary, where the provider offers a choice.
+    pub reasoning_summary: Option<String>,
     /// What the session may spend, in the unit that providers count in.
     pub limit: Option<f64>,
     /// Whether a model that is rate limited is replaced by the provider's choice without asking.
@@ -62,6 +67,10 @@ pub struct Settings {
     pub max_tool_output: usize,
     /// Whether AGENTS.md and its like are read into the system prompt.
     pub project_instructions: bool,
+    /// What the organisation of whoever made the session wants agents to heed.
+    pub organization_instructions: Option<String>,
+    /// Whether the model is told of the git repository that the session works in.
+    pub git: bool,
     /// Which hooks of files are in force.
     pub hook_files: HookFiles,
     /// Further directories whose AGENTS.md and its like are read.
@@ -72,6 +81,21 @@ pub struct Settings {
     pub subagents: SubagentSettings,
     /// Where sub-agents get models by name; without it they use the session's.
     pub models: Option<Arc<dyn ModelSource>>,
+    /// The models that the session and its sub-agents may use, where only some.
+    pub allowed_models: Option<Vec<String>>,
+}
+
+impl Settings {
+    /// Says no to a model that the session may not use.
+    pub(crate) fn check_allowed(&self, model: &str) -> Result<(), String> {
+        match &self.allowed_models {
+            Some(allowed) if allowed.iter().all(|id| id != model) => Err(format!(
+                "Model '{model}' is not allowed in this session. Allowed models: {}",
+                allowed.join(", ")
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What the provider shall prefer where the choice of the model is left to it, and what it chose.
@@ -275,6 +299,8 @@ pub enum Change {
     },
     /// Another effort.
     ReasoningEffort(Option<String>),
+    /// Another form of the reasoning's summary.
+    ReasoningSummary(Option<String>),
     /// What the provider shall prefer where the choice of the model is left to it.
     AutoTier {
         /// The preference; none for the provider's own.
@@ -308,6 +334,10 @@ pub enum Change {
     Compaction(Compaction),
     /// Whether AGENTS.md and its like are read.
     ProjectInstructions(bool),
+    /// What the organisation wants agents to heed.
+    OrganizationInstructions(Option<String>),
+    /// Whether the model is told of the git repository.
+    Git(bool),
     /// Other hooks of files.
     HookFiles(HookFiles),
     /// Further directories with instructions.
@@ -325,6 +355,8 @@ pub enum Change {
     Subagents(SubagentSettings),
     /// Where sub-agents get models by name.
     Models(Arc<dyn ModelSource>),
+    /// The models that the session may use; none for all.
+    AllowedModels(Option<Vec<String>>),
     /// Forget what was approved for this session.
     ForgetApprovals,
     /// Other permission rules.

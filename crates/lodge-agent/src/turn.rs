@@ -52,6 +52,23 @@ pub enum Ended {
     Failed,
 }
 
+/// How a turn is to be stopped.
+pub(crate) struct Halt {
+    /// What the log says of it.
+    pub(crate) reason: AbortReason,
+    /// Whether sub-agents in the background go on.
+    pub(crate) spare_background: bool,
+}
+
+impl Default for Halt {
+    fn default() -> Self {
+        Self {
+            reason: AbortReason::UserInitiated,
+            spare_background: false,
+        }
+    }
+}
+
 /// Why a turn stops before its end.
 pub(crate) enum Stop {
     /// The log cannot be written.
@@ -93,7 +110,7 @@ pub(crate) async fn run(
     shared: Arc<Shared>,
     start: Start,
     cancel: CancellationToken,
-    reason: Arc<parking_lot::Mutex<AbortReason>>,
+    halt: Arc<parking_lot::Mutex<Halt>>,
 ) -> Ended {
     let mut turn = Turn::new(shared.clone(), cancel.clone());
     let result = tokio::select! {
@@ -105,14 +122,15 @@ pub(crate) async fn run(
     shared.files_settled().await;
     shared.permissions.end_loan();
     if result.is_none() {
+        let spare = halt.lock().spare_background;
         // They record their own ends before this one's.
-        shared.agents.stop_all().await;
+        shared.agents.stop(|task| !spare || task.is_waited_for()).await;
     }
     let recorder = &shared.recorder;
     let ended = match result {
         Some(Ok(()) | Err(Stop::Rejected)) => Ended::Finished,
         None => {
-            let reason = reason.lock().clone();
+            let reason = halt.lock().reason.clone();
             let closed = close_open_calls(&shared).and_then(|()| recorder.record(Abort { reason }).map(drop));
             if let Err(error) = closed {
                 tell_log_error(&shared, &error);

@@ -17,6 +17,7 @@ pub(crate) struct SessionConfig {
     pub(crate) model: Option<String>,
     pub(crate) client_name: Option<String>,
     pub(crate) reasoning_effort: Option<String>,
+    pub(crate) reasoning_summary: Option<String>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) model_capabilities: Option<ModelCapabilities>,
     pub(crate) tools: Option<Vec<ToolConfig>>,
@@ -50,6 +51,10 @@ pub(crate) struct SessionConfig {
     #[serde(deserialize_with = "lenient")]
     pub(crate) large_output: Option<LargeOutput>,
     pub(crate) skip_custom_instructions: Option<bool>,
+    pub(crate) organization_custom_instructions: Option<String>,
+    pub(crate) enable_host_git_operations: Option<bool>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) github_mcp_tool_config: Option<GitHubMcpConfig>,
     pub(crate) enable_file_hooks: Option<bool>,
     pub(crate) mcp_servers: Option<serde_json::Map<String, Value>>,
     pub(crate) disabled_mcp_servers: Option<Vec<String>>,
@@ -70,6 +75,7 @@ pub(crate) struct SessionConfig {
     pub(crate) git_hub_token: Option<String>,
     pub(crate) disable_resume: Option<bool>,
     pub(crate) continue_pending_work: Option<bool>,
+    pub(crate) traceparent: Option<String>,
 }
 
 /// How the models behind a GitHub token are used.
@@ -78,6 +84,16 @@ pub(crate) struct SessionConfig {
 pub(crate) struct CapiConfig {
     pub(crate) enable_web_socket_responses: Option<bool>,
     pub(crate) auto_tier: Option<AutoTier>,
+}
+
+/// Which tools GitHub's own MCP server offers.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct GitHubMcpConfig {
+    pub(crate) enable_all_tools: bool,
+    pub(crate) additional_toolsets: Vec<String>,
+    pub(crate) additional_tools: Vec<String>,
+    pub(crate) enable_insiders_mode: bool,
 }
 
 /// What the values of MCP servers' variables mean.

@@ -54,6 +54,8 @@ struct ConnectionState {
     keeps_files: Option<Arc<Provider>>,
     /// Directories of plugins that all of the client's sessions get.
     plugins: Vec<PathBuf>,
+    /// Further ones, that can change while sessions are open.
+    additional_plugins: Vec<PathBuf>,
 }
 
 /// What a method answers. Events that it caused are in the outbox by then, so the answer cannot overtake them.
@@ -299,9 +301,15 @@ impl Connection {
         free
     }
 
+    /// The client's next sessions get these plugins, too; they take the place of those named so before.
+    pub(crate) fn add_plugins(&self, paths: Vec<PathBuf>) {
+        self.state.lock().additional_plugins = paths;
+    }
+
     /// Directories of plugins that all of the client's sessions get.
-    pub(crate) fn builtin_plugins(&self) -> Vec<PathBuf> {
-        self.state.lock().plugins.clone()
+    pub(crate) fn plugins(&self) -> Vec<PathBuf> {
+        let state = self.state.lock();
+        state.plugins.iter().chain(&state.additional_plugins).cloned().collect()
     }
 
     /// The models there are with a GitHub token, for a session of this client or, without one, for a list.

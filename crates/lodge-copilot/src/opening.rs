@@ -101,6 +101,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         })
         .await?;
     plugins::add_servers(&session, plugins).await;
+    add_github(ctx, &session, config);
     disable_mcp_servers(&session, config);
     let attached = Attached::listen(session, chooser, ctx.shared.boards.of(&id), auth, true)?;
     if let Some(files) = files {
@@ -208,6 +209,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     };
     let resumed = ctx.host.resume(id, change).await?;
     plugins::add_servers(&resumed, plugins.unwrap_or_default()).await;
+    add_github(ctx, &resumed, config);
     disable_mcp_servers(&resumed, config);
     if let Some(chosen) = chosen {
         attached.chose(chosen).await?;
@@ -292,6 +294,13 @@ fn mcp_files(config: &SessionConfig) -> McpFiles {
     match config.enable_config_discovery {
         Some(true) => McpFiles::All(config.config_dir.clone()),
         _ => McpFiles::Off,
+    }
+}
+
+/// Gives the session GitHub's own MCP server. A name that the session has is the session's.
+fn add_github(ctx: &Ctx, session: &Session, config: &SessionConfig) {
+    if session.mcp().info(github::SERVER).is_none() {
+        session.add_mcp_servers(github::server(ctx, config).into_iter().collect());
     }
 }
 

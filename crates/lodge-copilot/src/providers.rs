@@ -90,6 +90,11 @@ impl ModelSource for Chooser {
         let this = self.clone();
         Box::pin(async move { this.for_agent(&name).await })
     }
+
+    fn names(&self) -> BoxFuture<'static, Vec<String>> {
+        let this = self.clone();
+        Box::pin(async move { this.available().await.into_iter().map(|model| model.id).collect() })
+    }
 }
 
 /// A model, and what people must be told about the choice.
@@ -250,14 +255,10 @@ impl Chooser {
     }
 
     /// Where the session's model is reached, for clients that want to call it themselves.
-    pub(crate) fn endpoint(&self, name: &str) -> Result<Value, RpcError> {
+    pub(crate) async fn endpoint(&self, name: &str, client: Option<&str>) -> Result<Value, RpcError> {
         let provider = match (self.registry.entry(name), &self.registry.single) {
             (Some((provider, _)), _) | (None, Some(provider)) => provider,
-            (None, None) => {
-                return Err(RpcError::failed(
-                    "The session's model is not one of a provider that the client brought",
-                ));
-            }
+            (None, None) => return self.copilot_endpoint(name, client).await,
         };
         let kind = provider.kind.unwrap_or_default();
         let mut endpoint = json!({
@@ -277,6 +278,37 @@ impl Chooser {
         if let Some(key) = provider.api_key.as_ref().or(provider.bearer_token.as_ref()) {
             // It is the client's own key, given to the client that asks for it.
             endpoint["apiKey"] = json!(key.expose());
+        }
+        Ok(endpoint)
+    }
+}
+
+impl Chooser {
+    async fn copilot_endpoint(&self, name: &str, client: Option<&str>) -> Result<Value, RpcError> {
+        let Some(access) = self.catalogue.copilot_access(name, client).await else {
+            return Err(RpcError::failed(
+                "The session's model is not one of a provider that the client brought",
+            ));
+        };
+        let mut headers = access.headers;
+        // It is the client's own token, given to the client that asks for it.
+        let token = access.token.as_ref().map(|token| token.expose().to_owned());
+        if let Some(token) = &token {
+            headers.insert("Authorization".to_owned(), format!("Bearer {token}"));
+        }
+        let mut endpoint = json!({
+            "type": if access.wire == WireApi::Messages { "anthropic" } else { "openai" },
+            "baseUrl": access.base_url,
+            "headers": headers,
+            "transport": if access.sockets { "websockets" } else { "http" },
+        });
+        match access.wire {
+            WireApi::Messages => {}
+            WireApi::Responses => endpoint["wireApi"] = json!("responses"),
+            WireApi::Completions => endpoint["wireApi"] = json!("completions"),
+        }
+        if let Some(token) = token {
+            endpoint["apiKey"] = json!(token);
         }
         Ok(endpoint)
     }

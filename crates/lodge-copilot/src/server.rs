@@ -32,6 +32,8 @@ pub struct ServerOptions {
     pub github_host: String,
     /// Address of the GitHub API at which a token's owner can be asked for; nobody is asked without it.
     pub github_api: Option<String>,
+    /// Address of the Copilot API, behind which GitHub's own MCP server is.
+    pub copilot_api: Option<String>,
     /// Whether sessions run everything without asking.
     pub approve_all: bool,
     /// How many bytes may wait for a client before it is disconnected.
@@ -50,6 +52,7 @@ impl Default for ServerOptions {
             github_token: None,
             github_host: "https://github.com".to_owned(),
             github_api: None,
+            copilot_api: None,
             approve_all: false,
             queue_bytes: 64 * 1024 * 1024,
             traces: None,

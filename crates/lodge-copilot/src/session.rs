@@ -64,6 +64,21 @@ pub(crate) struct Attached {
     mirror: Mutex<Option<Mirror>>,
 }
 
+/// What a client says of the session that it opens.
+fn changes(config: &SessionConfig) -> Vec<Change> {
+    let mut changes = Vec::new();
+    changes.extend(config.enable_citations.map(Change::Citations));
+    changes.extend(config.enable_host_git_operations.map(Change::Git));
+    let summary = config.reasoning_summary.clone();
+    changes.extend(summary.map(|summary| Change::ReasoningSummary(Some(summary))));
+    let organization = config.organization_custom_instructions.clone();
+    changes.extend(organization.map(|text| {
+        let text = Some(text).filter(|text| !text.trim().is_empty());
+        Change::OrganizationInstructions(text)
+    }));
+    changes
+}
+
 /// What the client can do, and the attachment that says so to the session.
 struct Client {
     spec: ClientSpec,
@@ -205,8 +220,8 @@ impl Attached {
             client.spec.commands = commands.collect();
             client.spec.clone()
         };
-        if let Some(citations) = config.enable_citations {
-            self.session.configure(Change::Citations(citations)).await?;
+        for change in changes(config) {
+            self.session.configure(change).await?;
         }
         let attachment = self.session.attach_client(spec).await?;
         self.client.lock().attachment = Some(attachment);
@@ -345,9 +360,11 @@ impl Attached {
         let _ = self.trace.set(trace);
     }
 
-    /// The session's trace, where there is one.
-    pub(crate) fn trace(&self) -> Option<&Trace> {
-        self.trace.get().map(|trace| &**trace)
+    /// The next turn belongs to a span of the client, where the session is traced.
+    pub(crate) fn belongs_to(&self, traceparent: Option<&str>) {
+        if let (Some(parent), Some(trace)) = (traceparent, self.trace.get()) {
+            trace.belongs_to(parent);
+        }
     }
 
     /// The session's id.
@@ -480,9 +497,11 @@ impl Attached {
     }
 
     /// Where a model of the client's providers is reached.
-    pub(crate) fn endpoint(&self, model: Option<&str>) -> Result<Value, RpcError> {
-        let current = self.session.settings().model.info().id.clone();
-        self.chooser.lock().endpoint(model.unwrap_or(&current))
+    pub(crate) async fn endpoint(&self, model: Option<&str>) -> Result<Value, RpcError> {
+        let settings = self.session.settings();
+        let chooser = self.chooser.lock().clone();
+        let model = model.unwrap_or(&settings.model.info().id);
+        chooser.endpoint(model, settings.client_name.as_deref()).await
     }
 
     /// Whether a person chose the session's name.

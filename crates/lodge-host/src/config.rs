@@ -148,6 +148,11 @@ impl ModelSource for OfCatalogue {
         let found = self.0.resolve(Some(&name)).map_err(|error| error.to_string());
         Box::pin(std::future::ready(found))
     }
+
+    fn names(&self) -> BoxFuture<'static, Vec<String>> {
+        let names = self.0.list().into_iter().map(|info| info.id).collect();
+        Box::pin(std::future::ready(names))
+    }
 }
 
 /// How a session is taken up again. What is absent stays as it was.
@@ -223,6 +228,10 @@ impl Inner {
             customization,
             subagents: SubagentSettings::default(),
             models: Some(models),
+            allowed_models: None,
+            reasoning_summary: None,
+            organization_instructions: None,
+            git: true,
             model: self.model(&new.model)?,
             reasoning_effort: new.reasoning_effort.clone(),
             limit: new.limit,

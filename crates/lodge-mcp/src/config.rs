@@ -77,6 +77,8 @@ pub enum Source {
     Workspace,
     /// By a plugin.
     Plugin,
+    /// By this program.
+    Builtin,
     /// By a client, for this session.
     Client,
 }

@@ -75,7 +75,7 @@ pub fn file_of(source: Source, name: &str, home: &Path, folder: &Path) -> Option
                 Err(_) => file.file_name().is_some_and(|file| file == name),
             })
         }
-        Source::Plugin | Source::Client => None,
+        Source::Plugin | Source::Builtin | Source::Client => None,
     }
 }
 

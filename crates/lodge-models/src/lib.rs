@@ -20,4 +20,4 @@ pub use rehearsal::Rehearsal;
 pub use secret::{Secret, TokenSource};
 pub use transport::{HttpRequest, HttpResponse, Transport, TransportError};
 pub use types::*;
-pub use wire::{Auth, Endpoint, HttpModel, IDLE_TIMEOUT, ProviderType, WireApi};
+pub use wire::{Auth, CopilotAccess, Endpoint, HttpModel, IDLE_TIMEOUT, ProviderType, WireApi};

@@ -59,6 +59,10 @@ pub struct ModelRequest {
     pub reasoning_summary: Option<String>,
     /// Upper bound of the answer; the model's own when absent.
     pub max_output_tokens: Option<u64>,
+    /// How freely to choose words, where the model offers a choice.
+    pub temperature: Option<f64>,
+    /// Texts that end the answer, where the wire can say so.
+    pub stop: Vec<String>,
     /// A tool that must be called (its name), where the wire can say so.
     pub required_tool: Option<String>,
     /// Whether the answer shall say what in the documents it rests on, where the wire can ask for that.
@@ -69,6 +73,8 @@ pub struct ModelRequest {
     pub headers: BTreeMap<String, String>,
     /// Who asks, for the `user-agent` header.
     pub user_agent: Option<String>,
+    /// What of the person's words the call belongs to, for providers that want to know.
+    pub interaction_id: Option<String>,
     /// How often this very call was tried before (0 for the first time).
     pub attempt: u32,
     /// The sub-agent that asks; none for a session's own agent.

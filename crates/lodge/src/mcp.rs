@@ -76,6 +76,7 @@ fn source(source: Source) -> &'static str {
         Source::User => "yours",
         Source::Workspace => "this folder's",
         Source::Plugin => "a plugin's",
+        Source::Builtin => "Lodge's",
         Source::Client => "an app's",
     }
 }

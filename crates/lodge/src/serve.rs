@@ -62,6 +62,7 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
         github_token,
         github_host: github_host(),
         github_api: variable("COPILOT_DEBUG_GITHUB_API_URL"),
+        copilot_api: variable("COPILOT_API_URL"),
         approve_all: args.approve_all,
         traces: TraceOptions::of(variable),
         plugin_directories: args

@@ -92,5 +92,15 @@ test("plugins of the program's arguments and of the client are in every session,
   await client.stop();
   const other = start();
   await other.start();
+  const { sessions } = other.rpc;
+  const { session: plain } = await session(other);
+  assert.deepEqual(await sessions.loadDeferredRepoHooks({ sessionId: plain.sessionId }), { startupPrompts: [], hookCount: 0 });
+  const installed = { name: "two", marketplace: "", installed_at: "", enabled: true, cache_path: builtin };
+  await sessions.setAdditionalPlugins({ plugins: [installed, { ...installed, enabled: false, cache_path: launched }] });
+  await sessions.reloadPluginHooks({ sessionId: plain.sessionId });
+  assert.deepEqual(await names(plain.rpc.plugins.list().then(({ plugins }) => plugins)), ["two"]);
+  assert.equal((await sessions.loadDeferredRepoHooks({ sessionId: plain.sessionId })).hookCount, 1);
+  await assert.rejects(sessions.connect({ sessionId: "elsewhere" }), /Session not found: elsewhere/);
+  await assert.rejects(other.rpc.agentRegistry.spawn({ cwd: work }), /agentRegistry\.spawn is not enabled/);
   await assert.rejects(other.rpc.plugins.builtin.set({ paths: ["relative"] }), /not an absolute path/);
 });

@@ -288,3 +288,50 @@ test("a model that is rate limited is replaced by the provider's choice when the
   const change = await event(events, "session.model_change");
   assert.deepEqual([change.data.newModel, change.data.cause], ["auto", "rate_limit_auto_switch"]);
 });
+
+test("the Copilot API is told who asks, and apps are told how to reach it and GitHub's own MCP server", async ({ t, start }) => {
+  const answers = {
+    initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "gh", version: "1" } }),
+    "tools/list": () => ({ tools: [{ name: "get_me", description: "Who", inputSchema: { type: "object" } }] }),
+  };
+  const server = await modelServer(t, (body, request, response) => {
+    if (request.url === "/models") return void response.end('{"data":[{"id":"m"}]}');
+    if (!request.url.startsWith("/mcp")) return { content: "ok" };
+    if (request.method !== "POST") return void response.writeHead(405).end();
+    if (body.id === undefined) return void response.writeHead(202).end();
+    response.setHeader("content-type", "application/json");
+    response.end(JSON.stringify({ jsonrpc: "2.0", id: body.id, result: answers[body.method]?.(body.params) ?? {} }));
+  });
+  const url = server.url.replace("/v1", "");
+  const client = start({ gitHubToken: "gh-token", env: environment({ COPILOT_API_URL: url, GITHUB_COPILOT_INTEGRATION_ID: "my-app" }) });
+  const { session: chat } = await session(client, { model: "m", clientName: "shown" });
+  await ask(chat, "hello");
+  const { headers: sent } = server.requests.find(({ path }) => path === "/chat/completions");
+  const { headers, ...endpoint } = await chat.rpc.provider.getEndpoint({});
+  assert.deepEqual(endpoint, { type: "openai", wireApi: "completions", baseUrl: url, apiKey: "gh-token", transport: "http" });
+  assert.equal(headers["Copilot-Integration-Id"], "my-app");
+  assert.match(headers["User-Agent"], /^shown lodge\/\S+ \(Copilot API\)$/);
+  for (const name of ["Copilot-Integration-Id", "X-GitHub-Api-Version", "User-Agent", "Authorization"]) {
+    assert.equal(headers[name], sent[name.toLowerCase()], name);
+  }
+  assert.ok(headers["X-Interaction-Id"] && sent["x-interaction-id"]);
+  assert.deepEqual((await chat.rpc.mcp.list()).servers, [], "only who asks for what there is gets the server");
+
+  const asked = () => server.requests.findLast(({ path }) => path.startsWith("/mcp"));
+  for (const [githubMcpToolConfig, path, toolsets, tools] of [
+    [undefined, "/mcp/readonly", undefined, undefined],
+    [{ enableAllTools: true, additionalTools: ["get_me"] }, "/mcp", "all", undefined],
+    [{ additionalToolsets: ["actions"], additionalTools: ["get_me"], enableInsidersMode: true }, "/mcp", "default,actions", "get_me"],
+  ]) {
+    const { session: chat } = await session(client, { model: "m", enableConfigDiscovery: true, githubMcpToolConfig });
+    const { servers } = await chat.rpc.mcp.list();
+    assert.deepEqual(servers.map(({ name, status, source }) => [name, status, source]), [["github-mcp-server", "connected", "builtin"]]);
+    const { path: called, headers } = asked();
+    assert.deepEqual([called, headers["x-mcp-toolsets"], headers["x-mcp-tools"]], [path, toolsets, tools]);
+    assert.equal(headers["x-mcp-insiders"], githubMcpToolConfig?.enableInsidersMode ? "true" : undefined);
+    assert.equal(headers.authorization, "Bearer gh-token");
+    assert.deepEqual(await chat.rpc.mcp.removeGitHub(), { removed: true });
+    assert.deepEqual(await chat.rpc.mcp.removeGitHub(), { removed: false });
+    assert.deepEqual((await chat.rpc.mcp.list()).servers, []);
+  }
+});

@@ -180,3 +180,25 @@ seen("a window sees what a server wants of the model, and decides", async (place
   assert.deepEqual(calls(turn).map(({ status }) => status), ["completed", "completed"]);
   assert.equal(ofType(events, "sampling.completed").length, 1);
 });
+
+test("what a server wishes of the answer reaches the model, also which model it is", async ({ t, start }) => {
+  const model = await modelServer(t, () => ({ content: "a teapot" }));
+  const { session: chat } = await session(start(), {
+    providers: [{ name: "p", type: "openai", baseUrl: model.url, apiKey: "k" }],
+    models: ["large", "small"].map((id) => ({ id, provider: "p" })),
+    model: "p/large",
+  });
+  const sample = async (requestId, more) => {
+    const request = { messages: [{ role: "user", content: { type: "text", text: "?" } }], maxTokens: 5, ...more };
+    const { action } = await chat.rpc.mcp.executeSampling({ serverName: "s", mcpRequestId: requestId, requestId, request });
+    assert.equal(action, "success");
+    const { model: name, temperature, stop } = model.requests.at(-1).body;
+    return { name, temperature, stop };
+  };
+  const hints = (...names) => ({ modelPreferences: { hints: names.map((name) => ({ name })) } });
+  assert.deepEqual(await sample("1", { temperature: 0.5, stopSequences: ["END"] }), { name: "large", temperature: 0.5, stop: ["END"] });
+  const none = { temperature: undefined, stop: undefined };
+  assert.deepEqual(await sample("2", hints("nobody's", "SMALL")), { name: "small", ...none });
+  assert.deepEqual(await sample("3", hints("p/")), { name: "large", ...none }, "the session's own goes first");
+  assert.deepEqual(await sample("4", hints("nobody's")), { name: "large", ...none });
+});

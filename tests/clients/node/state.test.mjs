@@ -5,7 +5,7 @@ import { execFileSync } from "node:child_process";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-import { ask, event, ofType, persisted, resume, session, test } from "./help.mjs";
+import { ask, event, modelServer, ofType, persisted, resume, session, test } from "./help.mjs";
 
 test("mode can be read and set, and the change is an event", async ({ start }) => {
   const { session: chat, events } = await session(start());
@@ -175,4 +175,36 @@ test("what differs from git is told file by file", async ({ start, work }) => {
   assert.deepEqual((await chat.rpc.workspaces.diff({ mode: "unstaged" })).changes, []);
   const branch = await chat.rpc.workspaces.diff({ mode: "branch" });
   assert.deepEqual([branch.mode, branch.baseBranch, branch.changes.length], ["branch", "main", 4]);
+});
+
+test("an organisation's instructions are heeded, and git is not spoken of where that is not wanted", async ({ t, start, work }) => {
+  execFileSync("git", ["init", "-q", "-b", "trunk", work]);
+  const server = await modelServer(t, () => ({ content: "ok" }));
+  const provider = { type: "openai", baseUrl: server.url, apiKey: "k" };
+  const system = async (config) => {
+    const { session: chat } = await session(client, { model: "m", provider, workingDirectory: work, ...config });
+    await ask(chat, "hello");
+    return server.requests.at(-1).body.messages[0].content;
+  };
+  const client = start();
+  const usual = await system({});
+  assert.match(usual, /Git branch: trunk/);
+  assert.doesNotMatch(usual, /organization_instructions/);
+  const other = await system({ organizationCustomInstructions: "Mind the gap.", enableHostGitOperations: false });
+  assert.match(other, /<organization_instructions>\nMind the gap\.\n<\/organization_instructions>/);
+  assert.doesNotMatch(other, /Git (branch|repository)/);
+});
+
+test("the form of reasoning's summary is the app's choice", async ({ t, start }) => {
+  const server = await modelServer(t, (body, request, response) => {
+    response.setHeader("content-type", "application/json");
+    const output = [{ type: "message", role: "assistant", content: [{ type: "output_text", text: "ok" }] }];
+    response.end(JSON.stringify({ id: "r", object: "response", status: "completed", output, usage: { input_tokens: 1, output_tokens: 1 } }));
+  });
+  const provider = { type: "openai", wireApi: "responses", baseUrl: server.url, apiKey: "k" };
+  for (const [reasoningSummary, expected] of [[undefined, "auto"], ["detailed", "detailed"], ["none", undefined]]) {
+    const { session: chat } = await session(start(), { model: "gpt-5", provider, reasoningEffort: "low", reasoningSummary });
+    assert.equal(await ask(chat, "hello"), "ok");
+    assert.deepEqual(server.requests.at(-1).body.reasoning, { effort: "low", ...(expected && { summary: expected }) });
+  }
 });

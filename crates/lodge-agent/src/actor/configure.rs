@@ -26,6 +26,7 @@ impl Actor {
             } => {
                 let (previous, previous_effort, effort) = {
                     let mut settings = self.shared.settings.lock();
+                    settings.check_allowed(&model.info().id).map_err(AgentError::Refused)?;
                     let previous = std::mem::replace(&mut settings.model, model.clone());
                     settings.auto.forget_choice();
                     let previous_effort = settings.reasoning_effort.clone();
@@ -91,6 +92,9 @@ impl Actor {
             Change::InstructionDirectories(dirs) => self.shared.settings.lock().instruction_directories = dirs,
             Change::ForgetApprovals => self.shared.permissions.forget_answers(),
             Change::Rules(change) => self.shared.permissions.change(change).map_err(AgentError::Refused)?,
+            Change::ReasoningSummary(summary) => self.shared.settings.lock().reasoning_summary = summary,
+            Change::OrganizationInstructions(text) => self.shared.settings.lock().organization_instructions = text,
+            Change::Git(told) => self.shared.settings.lock().git = told,
             Change::ProjectInstructions(read) => self.shared.settings.lock().project_instructions = read,
             Change::Customization(change) => {
                 change.apply(&mut self.shared.settings.lock().customization);
@@ -103,6 +107,7 @@ impl Actor {
             }
             Change::Subagents(subagents) => self.shared.settings.lock().subagents = subagents,
             Change::Models(models) => self.shared.settings.lock().models = Some(models),
+            Change::AllowedModels(allowed) => self.shared.settings.lock().allowed_models = allowed,
         }
         Ok(())
     }

@@ -109,6 +109,11 @@ impl Task {
         self.state.borrow().status == TaskStatus::Running
     }
 
+    /// Whether the session's own turn waits for it.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.parent.is_none() && !self.state.borrow().background
+    }
+
     /// Waits for its end, or for its being put in the background.
     pub(crate) async fn wait(&self, until: impl FnMut(&State) -> bool) -> State {
         let mut changes = self.state.subscribe();
@@ -252,13 +257,20 @@ impl Agents {
 
     /// Stops all of them, and waits until each has said so.
     pub(crate) async fn stop_all(&self) {
-        let running = self.running();
+        self.stop(|_| true).await;
+    }
+
+    /// Stops some of them, and waits until each has said so. Answers how many.
+    pub(crate) async fn stop(&self, which: impl Fn(&Task) -> bool) -> usize {
+        let mut running = self.running();
+        running.retain(|task| which(task));
         for task in &running {
             task.cancel.cancel();
         }
-        for task in running {
+        for task in &running {
             task.ended().await;
         }
+        running.len()
     }
 
     /// Waits for those that a sub-agent started: they end with it.

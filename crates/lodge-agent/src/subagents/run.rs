@@ -170,6 +170,7 @@ impl Shared {
     pub(crate) async fn find_model(&self, name: &str) -> Result<Arc<dyn Model>, String> {
         let (current, models) = {
             let settings = self.settings.lock();
+            settings.check_allowed(name)?;
             (settings.model.clone(), settings.models.clone())
         };
         if current.info().id == name {

@@ -44,7 +44,11 @@ impl Turn {
         let mut settings = shared.settings();
         settings.mode = shared.mode();
         let git = GitContext::of(&settings.cwd);
-        let instructions = instructions::text(&settings.instructions(git.root.as_deref()));
+        let mut instructions = instructions::text(&settings.instructions(git.root.as_deref()));
+        if let Some(text) = settings.organization_instructions.as_deref().map(str::trim) {
+            instructions = format!("<organization_instructions>\n{text}\n</organization_instructions>\n{instructions}");
+        }
+        let git = if settings.git { git } else { GitContext::default() };
         let definition = shared.definition();
         shared.start_own_servers(definition.as_deref()).await;
         let tool_names: Vec<String> = shared.tools().into_iter().map(|(spec, _)| spec.name).collect();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 
-use super::{Capability, Nothing, method};
+use super::{Capability, Nothing, method, turns};
 use crate::{
     config::SessionConfig,
     connection::{Ctx, MethodResult, Outcome},
@@ -146,16 +146,16 @@ pub(crate) fn auth_json(token: bool, host: &str, user: Option<&Value>) -> Value 
 async fn create(ctx: Ctx, params: Params) -> MethodResult {
     let config: SessionConfig = params.parse()?;
     let attached = opening::create(&ctx, &config).await?;
-    opened(&ctx, attached)
+    opened(&ctx, attached, &config)
 }
 
 async fn resume(ctx: Ctx, params: Params) -> MethodResult {
     let config: SessionConfig = params.parse()?;
     let attached = opening::resume(&ctx, &config).await?;
-    opened(&ctx, attached)
+    opened(&ctx, attached, &config)
 }
 
-fn opened(ctx: &Ctx, attached: Attached) -> MethodResult {
+fn opened(ctx: &Ctx, attached: Attached, config: &SessionConfig) -> MethodResult {
     let attached = Arc::new(attached);
     let session = attached.session();
     let result = json!({
@@ -164,6 +164,7 @@ fn opened(ctx: &Ctx, attached: Attached) -> MethodResult {
         "capabilities": {"ui": {"elicitation": attached.can_elicit(), "mcpApps": false}, "extensions": false},
     });
     ctx.attach(attached.clone());
+    attached.belongs_to(config.traceparent.as_deref());
     Ok(Outcome {
         reply: Reply::of(&result)?,
         start: Some(attached),
@@ -200,6 +201,7 @@ pub(crate) struct SendParams {
     request_headers: Option<std::collections::BTreeMap<String, String>>,
     traceparent: Option<String>,
     response_format: Option<ResponseFormat>,
+    wait: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -273,12 +275,10 @@ fn acceptable(attachment: &mut Attachment) -> Result<(), RpcError> {
 }
 
 async fn send(session: Arc<Attached>, params: SendParams) -> Result<Value, RpcError> {
-    if let (Some(parent), Some(trace)) = (&params.traceparent, session.trace()) {
-        trace.belongs_to(parent);
-    }
+    session.belongs_to(params.traceparent.as_deref());
     session.catch_up_with_model().await?;
-    let id = session.session().send(params.try_into()?).await?;
-    Ok(json!({"messageId": id}))
+    let wait = params.wait == Some(true);
+    Ok(json!({"messageId": turns::say(&session, params.try_into()?, wait).await?}))
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -7,7 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Capability, Nothing, method};
-use crate::{connection::Ctx, rpc::RpcError, session::Attached};
+use crate::{
+    connection::Ctx,
+    rpc::RpcError,
+    session::{Attached, SessionId},
+};
 
 pub(crate) static ELSEWHERE: Capability = Capability {
     title: "Said to be absent",
@@ -36,6 +40,18 @@ pub(crate) static ELSEWHERE: Capability = Capability {
             1,
             "none: no session belongs to a task of GitHub's",
             find_by_task_id
+        ),
+        method!(
+            "agentRegistry.spawn",
+            1,
+            "always refused: a host starts no other hosts",
+            spawn
+        ),
+        method!(
+            "sessions.connect",
+            1,
+            "always refused: sessions are where their host is",
+            connect
         ),
     ],
 };
@@ -78,4 +94,17 @@ struct TaskParams {
 
 async fn find_by_task_id(_: Ctx, _: TaskParams) -> Result<Value, RpcError> {
     Ok(json!({}))
+}
+
+async fn spawn(_: Ctx, _: Nothing) -> Result<(), RpcError> {
+    Err(RpcError::failed(
+        "agentRegistry.spawn is not enabled: this host starts no other hosts",
+    ))
+}
+
+async fn connect(_: Ctx, SessionId { session_id }: SessionId) -> Result<(), RpcError> {
+    Err(RpcError::failed(format!(
+        "Session not found: {session_id}. Sessions on other machines cannot be connected to; use sessions.open for one of this \
+         host."
+    )))
 }

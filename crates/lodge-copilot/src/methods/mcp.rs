@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Capability, Nothing, method};
-use crate::{config::EnvValueMode, connection::Ctx, rpc::RpcError, session::Attached};
+use crate::{config::EnvValueMode, connection::Ctx, github, rpc::RpcError, session::Attached};
 
 pub(crate) static MCP: Capability = Capability {
     title: "MCP servers",
@@ -34,7 +34,7 @@ pub(crate) static MCP: Capability = Capability {
         method!(session "session.mcp.restartServer", 0, "ends a server and starts it anew", restart),
         method!(session "session.mcp.moveLoadingToBackground", 0, "lets a turn go on that waits for servers", release),
         method!(session "session.mcp.setEnvValueMode", 1, "whether values of variables are meant as they are or name the host's", env_mode),
-        method!(session "session.mcp.removeGitHub", 1, "there is no server of its own to remove: always `false`", remove_github),
+        method!(session "session.mcp.removeGitHub", 1, "takes GitHub's own server away", remove_github),
         method!(session "session.mcp.oauth.handlePendingRequest", 4, "answers `mcp.oauth_required`", handle_token),
         method!(session "session.mcp.oauth.login", 4, "signs in: the address to open, or nothing when it works without", login),
         method!(session "session.mcp.apps.callTool", 2, "calls a tool for an app's own view", call_tool),
@@ -151,6 +151,7 @@ fn server_json(server: &ServerInfo) -> Value {
         Source::User => value["source"] = "user".into(),
         Source::Workspace => value["source"] = "workspace".into(),
         Source::Plugin => value["source"] = "plugin".into(),
+        Source::Builtin => value["source"] = "builtin".into(),
         Source::Client => {}
     }
     if let Some(error) = &server.error {
@@ -279,8 +280,15 @@ async fn env_mode(session: Arc<Attached>, Mode { mode }: Mode) -> Result<Value, 
     Ok(json!({"mode": mode}))
 }
 
-async fn remove_github(_: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    Ok(json!({"removed": false}))
+async fn remove_github(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
+    let servers = session.session().mcp();
+    let there = servers
+        .info(github::SERVER)
+        .is_some_and(|server| server.source == Source::Builtin);
+    if there {
+        servers.forget(&[github::SERVER.to_owned()]);
+    }
+    Ok(json!({"removed": there}))
 }
 
 /// Does something to the person's file, beside the runtime.

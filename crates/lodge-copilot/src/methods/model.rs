@@ -30,6 +30,7 @@ pub(crate) static MODEL: Capability = Capability {
         method!(session "session.model.switchTo", 6, "another model, from the next call on", switch_to),
         method!(session "session.model.switchAutoTier", 5, "what the provider shall prefer when it chooses the model, from the next message on", switch_auto_tier),
         method!(session "session.model.setReasoningEffort", 1, "another effort", set_reasoning_effort),
+        method!(session "session.model.setAllowedModels", 0, "the only models that the session may use, or all", set_allowed),
         method!(session "session.provider.add", 1, "adds providers and models for this session", provider_add),
         method!(session "session.provider.getEndpoint", 2, "address, key and headers of the session's provider", get_endpoint),
         method!(raw "session.gitHubAuth.getStatus", 4, "whether the session has a GitHub token", auth_status),
@@ -49,7 +50,10 @@ async fn models_list(ctx: Ctx, params: ModelsParams) -> Result<Value, RpcError> 
 }
 
 async fn model_list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    let list: Vec<_> = session.models().await.iter().map(model_json).collect();
+    let allowed = session.session().settings().allowed_models;
+    let mut models = session.models().await;
+    models.retain(|model| allowed.as_ref().is_none_or(|allowed| allowed.contains(&model.id)));
+    let list: Vec<_> = models.iter().map(model_json).collect();
     Ok(json!({"list": list, "modelPriceCategories": [], "quotaSnapshots": {}}))
 }
 
@@ -164,6 +168,47 @@ async fn set_reasoning_effort(session: Arc<Attached>, params: EffortParams) -> R
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AllowedParams {
+    allowed_models: Option<Vec<String>>,
+}
+
+/// A session whose model is not among them goes on with the first of them that there is.
+async fn set_allowed(session: Arc<Attached>, params: AllowedParams) -> Result<Value, RpcError> {
+    let current = || session.session().settings().model.info().id.clone();
+    let Some(given) = params.allowed_models else {
+        session.session().configure(Change::AllowedModels(None)).await?;
+        return Ok(json!({"modelId": current()}));
+    };
+    let mut allowed: Vec<String> = Vec::new();
+    for id in given.iter().map(|id| id.trim()).filter(|id| !id.is_empty()) {
+        if allowed.iter().all(|known| known != id) {
+            allowed.push(id.to_owned());
+        }
+    }
+    let model = current();
+    let known = session.models().await;
+    let there = |id: &String| *id == model || known.iter().any(|info| info.id == *id);
+    let Some(first) = allowed.iter().find(|id| there(id)).cloned() else {
+        return Err(RpcError::params(
+            "allowedModels must name at least one model that the session can use",
+        ));
+    };
+    let before = session.session().settings().allowed_models;
+    session
+        .session()
+        .configure(Change::AllowedModels(Some(allowed.clone())))
+        .await?;
+    if !allowed.contains(&model)
+        && let Err(error) = session.switch_model(&first, None, None).await
+    {
+        session.session().configure(Change::AllowedModels(before)).await?;
+        return Err(error);
+    }
+    Ok(json!({"allowedModels": allowed, "effectiveAllowedModels": allowed, "modelId": current()}))
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct AddParams {
     providers: Vec<ProviderConfig>,
@@ -182,7 +227,7 @@ struct EndpointParams {
 }
 
 async fn get_endpoint(session: Arc<Attached>, params: EndpointParams) -> Result<Value, RpcError> {
-    session.endpoint(params.model_id.as_deref())
+    session.endpoint(params.model_id.as_deref()).await
 }
 
 /// Without a login of its own a session has the host's.

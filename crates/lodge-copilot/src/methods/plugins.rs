@@ -13,7 +13,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Capability, Nothing, mcp::PATIENCE, method};
-use crate::{config::SessionConfig, connection::Ctx, rpc::RpcError, session::Attached};
+use crate::{
+    config::SessionConfig,
+    connection::Ctx,
+    rpc::RpcError,
+    session::{Attached, SessionId},
+};
 
 pub(crate) static PLUGINS: Capability = Capability {
     title: "Plugins",
@@ -26,6 +31,24 @@ pub(crate) static PLUGINS: Capability = Capability {
         ),
         method!(session "session.plugins.list", 2, "the plugins that the session was opened with", list),
         method!(session "session.plugins.reload", 1, "reads them again", reload),
+        method!(
+            "sessions.setAdditionalPlugins",
+            1,
+            "further plugins for this client's next sessions",
+            set_additional
+        ),
+        method!(
+            "sessions.reloadPluginHooks",
+            1,
+            "gives a session the plugins that it would get now",
+            reload_hooks
+        ),
+        method!(
+            "sessions.loadDeferredRepoHooks",
+            1,
+            "reads the hooks that a session has, and counts them",
+            load_hooks
+        ),
     ],
 };
 
@@ -59,6 +82,55 @@ async fn set_builtin(ctx: Ctx, params: BuiltinParams) -> Result<Value, RpcError>
             "Built-in plugins cannot be changed while sessions are active",
         )),
     }
+}
+
+#[derive(Debug, Deserialize)]
+struct AdditionalParams {
+    plugins: Vec<Installed>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Installed {
+    #[serde(default = "yes")]
+    enabled: bool,
+    #[serde(default)]
+    cache_path: Option<PathBuf>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+async fn set_additional(ctx: Ctx, params: AdditionalParams) -> Result<Value, RpcError> {
+    let on = params.plugins.into_iter().filter(|plugin| plugin.enabled);
+    ctx.add_plugins(on.filter_map(|plugin| plugin.cache_path).collect());
+    Ok(json!({}))
+}
+
+/// Nothing for a session that the client has not open.
+async fn reload_hooks(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
+    if let Some(attached) = ctx.session(&session_id) {
+        let session = attached.session();
+        let mut roots = ctx.plugins();
+        let has = session.settings().customization.own_plugins;
+        roots.extend(has.into_iter().map(|plugin| plugin.root));
+        let change = CustomizationChange {
+            own_plugins: Some(read(roots).await),
+            ..CustomizationChange::default()
+        };
+        session.configure(Change::Customization(Box::new(change))).await?;
+        session.reload_hooks().await?;
+    }
+    Ok(json!({}))
+}
+
+/// Hooks of a project are never put off here: they run where they are trusted, or asked for.
+async fn load_hooks(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
+    let count = match ctx.session(&session_id) {
+        Some(attached) => attached.session().reload_hooks().await?,
+        None => return Err(RpcError::failed(format!("Session not found: {session_id}"))),
+    };
+    Ok(json!({"startupPrompts": [], "hookCount": count}))
 }
 
 async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
@@ -108,7 +180,7 @@ fn of_plugin(server: mcp::ServerInfo) -> Option<String> {
 
 /// The plugins that a session is opened with: those of the program's arguments, the client's own, and the session's.
 pub(crate) async fn brought(ctx: &Ctx, config: &SessionConfig) -> Vec<Plugin> {
-    let mut roots = ctx.builtin_plugins();
+    let mut roots = ctx.plugins();
     roots.extend(ctx.shared.options.plugin_directories.iter().cloned());
     let named = config.plugin_directories.iter().flatten();
     let cwd = || {

@@ -24,6 +24,7 @@ pub(crate) static TASKS: Capability = Capability {
         method!(session "session.tasks.promoteCurrentToBackground", 1, "the same for the one it waits for", promote_current),
         method!(session "session.tasks.refresh", 1, "nothing: what is listed is always fresh", refresh),
         method!(session "session.tasks.waitForPending", 1, "waits until no sub-agent works and no turn runs", wait),
+        method!(session "session.cancelAllBackgroundAgents", 0, "stops all sub-agents in the background", cancel_all),
         method!(session "session.tools.updateSubagentSettings", 1, "models and bounds of sub-agents", settings),
     ],
 };
@@ -143,6 +144,10 @@ async fn progress(session: Arc<Attached>, params: IdParams) -> Result<Value, Rpc
 
 async fn cancel(session: Arc<Attached>, params: IdParams) -> Result<Value, RpcError> {
     Ok(json!({"cancelled": session.session().cancel_task(&params.id).await}))
+}
+
+async fn cancel_all(session: Arc<Attached>, _: Nothing) -> Result<usize, RpcError> {
+    Ok(session.session().cancel_background_agents().await)
 }
 
 async fn remove(session: Arc<Attached>, params: IdParams) -> Result<Value, RpcError> {

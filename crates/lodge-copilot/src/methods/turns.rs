@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use lodge_events::{Event, Payload};
+use lodge_events::{Attachment, Event, Payload};
 use lodge_host::{Prompt, Publish};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -13,7 +14,7 @@ use super::{Capability, core::SendParams, method};
 use crate::{
     connection::{Ctx, MethodResult, Outcome},
     rpc::{INTERNAL_ERROR, Params, Reply, RpcError},
-    session::{self, SessionId},
+    session::{self, Attached, SessionId},
 };
 
 pub(crate) static TURNS: Capability = Capability {
@@ -27,6 +28,13 @@ pub(crate) static TURNS: Capability = Capability {
             suspend
         ),
         method!("session.shutdown", 1, "ends the session's life in memory", shutdown),
+        method!(session "session.fleet.start", 1, "has several sub-agents work side by side", fleet),
+        method!(
+            session "session.interruptMainTurn",
+            0,
+            "stops the turn, and nothing in the background",
+            interrupt
+        ),
     ],
 };
 
@@ -84,10 +92,16 @@ impl Publish for Watch {
     }
 }
 
-async fn send_and_wait(ctx: Ctx, params: Params) -> MethodResult {
-    let attached = session::of(&ctx, &params)?;
+/// Says something, waits if wanted until it is dealt with, and gives the message's id.
+pub(super) async fn say(session: &Attached, prompt: Prompt, wait: bool) -> Result<String, RpcError> {
+    match wait {
+        true => Ok(send_and_see(session, prompt).await?.0),
+        false => Ok(session.session().send(prompt).await?),
+    }
+}
+
+async fn send_and_see(attached: &Attached, mut prompt: Prompt) -> Result<(String, End), RpcError> {
     let message_id = Uuid::new_v4().to_string();
-    let mut prompt: Prompt = params.parse::<SendParams>()?.try_into()?;
     prompt.message_id = Some(message_id.clone());
     let (done, waiting) = oneshot::channel();
     let state = Mutex::new(Watched {
@@ -102,6 +116,12 @@ async fn send_and_wait(ctx: Ctx, params: Params) -> MethodResult {
     let end = waiting
         .await
         .map_err(|_| RpcError::failed("Session not found: it has ended"))?;
+    Ok((message_id, end))
+}
+
+async fn send_and_wait(ctx: Ctx, params: Params) -> MethodResult {
+    let attached = session::of(&ctx, &params)?;
+    let (message_id, end) = send_and_see(&attached, params.parse::<SendParams>()?.try_into()?).await?;
     let boundary = end.boundary.id().to_string();
     if let Some(message) = end.error {
         return Err(RpcError {
@@ -116,6 +136,47 @@ async fn send_and_wait(ctx: Ctx, params: Params) -> MethodResult {
     };
     let whole = format!("{},\"response\":{}}}", &head[..head.len() - 1], response.as_str());
     Ok(Outcome::of(Reply::raw(whole)))
+}
+
+/// What the model is told of a fleet. These are the words of the SDK's recorded conversations (MIT, GitHub, Inc.), by which
+/// its tests know them.
+const FLEET: &str = include_str!("fleet.md");
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FleetParams {
+    prompt: Option<String>,
+    attachments: Option<Vec<Attachment>>,
+    wait: Option<bool>,
+}
+
+async fn fleet(session: Arc<Attached>, params: FleetParams) -> Result<Value, RpcError> {
+    let wanted = params.prompt.filter(|prompt| !prompt.trim().is_empty());
+    let mut text = FLEET.trim_end().to_owned();
+    if let Some(wanted) = &wanted {
+        text.push_str("\n\nUser request: ");
+        text.push_str(wanted);
+    }
+    let prompt = Prompt {
+        text,
+        display_text: Some(wanted.unwrap_or_else(|| "Start the fleet".to_owned())),
+        attachments: params.attachments.unwrap_or_default(),
+        ..Prompt::default()
+    };
+    session.catch_up_with_model().await?;
+    say(&session, prompt, params.wait == Some(true)).await?;
+    Ok(json!({"started": true}))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct InterruptParams {
+    flush_queued: Option<bool>,
+}
+
+async fn interrupt(session: Arc<Attached>, params: InterruptParams) -> Result<Value, RpcError> {
+    let keep_queue = params.flush_queued.unwrap_or(false);
+    Ok(json!({"interrupted": session.session().interrupt(keep_queue).await?}))
 }
 
 async fn suspend(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {

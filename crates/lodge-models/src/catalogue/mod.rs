@@ -12,8 +12,8 @@ use parking_lot::RwLock;
 pub use config::{AzureConfig, ModelEntry, ModelsConfig, ProviderConfig, ProviderEntry};
 
 use crate::{
-    Auth, Endpoint, HttpModel, IDLE_TIMEOUT, Model, ModelError, ModelInfo, Network, ProviderType, Rehearsal, Secret,
-    TokenSource, Transport, WireApi,
+    Auth, CopilotAccess, Endpoint, HttpModel, IDLE_TIMEOUT, Model, ModelError, ModelInfo, Network, ProviderType,
+    Rehearsal, Secret, TokenSource, Transport, WireApi,
 };
 use discover::Found;
 
@@ -51,6 +51,8 @@ pub struct Catalogue {
     /// Keys of vendors, for models that name the vendor.
     vendor_keys: BTreeMap<&'static str, Secret>,
     copilot_url: Option<String>,
+    /// Who the program is to the Copilot API.
+    integration: String,
     /// Whether models may be asked over WebSockets.
     sockets: bool,
     transport: Arc<dyn Transport>,
@@ -127,6 +129,7 @@ impl Catalogue {
                 .or(config.default_model),
             vendor_keys: BTreeMap::new(),
             copilot_url: env("COPILOT_API_URL"),
+            integration: env("GITHUB_COPILOT_INTEGRATION_ID").unwrap_or_else(|| "lodge".to_owned()),
             sockets: env("COPILOT_CLI_DISABLE_WEBSOCKET_RESPONSES").is_none_or(|value| value == "false"),
             transport: Arc::new(network),
         };
@@ -200,6 +203,7 @@ impl Catalogue {
             let mut endpoint = Endpoint::new(COPILOT, ProviderType::OpenAi, WireApi::Completions, url.clone());
             endpoint.auth = auth;
             endpoint.routes = true;
+            endpoint.integration = Some(self.integration.clone());
             self.providers.insert(COPILOT.to_owned(), endpoint);
             // What this client's token finds is not for others to see.
             let found = self.found.read().clone();
@@ -320,12 +324,24 @@ impl Catalogue {
         })
     }
 
-    fn find(&self, name: &str) -> Option<Arc<dyn Model>> {
+    /// How the Copilot API is reached for one of its models; none when another provider has that.
+    pub async fn copilot_access(&self, name: &str, client: Option<&str>) -> Option<CopilotAccess> {
+        let (_, endpoint) = self.known(name)?;
+        CopilotAccess::of(&endpoint, client).await
+    }
+
+    /// A model that is configured or was found, and where it is.
+    fn known(&self, name: &str) -> Option<(Configured, Endpoint)> {
         let found = || self.found.read().iter().find(|model| model.info.id == name).cloned();
-        if let Some(model) = self.configured(name).cloned().or_else(found) {
-            let mut endpoint = self.providers[&model.provider].clone();
-            endpoint.wire = model.wire.unwrap_or(endpoint.wire);
-            endpoint.sockets = model.sockets && self.sockets;
+        let model = self.configured(name).cloned().or_else(found)?;
+        let mut endpoint = self.providers[&model.provider].clone();
+        endpoint.wire = model.wire.unwrap_or(endpoint.wire);
+        endpoint.sockets = model.sockets && self.sockets;
+        Some((model, endpoint))
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<dyn Model>> {
+        if let Some((model, endpoint)) = self.known(name) {
             return Some(self.reached(model.info, &model.wire_model, endpoint));
         }
         if name == Rehearsal::ID {

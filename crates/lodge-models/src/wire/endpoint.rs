@@ -86,6 +86,8 @@ pub struct Endpoint {
     pub sockets: bool,
     /// Whether the provider chooses models for those who ask for `auto`.
     pub routes: bool,
+    /// Who the program is to the Copilot API; none for other providers.
+    pub integration: Option<String>,
 }
 
 /// Azure's version of the API where none is named.
@@ -105,6 +107,7 @@ impl Endpoint {
             idle_timeout: IDLE_TIMEOUT,
             sockets: false,
             routes: false,
+            integration: None,
         }
     }
 
@@ -196,6 +199,14 @@ impl Endpoint {
             .to_owned(),
         );
         headers.insert("user-agent".to_owned(), user_agent(request.user_agent.as_deref()));
+        if let Some(integration) = &self.integration {
+            for (name, value) in copilot_headers(integration, request.user_agent.as_deref()) {
+                headers.insert(name.to_ascii_lowercase(), value);
+            }
+            if let Some(id) = &request.interaction_id {
+                headers.insert(INTERACTION.to_ascii_lowercase(), id.clone());
+            }
+        }
         if self.kind == ProviderType::Anthropic || self.wire == WireApi::Messages {
             headers.insert("anthropic-version".to_owned(), "2023-06-01".to_owned());
         }
@@ -227,6 +238,58 @@ impl Endpoint {
             headers.insert(name.to_ascii_lowercase(), value.clone());
         }
         Ok(headers.into_iter().collect())
+    }
+}
+
+/// The version of the Copilot API that is spoken.
+const COPILOT_API_VERSION: &str = "2025-05-01";
+/// The header by which the Copilot API knows what calls belong together.
+const INTERACTION: &str = "X-Interaction-Id";
+
+/// What every request to the Copilot API says of who asks.
+fn copilot_headers(integration: &str, client: Option<&str>) -> [(&'static str, String); 3] {
+    [
+        ("Copilot-Integration-Id", integration.to_owned()),
+        ("X-GitHub-Api-Version", COPILOT_API_VERSION.to_owned()),
+        ("User-Agent", format!("{} (Copilot API)", user_agent(client))),
+    ]
+}
+
+/// How the Copilot API is reached, for who wants to call it themselves.
+#[derive(Debug, Clone)]
+pub struct CopilotAccess {
+    /// Its address.
+    pub base_url: String,
+    /// The wire that the model speaks.
+    pub wire: WireApi,
+    /// Whether that wire is also spoken over a WebSocket.
+    pub sockets: bool,
+    /// The token.
+    pub token: Option<Secret>,
+    /// What every request must carry beside the token.
+    pub headers: BTreeMap<String, String>,
+}
+
+impl CopilotAccess {
+    /// The access that an endpoint has, for a client of this name.
+    pub(crate) async fn of(endpoint: &Endpoint, client: Option<&str>) -> Option<Self> {
+        let integration = endpoint.integration.as_deref()?;
+        let mut headers: BTreeMap<String, String> = copilot_headers(integration, client)
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        headers.insert(INTERACTION.to_owned(), uuid::Uuid::new_v4().to_string());
+        Some(Self {
+            base_url: endpoint.base_url.clone(),
+            wire: endpoint.wire,
+            sockets: endpoint.sockets,
+            token: match &endpoint.auth {
+                Auth::Key(token) | Auth::Bearer(token) => Some(token.clone()),
+                Auth::Source(source) => source.token().await.ok().map(Into::into),
+                Auth::None | Auth::Missing(_) => None,
+            },
+            headers,
+        })
     }
 }
 

@@ -20,7 +20,7 @@ use futures_util::{
 };
 use serde::de::DeserializeOwned;
 
-pub use endpoint::{Auth, Endpoint, ProviderType, WireApi};
+pub use endpoint::{Auth, CopilotAccess, Endpoint, ProviderType, WireApi};
 
 use crate::{Chunk, HttpRequest, HttpResponse, Model, ModelError, ModelInfo, ModelRequest, Transport};
 use assembly::{Assembly, Decoder};

@@ -24,6 +24,10 @@ struct Body<'a> {
     thinking: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop_sequences: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -157,6 +161,12 @@ pub(in crate::wire) fn body(request: &ModelRequest, model: &str, info: &ModelInf
             .as_ref()
             .map(|name| json!({"type": "tool", "name": name})),
         stream: request.stream.then_some(true),
+        // It goes with no thinking, and the wire's scale ends at 1.
+        temperature: request
+            .temperature
+            .filter(|_| thinking.is_none())
+            .map(|temperature| temperature.clamp(0.0, 1.0)),
+        stop_sequences: &request.stop,
         thinking,
         output_config,
     })

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::{AssistantMessage, Image, Message, ModelRequest, Part, ToolCall};
 
+/// The wire takes no more.
+const MOST_STOPS: usize = 4;
+
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -27,6 +30,10 @@ struct Body<'a> {
     max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -152,6 +159,13 @@ pub(in crate::wire) fn body(request: &ModelRequest, model: &str) -> serde_json::
             .map(|format| json!({"type": "json_schema", "json_schema": **format})),
         max_tokens: limit.filter(|_| !newer),
         max_completion_tokens: limit.filter(|_| newer),
+        // Models that reason refuse both.
+        temperature: request.temperature.filter(|_| !newer),
+        stop: if newer {
+            &[]
+        } else {
+            &request.stop[..request.stop.len().min(MOST_STOPS)]
+        },
     })
 }
 

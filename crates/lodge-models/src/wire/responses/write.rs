@@ -31,6 +31,8 @@ struct Body<'a> {
     text: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -146,6 +148,8 @@ pub(in crate::wire) fn body(
             },
         }),
         max_output_tokens: request.max_output_tokens,
+        // Models that reason refuse it.
+        temperature: request.temperature.filter(|_| !reasons),
     })
 }
 

@@ -1,0 +1,101 @@
+// Turns from outside: waiting for their end, interrupting them, fleets; and the models that a session may use.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+
+import { ask, event, modelServer, ofType, session, test, until } from "./help.mjs";
+
+test("a message that is to be waited for is answered when it is dealt with", async ({ start }) => {
+  const { session: chat, events } = await session(start());
+  const { messageId } = await chat.rpc.send({ prompt: "say hello", wait: true });
+  const said = events.find(({ type }) => type === "user.message");
+  assert.equal(said.data.messageId, messageId);
+  assert.equal(ofType(events, "session.idle").length, 1);
+});
+
+test("a turn is interrupted, and what works in the background goes on", async ({ start }) => {
+  const { session: chat, events } = await session(start());
+  assert.deepEqual(await chat.rpc.interruptMainTurn({}), { interrupted: false });
+  const { agentId } = await chat.rpc.tasks.startAgent({ agentType: "task", prompt: 'call bash {"command":"sleep 60"}', name: "long" });
+  const status = async () => (await chat.rpc.tasks.list()).tasks.find(({ id }) => id === agentId).status;
+  await event(events, "tool.execution_start", ({ agentId: of }) => of === agentId);
+  await chat.send({ prompt: 'call bash {"command":"sleep 60"}' });
+  await event(events, "tool.execution_start", ({ agentId: of }) => of === undefined);
+  await chat.send({ prompt: "say what waited" });
+  assert.deepEqual(await chat.rpc.interruptMainTurn({ flushQueued: true }), { interrupted: true });
+  await event(events, "assistant.message", ({ data }) => data.content === "what waited");
+  assert.equal(await status(), "running");
+  await event(events, "assistant.idle", ({ data }) => !data.aborted);
+  await chat.send({ prompt: 'call bash {"command":"sleep 60"}' });
+  await until("it runs", () => events.filter(({ type, agentId }) => type === "tool.execution_start" && !agentId).length === 2);
+  await chat.send({ prompt: "say never said" });
+  assert.deepEqual(await chat.rpc.interruptMainTurn({}), { interrupted: true });
+  assert.equal(await status(), "running");
+  assert.equal(await chat.rpc.cancelAllBackgroundAgents(), 1);
+  assert.equal(await status(), "cancelled");
+  assert.equal(await chat.rpc.cancelAllBackgroundAgents(), 0);
+  await event(events, "session.idle");
+  assert.ok(!ofType(events, "user.message").some(({ data }) => data.content === "say never said"));
+});
+
+test("a fleet is started by words that the person does not see", async ({ t, start }) => {
+  const server = await modelServer(t, () => ({ content: "On it." }));
+  const { session: chat, events } = await session(start(), { model: "m", provider: { type: "openai", baseUrl: server.url, apiKey: "k" } });
+  assert.deepEqual(await chat.rpc.fleet.start({ prompt: "tidy up", wait: true }), { started: true });
+  const [said] = ofType(events, "user.message");
+  assert.equal(said.data.content, "tidy up");
+  assert.match(said.data.transformedContent, /You are now in fleet mode.*User request: tidy up/s);
+  assert.match(JSON.stringify(server.requests[0].body.messages), /fleet mode/);
+  assert.equal(ofType(events, "assistant.message")[0].data.content, "On it.");
+});
+
+test("a session uses only the models that it may", async ({ t, start }) => {
+  const server = await modelServer(t, () => ({ content: "ok" }));
+  const { session: chat, events } = await session(start(), {
+    providers: [{ name: "p", type: "openai", baseUrl: server.url, apiKey: "k" }],
+    models: ["a", "b", "c"].map((id) => ({ id, provider: "p" })),
+    model: "p/a",
+  });
+  const { model } = chat.rpc;
+  const ids = async () => (await model.list()).list.map(({ id }) => id);
+  assert.ok((await ids()).includes("p/a"));
+  for (const allowedModels of [[], ["nobody's"]]) {
+    await assert.rejects(model.setAllowedModels({ allowedModels }), /at least one model/);
+  }
+  const allowedModels = ["p/b", "p/c"];
+  assert.deepEqual(await model.setAllowedModels({ allowedModels: [" p/b ", "p/c", "p/b"] }), {
+    allowedModels,
+    effectiveAllowedModels: allowedModels,
+    modelId: "p/b",
+  });
+  assert.deepEqual(await ids(), allowedModels);
+  assert.equal(ofType(events, "session.model_change").at(-1).data.newModel, "p/b");
+  await assert.rejects(chat.setModel("p/a"), /not allowed in this session/);
+  await assert.rejects(chat.rpc.tasks.startAgent({ agentType: "task", prompt: "x", name: "y", model: "p/a" }), /not allowed/);
+  await chat.setModel("p/c");
+  await ask(chat, "hello");
+  assert.equal(server.requests.at(-1).body.model, "c");
+  assert.deepEqual(await model.setAllowedModels({ allowedModels: null }), { modelId: "p/c" });
+  await chat.setModel("p/a");
+});
+
+test("a session's first turn belongs to the span in which the session was made", async ({ start, work }) => {
+  const path = join(work, "traces.jsonl");
+  const [trace, span] = ["0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"];
+  let asked = 0;
+  const client = start({
+    telemetry: { exporterType: "file", filePath: path },
+    onGetTraceContext: () => ((asked += 1) === 1 ? { traceparent: `00-${trace}-${span}-01` } : {}),
+  });
+  const { session: chat } = await session(client);
+  await ask(chat, "say hello");
+  await ask(chat, "say more");
+  await chat.disconnect();
+  await client.stop();
+  const spans = (await readFile(path, "utf8")).trim().split("\n").map((line) => JSON.parse(line));
+  const agents = spans.filter(({ attributes }) => attributes["gen_ai.operation.name"] === "invoke_agent");
+  assert.equal(agents.length, 2);
+  assert.deepEqual([agents[0].traceId, agents[0].parentSpanId], [trace, span]);
+  assert.notEqual(agents[1].parentSpanId, span);
+});
