@@ -103,6 +103,9 @@ impl Tree {
             let mut names = HashSet::new();
             // Watched first and read then: what comes in between is seen twice, not never.
             for (name, is_dir) in crate::files::names_in(&directory)? {
+                if is_temporary(&name) {
+                    continue;
+                }
                 let below = way.join(&name);
                 if is_dir && self.filter.recursive && self.only.is_none() && !self.filter.skips(&below) {
                     next.push(below.clone());
@@ -300,6 +303,7 @@ mod tests {
         // A whole tree at once, before it could be watched.
         std::fs::create_dir_all(at("one/two")).unwrap();
         std::fs::write(at("one/two/three"), "x").unwrap();
+        std::fs::write(at("one/two").join(crate::files::temporary_name()), "z").unwrap();
         std::fs::create_dir(at("skip")).unwrap();
         std::fs::write(at("skip/file"), "x").unwrap();
         check("+one +one/two +one/two/three");
