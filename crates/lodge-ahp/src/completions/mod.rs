@@ -22,16 +22,13 @@ pub(crate) struct Mention {
 pub(crate) fn mention(text: &str, offset: usize) -> Option<Mention> {
     let units: Vec<u16> = text.encode_utf16().take(offset).collect();
     let before = String::from_utf16_lossy(&units);
-    let at = match before.rfind(['@', '#']) {
-        Some(at) => at,
-        None => before.starts_with('/').then_some(0)?,
-    };
-    let trigger = before[at..].chars().next()?;
-    let word = &before[at + 1..];
-    let starts = before[..at].chars().next_back().is_none_or(char::is_whitespace);
-    (starts && !word.contains(char::is_whitespace)).then(|| Mention {
+    let at = before.trim_end_matches(|c: char| !c.is_whitespace()).len();
+    let mut letters = before[at..].chars();
+    let trigger = letters.next()?;
+    let triggers = matches!(trigger, '@' | '#') || (trigger == '/' && at == 0);
+    triggers.then(|| Mention {
         trigger,
-        word: word.to_owned(),
+        word: letters.collect(),
         start: before[..at].encode_utf16().count(),
     })
 }
@@ -65,6 +62,8 @@ mod tests {
         check("a /comp", 7, None);
         check("/compact now", 12, None);
         check("/fix @a", 7, Some(('@', 5, "a")));
+        check("@node_modules/@types/#x", 23, Some(('@', 0, "node_modules/@types/#x")));
+        check("see\u{3000}@a", 6, Some(('@', 4, "a")));
         check("", 0, None);
     }
 }
