@@ -66,8 +66,8 @@ impl WorkTree {
         with_git(dir, move |git, _| Ok(git.content(&oid)?)).await
     }
 
-    /// Puts files as they are now into what git commits next.
-    pub async fn stage(dir: PathBuf, paths: Vec<PathBuf>) -> Result<(), HostError> {
+    /// Puts files as they are now into what git commits next, as far as they are git's; tells how many.
+    pub async fn stage(dir: PathBuf, paths: Vec<PathBuf>) -> Result<usize, HostError> {
         with_git(dir, move |git, _| Ok(git.stage(&paths)?)).await
     }
 

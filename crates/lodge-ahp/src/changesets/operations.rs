@@ -24,6 +24,8 @@ const DISCARD: &str = "discard-changes";
 const REVERT: &str = "revert";
 const REVERT_ALL: &str = "revert-all";
 const STAGE: &str = "stage";
+/// What a commit says that is made in a session without a title: git wants something.
+const UNNAMED: &str = "Work in progress";
 
 /// What is offered for a kind of changes. Without changes there is nothing to do.
 pub(super) fn offered(kind: &Kind, has_files: bool, has_git: bool) -> Vec<ChangesetOperation> {
@@ -203,6 +205,8 @@ async fn run(
     match id {
         COMMIT => {
             let home = face.host.home().path().to_owned();
+            let named = !title.trim().is_empty();
+            let title = if named { title } else { UNNAMED.to_owned() };
             let said = WorkTree::commit(cwd, home, title.clone()).await?;
             return Ok(StringOrMarkdown::Markdown {
                 markdown: format!("Committed changes with message: {title}\n\n`{said}`"),
@@ -214,8 +218,7 @@ async fn run(
             let paths: Vec<PathBuf> = paths
                 .filter(|path| only.as_ref().is_none_or(|only| only == path))
                 .collect();
-            let count = paths.len();
-            WorkTree::stage(cwd, paths).await?;
+            let count = WorkTree::stage(cwd, paths).await?;
             return Ok(StringOrMarkdown::Plain(format!("Staged {}.", counted(count))));
         }
         _ => {}

@@ -1,6 +1,6 @@
 //! Watches over the wire.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,11 @@ async fn create(client: &mut Client, house: &House, more: Value) -> Result<Strin
 
 /// What is told until this file is told of: every path with its last change.
 async fn until(client: &mut Client, house: &House, channel: &str, last: &str) -> BTreeMap<String, String> {
-    let root = format!("{}/", lodge_ahp::uri::file(house.work()));
+    until_below(client, &house.work(), channel, last).await
+}
+
+async fn until_below(client: &mut Client, root: &Path, channel: &str, last: &str) -> BTreeMap<String, String> {
+    let root = format!("{}/", lodge_ahp::uri::file(root));
     let mut told = BTreeMap::new();
     while !told.contains_key(last) {
         let envelope = client.action("resourceWatch/changed").await;
@@ -103,6 +107,36 @@ async fn a_watch_ends_with_its_last_subscriber() {
         tries += 1;
         assert!(tries < 1000);
     }
+}
+
+/// A session may work in a directory that the host's home is in. What happens in the home is told to nobody.
+#[tokio::test]
+async fn what_happens_in_the_hosts_home_is_told_to_nobody() {
+    let house = house().await;
+    let top = house.dir.path().canonicalize().unwrap();
+    let mut client = house.client("a").await;
+    let session = format!("lodge:/{}", crate::kit::uuid(1));
+    let there = lodge_ahp::uri::file(&top);
+    let create = json!({ "channel": session, "workingDirectories": [there] });
+    client.request("createSession", create).await.unwrap();
+    let watch = json!({ "channel": ROOT, "uri": there, "recursive": true });
+    let made = client.request("createResourceWatch", watch).await.unwrap();
+    let channel = made["channel"].as_str().unwrap().to_owned();
+    client.subscribe(&channel).await;
+    let chat = client.subscribe(&session).await["state"]["defaultChat"].clone();
+    let chat = chat.as_str().unwrap().to_owned();
+    client.subscribe(&chat).await;
+    let home = top.join("home");
+    // The host writes there itself, and so may others: in what was there before, and in what comes.
+    client.turn(&chat, "t1", "say hello").await;
+    fs::write(home.join("secret"), "sesame").unwrap();
+    fs::create_dir_all(home.join("new/deep")).unwrap();
+    fs::write(home.join("new/deep/secret"), "sesame").unwrap();
+    fs::write(top.join("taken in"), "").unwrap();
+    fs::rename(top.join("taken in"), home.join("taken in")).unwrap();
+    fs::write(top.join("last"), "").unwrap();
+    let told = until_below(&mut client, &top, &channel, "last").await;
+    assert!(told.keys().all(|path| !path.starts_with("home")), "{told:?}");
 }
 
 #[tokio::test]

@@ -188,10 +188,32 @@ impl Git {
         self.run(&["cat-file", "blob", oid])
     }
 
-    /// Puts files as they are now into what is committed next.
-    pub fn stage(&self, paths: &[PathBuf]) -> Result<(), GitError> {
-        let paths: Vec<OsString> = paths.iter().map(|path| pathspec(self.root(), path)).collect();
-        self.run(&with(["add", "-A", "--"], &paths)).map(drop)
+    /// Puts files as they are now into what is committed next, and tells how many: not those that git ignores, that are
+    /// elsewhere, or that neither git nor the disk has.
+    pub fn stage(&self, paths: &[PathBuf]) -> Result<usize, GitError> {
+        let here = paths.iter().filter(|path| path.starts_with(self.root()));
+        let asked: Vec<OsString> = here.map(|path| pathspec(self.root(), path)).collect();
+        if asked.is_empty() {
+            return Ok(0);
+        }
+        let known = [
+            "ls-files",
+            "-z",
+            "--deduplicate",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "--",
+        ];
+        let known = self.run(&with(known, &asked))?;
+        let known = known.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let known: Vec<OsString> = known
+            .map(|name| pathspec(self.root(), &self.root().join(OsStr::from_bytes(name))))
+            .collect();
+        if !known.is_empty() {
+            self.run(&with(["add", "-A", "--"], &known))?;
+        }
+        Ok(known.len())
     }
 
     /// Commits everything below `dir` but for what is below `except`. Answers with what git says about it.

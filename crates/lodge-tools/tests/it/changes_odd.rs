@@ -209,3 +209,20 @@ fn a_file_that_git_could_not_merge_becomes_what_the_commit_has() {
     assert_eq!(report.skipped, []);
     assert_eq!(place.read("a"), "2\n");
 }
+
+#[test]
+fn staging_takes_what_git_can_have_and_leaves_the_rest() {
+    let place = Place::new();
+    for name in ["changed", "gone", "kept"] {
+        place.write(name, "1\n");
+    }
+    place.write(".gitignore", "ignored\n");
+    place.git();
+    place.sh("echo 2 > changed; rm gone; echo n > 'a *'; echo i > ignored");
+    let git = git_of(&place);
+    let files = ["changed", "gone", "a *", "ignored", "never", "kept"].map(|name| git.root().join(name));
+    let elsewhere = PathBuf::from("/etc/hostname");
+    assert_eq!(git.stage(&[&files[..], &[elsewhere.clone()]].concat()).unwrap(), 4);
+    place.sh("test \"$(git diff --cached --name-only | sort | tr '\\n' ,)\" = 'a *,changed,gone,'");
+    assert_eq!(git.stage(&[files[3].clone(), elsewhere]).unwrap(), 0);
+}
