@@ -126,6 +126,8 @@ pub(crate) struct Auth {
     asking: tokio::sync::Mutex<()>,
     /// Whether credentials were wanted and could not be had.
     refused: AtomicBool,
+    /// Whether that was for everything, rather than for something that they do not reach to.
+    shut_out: AtomicBool,
 }
 
 impl Auth {
@@ -140,6 +142,7 @@ impl Auth {
             scopes: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
             refused: AtomicBool::new(false),
+            shut_out: AtomicBool::new(false),
         }
     }
 
@@ -150,6 +153,11 @@ impl Auth {
     /// Whether somebody has to sign in.
     pub(crate) fn was_refused(&self) -> bool {
         self.refused.load(Ordering::Acquire)
+    }
+
+    /// Whether the server does nothing more before somebody signs in.
+    pub(crate) fn is_shut_out(&self) -> bool {
+        self.shut_out.load(Ordering::Acquire)
     }
 
     /// Gets credentials other than these. False when there are none to be had.
@@ -182,10 +190,12 @@ impl Auth {
             if let Some(token) = self.owner.authorize(&self.server, request).await {
                 *self.token.lock() = Some(token);
                 self.refused.store(false, Ordering::Release);
+                self.shut_out.store(false, Ordering::Release);
                 return true;
             }
         }
         self.refused.store(true, Ordering::Release);
+        self.shut_out.fetch_or(!challenge.upscope, Ordering::AcqRel);
         false
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Link {
     pub(crate) instructions: Option<String>,
     has_prompts: bool,
     stop: Mutex<Option<RunningServiceCancellationToken>>,
+    /// Its credentials, where it may want some.
+    auth: Option<Arc<Auth>>,
 }
 
 /// The part of a connection that notices its end. Whoever holds it also holds the process.
@@ -131,7 +133,7 @@ pub(crate) async fn connect(
 ) -> Result<(Link, Watch), McpError> {
     let handler = Handler::new(server.clone(), owner, config.sampling);
     let (calls, bells) = (handler.calls.clone(), handler.bells.clone());
-    let (service, process) = match &config.transport {
+    let (service, process, auth) = match &config.transport {
         Transport::Stdio { command, .. } => {
             let (process, stdout, stdin) = Process::start(&config.transport, around)
                 .map_err(|error| McpError::Failed(format!("`{command}` cannot be started: {error}")))?;
@@ -141,7 +143,7 @@ pub(crate) async fn connect(
                 pace: Messages::new(),
             };
             match Box::pin(handler.serve(wire)).await {
-                Ok(service) => (service, Some(process)),
+                Ok(service) => (service, Some(process), None),
                 Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
                     let epitaph = process.epitaph().await;
                     process.end().await;
@@ -161,7 +163,7 @@ pub(crate) async fn connect(
                 true => McpError::NeedsAuth(server.to_string()),
                 false => error,
             })?;
-            (service, None)
+            (service, None, Some(auth))
         }
     };
     let info = service.peer().peer_info();
@@ -173,6 +175,7 @@ pub(crate) async fn connect(
         instructions: info.as_ref().and_then(|info| info.instructions.clone()),
         has_prompts: info.as_ref().is_some_and(|info| info.capabilities.prompts.is_some()),
         stop: Mutex::new(Some(service.cancellation_token())),
+        auth,
     };
     let watch = Watch {
         service,
@@ -279,6 +282,11 @@ impl Link {
         Ok(found)
     }
 
+    /// Whether the server does nothing more before somebody signs in.
+    pub(crate) fn is_shut_out(&self) -> bool {
+        self.auth.as_ref().is_some_and(|auth| auth.is_shut_out())
+    }
+
     /// Calls a tool. Dropping the future tells the server that nobody waits any more.
     pub(crate) async fn call(&self, call: Call) -> Result<CallResult, McpError> {
         let mut params = CallToolRequestParams::new(call.tool.clone());
@@ -333,6 +341,9 @@ impl Link {
         match error {
             ServiceError::McpError(error) => McpError::Refused(error.message.to_string()),
             ServiceError::TransportClosed => McpError::Closed(self.server.to_string()),
+            ServiceError::TransportSend(_) if self.auth.as_ref().is_some_and(|auth| auth.was_refused()) => {
+                McpError::NeedsAuth(self.server.to_string())
+            }
             ServiceError::Timeout { timeout } => McpError::TimedOut {
                 server: self.server.to_string(),
                 seconds: timeout.as_secs(),

@@ -339,12 +339,16 @@ impl Servers {
 
     /// Calls a tool.
     pub async fn call(&self, server: &str, call: Call) -> Result<CallResult, McpError> {
-        self.0.link(server)?.call(call).await
+        let link = self.0.link(server)?;
+        let result = link.call(call).await;
+        self.0.judge(server, &link, result)
     }
 
     /// Any request of the protocol to a connected server.
     pub async fn request(&self, server: &str, method: &str, params: Option<Value>) -> Result<Value, McpError> {
-        self.0.link(server)?.request(method, params).await
+        let link = self.0.link(server)?;
+        let result = link.request(method, params).await;
+        self.0.judge(server, &link, result)
     }
 
     /// The tools of a connected server as it tells them now, whatever the configuration lets through.

@@ -1,6 +1,10 @@
 //! What a session has beside its tools: shown, and turned on and off.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use testkit::model_server::{ModelServer, Reply};
@@ -408,8 +412,8 @@ async fn files_that_change_are_shown_live_and_used_by_the_next_turn() {
     }
 }
 
-/// An MCP server over HTTP that wants a token.
-async fn guarded() -> String {
+/// An MCP server over HTTP that wants a token: where it is, and the one it takes.
+async fn guarded() -> (String, Arc<Mutex<&'static str>>) {
     use axum::{
         Router,
         extract::State,
@@ -420,9 +424,10 @@ async fn guarded() -> String {
     fn told(value: &Value) -> Response {
         ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
     }
-    async fn mcp(State(at): State<String>, headers: HeaderMap, body: String) -> Response {
+    type Guard = (String, Arc<Mutex<&'static str>>);
+    async fn mcp(State((at, good)): State<Guard>, headers: HeaderMap, body: String) -> Response {
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if shown != Some("Bearer good") {
+        if shown.and_then(|shown| shown.strip_prefix("Bearer ")) != Some(*good.lock().unwrap()) {
             let wants = format!("Bearer resource_metadata=\"{at}/meta\", scope=\"weave\"");
             return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, wants)]).into_response();
         }
@@ -433,6 +438,7 @@ async fn guarded() -> String {
                 "serverInfo": { "name": "vault", "version": "1" },
             }),
             "tools/list" => json!({ "tools": [{ "name": "open", "inputSchema": { "type": "object" } }] }),
+            "tools/call" => json!({ "content": [{ "type": "text", "text": "a carpet" }] }),
             _ if asked.get("id").is_none() => return StatusCode::ACCEPTED.into_response(),
             _ => json!({}),
         };
@@ -440,13 +446,14 @@ async fn guarded() -> String {
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = format!("http://{}", listener.local_addr().unwrap());
+    let good = Arc::new(Mutex::new("good"));
     let metadata = json!({ "resource": format!("{at}/mcp"), "authorization_servers": [format!("{at}/login")] });
     let app = Router::new()
         .route("/meta", get(move || async move { told(&metadata) }))
         .route("/mcp", post(mcp))
-        .with_state(at.clone());
+        .with_state((at.clone(), good.clone()));
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-    at
+    (at, good)
 }
 
 /// A server says in its state what it wants; a client that has it brings it, and everybody's session goes on.
@@ -454,7 +461,7 @@ async fn guarded() -> String {
 async fn a_client_signs_in_to_an_mcp_server() {
     let models = ModelServer::start();
     let house = house_of(&models).await;
-    let at = guarded().await;
+    let (at, _) = guarded().await;
     let servers = json!({ "mcpServers": { "vault": { "type": "http", "url": format!("{at}/mcp") } } });
     put(house.dir.path().join("home/mcp-config.json"), &servers.to_string());
     let (mut a, mut b) = (house.client("a").await, house.client_of("b", "0.9.0").await);
@@ -498,4 +505,46 @@ async fn a_client_signs_in_to_an_mcp_server() {
         named(state, "vault")["state"]["kind"] == "authRequired"
     })
     .await;
+}
+
+/// A token may be rejected in the middle of a turn: the call fails, the server says what it wants, and goes on with another.
+#[tokio::test]
+async fn a_server_that_no_longer_takes_its_token_says_so() {
+    let models = ModelServer::start();
+    let house = house_of(&models).await;
+    let (at, good) = guarded().await;
+    let servers = json!({ "mcpServers": { "vault": { "type": "http", "url": format!("{at}/mcp") } } });
+    put(house.dir.path().join("home/mcp-config.json"), &servers.to_string());
+    let mut client = house.client("a").await;
+    let session = format!("lodge:/{}", uuid(1));
+    let create = json!({ "channel": session, "config": { "autoApprove": "autoApprove" } });
+    client.request("createSession", create).await.unwrap();
+    let chat = client.subscribe(&session).await["state"]["defaultChat"].clone();
+    let chat = chat.as_str().unwrap().to_owned();
+    client.subscribe(&chat).await;
+    let token = |token: &str| json!({ "channel": ROOT, "resource": format!("{at}/mcp"), "token": token });
+    asked(&models, &mut client, &chat, "t1").await;
+    once(&mut client, &session, |state| {
+        named(state, "vault")["state"]["kind"] == "authRequired"
+    })
+    .await;
+    client.request("authenticate", token("good")).await.unwrap();
+    let called = async |client: &mut Client, turn: &str| {
+        models.reply(Reply::call(turn, "vault-open", "{}"));
+        asked(&models, client, &chat, turn).await;
+        models.last_request().body["messages"].to_string()
+    };
+    let told = called(&mut client, "t2").await;
+    assert!(told.contains("a carpet"), "{told}");
+    *good.lock().unwrap() = "better";
+    let told = called(&mut client, "t3").await;
+    assert!(told.contains("requires authentication"), "{told}");
+    let state = once(&mut client, &session, |state| {
+        named(state, "vault")["state"]["kind"] == "authRequired"
+    })
+    .await;
+    assert_eq!(named(&state, "vault")["state"]["reason"], "expired");
+    client.request("authenticate", token("better")).await.unwrap();
+    let told = called(&mut client, "t4").await;
+    assert_eq!(told.matches("a carpet").count(), 2, "{told}");
 }

@@ -67,6 +67,27 @@ impl Inner {
         }
     }
 
+    /// Looks at what came of a request: a server that no longer takes its credentials is one that wants somebody to sign in.
+    pub(super) fn judge<T>(&self, name: &str, link: &Arc<Link>, result: Result<T, McpError>) -> Result<T, McpError> {
+        if matches!(result, Err(McpError::NeedsAuth(_))) && link.is_shut_out() {
+            let info = {
+                let mut entries = self.entries.lock();
+                let entry = named(&mut entries, name);
+                let entry =
+                    entry.filter(|entry| matches!(&entry.state, State::Connected(now) if Arc::ptr_eq(now, link)));
+                entry.map(|entry| {
+                    entry.put_down(State::NeedsAuth);
+                    entry.info()
+                })
+            };
+            if let Some(info) = info {
+                self.owner.changed(&info);
+                self.settled.send_modify(|count| *count += 1);
+            }
+        }
+        result
+    }
+
     /// Puts a server down and into this state, because somebody asked for it.
     pub(super) fn set(&self, name: &str, state: State) -> Result<(), McpError> {
         let info = {
