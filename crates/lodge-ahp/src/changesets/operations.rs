@@ -1,13 +1,16 @@
 //! What can be done about changes.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use ahp_types::{
     StateAction,
     actions::ChangesetOperationStatusChangedAction,
     commands::ChangesetOperationTarget,
     common::StringOrMarkdown,
-    state::{ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState, ErrorInfo},
+    state::{
+        ChangesetOperation, ChangesetOperationScope, ChangesetOperationStatus, ChangesetState, ChangesetStatus,
+        ErrorInfo,
+    },
 };
 use lodge_host::{HostError, Restored, Session, Span, WorkTree};
 
@@ -145,6 +148,7 @@ pub(crate) async fn invoke(
     let no_changes = || RpcError::new(code::NOT_FOUND, format!("there are no changes at {channel}"));
     face.open(channel).await.map_err(|_| no_changes())?;
     let (session, kind) = Kind::parse(channel).ok_or_else(no_changes)?;
+    first_look(face, channel).await;
     let only = {
         let mut inner = face.inner.lock();
         let Some(Service::Changeset(state)) = inner.core.service(channel) else {
@@ -173,6 +177,17 @@ pub(crate) async fn invoke(
         HostError::Git(error) => RpcError::new(code::INTERNAL_ERROR, error.to_string()),
         other => crate::methods::host_error(other),
     })
+}
+
+/// Waits until changes were looked at once: what can be done about them is not known before. A look ends, well or not.
+async fn first_look(face: &Face, channel: &str) {
+    loop {
+        match face.inner.lock().core.service(channel) {
+            Some(Service::Changeset(state)) if state.status == ChangesetStatus::Computing => {}
+            _ => return,
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 fn status(id: &str, status: ChangesetOperationStatus, error: Option<String>) -> StateAction {

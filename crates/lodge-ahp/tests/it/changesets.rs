@@ -383,6 +383,25 @@ async fn operations_do_what_they_say_and_say_what_they_do() {
     );
 }
 
+/// An editor may offer to undo a turn where it shows the turn: nobody needs to have looked at the changes before.
+#[tokio::test]
+async fn a_turn_is_taken_back_that_nobody_looked_at() {
+    let house = house().await;
+    std::fs::write(house.work().join("kept"), "k\n").unwrap();
+    let mut client = house.client("a").await;
+    let (uri, chat) = session(&mut client, 1).await;
+    client
+        .turn(&chat, "t1", &bash("echo changed > kept; echo n > new"))
+        .await;
+    let turn = format!("{uri}/changeset/turn/t1");
+    let said = client.invoke(&turn, "revert", None).await.unwrap();
+    assert_eq!(said["message"], "Restored 2 files.");
+    assert_eq!(std::fs::read_to_string(house.work().join("kept")).unwrap(), "k\n");
+    assert!(!house.work().join("new").exists());
+    let nothing = client.invoke(&format!("{uri}/changeset/turn/t9"), "revert", None).await;
+    assert_eq!(nothing.unwrap_err()["code"], -32602);
+}
+
 #[tokio::test]
 async fn a_turn_is_taken_back_but_not_over_what_a_person_did_unless_asked() {
     let house = house().await;
