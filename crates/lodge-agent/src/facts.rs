@@ -33,6 +33,8 @@ pub struct Facts {
     pub cwd: Option<String>,
     /// The first thing a person said.
     pub first_prompt: Option<String>,
+    /// The first command that a person ran for themselves.
+    pub first_command: Option<String>,
     /// The id of the last message.
     pub last_message_id: Option<String>,
     /// The turn that the last message of a person began: the message's id and its event's.
@@ -236,6 +238,9 @@ impl Facts {
             Payload::UserMessage(message) if message.source.as_deref() == Some(COMMAND_SOURCE) => {
                 self.last_message_id = message.message_id.clone();
                 if message.agent_mode == Some(AgentMode::Shell) {
+                    if self.first_command.is_none() {
+                        self.first_command = Some(beginning(&message.content));
+                    }
                     self.failed_turn = None;
                     self.last_turn = Some(turn_of(message, event));
                     self.open_turn = Some(OpenTurn {
@@ -253,7 +258,7 @@ impl Facts {
                     self.last_turn = Some(turn_of(message, event));
                 }
                 if self.first_prompt.is_none() && message.source.is_none() {
-                    self.first_prompt = Some(message.content.chars().take(400).collect());
+                    self.first_prompt = Some(beginning(&message.content));
                 }
                 self.open_turn.get_or_insert_default().interaction_id = message.interaction_id.clone();
             }
@@ -356,9 +361,9 @@ impl Facts {
         }
     }
 
-    /// A title for people, from the first thing that was said: no model is asked for it.
+    /// A title for people, from the first thing that was said, until then from the first command: no model is asked for it.
     pub fn title(&self) -> Option<String> {
-        title_of(self.first_prompt.as_deref()?)
+        title_of(self.first_prompt.as_deref().or(self.first_command.as_deref())?)
     }
 }
 
@@ -393,6 +398,11 @@ fn calls_of(message: &AssistantMessage) -> Vec<OpenCall> {
             asked: false,
         })
         .collect()
+}
+
+/// So much of a message as a title could need.
+fn beginning(text: &str) -> String {
+    text.chars().take(400).collect()
 }
 
 /// The first line with words in it, shortened at a word.

@@ -2,14 +2,15 @@
 //! next message.
 
 use lodge_events::{
-    AgentMode, COMMAND_SOURCE, ContentBlock, Delivery, ToolError, ToolExecutionComplete, ToolExecutionStart,
-    ToolResult, ToolUserRequested, UserMessage,
+    AgentMode, COMMAND_SOURCE, ContentBlock, Delivery, SessionTitleChanged, ToolError, ToolExecutionComplete,
+    ToolExecutionStart, ToolResult, ToolUserRequested, UserMessage,
 };
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{Call, Outcome};
 use crate::{
+    facts::Facts,
     settings::Prompt,
     turn::{Stop, Turn},
 };
@@ -26,6 +27,7 @@ pub(crate) async fn run_for_person(
     delivery: Delivery,
 ) -> Result<(), Stop> {
     let shared = &turn.shared;
+    let has_title = shared.recorder.facts(|facts| facts.title().is_some()) || shared.settings.lock().name.is_some();
     shared.recorder.record(UserMessage {
         content: prompt.display_text.clone().unwrap_or_else(|| prompt.text.clone()),
         message_id: prompt.message_id.clone(),
@@ -35,6 +37,9 @@ pub(crate) async fn run_for_person(
         delivery: Some(delivery),
         ..UserMessage::default()
     })?;
+    if let Some(title) = shared.recorder.facts(Facts::title).filter(|_| !has_title) {
+        shared.recorder.note(SessionTitleChanged { title });
+    }
     shared.queue.recorded();
     shared.recorder.sync();
     let id = Uuid::new_v4().to_string();

@@ -40,7 +40,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
     let entry = inner.core.sessions.get(&dispatch.channel);
     let entry = entry.ok_or("there is no such session")?;
     let all = known(&entry.state);
-    let (out, into) = match action {
+    let (out, mut into) = match action {
         StateAction::SessionWorkingDirectorySet(set) => (None, Some(&mut set.directory)),
         StateAction::SessionWorkingDirectoryRemoved(removed) => (Some(&mut removed.directory), None),
         StateAction::SessionWorkingDirectoryReplaced(replaced) => {
@@ -60,9 +60,11 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         }
         gone = Some(out.clone());
     }
-    if let Some(into) = &into {
-        existing(into)?;
-        let is_there = all.iter().any(|known| is_same(known, into));
+    if let Some(into) = into.as_deref_mut() {
+        let path = existing(into)?;
+        let known = all.iter().find(|known| is_same(known, into));
+        let is_there = known.is_some();
+        *into = known.map_or_else(|| uri::file(path.components().collect::<PathBuf>()), String::clone);
         match &gone {
             None if !is_there && all.len() >= MOST_DIRECTORIES => {
                 return Err(format!("a session has at most {MOST_DIRECTORIES} directories"));
@@ -72,7 +74,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             _ => {}
         }
     }
-    let moved = gone.map(|gone| (gone, into.cloned()));
+    let moved = gone.map(|gone| (gone, into.map(|into| into.clone())));
     Ok(Plan::default().then(After::Directories(moved)).then(After::Keep))
 }
 

@@ -260,8 +260,13 @@ fn accept(
         Err(reason) => return inner.core.reject(conn, &asked, &raw, origin, &reason),
     };
     if let Some(how) = plan.no_change {
-        if how == NoChange::Echo {
-            inner.core.echo(conn, &asked, &raw, origin);
+        match how {
+            // As it would have been published: what is only spelt otherwise must change nothing at its sender either.
+            NoChange::Echo if peer.dialect == Dialect::Modern && asked == *channel => {
+                inner.core.echo(conn, &asked, &action, origin);
+            }
+            NoChange::Echo => inner.core.echo(conn, &asked, &raw, origin),
+            NoChange::Silence => {}
         }
         return;
     }

@@ -3,7 +3,7 @@
 use ahp_types::{
     StateAction,
     actions::SessionConfigChangedAction,
-    state::{McpServerState, SessionState},
+    state::{McpServerState, SessionActiveClient, SessionState},
 };
 use lodge_host::{Approval, Mode};
 use serde_json::Value;
@@ -74,12 +74,13 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             if removed.client_id != *dispatch.peer.client {
                 return Err("a client can only speak for itself".to_owned());
             }
-            if !state
-                .active_clients
-                .iter()
-                .any(|known| known.client_id == removed.client_id)
-            {
-                return Ok(Plan::nothing(NoChange::Echo));
+            let is_active = |known: &SessionActiveClient| known.client_id == removed.client_id;
+            if !state.active_clients.iter().any(is_active) {
+                // There it would say that nobody is active.
+                return match dispatch.peer.dialect == Dialect::Seed && !state.active_clients.is_empty() {
+                    true => Err("another client is active".to_owned()),
+                    false => Ok(Plan::nothing(NoChange::Echo)),
+                };
             }
             Ok(Plan::default().then(After::ClientsChanged).then(After::ClientGone))
         }
@@ -98,14 +99,14 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             thing.on.ok_or("this cannot be turned off")?;
             let place = state.working_directories.as_ref().and_then(|all| all.first());
             let said = customizations::given(std::mem::take(&mut toggled.enablement), place.map(String::as_str))?;
+            toggled.id.clone_from(&thing.id);
+            toggled.enablement.clone_from(&said);
             if dispatch.face.decisions_of(inner, &dispatch.channel).said(&thing.id) == said {
                 return Ok(Plan::nothing(NoChange::Echo));
             }
             if !dispatch.face.store.can_decide(&thing.id) {
                 return Err("too much is decided for other sessions already".to_owned());
             }
-            toggled.id.clone_from(&thing.id);
-            toggled.enablement.clone_from(&said);
             let decided = After::Decided(toggled.id.clone(), said);
             Ok(Plan::default().then(decided).then(After::Keep))
         }

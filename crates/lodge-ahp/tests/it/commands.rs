@@ -29,6 +29,9 @@ async fn a_command_runs_at_once_and_its_terminal_can_be_looked_at_also_after_a_r
     a.name = "a".to_owned();
     let (session, chat) = a.session(&uuid(1)).await;
     a.say(&chat, "t1", "!echo one; pwd; echo x > made").await;
+    // Until something is said, the session is called by it.
+    let title = "!echo one; pwd; echo x > made";
+    assert_eq!(a.action("session/titleChanged").await["action"]["title"], title);
     let ready = a.action("chat/toolCallReady").await["action"].clone();
     assert_eq!(
         (&ready["turnId"], &ready["confirmed"]),
@@ -53,6 +56,7 @@ async fn a_command_runs_at_once_and_its_terminal_can_be_looked_at_also_after_a_r
             house.restart().await;
             a = house.client("a").await;
         }
+        assert_eq!(a.subscribe(&session).await["state"]["title"], title);
         let state = a.subscribe(&chat).await["state"].clone();
         let turn = &state["turns"][0];
         assert_eq!(
@@ -85,8 +89,6 @@ async fn a_command_runs_at_once_and_its_terminal_can_be_looked_at_also_after_a_r
             .collect();
         assert!(content.replace('\r', "").contains(&printed), "{shown}");
         assert_eq!(shown["cwd"], lodge_ahp::uri::file(house.work()));
-        // Nothing was said, so nothing names the session.
-        assert_eq!(a.subscribe(&session).await["state"]["title"], "");
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn put(path: impl AsRef<Path>, text: &str) {
 }
 
 /// A project with one of everything.
-fn furnish(house: &House) {
+pub(crate) fn furnish(house: &House) {
     let work = house.work();
     put(
         work.join(".github/skills/weaving/SKILL.md"),

@@ -35,6 +35,7 @@ fn every_obligation_names_tests_that_exist() {
     let files = [
         "tests/it",
         "tests/it/obligations",
+        "tests/it/sync",
         "tests/it/terminals",
         "src",
         "src/files",

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ahp::reducers::{apply_action_to_chat, apply_action_to_root, apply_action_to_session, apply_action_to_terminal};
+use ahp::reducers::{
+    apply_action_to_annotations, apply_action_to_changeset, apply_action_to_chat, apply_action_to_root,
+    apply_action_to_session, apply_action_to_terminal,
+};
 use ahp_types::{
     ActionEnvelope,
-    state::{ChatState, RootState, SessionState, TerminalState},
+    state::{AnnotationsState, ChangesetState, ChatState, RootState, SessionState, TerminalState},
 };
 use serde_json::Value;
 
@@ -22,6 +25,8 @@ enum State {
     Session(Box<SessionState>),
     Chat(Box<ChatState>),
     Terminal(Box<TerminalState>),
+    Changeset(Box<ChangesetState>),
+    Annotations(Box<AnnotationsState>),
 }
 
 /// What one client knows.
@@ -50,6 +55,10 @@ impl Mirror {
             State::SeedTerminal(serde_json::from_value(state).unwrap())
         } else if state.get("lifecycle").is_some() {
             State::Session(serde_json::from_value(state).unwrap())
+        } else if state.get("files").is_some() {
+            State::Changeset(serde_json::from_value(state).unwrap())
+        } else if state.get("annotations").is_some() {
+            State::Annotations(serde_json::from_value(state).unwrap())
         } else {
             State::Chat(serde_json::from_value(state).unwrap())
         };
@@ -77,10 +86,14 @@ impl Mirror {
         // An echo to its sender alone says that nothing changed; it has no number of its own.
         let known = self.seqs.get(&parsed.channel).copied();
         let alone = parsed.origin.is_some() && parsed.server_seq <= self.last_seq;
-        let Some(state) = self.states.get_mut(&parsed.channel) else {
+        if !self.states.contains_key(&parsed.channel) {
             return;
-        };
+        }
         if alone {
+            // Clients apply it all the same.
+            let before = self.state(&parsed.channel);
+            self.apply(&parsed);
+            assert_eq!(self.state(&parsed.channel), before, "{envelope} should change nothing");
             return;
         }
         assert!(
@@ -94,13 +107,23 @@ impl Mirror {
         );
         self.last_seq = parsed.server_seq;
         self.seqs.insert(parsed.channel.clone(), parsed.server_seq);
+        self.apply(&parsed);
+    }
+
+    fn apply(&mut self, envelope: &ActionEnvelope) {
+        let Some(state) = self.states.get_mut(&envelope.channel) else {
+            return;
+        };
+        let action = &envelope.action;
         match state {
-            State::Root(state) => drop(apply_action_to_root(state, &parsed.action)),
-            State::Session(state) => drop(apply_action_to_session(state, &parsed.action)),
-            State::Chat(state) => drop(apply_action_to_chat(state, &parsed.action)),
-            State::Terminal(state) => drop(apply_action_to_terminal(state, &parsed.action)),
+            State::Root(state) => drop(apply_action_to_root(state, action)),
+            State::Session(state) => drop(apply_action_to_session(state, action)),
+            State::Chat(state) => drop(apply_action_to_chat(state, action)),
+            State::Terminal(state) => drop(apply_action_to_terminal(state, action)),
+            State::Changeset(state) => drop(apply_action_to_changeset(state, action)),
+            State::Annotations(state) => drop(apply_action_to_annotations(state, action)),
             State::SeedRoot(_) | State::SeedSession(_) | State::SeedTerminal(_) => {
-                panic!("{envelope} is not in the seed's spelling")
+                panic!("{action:?} is not in the seed's spelling")
             }
         }
     }
@@ -108,27 +131,31 @@ impl Mirror {
     /// Takes an envelope in the seed's spelling.
     pub(crate) fn seed_envelope(&mut self, envelope: &Value) {
         let parsed: ahp_seed::ahp_types::actions::ActionEnvelope = serde_json::from_value(envelope.clone()).unwrap();
-        let alone = parsed.origin.is_some() && parsed.server_seq <= self.last_seq;
-        if parsed.rejection_reason.is_some() || alone {
+        if parsed.rejection_reason.is_some() {
             return;
         }
+        let alone = parsed.origin.is_some() && parsed.server_seq <= self.last_seq;
         assert!(
-            parsed.server_seq > self.last_seq,
+            alone || parsed.server_seq > self.last_seq,
             "{envelope} came after {}",
             self.last_seq
         );
-        self.last_seq = parsed.server_seq;
+        self.last_seq = self.last_seq.max(parsed.server_seq);
         let action = &envelope["action"];
         let uri = action["session"]
             .as_str()
             .or(action["terminal"].as_str())
             .unwrap_or(SEED_ROOT);
+        let before = (alone && self.states.contains_key(uri)).then(|| self.state(uri));
         match self.states.get_mut(uri) {
             Some(State::SeedRoot(state)) => drop(seed_reducers::apply_action_to_root(state, &parsed.action)),
             Some(State::SeedSession(state)) => drop(seed_reducers::apply_action_to_session(state, &parsed.action)),
             Some(State::SeedTerminal(state)) => drop(seed_reducers::apply_action_to_terminal(state, &parsed.action)),
             Some(_) => panic!("{envelope} is in the seed's spelling"),
             None => {}
+        }
+        if let Some(before) = before {
+            assert_eq!(self.state(uri), before, "{envelope} should change nothing");
         }
     }
 
@@ -139,6 +166,8 @@ impl Mirror {
             State::Session(state) => serde_json::to_value(state).unwrap(),
             State::Chat(state) => serde_json::to_value(state).unwrap(),
             State::Terminal(state) => serde_json::to_value(state).unwrap(),
+            State::Changeset(state) => serde_json::to_value(state).unwrap(),
+            State::Annotations(state) => serde_json::to_value(state).unwrap(),
             State::SeedTerminal(state) => serde_json::to_value(state).unwrap(),
             State::SeedRoot(state) => serde_json::to_value(state).unwrap(),
             State::SeedSession(state) => {
