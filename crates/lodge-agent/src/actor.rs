@@ -63,7 +63,7 @@ pub enum Command {
     Tell(Box<lodge_events::Payload>, oneshot::Sender<Event>),
     /// Write, replace or (with nothing) delete the plan.
     Plan(Option<String>, oneshot::Sender<Result<(), AgentError>>),
-    /// Change the queue of waiting messages.
+    /// Change the queue of waiting messages. Answers how many were changed.
     Queue(QueueChange, oneshot::Sender<Result<usize, AgentError>>),
     /// Replace the conversation by a summary.
     Compact(Option<String>, oneshot::Sender<Result<Compacted, AgentError>>),
@@ -104,6 +104,12 @@ pub enum QueueChange {
     Remove(String),
     /// Put the ones with these message ids first, in this order.
     Reorder(Vec<String>),
+    /// Put a new one at a place. It is next when nothing runs.
+    Insert(usize, Box<Prompt>),
+    /// Give the one with this message id another text, and another one for people.
+    Reword(String, String, Option<String>),
+    /// Tell the running turn the one with this message id. Nothing happens when none runs.
+    Steer(String),
 }
 
 struct Running {
@@ -226,7 +232,7 @@ impl Actor {
                 let _ = reply.send(self.shared.recorder.record(*payload).map_err(AgentError::from));
             }
             Command::Plan(plan, reply) => drop(reply.send(self.plan(plan))),
-            Command::Queue(change, reply) => drop(reply.send(self.change_queue(&change))),
+            Command::Queue(change, reply) => drop(reply.send(self.change_queue(change))),
             Command::Tell(payload, reply) => drop(reply.send(self.shared.recorder.publish_unrecorded(*payload))),
             Command::Compact(instructions, reply) => self.compact(instructions, reply),
             Command::CancelCompaction(reply) => {

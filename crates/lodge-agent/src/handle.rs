@@ -246,7 +246,7 @@ impl Agent {
         self.shared.plan_path()
     }
 
-    /// Changes the queue. Answers how many messages went.
+    /// Changes the queue. Answers how many messages that changed.
     pub async fn change_queue(&self, change: QueueChange) -> Result<usize, AgentError> {
         self.ask(|reply| Command::Queue(change, reply)).await?
     }

@@ -73,6 +73,7 @@ pub(crate) struct SessionConfig {
     pub(crate) include_sub_agent_streaming_events: Option<bool>,
     pub(crate) enable_git_hub_telemetry_forwarding: Option<bool>,
     pub(crate) git_hub_token: Option<String>,
+    pub(crate) git_hub_token_provider_registration_id: Option<String>,
     pub(crate) disable_resume: Option<bool>,
     pub(crate) continue_pending_work: Option<bool>,
     pub(crate) traceparent: Option<String>,

@@ -7,13 +7,14 @@ use futures_util::{
     future::{BoxFuture, poll_immediate},
 };
 use lodge_host::Host;
-use lodge_models::Catalogue;
+use lodge_models::{Auth, Catalogue};
 use parking_lot::Mutex;
 use serde_json::{Value, value::RawValue};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     frame::{FrameReader, Inbound, MAX_BODY},
+    github,
     inference::{Exchanges, SdkTransport},
     methods,
     peer::Peer,
@@ -315,7 +316,16 @@ impl Connection {
     /// The models there are with a GitHub token, for a session of this client or, without one, for a list.
     pub(crate) fn catalogue(&self, token: Option<&str>, session_id: Option<&str>) -> Catalogue {
         let token = token.or(self.shared.options.github_token.as_deref());
-        let catalogue = self.shared.tokens.catalogue(&self.host, token);
+        self.through(self.shared.tokens.catalogue(&self.host, token), session_id)
+    }
+
+    /// The same with tokens that the client gives out for a session.
+    pub(crate) fn catalogue_with(&self, tokens: Arc<github::Tokens>, session_id: &str) -> Catalogue {
+        let catalogue = self.host.models().clone().with_github_token(Auth::Source(tokens));
+        self.through(catalogue, Some(session_id))
+    }
+
+    fn through(&self, catalogue: Catalogue, session_id: Option<&str>) -> Catalogue {
         // A session's requests go through the client that carries them, whoever else has it open.
         let other = || self.shared.boards.of(session_id?).carrier();
         match self.carrier(session_id).or_else(other) {

@@ -42,5 +42,6 @@ const TAIL: &str = "
 | `systemMessage.transform` | request | for every section of the system prompt whose action is `transform` |
 | `sessionFs.readFile`, `writeFile`, `appendFile`, `exists`, `mkdir`, `readdirWithTypes`, `rm`, `sqliteQuery` | request | for the files and the database of a session, when the client keeps them |
 | `llmInference.httpRequestStart`, `llmInference.httpRequestChunk` | request | for every model request, when the client carries them |
+| `gitHubToken.getToken` | request | when a session whose app gives out GitHub tokens needs one |
 | `providerToken.getToken` | request | before every model call of a provider with a bearer-token callback |
 ";

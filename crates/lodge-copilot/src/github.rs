@@ -1,15 +1,96 @@
 //! What a GitHub token is good for, where the environment names a place for that: who it belongs to, and GitHub's own MCP
 //! server.
 
-use futures_util::StreamExt;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, future::BoxFuture};
 use lodge_host::mcp::{Configured, ServerConfig, Source};
-use lodge_models::{HttpRequest, Network, Transport};
+use lodge_models::{HttpRequest, ModelError, Network, TokenSource, Transport};
 use serde_json::{Value, json};
 
-use crate::{config::SessionConfig, connection::Ctx};
+use crate::{config::SessionConfig, connection::Ctx, peer::Peer, providers::no_token, rpc::RpcError};
 
 /// The name of GitHub's own MCP server.
 pub(crate) const SERVER: &str = "github-mcp-server";
+
+/// A token is asked for again when less than this is left of its life.
+const REFRESH: Duration = Duration::from_secs(3600);
+
+/// Where the tokens of a session come from whose app gives them out on demand.
+pub(crate) struct Tokens {
+    peer: Peer,
+    registration: String,
+    session_id: String,
+    host: String,
+    /// The last one, and when it ends.
+    kept: tokio::sync::Mutex<Option<(String, Instant)>>,
+}
+
+impl Tokens {
+    /// Those of a session that is opened, if its app gives them out.
+    pub(crate) fn of(ctx: &Ctx, config: &SessionConfig, session_id: &str) -> Result<Option<Arc<Self>>, RpcError> {
+        let Some(registration) = &config.git_hub_token_provider_registration_id else {
+            return Ok(None);
+        };
+        if config.git_hub_token.is_some() {
+            return Err(RpcError::params(
+                "gitHubToken and gitHubTokenProvider cannot be given together",
+            ));
+        }
+        Ok(Some(Arc::new(Self {
+            peer: ctx.peer.clone(),
+            registration: registration.clone(),
+            session_id: session_id.to_owned(),
+            host: ctx.shared.options.github_host.clone(),
+            kept: tokio::sync::Mutex::default(),
+        })))
+    }
+
+    async fn acquire(&self, reason: &str) -> Result<(String, Instant), String> {
+        let params = json!({
+            "registrationId": self.registration, "sessionId": self.session_id, "host": self.host, "reason": reason,
+        });
+        let given = self.peer.call("gitHubToken.getToken", &params).await;
+        let given = given.map_err(|error| error.to_string())?;
+        let token = given["accessToken"].as_str().filter(|token| !token.is_empty());
+        let seconds = given["expiresIn"].as_f64().unwrap_or(0.0);
+        let life = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let end = Instant::now().checked_add(life).unwrap_or_else(Instant::now);
+        token
+            .filter(|_| !life.is_zero())
+            .map(|token| (token.to_owned(), end))
+            .ok_or_else(|| "the client gave none".to_owned())
+    }
+
+    /// A token that is good for a while.
+    pub(crate) async fn get(&self) -> Result<String, String> {
+        let mut kept = self.kept.lock().await;
+        let now = Instant::now();
+        if let Some((token, end)) = &*kept
+            && *end > now + REFRESH
+        {
+            return Ok(token.clone());
+        }
+        let reason = if kept.is_some() { "refresh" } else { "initial" };
+        match self.acquire(reason).await {
+            Ok(new) => Ok(kept.insert(new).0.clone()),
+            // The old one may do a little longer.
+            Err(error) => match &*kept {
+                Some((token, end)) if *end > now => Ok(token.clone()),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+impl TokenSource for Tokens {
+    fn token(&self) -> BoxFuture<'_, Result<String, ModelError>> {
+        Box::pin(async move { self.get().await.map_err(|error| no_token("GitHub", &error)) })
+    }
+}
 
 /// The answer is a small object; what is longer is none.
 const LONGEST_ANSWER: usize = 1024 * 1024;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     config::{CustomAgentConfig, InfiniteSessions, SessionConfig, SystemMessageConfig},
     connection::Ctx,
-    github,
+    github::{self, Tokens},
     methods::{core::auth_json, plugins},
     providers::{Chooser, Registry},
     rpc::RpcError,
@@ -28,8 +28,9 @@ const CLIENT_NAME: &str = "sdk";
 /// Makes a session and attaches the client to it. The client gets its events from the first one on.
 pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached, RpcError> {
     let id = config.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
-    let auth = auth(ctx, config).await?;
-    let chooser = chooser(ctx, config, &id);
+    let tokens = Tokens::of(ctx, config, &id)?;
+    let auth = auth(ctx, config, tokens.as_deref()).await?;
+    let chooser = chooser(ctx, config, &id, tokens);
     let user = UserSettings::read(ctx.host.home().path()).map_err(RpcError::failed)?;
     // What the user has set for all sessions counts where the client has no opinion, nor a provider of its own.
     let model = match (&config.model, &config.provider) {
@@ -132,8 +133,9 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         }
         None => ctx.host.open_session(id).await?,
     };
-    let auth = auth(ctx, config).await?;
-    let chooser = chooser(ctx, config, id);
+    let tokens = Tokens::of(ctx, config, id)?;
+    let auth = auth(ctx, config, tokens.as_deref()).await?;
+    let chooser = chooser(ctx, config, id, tokens);
     // Without a word about models the session keeps the one it has, also when another client brought it. One that comes
     // back from its log gets the model that the log names, where this client's providers have it.
     let chosen = match (&config.model, &config.provider) {
@@ -217,8 +219,11 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     Ok(attached)
 }
 
-fn chooser(ctx: &Ctx, config: &SessionConfig, session_id: &str) -> Chooser {
-    let catalogue = ctx.catalogue(config.git_hub_token.as_deref(), Some(session_id));
+fn chooser(ctx: &Ctx, config: &SessionConfig, session_id: &str, tokens: Option<Arc<Tokens>>) -> Chooser {
+    let catalogue = match tokens {
+        Some(tokens) => ctx.catalogue_with(tokens, session_id),
+        None => ctx.catalogue(config.git_hub_token.as_deref(), Some(session_id)),
+    };
     let sockets = config.capi.as_ref().and_then(|capi| capi.enable_web_socket_responses);
     Chooser {
         peer: ctx.peer.clone(),
@@ -233,11 +238,21 @@ fn chooser(ctx: &Ctx, config: &SessionConfig, session_id: &str) -> Chooser {
 
 /// What is known of the session's own GitHub token, if it brings one. A token that the session itself brings must be a valid one, where that can
 /// be asked.
-async fn auth(ctx: &Ctx, config: &SessionConfig) -> Result<Option<serde_json::Value>, RpcError> {
+async fn auth(
+    ctx: &Ctx,
+    config: &SessionConfig,
+    tokens: Option<&Tokens>,
+) -> Result<Option<serde_json::Value>, RpcError> {
     let options = &ctx.shared.options;
-    let Some(token) = &config.git_hub_token else {
-        return Ok(None);
+    let token = match (tokens, &config.git_hub_token) {
+        (Some(tokens), _) => {
+            let got = tokens.get().await;
+            got.map_err(|error| RpcError::failed(format!("There is no GitHub token for the session: {error}")))?
+        }
+        (None, Some(token)) => token.clone(),
+        (None, None) => return Ok(None),
     };
+    let token = &token;
     let user = match &options.github_api {
         Some(api) => {
             let user = github::user(api, token).await;

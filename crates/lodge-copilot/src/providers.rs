@@ -464,7 +464,7 @@ impl TokenSource for SdkTokens {
     }
 }
 
-fn no_token(provider: &str, why: &str) -> ModelError {
+pub(crate) fn no_token(provider: &str, why: &str) -> ModelError {
     ModelError {
         kind: ErrorKind::Authentication,
         message: format!("There is no token for the provider {provider}: {why}"),

@@ -335,3 +335,31 @@ test("the Copilot API is told who asks, and apps are told how to reach it and Gi
     assert.deepEqual((await chat.rpc.mcp.list()).servers, []);
   }
 });
+
+test("an app gives out GitHub tokens on demand, and a session without one is not made", async ({ t, start }) => {
+  const server = await modelServer(t, (body, request, response) => {
+    if (request.url === "/models") return void response.end('{"data":[{"id":"m"}]}');
+    return { content: "ok" };
+  });
+  const client = start({ env: environment({ COPILOT_API_URL: server.url.replace("/v1", "") }) });
+  const asked = [];
+  const lives = [7200, 1800, 7200];
+  const gitHubTokenProvider = ({ sessionId, reason }) => {
+    asked.push([sessionId, reason]);
+    return { kind: "token", accessToken: `token-${asked.length}`, expiresIn: lives.shift() };
+  };
+  const used = () => server.requests.findLast(({ path }) => path === "/chat/completions").headers.authorization;
+  const { session: long } = await session(client, { model: "m", gitHubTokenProvider });
+  await ask(long, "one");
+  await ask(long, "two");
+  assert.equal(used(), "Bearer token-1");
+  assert.deepEqual(asked, [[long.sessionId, "initial"]], "one that lives long is kept");
+  assert.equal((await long.rpc.gitHubAuth.getStatus()).isAuthenticated, true);
+  asked.length = 0;
+  const { session: short } = await session(client, { model: "m", gitHubTokenProvider });
+  await ask(short, "three");
+  assert.deepEqual(asked.map(([, reason]) => reason), ["initial", "refresh"]);
+  assert.equal(used(), "Bearer token-2");
+  const cancelled = { model: "m", gitHubTokenProvider: () => ({ kind: "cancelled" }) };
+  await assert.rejects(session(client, cancelled), /no GitHub token for the session/);
+});

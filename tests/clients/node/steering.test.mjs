@@ -99,3 +99,34 @@ test("a session's first turn belongs to the span in which the session was made",
   assert.deepEqual([agents[0].traceId, agents[0].parentSpanId], [trace, span]);
   assert.notEqual(agents[1].parentSpanId, span);
 });
+
+test("what waits can be put in between, doubled, reworded and told at once", async ({ start }) => {
+  const { session: chat, events } = await session(start());
+  const { queue } = chat.rpc;
+  const waiting = async () => (await queue.pendingItems()).items.map(({ displayText }) => displayText);
+  const said = () => ofType(events, "assistant.message").map(({ data }) => data.content).filter(Boolean);
+  await queue.insertAt({ position: 3, message: { prompt: "say at once" } });
+  await until("what comes to a session at rest is next", () => said().includes("at once"));
+  await event(events, "session.idle");
+  await chat.send({ prompt: 'call bash {"command":"sleep 60"}' });
+  await event(events, "tool.execution_start");
+  await chat.send({ prompt: "say two" });
+  const { id: first } = await queue.insertAt({ position: -1, message: { prompt: "say one" } });
+  assert.deepEqual(await waiting(), ["say one", "say two"]);
+  const { id: second } = await queue.duplicateAt({ id: first });
+  assert.deepEqual(await waiting(), ["say one", "say one", "say two"]);
+  assert.deepEqual(await queue.updateText({ id: second, prompt: "say half", displayPrompt: "a half" }), { updated: true });
+  assert.deepEqual(await queue.updateText({ id: second, prompt: "say half", displayPrompt: "a half" }), { updated: false });
+  assert.deepEqual(await waiting(), ["say one", "a half", "say two"]);
+  assert.deepEqual(await queue.sendNow({ id: second }), { steered: true });
+  assert.deepEqual(await queue.pendingItems().then(({ steeringMessages }) => steeringMessages), ["a half"]);
+  assert.deepEqual(await waiting(), ["say one", "say two"]);
+  for (const [method, params] of [["sendNow", { id: second }], ["updateText", { id: second, prompt: "x" }]]) {
+    assert.deepEqual(Object.values(await queue[method](params)), [false], method);
+  }
+  await assert.rejects(queue.duplicateAt({ id: "nobody's" }), /Queued item not found/);
+  await assert.rejects(queue.insertAt({ position: 0, message: { prompt: "x", source: "system" } }), /cannot be queued/);
+  assert.deepEqual(await chat.rpc.interruptMainTurn({ flushQueued: true }), { interrupted: true });
+  await until("all of it is dealt with", () => said().length === 4);
+  assert.deepEqual(said(), ["at once", "half", "one", "two"]);
+});

@@ -1,6 +1,6 @@
 //! What can be changed about a session while nothing, or a turn, runs.
 
-use std::path::PathBuf;
+use std::{collections::VecDeque, path::PathBuf};
 
 use lodge_events::{
     COMMAND_SOURCE, Delivery, FileOperation, PendingMessagesModified, SessionContextChanged, SessionInfo,
@@ -159,26 +159,49 @@ impl Actor {
         Ok(())
     }
 
-    pub(super) fn change_queue(&self, change: &QueueChange) -> Result<usize, AgentError> {
-        let removed = self.shared.queue.change(|lists| {
+    pub(super) fn change_queue(&mut self, change: QueueChange) -> Result<usize, AgentError> {
+        let running = self.running.as_ref().is_some_and(|running| !running.compaction);
+        let change = match change {
+            QueueChange::Insert(_, prompt) if self.running.is_none() => return self.send(*prompt).map(|_| 1),
+            change => change,
+        };
+        let changed = self.shared.queue.change(|lists| {
             let queue = &mut lists.waiting;
             let before = queue.len();
+            let place = |queue: &VecDeque<Prompt>, id: &str| {
+                let has_id = |prompt: &Prompt| prompt.message_id.as_deref() == Some(id);
+                queue.iter().position(has_id)
+            };
             match change {
                 QueueChange::Clear => queue.clear(),
                 QueueChange::RemoveLast => drop(queue.pop_back()),
-                QueueChange::Remove(id) => queue.retain(|prompt| prompt.message_id.as_deref() != Some(id)),
+                QueueChange::Remove(id) => queue.retain(|prompt| prompt.message_id.as_ref() != Some(&id)),
                 QueueChange::Reorder(order) => {
                     // Stable: what is not named stays behind, in the order it had.
-                    let place = |prompt: &Prompt| order.iter().position(|id| prompt.message_id.as_deref() == Some(id));
+                    let place = |prompt: &Prompt| order.iter().position(|id| prompt.message_id.as_ref() == Some(id));
                     queue
                         .make_contiguous()
                         .sort_by_key(|prompt| place(prompt).unwrap_or(usize::MAX));
                 }
+                QueueChange::Insert(at, prompt) => queue.insert(at.min(before), *prompt),
+                QueueChange::Reword(id, text, display_text) => {
+                    let Some(prompt) = place(queue, &id).map(|at| &mut queue[at]) else {
+                        return 0;
+                    };
+                    let changed = prompt.text != text || prompt.display_text != display_text;
+                    (prompt.text, prompt.display_text) = (text, display_text);
+                    return usize::from(changed);
+                }
+                QueueChange::Steer(id) => {
+                    // A command is nothing to tell the model.
+                    let at = place(queue, &id).filter(|at| running && queue[*at].command.is_none());
+                    lists.steering.extend(at.and_then(|at| lists.waiting.remove(at)));
+                }
             }
-            before - queue.len()
+            before.abs_diff(lists.waiting.len())
         });
         self.shared.recorder.record(PendingMessagesModified::default())?;
-        Ok(removed)
+        Ok(changed)
     }
 
     pub(super) fn truncate(&self, event: Uuid) -> Result<u64, AgentError> {

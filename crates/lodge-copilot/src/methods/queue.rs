@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use lodge_host::{Prompt, QueueChange};
+use lodge_host::{Delivery, Prompt, QueueChange};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use super::{Capability, Nothing, method};
+use super::{Capability, Nothing, core::SendParams, method};
 use crate::{rpc::RpcError, session::Attached};
 
 pub(crate) static QUEUE: Capability = Capability {
@@ -16,6 +17,10 @@ pub(crate) static QUEUE: Capability = Capability {
         method!(session "session.queue.removeMostRecent", 2, "forgets the newest", remove_most_recent),
         method!(session "session.queue.removeAt", 0, "forgets one", remove_at),
         method!(session "session.queue.moveItem", 0, "puts one at another place", move_item),
+        method!(session "session.queue.insertAt", 0, "puts a new message at a place", insert_at),
+        method!(session "session.queue.duplicateAt", 0, "puts the same message behind one", duplicate_at),
+        method!(session "session.queue.updateText", 0, "other words for one", update_text),
+        method!(session "session.queue.sendNow", 0, "tells the running turn one", send_now),
         method!(session "session.queue.clear", 2, "forgets all", clear),
         method!(session "session.queue.hasPending", 0, "whether anything waits", has_pending),
     ],
@@ -96,6 +101,59 @@ async fn move_item(session: Arc<Attached>, params: MoveParams) -> Result<Value, 
     order.insert(to, id);
     session.session().change_queue(QueueChange::Reorder(order)).await?;
     Ok(json!({"changed": to != at}))
+}
+
+#[derive(Debug, Deserialize)]
+struct InsertParams {
+    position: i64,
+    message: SendParams,
+}
+
+async fn insert_at(session: Arc<Attached>, params: InsertParams) -> Result<Value, RpcError> {
+    let mut prompt = Prompt::try_from(params.message)?;
+    if prompt.source.as_deref() == Some("system") {
+        return Err(RpcError::params(
+            "message.source: a message of the system cannot be queued",
+        ));
+    }
+    prompt.delivery = Delivery::Enqueue;
+    insert(&session, usize::try_from(params.position).unwrap_or(0), prompt).await
+}
+
+async fn insert(session: &Attached, at: usize, mut prompt: Prompt) -> Result<Value, RpcError> {
+    let id = Uuid::new_v4().to_string();
+    prompt.message_id = Some(id.clone());
+    let change = QueueChange::Insert(at, Box::new(prompt));
+    session.session().change_queue(change).await?;
+    Ok(json!({"id": id}))
+}
+
+async fn duplicate_at(session: Arc<Attached>, ItemParams { id }: ItemParams) -> Result<Value, RpcError> {
+    let (queue, _) = session.session().queue();
+    let has_id = |prompt: &Prompt| prompt.message_id.as_ref() == Some(&id);
+    match queue.iter().position(has_id) {
+        Some(at) => insert(&session, at + 1, queue[at].clone()).await,
+        None => Err(RpcError::failed(format!("Queued item not found: {id}"))),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TextParams {
+    id: String,
+    prompt: String,
+    #[serde(default)]
+    display_prompt: Option<String>,
+}
+
+async fn update_text(session: Arc<Attached>, params: TextParams) -> Result<Value, RpcError> {
+    let change = QueueChange::Reword(params.id, params.prompt, params.display_prompt);
+    Ok(json!({"updated": session.session().change_queue(change).await? > 0}))
+}
+
+async fn send_now(session: Arc<Attached>, ItemParams { id }: ItemParams) -> Result<Value, RpcError> {
+    let steered = session.session().change_queue(QueueChange::Steer(id)).await?;
+    Ok(json!({"steered": steered > 0}))
 }
 
 async fn clear(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
