@@ -1,8 +1,8 @@
 //! An answer as it comes together, the same for every wire.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
-use crate::{AssistantMessage, Chunk, Completion, ToolCall, Usage};
+use crate::{AssistantMessage, Chunk, Completion, Message, ModelRequest, ToolCall, Usage};
 
 /// Reads one wire's answer into an [`Assembly`].
 pub(super) trait Decoder: Send {
@@ -45,6 +45,8 @@ pub(super) struct Assembly {
     text: String,
     reasoning: String,
     calls: Vec<PartialCall>,
+    /// Ids of calls that the conversation has already.
+    taken: HashSet<String>,
     pub(super) reasoning_opaque: Option<String>,
     pub(super) encrypted_content: Option<String>,
     pub(super) citations: Option<serde_json::Value>,
@@ -57,6 +59,8 @@ pub(super) struct Assembly {
 }
 
 struct PartialCall {
+    /// What the provider calls it, if anything.
+    given: Option<String>,
     id: String,
     name: String,
     arguments: String,
@@ -64,10 +68,15 @@ struct PartialCall {
 }
 
 impl Assembly {
-    /// Starts one. Chunks are told only when the caller streams.
-    pub(super) fn new(streams: bool) -> Self {
+    /// Starts the answer to a request. Chunks are told only when the caller streams.
+    pub(super) fn new(request: &ModelRequest) -> Self {
+        let said = request.messages.iter().filter_map(|message| match message {
+            Message::Assistant(said) => Some(&said.tool_calls),
+            _ => None,
+        });
         Self {
-            streams,
+            streams: request.stream,
+            taken: said.flatten().map(|call| call.id.clone()).collect(),
             ..Self::default()
         }
     }
@@ -104,9 +113,16 @@ impl Assembly {
         !self.reasoning.is_empty()
     }
 
-    /// Begins a tool call and returns its number.
-    pub(super) fn begin_call(&mut self, id: String, name: String, custom: bool) -> usize {
+    /// Begins a tool call and returns its number. Its id is the provider's, unless that has none or gave it before: some
+    /// count the calls of every answer anew, and everything else tells calls apart by their ids.
+    pub(super) fn begin_call(&mut self, given: Option<String>, name: String, custom: bool) -> usize {
+        let given = given.filter(|id| !id.is_empty());
+        let id = match given.clone() {
+            Some(id) if self.taken.insert(id.clone()) => id,
+            _ => format!("call_{}", uuid::Uuid::new_v4().simple()),
+        };
         self.calls.push(PartialCall {
+            given,
             id,
             name,
             arguments: String::new(),
@@ -120,8 +136,9 @@ impl Assembly {
         self.calls[call].name.push_str(piece);
     }
 
-    pub(super) fn call_id(&self, call: usize) -> &str {
-        &self.calls[call].id
+    /// Whether the provider calls it so.
+    pub(super) fn is_called(&self, call: usize, id: &str) -> bool {
+        self.calls[call].given.as_deref() == Some(id)
     }
 
     /// Adds to the arguments of a call.

@@ -104,7 +104,7 @@ impl Inner {
                 (response, form)
             }
         };
-        let mut assembly = Assembly::new(request.stream);
+        let mut assembly = Assembly::new(request);
         assembly.provider_call_id = failure::request_id(&response);
         assembly.endpoint = endpoint.path();
         let decoder: Box<dyn Decoder> = match endpoint.wire {

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
-use lodge_models::{Chunk, Message, ModelRequest, Usage};
+use lodge_models::{AssistantMessage, Chunk, Message, ModelRequest, ToolCall, Usage};
 use proptest::prelude::*;
 use testkit::model_server::{ModelServer, Reply};
 
@@ -225,6 +225,56 @@ async fn calls_without_an_id_get_one() {
     let done = collect(&*model(Wire::Chat, &server), request("go")).await.done.unwrap();
     assert!(done.message.tool_calls[0].id.starts_with("call_"));
     assert_eq!(&*done.message.tool_calls[0].arguments, "");
+}
+
+#[tokio::test]
+async fn an_id_that_was_given_before_is_not_given_to_another_call() {
+    let server = ModelServer::start();
+    let before = Message::Assistant(AssistantMessage {
+        tool_calls: vec![ToolCall {
+            id: "c1".into(),
+            name: "bash".into(),
+            arguments: "{}".into(),
+            custom: false,
+        }],
+        ..AssistantMessage::default()
+    });
+    let result = Message::Tool {
+        call_id: "c1".into(),
+        name: "bash".into(),
+        content: "ok".into(),
+        images: Vec::new(),
+    };
+    for (history, kept) in [(vec![], true), (vec![before, result], false)] {
+        for wire in WIRES {
+            for stream in [true, false] {
+                server.reply(Reply::text("x").and_call("c1", "bash", r#"{"command":"ls"}"#));
+                let mut request = ModelRequest {
+                    stream,
+                    ..request("go")
+                };
+                request.messages.extend(history.clone());
+                let answer = collect(&*model(wire, &server), request).await;
+                let calls = &answer.done.as_ref().unwrap().message.tool_calls;
+                assert_eq!(calls.len(), 1);
+                assert_eq!(calls[0].id == "c1", kept, "{wire:?}, stream {stream}");
+                assert_eq!(&*calls[0].arguments, r#"{"command":"ls"}"#);
+                let one = answer.fragments.iter().all(|(id, ..)| *id == calls[0].id);
+                assert!(one, "the fragments carry it, too: {:?}", answer.fragments);
+            }
+        }
+    }
+    let call = |n: u32| format!(r#"{{"id":"c1","function":{{"name":"x","arguments":"{n}"}}}}"#);
+    let calls = [call(1), call(2)].join(",");
+    let body = format!(r#"{{"choices":[{{"message":{{"tool_calls":[{calls}]}},"finish_reason":"stop"}}]}}"#);
+    server.reply(Reply::raw("application/json", body));
+    let done = collect(&*model(Wire::Chat, &server), request("go")).await.done.unwrap();
+    let calls = &done.message.tool_calls;
+    assert_eq!(
+        calls.iter().map(|call| &*call.arguments).collect::<Vec<_>>(),
+        ["1", "2"]
+    );
+    assert!(calls[0].id == "c1" && calls[1].id != "c1", "{calls:?}");
 }
 
 #[tokio::test]

@@ -108,8 +108,8 @@ impl Reader {
             }
             "tool_use" => {
                 let whole = block.input.as_deref().map_or("{}", RawValue::get).to_owned();
-                let (id, name) = (block.id.unwrap_or_default(), block.name.unwrap_or_default());
-                self.call = Some((into.begin_call(id, name, false), whole));
+                let number = into.begin_call(block.id, block.name.unwrap_or_default(), false);
+                self.call = Some((number, whole));
             }
             _ => {}
         }

@@ -147,7 +147,7 @@ impl Reader {
             .find(|(a, b, _)| (*a, *b) == (choice, index))
             .map(|(.., number)| *number);
         // Some servers give every call the index 0: another id is another call.
-        let known = known.filter(|number| id.as_deref().is_none_or(|id| id == into.call_id(*number)));
+        let known = known.filter(|number| id.as_deref().is_none_or(|id| into.is_called(*number, id)));
         let number = match known {
             Some(number) => {
                 // A name that comes with every fragment is the same name, one that comes without an id is a piece of it.
@@ -159,7 +159,6 @@ impl Reader {
                 number
             }
             None => {
-                let id = id.unwrap_or_else(|| format!("call_{}", uuid::Uuid::new_v4().simple()));
                 let number = into.begin_call(id, name.unwrap_or_default(), custom);
                 self.calls.push((choice, index, number));
                 number

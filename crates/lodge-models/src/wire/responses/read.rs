@@ -136,7 +136,6 @@ impl Reader {
             .or(item.id.as_ref())
             .filter(|id| !id.is_empty())
             .cloned();
-        let id = id.unwrap_or_else(|| format!("call_{}", uuid::Uuid::new_v4().simple()));
         let number = into.begin_call(id, item.name.clone().unwrap_or_default(), custom);
         self.calls.insert(place, number);
     }
