@@ -84,6 +84,10 @@ fn file_id(path: &Path) -> Option<FileId> {
 /// Opens the database for writing, making it anew if it is missing, of another version or damaged.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Opened> {
     let db = try_open(path).or_else(|error| {
+        // What passes by itself is no reason to read every log again.
+        if is_passing(&error) {
+            return Err(error);
+        }
         tracing::warn!(%error, "the session catalogue is unusable and is made anew");
         remove(path);
         try_open(path)
@@ -179,6 +183,15 @@ fn private(path: &Path) {
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+}
+
+/// Whether this failure says nothing of the file: there are no handles left, no space, no memory, or somebody writes to it.
+fn is_passing(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory};
+    matches!(
+        error.sqlite_error_code(),
+        Some(CannotOpen | DatabaseBusy | DatabaseLocked | DiskFull | OutOfMemory)
+    )
 }
 
 /// One session while its events are taken in.
