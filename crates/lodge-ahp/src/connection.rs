@@ -49,7 +49,11 @@ pub(crate) async fn run(face: Arc<Face>, socket: WebSocket) {
                 }
             },
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-            Some(Ok(Message::Close(_)) | Err(_)) | None => break false,
+            Some(Err(_)) => {
+                conn.close(Closing::Broken);
+                break false;
+            }
+            Some(Ok(Message::Close(_))) | None => break false,
         };
         match rpc::parse(&text, limits.json_depth) {
             // Answered out of turn, so that a slow request does not make the host look dead.

@@ -1,6 +1,8 @@
 //! The JSON-RPC envelope. The official types cannot be used on the server's side: they take a request with a string id
 //! for a notification and refuse `id: null`. Here ids are kept as the bytes they came in and echoed verbatim.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde_json::{
     Value,
@@ -157,6 +159,12 @@ fn answered(result: Option<Box<RawValue>>, error: Option<&RawValue>) -> RpcResul
     }
 }
 
+/// Whether it is a string or a number.
+fn is_id(id: &RawValue) -> bool {
+    id.get()
+        .starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+}
+
 /// Reads one frame. An error comes with the id to answer it with.
 pub fn parse(text: &str, max_depth: usize) -> Result<Incoming, (Option<Box<RawValue>>, RpcError)> {
     if depth_exceeds(text.as_bytes(), max_depth) {
@@ -168,18 +176,15 @@ pub fn parse(text: &str, max_depth: usize) -> Result<Incoming, (Option<Box<RawVa
     let parse_error = |error: serde_json::Error| RpcError::new(code::PARSE_ERROR, format!("not JSON: {error}"));
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| (None, parse_error(error)))?;
     let envelope: Envelope = serde_json::from_str(raw.get()).map_err(|error| {
-        (
-            None,
-            RpcError::new(code::INVALID_REQUEST, format!("not a JSON-RPC message: {error}")),
-        )
+        // Whoever sent it need not wait for an answer under its id.
+        let fields: Option<HashMap<String, Box<RawValue>>> = serde_json::from_str(raw.get()).ok();
+        let id = fields.and_then(|mut fields| fields.remove("id")).filter(|id| is_id(id));
+        let text = format!("not a JSON-RPC message: {error}");
+        (id, RpcError::new(code::INVALID_REQUEST, text))
     })?;
     let id = envelope.id.filter(|id| id.get() != "null");
     let invalid = |message: &str, id| Err((id, RpcError::new(code::INVALID_REQUEST, message)));
-    if let Some(id) = &id
-        && !id
-            .get()
-            .starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
-    {
+    if id.as_deref().is_some_and(|id| !is_id(id)) {
         return invalid("the id is neither a string nor a number", None);
     }
     if envelope.jsonrpc.as_deref() != Some("2.0") {
@@ -278,6 +283,7 @@ mod tests {
             r#"request "a\u0041" ping {}"#,
         );
         check(r#"{"jsonrpc":"2.0","id":1.50,"method":"ping"}"#, "request 1.50 ping");
+        check(r#"{"jsonrpc":"2.0","id":4,"method":5}"#, "error 4 -32600");
         check(
             r#"{"jsonrpc":"2.0","method":"unsubscribe"}"#,
             "notification unsubscribe",

@@ -18,7 +18,7 @@ use crate::{
     inference::{Exchanges, SdkTransport},
     methods,
     peer::Peer,
-    rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Identified, Incoming, PARSE_ERROR, Params, Reply, RpcError},
+    rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
     server::Shared,
     session::{Attached, SessionId},
     storage::{Files, Provider},
@@ -133,6 +133,11 @@ impl Connection {
 
     /// Serves one message.
     async fn serve(self: &Arc<Self>, body: &[u8]) {
+        // A list would pass for a message whose fields come in this order.
+        if body.trim_ascii_start().starts_with(b"[") {
+            let text = "a message has a method or an id; lists of them are not taken";
+            return self.peer.fail(None, RpcError::new(INVALID_REQUEST, text));
+        }
         let message: Incoming<'_> = match serde_json::from_slice(body) {
             Ok(message) => message,
             Err(error) if error.is_syntax() || error.is_eof() => {
@@ -142,8 +147,11 @@ impl Connection {
             }
             Err(error) => {
                 let error = RpcError::new(INVALID_REQUEST, format!("not a JSON-RPC message: {error}"));
-                let id = serde_json::from_slice(body).ok().and_then(|Identified { id }| id);
-                return self.peer.fail(id, error);
+                // Whoever sent it need not wait for an answer under its id.
+                let fields: Option<HashMap<String, &RawValue>> = serde_json::from_slice(body).ok();
+                return self
+                    .peer
+                    .fail(fields.and_then(|fields| fields.get("id").copied()), error);
             }
         };
         match (message.method, message.id) {

@@ -34,13 +34,6 @@ pub(crate) struct Incoming<'a> {
     pub(crate) error: Option<RpcError>,
 }
 
-/// The id of a message that is none, so that whoever sent it need not wait.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Identified<'a> {
-    #[serde(borrow, default)]
-    pub(crate) id: Option<&'a RawValue>,
-}
-
 /// A JSON-RPC error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]

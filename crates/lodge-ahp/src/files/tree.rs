@@ -97,6 +97,17 @@ impl Files {
         }
     }
 
+    /// Whether something can be taken from here, for good or for a copy.
+    pub(crate) fn source(&self, from: &Path, takes: bool) -> Result<()> {
+        if takes {
+            let (parent, name) = self.parent(from)?;
+            rustix::fs::statat(&parent, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW)?;
+        } else {
+            self.look(from, false, true)?;
+        }
+        Ok(())
+    }
+
     /// Copies a file or a directory with all that is in it, in the place of what is there.
     pub(crate) fn copy(&self, from: &Path, to: &Path, fail_if_exists: bool) -> Result<()> {
         let (source, stat) = self.look(from, false, true)?;

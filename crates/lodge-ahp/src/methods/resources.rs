@@ -338,7 +338,7 @@ struct FromTo {
     fail_if_exists: Option<bool>,
 }
 
-/// Copies or moves. What is denied is asked for by the end that is denied.
+/// Copies or moves. What is wrong is said about the end that it is wrong with.
 async fn transfer(
     request: &Request<'_>,
     takes: bool,
@@ -354,13 +354,15 @@ async fn transfer(
     let (from, to) = (source.path(request)?, destination.path(request)?);
     let fail = params.fail_if_exists == Some(true);
     let done = run(request, destination, move |files| {
-        let reached = files.allows(&from, takes);
-        Ok((reached, work(&files, &from, &to, fail)))
+        Ok(match files.source(&from, takes) {
+            Err(error) => Err((true, error)),
+            Ok(()) => work(&files, &from, &to, fail).map_err(|error| (false, error)),
+        })
     });
     match done.await? {
-        (_, Ok(())) => rpc::ok(json!({})),
-        (false, Err(FileError::Denied)) => Err(source.error(request, FileError::Denied)),
-        (_, Err(error)) => Err(destination.error(request, error)),
+        Ok(()) => rpc::ok(json!({})),
+        Err((true, error)) => Err(source.error(request, error)),
+        Err((false, error)) => Err(destination.error(request, error)),
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) enum Closing {
     NoCommonVersion,
     /// The host stops.
     GoingAway,
+    /// What came is not WebSocket, or more than is taken.
+    Broken,
     /// The other end is gone.
     Gone,
 }
@@ -64,6 +66,7 @@ impl Closing {
             Self::TooSlow => (1013, "too slow: reconnect to catch up"),
             Self::NoCommonVersion => (1002, "no common protocol version"),
             Self::GoingAway => (1001, "the host stops"),
+            Self::Broken => (1002, "the frame is malformed or too large"),
             Self::Gone => (1000, ""),
         }
     }

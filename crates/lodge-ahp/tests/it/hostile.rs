@@ -265,11 +265,19 @@ async fn frames_may_come_in_pieces_and_connections_half_open() {
     socket.write_all(&frame(1, true, &[0xff, 0xfe])).await.unwrap();
     let mut long = upgraded(&house).await;
     long.write_all(&frame(1, true, &vec![b' '; 20_000])).await.unwrap();
+    let mut told = Vec::new();
     for socket in [&mut socket, &mut long] {
         let mut rest = Vec::new();
         let ended = tokio::time::timeout(Duration::from_secs(20), socket.read_to_end(&mut rest)).await;
         assert!(ended.is_ok(), "the connection goes on");
+        told.push(rest);
     }
+    let code = 1002_u16.to_be_bytes();
+    assert!(
+        told[0].windows(2).any(|part| part == code),
+        "it is said why: {:?}",
+        told[0]
+    );
     // One that closes its half in the middle of a message.
     let mut half = upgraded(&house).await;
     half.write_all(&frame(1, false, one)).await.unwrap();

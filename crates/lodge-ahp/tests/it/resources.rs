@@ -48,6 +48,9 @@ async fn every_command_says_what_is_wrong() {
         fs::create_dir_all(house.work().join("full/inner")).unwrap();
         let outside = json!({ "uri": "file:///etc/passwd" });
         let content = if seed { -32006 } else { -32008 };
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), house.work().join("link")).unwrap();
+        let (missing, linked) = (format!("source not found: {}", at("none")), at("link"));
         let mut table: Vec<((&str, Value), i64, &str)> = vec![
             (write("f", json!({})), 0, ""),
             (write("f", json!({ "createOnly": true })), -32010, "already exists"),
@@ -80,7 +83,8 @@ async fn every_command_says_what_is_wrong() {
             (two("resourceCopy", "f", "g", true), 0, ""),
             (two("resourceCopy", "f", "g", true), -32010, "already exists"),
             (two("resourceCopy", "f", "g", false), 0, ""),
-            (two("resourceCopy", "none", "g", false), -32008, "source not found"),
+            (two("resourceCopy", "none", "g", false), -32008, &missing),
+            (two("resourceCopy", "link", "g", false), -32009, &linked),
             (
                 two("resourceCopy", "f", "none/g", false),
                 -32008,
@@ -88,7 +92,7 @@ async fn every_command_says_what_is_wrong() {
             ),
             (two("resourceCopy", "full", "full/inner/x", false), -32602, ""),
             (two("resourceMove", "f", "g", true), -32010, "already exists"),
-            (two("resourceMove", "none", "g", false), -32008, "source not found"),
+            (two("resourceMove", "none", "g", false), -32008, &missing),
             (two("resourceMove", "f", "h", true), 0, ""),
             (one("resourceDelete", "full"), -32011, "not empty"),
             (one("resourceDelete", "none"), -32008, "resource not found"),
