@@ -58,6 +58,8 @@ pub(crate) struct Attached {
     pub(crate) location: Mutex<Option<PathBuf>>,
     /// Whether the client shows views of MCP servers.
     shows_views: AtomicBool,
+    /// Whether the client took up what was open when it came.
+    took_up: AtomicBool,
     /// Where the client describes itself to those who give out tokens.
     client_metadata_url: Mutex<Option<String>>,
     /// Brings the session's files to a client that keeps them.
@@ -186,6 +188,7 @@ impl Attached {
             shown_trace,
             location: Mutex::default(),
             shows_views: AtomicBool::new(false),
+            took_up: AtomicBool::new(false),
             client_metadata_url: Mutex::default(),
             mirror: Mutex::default(),
         })
@@ -202,6 +205,8 @@ impl Attached {
         }
         let shows_views = config.request_mcp_apps == Some(true);
         self.shows_views.store(shows_views, Ordering::Relaxed);
+        let took_up = config.continue_pending_work == Some(true);
+        self.took_up.store(took_up, Ordering::Relaxed);
         self.client_metadata_url
             .lock()
             .clone_from(&config.auth_client_id_metadata_url);
@@ -236,6 +241,11 @@ impl Attached {
     /// Whether the client shows views of MCP servers.
     pub(crate) fn shows_views(&self) -> bool {
         self.shows_views.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client took up what was open when it came.
+    pub(crate) fn took_up(&self) -> bool {
+        self.took_up.load(Ordering::Relaxed)
     }
 
     /// Where the client describes itself to those who give out tokens.

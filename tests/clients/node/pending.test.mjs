@@ -28,6 +28,20 @@ test("a permission that nobody answered is answered after a restart", async ({ s
   checkChain(await again.getEvents());
 });
 
+test("a permission that is taken up with nobody there is refused", async ({ start }) => {
+  const first = start();
+  const { session: chat, events } = await session(first, { onPermissionRequest: never });
+  await chat.send({ prompt: 'call bash {"command":"echo never"} then say done' });
+  const asked = await event(events, "permission.requested");
+  await first.forceStop();
+  const nobody = () => ({ kind: "user-not-available" });
+  const { session: again, events: more } = await resume(start(), chat.sessionId, { onPermissionRequest: nobody, continuePendingWork: true });
+  const done = await event(more, "tool.execution_complete");
+  assert.equal(done.data.success, false);
+  const late = { requestId: asked.data.requestId, result: { kind: "approve-once" } };
+  assert.equal((await again.rpc.permissions.handlePendingPermissionRequest(late)).success, false);
+});
+
 test("a tool call that nobody answered is answered after a restart", async ({ start }) => {
   const first = start();
   const { session: chat, events } = await session(first, { tools: [slow(never)] });

@@ -1,8 +1,8 @@
 //! Permissions: deciding what was asked, and what is asked at all.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use lodge_host::{Answer, Approval, Change, QuestionKind};
+use lodge_host::{Answer, Approval, Change, PermissionDecision, QuestionKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -47,17 +47,25 @@ struct HandleParams {
     result: DecisionParams,
 }
 
+/// A client that takes up what was open may have an answer for it, and yet say by a handler that nobody is there when it is
+/// asked again. So long the answer still counts.
+const GRACE: Duration = Duration::from_millis(500);
+
 async fn handle(session: Arc<Attached>, params: HandleParams) -> Result<Value, RpcError> {
-    let success = match params.result.decision() {
-        Some(decision) => {
-            session
-                .session()
-                .answer(&params.request_id, Answer::Permission(decision))
-                .await?
-        }
-        None => false,
+    let Some(decision) = params.result.decision() else {
+        return Ok(json!({"success": false}));
     };
-    Ok(json!({"success": success}))
+    let nobody = decision == PermissionDecision::UserNotAvailable;
+    let (asked, id) = (session.session().clone(), params.request_id);
+    let answer = Answer::Permission(decision);
+    if nobody && session.took_up() && asked.pending().iter().any(|question| question.request_id == id) {
+        tokio::spawn(async move {
+            tokio::time::sleep(GRACE).await;
+            let _ = asked.answer(&id, answer).await;
+        });
+        return Ok(json!({"success": true}));
+    }
+    Ok(json!({"success": asked.answer(&id, answer).await?}))
 }
 
 async fn pending(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
