@@ -91,6 +91,17 @@ impl Client {
         }
     }
 
+    /// Waits until a changeset has these files: some may be known when it is subscribed to, and no action tells of those.
+    async fn comes_to(&mut self, changeset: &str, expected: &[&str]) {
+        while names(&self.changes(changeset).await["files"]) != expected {
+            self.until(|message| {
+                message["params"]["channel"] == changeset
+                    && message["params"]["action"]["type"] == "changeset/contentChanged"
+            })
+            .await;
+        }
+    }
+
     async fn invoke(&mut self, changeset: &str, operation: &str, resource: Option<&str>) -> Result<Value, Value> {
         let mut params = json!({ "channel": changeset, "operationId": operation });
         if let Some(resource) = resource {
@@ -113,9 +124,7 @@ async fn changes_follow_a_turn_live_for_everybody() {
     let (mut client, mut other) = (house.client("a").await, house.client("b").await);
     let (session, chat) = session(&mut client, 1).await;
     let uri = |kind: &str| format!("{session}/changeset/{kind}");
-    let snapshot = client.subscribe(&uri("branch")).await;
-    assert_eq!(snapshot["state"], json!({ "status": "computing", "files": [] }));
-    client.ready(&uri("branch")).await;
+    client.comes_to(&uri("branch"), &[]).await;
     for kind in ["uncommitted", "session", "turn/t1"] {
         other.subscribe(&uri(kind)).await;
     }
@@ -433,7 +442,8 @@ async fn a_turn_is_taken_back_but_not_over_what_a_person_did_unless_asked() {
     // Not while the agent works.
     client.say(&chat, "t2", &bash("echo x > started; sleep 600")).await;
     let started: PathBuf = house.work().join("started");
-    while !started.exists() {
+    // It is there before anything is written to it.
+    while std::fs::read_to_string(&started).ok().as_deref() != Some("x\n") {
         tokio::task::yield_now().await;
     }
     let busy = client.invoke(&turn, "revert", None).await.unwrap_err();
@@ -446,8 +456,7 @@ async fn a_turn_is_taken_back_but_not_over_what_a_person_did_unless_asked() {
         .await;
     client.ends(&chat, "t2").await;
     let cut_off = format!("{uri}/changeset/turn/t2");
-    client.changes(&cut_off).await;
-    client.shows(&cut_off, &["new started +1 -0"]).await;
+    client.comes_to(&cut_off, &["new started +1 -0"]).await;
     // A session that is gone takes its changes with it.
     client
         .request("disposeSession", json!({ "channel": uri }))

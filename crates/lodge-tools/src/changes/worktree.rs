@@ -54,9 +54,10 @@ impl Git {
             "--no-ext-diff",
         ];
         let how = ["--no-textconv", "--ignore-submodules=all", &commit, "--"];
-        let mut changes = self.read_diff(&self.run(&with([&diff[..], &how].concat(), [&below]))?);
         let others = ["ls-files", "--others", "--exclude-standard", "-z", "--"];
+        // First what git does not know: a file that is put into the index meanwhile is seen twice, and not not at all.
         let others = self.run(&with(others, [&below]))?;
+        let mut changes = self.read_diff(&self.run(&with([&diff[..], &how].concat(), [&below]))?);
         for name in others
             .split(|byte| *byte == 0)
             .filter(|name| !name.is_empty() && !name.ends_with(b"/"))
