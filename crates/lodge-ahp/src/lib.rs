@@ -23,6 +23,7 @@ mod grants;
 mod load;
 pub mod methods;
 pub mod projection;
+mod reading;
 pub mod rpc;
 mod said;
 mod server;

@@ -2,48 +2,32 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use ahp::reducers::apply_action_to_session;
 use ahp_types::state::{
     ChatOrigin, ChatState, ProjectInfo, SessionConfigSchema, SessionConfigState, SessionLifecycle, SessionState,
     SessionStatus,
 };
 use lodge_events::Timestamp;
-use lodge_host::{EventReader, HostError, Session, Subscription};
+use lodge_host::{HostError, Session};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{
     annotations,
     changesets::{Kind, catalogue},
-    face::{Face, chat_state, point_to_chats, sub_state, summary_of},
-    projection::{Now, Projector, Scope, Step, object, timestamp},
-    said::Said,
+    face::{Face, chat_state, summary_of},
+    projection::{Projector, Scope, object, timestamp},
+    reading::{Read, read},
     session_config::{Branching, Isolation},
-    state::{ChatStore, Closing, Keep, SessionEntry, Uri},
+    state::{ChatStore, Closing, SessionEntry, Uri},
     store::{ChatRecord, SessionRecord},
     talk::{Draft, Driver, Effect, Setting, Talk},
     telemetry::Signal,
     uri,
 };
 
-/// Bytes of events that may wait to be shown.
-const QUEUE: usize = 64 << 20;
-
 /// The title of a session or chat that nobody named. Clients show a word of their own; any word here would be taken for a
 /// name.
 pub(crate) const UNTITLED: &str = "";
-
-/// A chat as it was read from its log.
-struct Read {
-    session: Uri,
-    chat: Uri,
-    keep: Keep,
-    chats: HashMap<Scope, ChatStore>,
-    /// Sub-agents in the order they began.
-    order: Vec<Scope>,
-    state: SessionState,
-    projector: Projector,
-}
 
 /// A conversation that was read, before it is shown.
 struct Opened {
@@ -116,6 +100,10 @@ impl Face {
             self.open_signal(uri, signal);
             return Ok(());
         }
+        let of_call = || uri::call_of_tool_terminal(uri).map(|(session, _)| session);
+        if let Some(born) = uri::session_of_sub_chat(uri).or_else(of_call) {
+            return self.open_born(&born).await;
+        }
         let (session_uri, id) = self
             .locate(uri)
             .await
@@ -126,6 +114,19 @@ impl Face {
             return Ok(());
         }
         self.open_held(&session_uri.into(), &id).await
+    }
+
+    /// Opens what has what was made in a session. It keeps its address when its chat is moved, so that is the session itself, and
+    /// whichever its chats were moved to.
+    pub(crate) async fn open_born(self: &Arc<Self>, born: &str) -> Result<(), HostError> {
+        let moved = self.store.with_chats_of(born);
+        for id in &moved {
+            Box::pin(self.open_session_of(&self.uri_of(id))).await?;
+        }
+        match Box::pin(self.open_session_of(born)).await {
+            Err(_) if !moved.is_empty() => Ok(()),
+            opened => opened,
+        }
     }
 
     /// Opens a session whose gate is held by the caller.
@@ -187,7 +188,7 @@ impl Face {
     /// Reads one conversation of the host's and gets ready to drive it.
     async fn open_talk(
         self: &Arc<Self>,
-        session_uri: &Uri,
+        born: &Uri,
         id: &str,
         head: ChatState,
         hidden: usize,
@@ -196,7 +197,7 @@ impl Face {
         let chat: Uri = head.resource.as_str().into();
         let state = self.session_state(&session, &self.store.session(id), &chat);
         let keep = self.inner.lock().core.bounds.keep.clone();
-        let unread = Read::new(session_uri.clone(), chat.clone(), state, head, keep);
+        let unread = Read::new(born.clone(), chat.clone(), state, head, keep);
         let (mut read, events) = read(session.clone(), unread, self.said.clone()).await?;
         read.hide(hidden);
         let (driver, effects) = self.driver(&chat, id);
@@ -214,9 +215,8 @@ impl Face {
 
     async fn open_extra(self: &Arc<Self>, session_uri: &Uri, record: &ChatRecord) -> Result<Opened, HostError> {
         let head = self.extra_head(record);
-        let mut opened = self
-            .open_talk(session_uri, &record.id, head, record.hidden_turns)
-            .await?;
+        let born = record.born.as_deref().map_or_else(|| session_uri.clone(), Uri::from);
+        let mut opened = self.open_talk(&born, &record.id, head, record.hidden_turns).await?;
         let fresh = opened
             .read
             .chats
@@ -266,7 +266,14 @@ impl Face {
             inner
                 .core
                 .insert_chat(chat.clone(), session.clone(), ChatStore::new(head, keep));
-            let talk = Talk::new(session.clone(), id.to_owned(), Projector::default(), effects, true);
+            let talk = Talk::new(
+                session.clone(),
+                session.clone(),
+                id.to_owned(),
+                Projector::default(),
+                effects,
+                true,
+            );
             inner.talks.insert(chat, talk);
             self.count_changes(&mut inner, session);
         }
@@ -442,129 +449,6 @@ fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
     head
 }
 
-/// Reads a log through the projection, and the events that come after it.
-async fn read(session: Session, mut read: Read, said: Said) -> Result<(Read, Subscription), HostError> {
-    // Whether a turn runs must be known for the moment that the log is read up to.
-    let (now, history, events) = loop {
-        let now = now(&session);
-        let (history, events) = session.history_and_subscribe(QUEUE)?;
-        if self::now(&session) == now {
-            break (now, history, events);
-        }
-    };
-    let pending = session.pending();
-    let (waiting, _) = session.queue();
-    let id = session.id().to_owned();
-    let read = aside(move || {
-        read.projector.set_said(said.of(&id));
-        read.project(history, now, &pending, &waiting)
-    })
-    .await?;
-    Ok((read, events))
-}
-
-fn now(session: &Session) -> Now {
-    let facts = session.facts();
-    if session.is_busy() {
-        Now::Busy
-    } else if facts.open_turn.is_some() || !facts.open_agents.is_empty() {
-        Now::Interrupted
-    } else {
-        Now::AtRest
-    }
-}
-
-/// Runs long work beside the runtime.
-async fn aside(work: impl FnOnce() -> Result<Read, HostError> + Send + 'static) -> Result<Read, HostError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| HostError::Invalid("the session could not be read".to_owned()))?
-}
-
-impl Read {
-    fn hide(&mut self, turns: usize) {
-        if let Some(chat) = self.chats.get_mut(&Scope::Main) {
-            chat.hide(turns);
-        }
-        self.projector.hide(turns);
-    }
-
-    fn new(session: Uri, chat: Uri, state: SessionState, head: ChatState, keep: Keep) -> Self {
-        Self {
-            session,
-            chat,
-            chats: HashMap::from([(Scope::Main, ChatStore::new(head, keep.clone()))]),
-            keep,
-            order: vec![Scope::Main],
-            state,
-            projector: Projector::default(),
-        }
-    }
-
-    fn project(
-        mut self,
-        history: EventReader,
-        now: Now,
-        pending: &[lodge_host::PendingQuestion],
-        waiting: &[lodge_host::Prompt],
-    ) -> Result<Self, HostError> {
-        for event in history.events() {
-            let steps = self.projector.event(&event?);
-            self.apply(steps);
-        }
-        let steps = self.projector.caught_up(now);
-        self.apply(steps);
-        // Questions are not recorded; those that are open now are asked again here.
-        for question in pending {
-            let steps = self.projector.event(&question.event);
-            self.apply(steps);
-        }
-        let head = self.chats.get(&Scope::Main).map(ChatStore::head);
-        let steps = head.map(|head| self.projector.queue_changed(head, waiting));
-        self.apply(steps.unwrap_or_default());
-        self.projector.history_read();
-        Ok(self)
-    }
-
-    fn apply(&mut self, steps: Vec<Step>) {
-        let (session, chat) = (self.session.clone(), self.chat.clone());
-        for step in steps {
-            match step {
-                Step::Act(Scope::Session, action) => {
-                    apply_action_to_session(&mut self.state, &action);
-                }
-                Step::Act(scope, mut action) => {
-                    point_to_chats(&session, &mut action);
-                    if let Some(store) = self.chats.get_mut(&scope) {
-                        store.apply(&action);
-                    }
-                }
-                Step::OpenSub {
-                    tool_call_id,
-                    parent,
-                    title,
-                } => {
-                    let parent: Uri = match parent {
-                        Scope::Sub(call) => uri::sub_chat(&session, &call).into(),
-                        Scope::Main | Scope::Session => chat.clone(),
-                    };
-                    let sub: Uri = uri::sub_chat(&session, &tool_call_id).into();
-                    let state = sub_state(&sub, title, &parent, &tool_call_id);
-                    let scope = Scope::Sub(tool_call_id);
-                    if self
-                        .chats
-                        .insert(scope.clone(), ChatStore::new(state, self.keep.clone()))
-                        .is_none()
-                    {
-                        self.order.push(scope);
-                    }
-                }
-                // What was printed long ago is made when somebody asks for it.
-                Step::Terminal { .. } | Step::Rested | Step::Orphaned { .. } => {}
-            }
-        }
-    }
-}
-
 impl crate::face::Inner {
     /// Puts a conversation that was read into the state.
     fn show(&mut self, session: &Uri, opened: Opened) -> Driver {
@@ -576,14 +460,14 @@ impl crate::face::Inner {
             driver,
             name: _,
         } = opened;
-        let talk = Talk::new(session.clone(), id, read.projector, effects, false);
+        let talk = Talk::new(session.clone(), read.born.clone(), id, read.projector, effects, false);
         let mut summaries = Vec::new();
         for scope in &read.order {
             let Some(store) = read.chats.remove(scope) else {
                 continue;
             };
             let uri: Uri = match scope {
-                Scope::Sub(call) => uri::sub_chat(session, call).into(),
+                Scope::Sub(call) => uri::sub_chat(&read.born, call).into(),
                 Scope::Main | Scope::Session => chat.clone(),
             };
             summaries.push(summary_of(store.head()));

@@ -38,6 +38,9 @@ pub(crate) struct ChatRecord {
     /// What a side chat was opened about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) selection: Option<String>,
+    /// The session that it was made in, when it was moved: addresses of what it has name that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) born: Option<String>,
 }
 
 /// What is kept about one session of the host.
@@ -285,6 +288,17 @@ impl Store {
     /// The host's id of the session that has, or whose chat has, a URI that a client chose.
     pub(crate) fn id_of(&self, uri: &str) -> Option<String> {
         self.by_uri.lock().get(uri).cloned()
+    }
+
+    /// The sessions, by the host's ids, that have chats now which were made in another one.
+    pub(crate) fn with_chats_of(&self, born: &str) -> Vec<String> {
+        let sessions = self.sessions.lock();
+        let has = |record: &SessionRecord| {
+            let mut chats = record.chats.iter().chain(&record.own);
+            chats.any(|chat| chat.born.as_deref() == Some(born))
+        };
+        let found = sessions.map.iter().filter(|(_, record)| has(record));
+        found.map(|(id, _)| id.clone()).collect()
     }
 
     /// Changes what is kept about a session.

@@ -67,19 +67,21 @@ impl Inner {
 
     /// Where an action of a conversation goes.
     pub(crate) fn channel(&self, chat: &Uri, scope: &Scope) -> Option<Uri> {
-        let session = &self.talks.get(chat)?.session;
+        let talk = self.talks.get(chat)?;
         Some(match scope {
             Scope::Main => chat.clone(),
-            Scope::Session => session.clone(),
-            Scope::Sub(call) => uri::sub_chat(session, call).into(),
+            Scope::Session => talk.session.clone(),
+            Scope::Sub(call) => uri::sub_chat(&talk.born, call).into(),
         })
     }
 
     /// Does what the projection says, and lets what is derived follow.
     pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>) {
-        let Some(session) = self.talks.get(chat).map(|talk| talk.session.clone()) else {
-            return;
-        };
+        let of = self
+            .talks
+            .get(chat)
+            .map(|talk| (talk.session.clone(), talk.born.clone()));
+        let Some((session, born)) = of else { return };
         let default = self
             .core
             .sessions
@@ -102,7 +104,7 @@ impl Inner {
                     }
                 }
                 Step::Act(scope, mut action) => {
-                    point_to_chats(&session, &mut action);
+                    point_to_chats(&born, &mut action);
                     if let Some(channel) = self.channel(chat, &scope) {
                         self.core.publish(&channel, &action, None);
                     }
@@ -129,10 +131,10 @@ impl Inner {
     }
 
     fn open_sub(&mut self, chat: &Uri, session: &Uri, tool_call_id: &str, parent: &Scope, title: String) {
-        let Some(parent) = self.channel(chat, parent) else {
+        let sub = Scope::Sub(tool_call_id.to_owned());
+        let (Some(parent), Some(sub)) = (self.channel(chat, parent), self.channel(chat, &sub)) else {
             return;
         };
-        let sub: Uri = uri::sub_chat(session, tool_call_id).into();
         if self.core.chats.contains_key(&sub) {
             return;
         }

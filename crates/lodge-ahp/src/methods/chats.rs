@@ -112,6 +112,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         title: UNTITLED.to_owned(),
         origin: ChatOrigin::User,
         hidden_turns: 0,
+        born: None,
         selection: None,
     };
     match &params.source {

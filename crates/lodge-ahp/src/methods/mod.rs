@@ -5,6 +5,7 @@ mod changesets;
 mod chats;
 mod configuration;
 mod handshake;
+mod listing;
 mod moving;
 mod resources;
 mod reverse;
@@ -120,7 +121,7 @@ methods! {
     "authenticate" Everywhere Beside handshake::authenticate,
     "createSession" Everywhere InTurn sessions::create,
     "disposeSession" Everywhere InTurn sessions::dispose,
-    "listSessions" Everywhere InTurn sessions::list,
+    "listSessions" Everywhere InTurn listing::list,
     "createChat" Modern InTurn chats::create,
     "disposeChat" Modern InTurn chats::dispose,
     "moveChat" Modern InTurn moving::move_chat,

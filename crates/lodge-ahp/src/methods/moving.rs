@@ -19,6 +19,7 @@ use crate::{
     projection::timestamp,
     rpc::{self, RpcError, RpcResult},
     state::{SessionEntry, Uri},
+    store::{ChatRecord, Store},
     uri,
 };
 
@@ -48,11 +49,8 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
     let (chat, from, to) = (&plan.source.chat, &plan.source.from, &plan.to);
     // It is kept before anybody is told.
     if from != to {
-        let (mut moved, chat_id) = (None, plan.source.chat_id.as_str());
-        face.store.update(&plan.source.from_id, |record| {
-            let at = record.chats.iter().position(|known| known.id == chat_id);
-            moved = at.map(|at| record.chats.remove(at));
-        });
+        let chat_id = plan.source.chat_id.as_str();
+        let moved = plan.source.leave(&face.store);
         face.store
             .update(chat_id, |record| record.chat_of = Some(plan.to_id.clone()));
         face.store.update(&plan.to_id, |record| record.chats.extend(moved));
@@ -63,17 +61,19 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
         if let Some(talk) = inner.talks.get_mut(chat) {
             talk.session = to.clone();
         }
-        let added = inner.core.chats.get_mut(chat).map(|entry| {
-            entry.session = to.clone();
-            summary_of(entry.store.head())
-        });
-        let removed = SessionChatRemovedAction { chat: chat.to_string() };
-        inner
-            .core
-            .publish(from, &StateAction::SessionChatRemoved(removed), None);
-        if let Some(summary) = added {
-            let added = SessionChatAddedAction { summary };
-            inner.core.publish(to, &StateAction::SessionChatAdded(added), None);
+        for chat in &plan.source.all {
+            let added = inner.core.chats.get_mut(chat).map(|entry| {
+                entry.session = to.clone();
+                summary_of(entry.store.head())
+            });
+            let removed = SessionChatRemovedAction { chat: chat.to_string() };
+            inner
+                .core
+                .publish(from, &StateAction::SessionChatRemoved(removed), None);
+            if let Some(summary) = added {
+                let added = SessionChatAddedAction { summary };
+                inner.core.publish(to, &StateAction::SessionChatAdded(added), None);
+            }
         }
         inner.clients_changed(to);
         inner.tell_directories(to);
@@ -97,16 +97,17 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     let summary = face.summary(&id).await;
     let mut guard = face.inner.lock();
     let inner = &mut *guard;
-    let Source {
-        chat, from, from_id, ..
-    } = source(inner, chat, true)?;
+    let source = source(inner, chat, true)?;
     let to: Uri = uri::session(&id).into();
     // It is kept before anybody is told.
-    let mut own = None;
-    face.store.update(&from_id, |record| {
-        let at = record.chats.iter().position(|known| known.id == id);
-        own = at.map(|at| record.chats.remove(at));
-    });
+    let own = source.leave(&face.store);
+    let Source {
+        chat,
+        all,
+        from,
+        from_id,
+        ..
+    } = source;
     let old = face.store.session(&from_id);
     face.store.update(&id, |record| {
         record.chat_of = None;
@@ -136,17 +137,20 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     if let Some(talk) = inner.talks.get_mut(&chat) {
         talk.session = to.clone();
     }
-    if let Some(entry) = inner.core.chats.get_mut(&chat) {
-        entry.session = to.clone();
+    for chat in &all {
+        if let Some(entry) = inner.core.chats.get_mut(chat) {
+            entry.session = to.clone();
+        }
+        let removed = SessionChatRemovedAction { chat: chat.to_string() };
+        let removed = StateAction::SessionChatRemoved(removed);
+        inner.core.publish(&from, &removed, None);
     }
-    let removed = SessionChatRemovedAction { chat: chat.to_string() };
-    let removed = StateAction::SessionChatRemoved(removed);
-    inner.core.publish(&from, &removed, None);
     let stays = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
     inner.core.publish(&chat, &stays, None);
-    let shown = inner.core.chats.get(&chat).map(|chat| summary_of(chat.store.head()));
+    let shown = all.iter().filter_map(|chat| inner.core.chats.get(chat));
+    let shown = shown.map(|chat| summary_of(chat.store.head())).collect();
     if let Some(entry) = inner.core.sessions.get_mut(&to) {
-        entry.state.chats = shown.into_iter().collect();
+        entry.state.chats = shown;
     }
     inner.clients_changed(&to);
     inner.core.announce(&to);
@@ -159,9 +163,25 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
 /// A chat that may be moved, and where it is.
 struct Source {
     chat: Uri,
+    /// The chat, and those of the sub-agents that it started, which go where it goes.
+    all: Vec<Uri>,
     chat_id: String,
     from: Uri,
     from_id: String,
+}
+
+impl Source {
+    /// Takes it out of what is kept of its session. What it has keeps the address that it got there.
+    fn leave(&self, store: &Store) -> Option<ChatRecord> {
+        let mut moved = None;
+        store.update(&self.from_id, |record| {
+            let at = record.chats.iter().position(|known| known.id == self.chat_id);
+            moved = at.map(|at| record.chats.remove(at));
+        });
+        let mut moved = moved?;
+        moved.born.get_or_insert_with(|| self.from.to_string());
+        Some(moved)
+    }
 }
 
 fn refused(why: &str) -> RpcError {
@@ -174,17 +194,25 @@ fn source(inner: &Inner, chat: &str, leaves: bool) -> Result<Source, RpcError> {
     let head = entry.store.head();
     let talk = inner.talks.get(chat).filter(|_| head.movable == Some(true));
     let talk = talk.ok_or_else(|| refused("this chat cannot be moved"))?;
-    if leaves && head.active_turn.is_some() {
+    let subs = inner.core.sessions.get(&entry.session).into_iter();
+    let subs = subs
+        .flat_map(|session| &session.state.chats)
+        .map(|sub| sub.resource.as_str());
+    let subs = subs.filter(|sub| inner.subs.get(*sub) == Some(chat)).map(Uri::from);
+    let all: Vec<Uri> = std::iter::once(chat.clone()).chain(subs).collect();
+    let is_busy = |chat: &Uri| {
+        let entry = inner.core.chats.get(chat);
+        entry.is_some_and(|entry| entry.store.head().active_turn.is_some())
+    };
+    if leaves && all.iter().any(is_busy) {
         return Err(refused("the chat is busy with a turn"));
-    }
-    if leaves && inner.subs.values().any(|main| main == chat) {
-        return Err(refused("a chat stays with the sub-agents that it started"));
     }
     let from = &entry.session;
     let default = inner.core.sessions.get(from).map(|session| &session.default_chat);
     let main = default.and_then(|default| inner.talks.get(default));
     Ok(Source {
         chat: chat.clone(),
+        all,
         chat_id: talk.host_id.clone(),
         from: from.clone(),
         from_id: main.ok_or_else(|| no_session(from))?.host_id.clone(),
@@ -222,7 +250,8 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
         }
         None => 0,
     };
-    order.insert(at, source.chat.to_string());
+    let moved = if leaves { &source.all[..] } else { &source.all[..1] };
+    order.splice(at..at, moved.iter().map(|chat| chat.to_string()));
     if leaves {
         let theirs = into.state.working_directories.as_deref().unwrap_or_default();
         let directories = inner.directories_of(&source.chat);

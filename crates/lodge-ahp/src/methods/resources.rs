@@ -195,10 +195,10 @@ async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
 /// What a tool said in a session and was too large for its state: in base64, and of which kind.
 async fn said(request: &Request<'_>, session: &str, name: String) -> Option<(String, String)> {
     let face = request.face;
-    face.open(session).await.ok()?;
+    face.open_born(session).await.ok()?;
     let ids: Vec<String> = {
         let inner = face.inner.lock();
-        let talks = inner.talks.values().filter(|talk| *talk.session == *session);
+        let talks = inner.talks.values().filter(|talk| *talk.born == *session);
         talks.map(|talk| talk.host_id.clone()).collect()
     };
     let (call, at) = name.rsplit_once('-')?;

@@ -12,6 +12,8 @@ use crate::{projection::Projector, state::Uri};
 /// One conversation: an event stream of the host, the chat it is shown as, and the way to its agent.
 pub(crate) struct Talk {
     pub(crate) session: Uri,
+    /// The session that it was made in. Addresses of what it has name that one, also when it was moved.
+    pub(crate) born: Uri,
     /// The host's id of the session behind it.
     pub(crate) host_id: String,
     pub(crate) projector: Projector,
@@ -29,6 +31,7 @@ pub(crate) struct Talk {
 impl Talk {
     pub(crate) fn new(
         session: Uri,
+        born: Uri,
         host_id: String,
         projector: Projector,
         effects: mpsc::UnboundedSender<Effect>,
@@ -36,6 +39,7 @@ impl Talk {
     ) -> Self {
         Self {
             session,
+            born,
             host_id,
             projector,
             effects,

@@ -17,7 +17,8 @@ use crate::{
 impl Inner {
     /// Shows what is new about a command of a conversation.
     pub(crate) fn agent_terminal(&mut self, chat: &Uri, session: &Uri, call: &str, news: TerminalNews) {
-        let uri: Uri = uri::tool_terminal(session, call).into();
+        let born = self.talks.get(chat).map_or(session, |talk| &talk.born);
+        let uri: Uri = uri::tool_terminal(born, call).into();
         match news {
             TerminalNews::Opened { scope, turn_id, title } => {
                 let Some(chat) = self.channel(chat, &scope) else { return };
@@ -63,19 +64,22 @@ impl Inner {
         if self.core.services.contains_key(uri) {
             return;
         }
-        let Some((session, call)) = uri::call_of_tool_terminal(uri) else {
+        let Some((born, call)) = uri::call_of_tool_terminal(uri) else {
             return;
         };
-        let found = self.core.chats_of(&session).into_iter().find_map(|chat| {
-            let (turn, shown) = self.find_call(&chat, &call)?;
-            Some((chat, turn, shown))
+        let within = |chat: &&Uri| self.talk_of(chat).is_some_and(|(_, talk)| *talk.born == *born);
+        let found = self.core.chats.keys().filter(within).find_map(|chat| {
+            let (turn, shown) = self.find_call(chat, &call)?;
+            Some((chat.clone(), turn, shown))
         });
         let Some((chat, turn, shown)) = found else { return };
+        let Some(session) = self.core.session_of(&chat) else {
+            return;
+        };
         let parts = shown["content"].as_array();
         let part = |kind: &str| parts.into_iter().flatten().find(|part| part["type"] == kind);
         let Some(terminal) = part("terminal") else { return };
         let title = terminal["title"].as_str().unwrap_or_default().to_owned();
-        let session: Uri = session.into();
         let mut state = state(&session, &chat, &turn, &call, title);
         state.cwd = self.directories_of(&chat).into_iter().next();
         let text = part("text").and_then(|part| part["text"].as_str()).unwrap_or_default();

@@ -392,3 +392,72 @@ async fn other_chats_of_the_session_are_offered_to_be_referred_to() {
         json!({ "type": "chat", "resource": chat, "endTurn": "t1", "label": "The First" })
     );
 }
+
+/// Sub-agents, terminals and large results of a chat are found at their addresses wherever it is moved, also after a restart.
+#[tokio::test]
+async fn what_a_chat_has_goes_with_it_and_keeps_its_address() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (one, _) = a.session(&uuid(1)).await;
+    let (two, other) = a.session(&uuid(2)).await;
+    a.turn(&other, "t0", "say here").await;
+    let chat = "ahp-chat:/x";
+    a.request("createChat", json!({ "channel": one, "chat": chat }))
+        .await
+        .unwrap();
+    a.subscribe(chat).await;
+    let mut state = a
+        .turn(chat, "t1", "start an agent \"say from below\" then say heard")
+        .await;
+    let content = |state: &Value, turn: usize, kind: &str| {
+        let parts = state["turns"][turn]["responseParts"].as_array().unwrap().iter();
+        let mut all = parts.flat_map(|part| part["toolCall"]["content"].as_array().into_iter().flatten());
+        let found = all.find(|part| part["type"] == kind).unwrap();
+        found["resource"].as_str().unwrap().to_owned()
+    };
+    let sub = content(&state, 0, "subagent");
+    state = a.turn(chat, "t2", "!echo typed").await;
+    let terminal = content(&state, 1, "terminal");
+    let said = a.subscribe(&sub).await["state"]["turns"][0]["responseParts"].clone();
+    assert!(said.to_string().contains("from below"), "{said}");
+    let to = |destination: Value| json!({ "channel": chat, "destination": destination });
+    let after = json!({ "kind": "session", "session": two, "after": other });
+    a.request("moveChat", to(after)).await.unwrap();
+    assert_eq!(
+        ids(&a.subscribe(&two).await["state"]),
+        [other.as_str(), chat, sub.as_str()]
+    );
+    assert_eq!(ids(&a.subscribe(&one).await["state"]).len(), 1);
+    // What it starts there is found in the same way.
+    state = a.turn(chat, "t3", "start an agent \"say again\" then say heard").await;
+    let later = content(&state, 2, "subagent");
+    let expected = [other.as_str(), chat, sub.as_str(), later.as_str()];
+    assert_eq!(ids(&a.subscribe(&two).await["state"]), expected);
+    let is_there = async |client: &mut Client| {
+        let shown = client.subscribe(&sub).await["state"].clone();
+        assert_eq!(shown["turns"][0]["responseParts"], said);
+        assert_eq!(shown["origin"]["chat"], chat);
+        let printed = client.subscribe(&terminal).await["state"]["content"].to_string();
+        assert!(printed.contains("typed"), "{printed}");
+    };
+    is_there(&mut a).await;
+    house.restart().await;
+    let mut b = house.client("b").await;
+    is_there(&mut b).await;
+    assert_eq!(ids(&b.subscribe(&two).await["state"]), expected);
+    let new = b
+        .request("moveChat", to(json!({ "kind": "newSession" })))
+        .await
+        .unwrap();
+    let new = new["session"].as_str().unwrap().to_owned();
+    let alone = [chat, sub.as_str(), later.as_str()];
+    assert_eq!(ids(&b.subscribe(&new).await["state"]), alone);
+    assert_eq!(ids(&b.subscribe(&two).await["state"]), [other.as_str()]);
+    // Not even the session that they name need be there.
+    b.request("disposeSession", json!({ "channel": one })).await.unwrap();
+    is_there(&mut b).await;
+    house.restart().await;
+    let mut c = house.client("c").await;
+    is_there(&mut c).await;
+    assert_eq!(ids(&c.subscribe(&new).await["state"]), alone);
+}

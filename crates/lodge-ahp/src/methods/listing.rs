@@ -1,0 +1,154 @@
+//! The list of sessions.
+
+use ahp_types::state::{ChatOrigin, ProjectInfo, SessionChatSummary, SessionStatus, SessionSummary};
+use lodge_host::ListFilter;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Request;
+use crate::{
+    annotations,
+    dialect::seed,
+    face::Face,
+    load::{UNTITLED, flags},
+    projection::timestamp,
+    rpc::{self, RpcError, RpcResult},
+    uri,
+};
+
+/// What a cursor of this host begins with.
+const CURSOR: &str = "lodge-1-";
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    limit: Option<f64>,
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    items: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+pub(super) async fn list(request: &Request<'_>) -> RpcResult {
+    let face = request.face.clone();
+    let params: List = rpc::params(request.params)?;
+    let limit = params.limit.filter(|limit| *limit >= 1.0).map(|limit| limit as usize);
+    let seed = request.is_seed();
+    let cursor = match params.cursor.as_deref().map(|cursor| cursor.strip_prefix(CURSOR)) {
+        Some(None) => return Err(RpcError::params("the cursor is not one of this host's")),
+        other => other.flatten().map(str::to_owned),
+    };
+    let listed = tokio::task::spawn_blocking(move || {
+        let (mut items, mut after) = (Vec::new(), cursor);
+        loop {
+            let wanted = limit.map(|limit| limit - items.len());
+            let filter = ListFilter {
+                limit: wanted,
+                after,
+                include_empty: true,
+                ..ListFilter::default()
+            };
+            let page = face.host.catalogue().list(&filter).map_err(RpcError::internal)?;
+            items.extend(page.sessions.iter().filter_map(|line| face.line(line)));
+            after = page.next;
+            if after.is_none() || limit.is_none_or(|limit| items.len() >= limit) {
+                break;
+            }
+        }
+        Ok::<_, RpcError>((items, after))
+    });
+    let (items, next_cursor) = listed.await.map_err(RpcError::internal)??;
+    let spell = |summary: SessionSummary| match serde_json::to_value(summary) {
+        Ok(Value::Object(line)) if seed => seed::summary(&line, None),
+        Ok(line) => line,
+        Err(_) => Value::Null,
+    };
+    let next_cursor = next_cursor.map(|next| format!("{CURSOR}{next}"));
+    rpc::ok(Listed {
+        items: items.into_iter().map(spell).collect(),
+        next_cursor,
+    })
+}
+
+impl Face {
+    /// A session's line in the list: none for drafts and for sessions that are shown as chats of others.
+    pub(crate) fn line(&self, line: &lodge_host::SessionSummary) -> Option<SessionSummary> {
+        let record = self.store.session(&line.id);
+        if record.chat_of.is_some() {
+            return None;
+        }
+        let resource = record.uri.clone().unwrap_or_else(|| uri::session(&line.id));
+        {
+            let inner = self.inner.lock();
+            if let Some(entry) = inner.core.sessions.get(resource.as_str()) {
+                entry.announced.as_ref()?;
+                return inner.core.summary(&resource);
+            }
+        }
+        // One that a client chose a URI for was announced, and stays; others are drafts until somebody says something.
+        if line.message_count == 0 && record.uri.is_none() {
+            return None;
+        }
+        let own = record.own.as_ref();
+        let chat = own.map_or_else(|| uri::default_chat(&resource), |own| own.uri.clone());
+        let mut chats = vec![SessionChatSummary {
+            resource: chat.clone(),
+            title: (record.default_title.clone())
+                .or_else(|| own.map(|own| own.title.clone()))
+                .unwrap_or_else(|| UNTITLED.to_owned()),
+            origin: Some(own.map_or(ChatOrigin::User, |own| own.origin.clone())),
+            interactivity: None,
+            status: Some(SessionStatus::Idle.bits()),
+            changes: None,
+        }];
+        chats.extend(record.chats.iter().map(|chat| SessionChatSummary {
+            resource: chat.uri.clone(),
+            title: chat.title.clone(),
+            origin: Some(chat.origin.clone()),
+            interactivity: None,
+            status: Some(SessionStatus::Idle.bits()),
+            changes: None,
+        }));
+        let busy = self.host.live(&line.id).is_some_and(|session| session.is_busy());
+        let activity = if busy {
+            SessionStatus::InProgress
+        } else {
+            SessionStatus::Idle
+        };
+        let project = line.git_root.as_ref().map(|root| ProjectInfo {
+            uri: uri::file(root),
+            display_name: root.rsplit('/').next().unwrap_or(root).to_owned(),
+        });
+        Some(SessionSummary {
+            provider: record.provider(),
+            title: line
+                .title
+                .clone()
+                .or_else(|| line.summary.clone())
+                .unwrap_or_else(|| UNTITLED.to_owned()),
+            status: activity.bits() | flags(&record),
+            activity: None,
+            origin: None,
+            project,
+            working_directories: line.cwd.as_ref().map(|cwd| {
+                std::iter::once(uri::file(cwd))
+                    .chain(record.directories.clone())
+                    .collect()
+            }),
+            annotations: annotations::counted(&resource, record.annotated),
+            resource,
+            created_at: timestamp(line.created),
+            modified_at: timestamp(line.modified),
+            changes: record.changes,
+            meta: None,
+            chats: Some(chats),
+            default_chat: Some(chat),
+        })
+    }
+}
