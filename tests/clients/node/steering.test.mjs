@@ -45,8 +45,8 @@ test("a fleet is started by words that the person does not see", async ({ t, sta
   assert.deepEqual(await chat.rpc.fleet.start({ prompt: "tidy up", wait: true }), { started: true });
   const [said] = ofType(events, "user.message");
   assert.equal(said.data.content, "tidy up");
-  assert.match(said.data.transformedContent, /You are now in fleet mode.*User request: tidy up/s);
-  assert.match(JSON.stringify(server.requests[0].body.messages), /fleet mode/);
+  assert.match(said.data.transformedContent, /Work as a fleet.*What is wanted: tidy up/s);
+  assert.match(JSON.stringify(server.requests[0].body.messages), /Work as a fleet/);
   assert.equal(ofType(events, "assistant.message")[0].data.content, "On it.");
 });
 

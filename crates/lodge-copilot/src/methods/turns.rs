@@ -138,9 +138,19 @@ async fn send_and_wait(ctx: Ctx, params: Params) -> MethodResult {
     Ok(Outcome::of(Reply::raw(whole)))
 }
 
-/// What the model is told of a fleet. These are the words of the SDK's recorded conversations (MIT, GitHub, Inc.), by which
-/// its tests know them.
-const FLEET: &str = include_str!("fleet.md");
+/// What the model is told of a fleet.
+const FLEET: &str = "Work as a fleet: split the work among sub-agents that run side by side, with the `task` tool.
+
+- Begin with the session's list of todos (tables `todos` and `todo_deps`, by the `sql` tool). If it is empty, break the work into \
+todos first, with as few dependencies among them as you can.
+- Start all todos that wait for no other at once, in one answer: several sub-agents in the background. For a single one, wait for \
+it instead.
+- Tell every sub-agent which todo is its own, to set its status to `done` or `blocked` when it ends, and to report what it did, \
+what is left, and what stands in the way.
+- When they have ended, compare their reports with the table. One that is still `in_progress` was given up: find out why. Then \
+start what can be started now.
+- At the end, check yourself that all of it together does what was asked, tests and odd cases included. If it does not, go on \
+with further todos.";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -152,11 +162,10 @@ struct FleetParams {
 
 async fn fleet(session: Arc<Attached>, params: FleetParams) -> Result<Value, RpcError> {
     let wanted = params.prompt.filter(|prompt| !prompt.trim().is_empty());
-    let mut text = FLEET.trim_end().to_owned();
-    if let Some(wanted) = &wanted {
-        text.push_str("\n\nUser request: ");
-        text.push_str(wanted);
-    }
+    let text = match &wanted {
+        Some(wanted) => format!("{FLEET}\n\nWhat is wanted: {wanted}"),
+        None => FLEET.to_owned(),
+    };
     let prompt = Prompt {
         text,
         display_text: Some(wanted.unwrap_or_else(|| "Start the fleet".to_owned())),
