@@ -164,8 +164,10 @@ test("the first answer counts, and the second is taken back", async ({ window, w
   other.say({ type: "chat/toolCallConfirmed", turnId, toolCallId, approved: true, confirmed: "user-action" });
   const [mine, theirs] = await Promise.all([chat.ended(turnId), other.ended(turnId)]);
   assert.deepEqual(plain(mine), plain(theirs));
-  const refused = [chat, other].flatMap(({ window }) => window.heardOf("chat/toolCallConfirmed").filter(({ rejectionReason }) => rejectionReason));
-  assert.equal(refused.length, 1, "one of the two hears that it came too late");
+  const heard = () => [chat, other].flatMap(({ window }) => window.heardOf("chat/toolCallConfirmed"));
+  const refused = () => heard().filter(({ rejectionReason }) => rejectionReason);
+  await until("one of the two hears that it came too late", () => refused().length > 0);
+  assert.equal(refused().length, 1);
   assert.deepEqual(chat.shown, chat.chatView.verifiedValue, "nothing is left pending");
   assert.deepEqual(other.shown, other.chatView.verifiedValue);
 });

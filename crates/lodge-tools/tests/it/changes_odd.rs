@@ -222,7 +222,11 @@ fn staging_takes_what_git_can_have_and_leaves_the_rest() {
     let git = git_of(&place);
     let files = ["changed", "gone", "a *", "ignored", "never", "kept"].map(|name| git.root().join(name));
     let elsewhere = PathBuf::from("/etc/hostname");
-    assert_eq!(git.stage(&[&files[..], &[elsewhere.clone()]].concat()).unwrap(), 4);
+    assert_eq!(
+        git.stage(&[&files[..], std::slice::from_ref(&elsewhere)].concat())
+            .unwrap(),
+        4
+    );
     place.sh("test \"$(git diff --cached --name-only | sort | tr '\\n' ,)\" = 'a *,changed,gone,'");
     assert_eq!(git.stage(&[files[3].clone(), elsewhere]).unwrap(), 0);
 }
