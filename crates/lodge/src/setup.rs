@@ -29,6 +29,9 @@ pub(crate) struct Config {
     pub(crate) ahp: Ahp,
     /// MCP servers.
     pub(crate) mcp: Mcp,
+    /// What nobody knows.
+    #[serde(flatten)]
+    others: toml::Table,
 }
 
 /// `[mcp]` of `lodge.toml`.
@@ -101,7 +104,14 @@ fn platform_state() -> Option<PathBuf> {
 pub(crate) fn config(home: &Path) -> Result<Config> {
     let path = home.join("lodge.toml");
     match std::fs::read_to_string(&path) {
-        Ok(text) => toml::from_str(&text).with_context(|| format!("{} cannot be understood", path.display())),
+        Ok(text) => {
+            let config: Config =
+                toml::from_str(&text).with_context(|| format!("{} cannot be understood", path.display()))?;
+            match config.others.keys().next() {
+                Some(key) => bail!("{} cannot be understood: there is no setting `{key}`", path.display()),
+                None => Ok(config),
+            }
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Config::default()),
         Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
     }

@@ -121,6 +121,15 @@ fn an_error_says_what_and_what_to_do() {
 
 #[cfg(unix)]
 #[test]
+fn a_setting_that_nobody_knows_is_refused_by_its_name() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.path()).unwrap();
+    std::fs::write(home.path().join("lodge.toml"), "sandbx = \"off\"\n").unwrap();
+    let done = home.run(["run", "hello"]);
+    assert!(done.stderr.contains("there is no setting `sandbx`"), "{done:#?}");
+}
+
+#[test]
 fn ctrl_c_aborts_the_turn_and_the_session_goes_on() {
     let home = Home::new();
     let mut running = home.start(["run", "--json", "slowly 10 ms, stream 5000 chunks"]);
