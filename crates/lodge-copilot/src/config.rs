@@ -52,6 +52,7 @@ pub(crate) struct SessionConfig {
     pub(crate) large_output: Option<LargeOutput>,
     pub(crate) skip_custom_instructions: Option<bool>,
     pub(crate) organization_custom_instructions: Option<String>,
+    pub(crate) managed_settings: Option<Value>,
     pub(crate) enable_host_git_operations: Option<bool>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) github_mcp_tool_config: Option<GitHubMcpConfig>,

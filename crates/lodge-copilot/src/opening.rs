@@ -27,6 +27,7 @@ const CLIENT_NAME: &str = "sdk";
 
 /// Makes a session and attaches the client to it. The client gets its events from the first one on.
 pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached, RpcError> {
+    without_policy(config)?;
     let id = config.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let tokens = Tokens::of(ctx, config, &id)?;
     let auth = auth(ctx, config, tokens.as_deref()).await?;
@@ -114,11 +115,30 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     Ok(attached)
 }
 
+/// An organisation's policy that nobody here enforces is refused: whoever sets one must not believe that it holds.
+fn without_policy(config: &SessionConfig) -> Result<(), RpcError> {
+    let policy = config
+        .managed_settings
+        .as_ref()
+        .and_then(|settings| settings.get("permissions"));
+    match policy
+        .and_then(serde_json::Value::as_object)
+        .is_some_and(|rules| !rules.is_empty())
+    {
+        true => Err(RpcError::params(
+            "managedSettings.permissions would not be enforced by this host. Leave it out, and use permission rules \
+             (session.permissions.modifyRules) or the permission handler instead",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Opens a session that exists and attaches the client to it. The client gets what is recorded from now on.
 pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached, RpcError> {
     let Some(id) = &config.session_id else {
         return Err(RpcError::params("sessionId is missing"));
     };
+    without_policy(config)?;
     // A session that others have open stays as they have it; one that comes back from its log gets the SDK's defaults.
     let fresh = ctx.host.live(id).is_none();
     let files = ctx.files(id);
