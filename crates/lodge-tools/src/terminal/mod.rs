@@ -1,13 +1,12 @@
 //! Terminals: a shell on a pseudo-terminal of its own, for people.
 //!
 //! [`Terminal`] is the handle by which it is written to, resized and ended; [`Output`] is what it prints, read by whoever
-//! shows it. No more than a batch is read ahead: whoever takes its time makes the programs in the terminal wait, and nothing
+//! shows it. Nothing is read ahead: a reader that takes its time makes the programs in the terminal wait, and nothing
 //! piles up here.
 
 mod integration;
 mod modes;
 mod osc;
-mod reader;
 pub mod screen;
 
 use std::{
@@ -21,25 +20,29 @@ use std::{
     time::Duration,
 };
 
+use pty_process::{OwnedReadPty, OwnedWritePty};
 use rustix::{
     process::Signal,
     termios::{Winsize, tcgetpgrp, tcsetwinsize},
 };
 use tokio::{
-    io::AsyncWriteExt,
-    net::unix::pipe,
+    io::{AsyncReadExt, AsyncWriteExt},
     process::{Child, Command},
     sync::mpsc,
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
+use self::osc::Parser;
 pub use self::{modes::Modes, osc::Query};
-use self::{osc::Parser, reader::Reader};
 use crate::process::{self, Group};
 
 /// Input that waits because the program does not read it. A large paste fits.
 const MAX_WAITING: usize = 1 << 20;
+/// As much output is passed on in one go.
+const BATCH: usize = 128 << 10;
+/// The kernel gives no more at once.
+const READ: usize = 4 << 10;
 /// After the shell has ended, how long the end of its output is waited for when something else still holds it.
 const GRACE: Duration = Duration::from_millis(100);
 /// How long programs have to end by themselves when their terminal is closed.
@@ -104,7 +107,7 @@ pub struct Terminal {
 /// What a terminal prints.
 #[derive(Debug)]
 pub struct Output {
-    reader: Reader,
+    pty: OwnedReadPty,
     child: Child,
     group: Arc<Group>,
     parser: Parser,
@@ -155,19 +158,17 @@ impl Terminal {
         let control = pty.as_fd().try_clone_to_owned()?;
         let child = pty_process::Command::from(command).spawn(pts).map_err(io_error)?;
         let group = Arc::new(Group::of(&child, &name)?);
-        let reader = Reader::start(pty.as_fd().try_clone_to_owned()?)?;
-        // Not the terminal itself, which would wake the runtime whenever something is printed.
-        let writer = pipe::Sender::from_owned_fd_unchecked(pty.as_fd().try_clone_to_owned()?)?;
+        let (reader, writer) = pty.into_split();
         let (input, queue) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let closed = CancellationToken::new();
         tokio::spawn(write(writer, queue, waiting.clone(), closed.clone()));
         let output = Output {
-            reader,
+            pty: reader,
             child,
             group: group.clone(),
             parser: Parser::new(&nonce),
-            buffer: Vec::new(),
+            buffer: Vec::with_capacity(BATCH + READ),
             open: true,
             code: None,
             told: false,
@@ -247,11 +248,11 @@ impl Output {
         tokio::select! {
             // What was printed before the end is read before the end is told.
             biased;
-            () = self.reader.some(), if self.open => {
-                // A busy program costs one frame rather than many.
-                let _ = tokio::time::timeout_at(until, self.reader.batch()).await;
-                self.open = self.reader.take(&mut self.buffer);
+            read = self.pty.read_buf(&mut self.buffer), if self.open => {
+                self.open = matches!(read, Ok(n) if n > 0);
+                self.gather(until).await;
                 self.parser.push(&self.buffer, pieces);
+                self.buffer.clear();
             }
             status = self.child.wait(), if !done => {
                 self.group.leader_gone();
@@ -266,11 +267,25 @@ impl Output {
             self.told = true;
         }
     }
+
+    /// Takes what is there already and what comes until then, so that a busy program costs one frame rather than many. It is
+    /// read all the while: the kernel holds so little that a program whose output is not read soon stands still.
+    async fn gather(&mut self, until: Instant) {
+        let late = tokio::time::sleep_until(until);
+        tokio::pin!(late);
+        while self.open && self.buffer.len() < BATCH {
+            tokio::select! {
+                biased;
+                read = self.pty.read_buf(&mut self.buffer) => self.open = matches!(read, Ok(n) if n > 0),
+                () = &mut late => return,
+            }
+        }
+    }
 }
 
 /// Types what is queued. A program that reads nothing makes this wait, nobody else.
 async fn write(
-    mut pty: pipe::Sender,
+    mut pty: OwnedWritePty,
     mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
     waiting: Arc<AtomicUsize>,
     closed: CancellationToken,
