@@ -143,8 +143,12 @@ fn turn(given: &Given<'_>) -> Result<Numbers> {
     let plain = median(took);
     let trips = 10;
     let mut tools = Vec::new();
-    for _ in 0..given.times(20) {
-        tools.push(timed(|| client.turn("s", &format!("bench:tools={trips}")))?.1);
+    for round in 0..given.times(20) {
+        // In a session of its own, or the model would be told more and more.
+        let session = format!("tools-{round}");
+        client.create(&session, given.url)?;
+        client.turn(&session, "bench:say")?;
+        tools.push(timed(|| client.turn(&session, &format!("bench:tools={trips}")))?.1);
     }
     Ok(vec![
         ("turn_ms", plain),
