@@ -2,6 +2,7 @@
 //! stands in its usual places, and what its manifest names.
 
 use std::{
+    ffi::OsStr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -151,7 +152,9 @@ impl Fetch<'_> {
     async fn named(&mut self, place: &Path) -> Result<(), String> {
         let parent = place.parent().unwrap_or(Path::new(""));
         let entries = self.list(parent).await?;
-        let entry = entries.into_iter().find(|entry| place.ends_with(&entry.name));
+        let entry = entries
+            .into_iter()
+            .find(|entry| place.file_name() == Some(OsStr::new(&entry.name)));
         let entry = entry.ok_or_else(|| format!("It has no {}.", place.display()))?;
         self.take(&entry, place.to_owned()).await
     }
