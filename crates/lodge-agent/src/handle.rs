@@ -1,5 +1,7 @@
 //! The handle on a session: the only way to talk to its actor.
 
+mod tasks;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -11,7 +13,7 @@ use lodge_events::{
 };
 use lodge_log::{Opened, Position, SessionLog};
 use lodge_tools::{
-    BackgroundShell, OutputSink, SessionTools, Todos, Tool, UserCommand,
+    OutputSink, SessionTools, Todos, Tool, UserCommand,
     changes::Changes,
     custom::{AgentDefinition, Skill},
     rules::RuleSet,
@@ -20,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
+pub use self::tasks::NewTask;
 use crate::{
     AgentError,
     actor::{Actor, Command, QueueChange},
@@ -35,7 +38,6 @@ use crate::{
     redact::Secrets,
     session::{ContextSize, GitContext, Shared},
     settings::{Change, Prompt, Settings},
-    subagents::{Spawn, TaskInfo, TaskStatus},
 };
 
 /// What an agent is made of.
@@ -68,21 +70,6 @@ pub struct NewAgent {
     pub publish: Arc<dyn Publish>,
     /// What no event may hold.
     pub secrets: Arc<Secrets>,
-}
-
-/// A sub-agent that a client wants started.
-#[derive(Debug, Clone, Default)]
-pub struct NewTask {
-    /// Its kind.
-    pub agent_type: String,
-    /// Its name, which becomes its id.
-    pub name: String,
-    /// What it is told.
-    pub prompt: String,
-    /// What it is about.
-    pub description: Option<String>,
-    /// Another model than the session's.
-    pub model: Option<String>,
 }
 
 /// A live session. When the last handle is gone the session leaves memory; its log stays.
@@ -363,101 +350,6 @@ impl Agent {
             files.map(|(on, path)| (path, on)).collect()
         };
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
-    }
-
-    /// The sub-agents that run, and those that ended in the background.
-    pub fn tasks(&self) -> Vec<TaskInfo> {
-        self.shared.agents.list()
-    }
-
-    /// Commands that go on, or went on, in the background.
-    pub fn background_shells(&self) -> Vec<BackgroundShell> {
-        self.shared.tool_state.background_shells()
-    }
-
-    /// Starts a sub-agent in the background. Answers with its id.
-    pub async fn start_agent(&self, new: NewTask) -> Result<String, AgentError> {
-        self.ask(Command::Load).await?;
-        let definition = self.shared.startable(&new.agent_type).map_err(AgentError::Refused)?;
-        if let Some(model) = &new.model {
-            self.shared.find_model(model).await.map_err(AgentError::Refused)?;
-        }
-        let spawn = Spawn {
-            description: new.description.unwrap_or_else(|| new.name.clone()),
-            name: new.name,
-            prompt: new.prompt,
-            model: new.model,
-            effort: None,
-            tool_call_id: None,
-            background: true,
-            cancel: Default::default(),
-            definition,
-        };
-        let task = self.shared.spawn_agent(spawn).await.map_err(AgentError::Refused)?;
-        Ok(task.id.to_string())
-    }
-
-    /// Stops a sub-agent, or a command in the background. False when it does not run.
-    pub async fn cancel_task(&self, id: &str) -> bool {
-        let Some(task) = self.shared.agents.find(id).filter(|task| task.running()) else {
-            return self.shared.tool_state.stop_background_shell(id).await;
-        };
-        task.cancel.cancel();
-        task.ended().await;
-        true
-    }
-
-    /// Stops all sub-agents in the background. Answers how many.
-    pub async fn cancel_background_agents(&self) -> usize {
-        self.shared.agents.stop(|task| task.state.borrow().background).await
-    }
-
-    /// Forgets a sub-agent, or a command in the background, that has ended.
-    pub fn remove_task(&self, id: &str) -> bool {
-        let removed = self.shared.agents.remove(id);
-        if removed {
-            self.shared.agents.drop_notice(id);
-        }
-        removed || self.shared.tool_state.forget_background_shell(id)
-    }
-
-    /// Lets a turn go on that waits for a sub-agent. False when none waits for it.
-    pub fn promote_task(&self, id: &str) -> bool {
-        let Some(task) = self.shared.agents.find(id).filter(|task| task.parent.is_none()) else {
-            return false;
-        };
-        let promoted = task.state.send_if_modified(|state| {
-            let waits = state.status == TaskStatus::Running && !state.background;
-            state.background |= waits;
-            waits
-        });
-        if promoted {
-            self.shared.agents.changed.notify_one();
-        }
-        promoted
-    }
-
-    /// Says something to a sub-agent that works. False when it does not.
-    pub fn tell_task(&self, id: &str, message: &str) -> bool {
-        let Some(task) = self.shared.agents.find(id).filter(|task| task.running()) else {
-            return false;
-        };
-        let prompt = Prompt {
-            text: message.to_owned(),
-            ..Prompt::default()
-        };
-        task.queue.change(|lists| lists.steering.push_back(prompt));
-        true
-    }
-
-    /// Waits until no sub-agent works and no turn runs.
-    pub async fn tasks_settled(&self) {
-        while self.is_busy() {
-            match self.shared.agents.running().first() {
-                Some(task) => drop(task.ended().await),
-                None => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
-            }
-        }
     }
 
     /// The settings as they are now.

@@ -1,5 +1,7 @@
 //! One session that a client has open: its events on their way to the client, and what the client can do for it.
 
+mod models;
+
 use std::{
     path::PathBuf,
     sync::{
@@ -9,9 +11,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use lodge_events::{CommandInfo, Event, SessionWarning};
+use lodge_events::{CommandInfo, Event};
 use lodge_host::{Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening, Publish, Session};
-use lodge_models::{ModelInfo, ProviderConfig};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,11 +20,11 @@ use serde_json::{Value, json};
 use crate::{
     board::{Board, Recent},
     calls::SdkCalls,
-    config::{EnvValueMode, ModelCapabilities, ModelConfig, SessionConfig, ToolConfig},
+    config::{EnvValueMode, SessionConfig, ToolConfig},
     connection::Ctx,
     methods::{sampling::Samplings, shell::Running},
     peer::{Peer, event_prefix},
-    providers::{Chooser, Chosen},
+    providers::Chooser,
     rpc::{Params, RpcError},
     storage::{Files, Mirror, Queued},
     telemetry,
@@ -419,99 +420,6 @@ impl Attached {
         self.session.configure(change).await?;
         self.session.configure(Change::Models(Arc::new(chooser))).await?;
         self.chose(chosen).await
-    }
-
-    /// Changes the model.
-    pub(crate) async fn switch_model(
-        &self,
-        name: &str,
-        reasoning_effort: Option<String>,
-        capabilities: Option<&ModelCapabilities>,
-    ) -> Result<(), RpcError> {
-        let chooser = self.chooser.lock().clone();
-        let chosen = chooser.choose(Some(name), capabilities).await?;
-        if let Some(failure) = chosen.unreached {
-            return Err(RpcError::failed(failure));
-        }
-        self.session
-            .configure(Change::Model {
-                model: chosen.model,
-                reasoning_effort,
-            })
-            .await?;
-        self.model_is_late.store(false, Ordering::Relaxed);
-        self.warn(chosen.warning).await
-    }
-
-    /// What the choice of a model leaves to do: people are told, or the model is asked for again when it is needed.
-    pub(crate) async fn chose(&self, chosen: Chosen) -> Result<(), RpcError> {
-        self.model_is_late.store(chosen.unreached.is_some(), Ordering::Relaxed);
-        self.warn(chosen.warning).await
-    }
-
-    /// Asks for the model again, where that failed when the session was opened. A failure shows when the model is called.
-    pub(crate) async fn catch_up_with_model(&self) -> Result<(), RpcError> {
-        if !self.model_is_late.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let chooser = self.chooser.lock().clone();
-        let named = self.session.settings().model.info().id.clone();
-        let chosen = chooser
-            .choose(Some(named.as_str()).filter(|name| *name != "default"), None)
-            .await?;
-        if chosen.unreached.is_none() {
-            let model = chosen.model.clone();
-            let reasoning_effort = None;
-            self.session
-                .configure(Change::Model {
-                    model,
-                    reasoning_effort,
-                })
-                .await?;
-        }
-        self.chose(chosen).await
-    }
-
-    /// Tells people about the choice of a model.
-    pub(crate) async fn warn(&self, warning: Option<String>) -> Result<(), RpcError> {
-        if let Some(message) = warning {
-            let warning = SessionWarning {
-                warning_type: "model".to_owned(),
-                message,
-                ..SessionWarning::default()
-            };
-            self.session.record(warning).await?;
-        }
-        Ok(())
-    }
-
-    /// All models that the session may use.
-    pub(crate) async fn models(&self) -> Vec<ModelInfo> {
-        let chooser = self.chooser.lock().clone();
-        chooser.available().await
-    }
-
-    /// Adds providers and models; answers with the models as they will be listed.
-    pub(crate) fn add_providers(
-        &self,
-        providers: Vec<ProviderConfig>,
-        models: Vec<ModelConfig>,
-    ) -> Result<Vec<ModelInfo>, RpcError> {
-        let mut chooser = self.chooser.lock();
-        let mut changed = chooser.clone();
-        changed.registry.named.extend(providers);
-        changed.registry.models.extend(models.iter().cloned());
-        let added = changed.infos(&models)?;
-        *chooser = changed;
-        Ok(added)
-    }
-
-    /// Where a model of the client's providers is reached.
-    pub(crate) async fn endpoint(&self, model: Option<&str>) -> Result<Value, RpcError> {
-        let settings = self.session.settings();
-        let chooser = self.chooser.lock().clone();
-        let model = model.unwrap_or(&settings.model.info().id);
-        chooser.endpoint(model, settings.client_name.as_deref()).await
     }
 
     /// Whether a person chose the session's name.

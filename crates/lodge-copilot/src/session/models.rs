@@ -1,0 +1,110 @@
+//! The models of a session that a client has open.
+
+use std::sync::atomic::Ordering;
+
+use lodge_events::SessionWarning;
+use lodge_host::Change;
+use lodge_models::{ModelInfo, ProviderConfig};
+use serde_json::Value;
+
+use super::Attached;
+use crate::{
+    config::{ModelCapabilities, ModelConfig},
+    providers::Chosen,
+    rpc::RpcError,
+};
+
+impl Attached {
+    /// Changes the model.
+    pub(crate) async fn switch_model(
+        &self,
+        name: &str,
+        reasoning_effort: Option<String>,
+        capabilities: Option<&ModelCapabilities>,
+    ) -> Result<(), RpcError> {
+        let chooser = self.chooser.lock().clone();
+        let chosen = chooser.choose(Some(name), capabilities).await?;
+        if let Some(failure) = chosen.unreached {
+            return Err(RpcError::failed(failure));
+        }
+        self.session
+            .configure(Change::Model {
+                model: chosen.model,
+                reasoning_effort,
+            })
+            .await?;
+        self.model_is_late.store(false, Ordering::Relaxed);
+        self.warn(chosen.warning).await
+    }
+
+    /// What the choice of a model leaves to do: people are told, or the model is asked for again when it is needed.
+    pub(crate) async fn chose(&self, chosen: Chosen) -> Result<(), RpcError> {
+        self.model_is_late.store(chosen.unreached.is_some(), Ordering::Relaxed);
+        self.warn(chosen.warning).await
+    }
+
+    /// Asks for the model again, where that failed when the session was opened. A failure shows when the model is called.
+    pub(crate) async fn catch_up_with_model(&self) -> Result<(), RpcError> {
+        if !self.model_is_late.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let chooser = self.chooser.lock().clone();
+        let named = self.session.settings().model.info().id.clone();
+        let chosen = chooser
+            .choose(Some(named.as_str()).filter(|name| *name != "default"), None)
+            .await?;
+        if chosen.unreached.is_none() {
+            let model = chosen.model.clone();
+            let reasoning_effort = None;
+            self.session
+                .configure(Change::Model {
+                    model,
+                    reasoning_effort,
+                })
+                .await?;
+        }
+        self.chose(chosen).await
+    }
+
+    /// Tells people about the choice of a model.
+    pub(crate) async fn warn(&self, warning: Option<String>) -> Result<(), RpcError> {
+        if let Some(message) = warning {
+            let warning = SessionWarning {
+                warning_type: "model".to_owned(),
+                message,
+                ..SessionWarning::default()
+            };
+            self.session.record(warning).await?;
+        }
+        Ok(())
+    }
+
+    /// All models that the session may use.
+    pub(crate) async fn models(&self) -> Vec<ModelInfo> {
+        let chooser = self.chooser.lock().clone();
+        chooser.available().await
+    }
+
+    /// Adds providers and models; answers with the models as they will be listed.
+    pub(crate) fn add_providers(
+        &self,
+        providers: Vec<ProviderConfig>,
+        models: Vec<ModelConfig>,
+    ) -> Result<Vec<ModelInfo>, RpcError> {
+        let mut chooser = self.chooser.lock();
+        let mut changed = chooser.clone();
+        changed.registry.named.extend(providers);
+        changed.registry.models.extend(models.iter().cloned());
+        let added = changed.infos(&models)?;
+        *chooser = changed;
+        Ok(added)
+    }
+
+    /// Where a model of the client's providers is reached.
+    pub(crate) async fn endpoint(&self, model: Option<&str>) -> Result<Value, RpcError> {
+        let settings = self.session.settings();
+        let chooser = self.chooser.lock().clone();
+        let model = model.unwrap_or(&settings.model.info().id);
+        chooser.endpoint(model, settings.client_name.as_deref()).await
+    }
+}
