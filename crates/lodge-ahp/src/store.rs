@@ -1,6 +1,6 @@
-//! What this face keeps of its own: the URIs that clients chose, read and archive flags, drafts, queued messages, further
-//! chats, what clients chose for the host, and which clients it has met. One small file of lines each; the last line about a thing counts. What a session
-//! is and says is in its log, not here.
+//! What this face keeps of its own: the URIs that clients chose, read and archive flags, drafts, queued messages,
+//! further chats, what clients chose for the host, and which clients it has met. One small file of lines each; the last
+//! line about a thing counts. What a session is and says is in its log, not here.
 
 use std::{
     collections::{BTreeMap, HashMap},
