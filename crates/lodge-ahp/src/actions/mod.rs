@@ -414,6 +414,16 @@ pub(crate) fn begin(
     Ok(())
 }
 
+/// The lists that clients must give. Programs in Go write one that holds nothing as `null`.
+const LISTS: [&str; 6] = [
+    "/activeClient/tools",
+    "/annotation/entries",
+    "/content",
+    "/enablement",
+    "/files",
+    "/order",
+];
+
 /// Reads an action. The official type takes a known action with a wrong payload for an unknown one; here that is said.
 fn parse(inner: &Inner, channel: &str, mut action: Value, kind: &str) -> Result<StateAction, Refusal> {
     if let Some(map) = action.as_object_mut() {
@@ -428,6 +438,11 @@ fn parse(inner: &Inner, channel: &str, mut action: Value, kind: &str) -> Result<
                 "startedAt".to_owned(),
                 crate::projection::timestamp(lodge_events::Timestamp::now()).into(),
             );
+        }
+    }
+    for place in LISTS {
+        if let Some(list @ Value::Null) = action.pointer_mut(place) {
+            *list = Value::Array(Vec::new());
         }
     }
     match serde_json::from_value::<StateAction>(action) {

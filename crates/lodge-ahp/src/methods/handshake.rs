@@ -134,7 +134,7 @@ struct Reconnect {
     client_id: String,
     last_seen_server_seq: serde_json::Number,
     #[serde(default)]
-    subscriptions: Vec<String>,
+    subscriptions: Option<Vec<String>>,
 }
 
 pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
@@ -156,7 +156,8 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
         name: known.name,
     };
     let seen = params.last_seen_server_seq.as_f64().unwrap_or_default().max(0.0) as u64;
-    for uri in params.subscriptions.iter().take(face.config.limits.subscriptions) {
+    let subscriptions = params.subscriptions.unwrap_or_default();
+    for uri in subscriptions.iter().take(face.config.limits.subscriptions) {
         open(request, &peer, uri).await;
     }
     let windows = face.windows.lock().get(&peer.client).cloned().unwrap_or_default();
@@ -176,9 +177,9 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
     if !conn.introduce(peer.clone()) {
         return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
     }
-    let resumed = inner.core.resume(conn, &peer, seen, &params.subscriptions, &|uri| {
-        starts.get(uri).copied()
-    });
+    let resumed = inner
+        .core
+        .resume(conn, &peer, seen, &subscriptions, &|uri| starts.get(uri).copied());
     let result = match resumed {
         Resumed::Replay { actions, missing } => rpc::ok(ReplayResult {
             r#type: "replay",

@@ -8,7 +8,7 @@ use ahp_types::{
     state::{SessionActiveClient, SessionLifecycle, SessionStatus},
 };
 use lodge_host::{Approval, HostError, Mode};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
 use super::Request;
@@ -33,7 +33,7 @@ struct Create {
     working_directories: Option<Vec<String>>,
     #[serde(default)]
     config: Option<Map<String, Value>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "active_client")]
     active_client: Option<SessionActiveClient>,
     // What follows is the seed's.
     #[serde(default)]
@@ -44,6 +44,15 @@ struct Create {
     model: Option<Model>,
     #[serde(default)]
     fork: Option<Fork>,
+}
+
+/// Reads an active client. Programs in Go write tools that they have none of as `null`.
+fn active_client<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SessionActiveClient>, D::Error> {
+    let mut client = Option::<Value>::deserialize(from)?;
+    if let Some(tools @ Value::Null) = client.as_mut().and_then(|client| client.get_mut("tools")) {
+        *tools = Value::Array(Vec::new());
+    }
+    client.map(serde_json::from_value).transpose().map_err(D::Error::custom)
 }
 
 #[derive(Deserialize)]

@@ -123,6 +123,29 @@ async fn odd_dispatches_are_refused_or_ignored_one_by_one() {
         .await;
 }
 
+/// The official client for Go writes a list that its user left alone as `null`.
+#[tokio::test]
+async fn a_list_that_is_null_is_an_empty_one() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let session = format!("ahp-session:/{}", uuid(1));
+    let nobody = json!({ "clientId": "a", "tools": null });
+    let params = json!({ "channel": session, "activeClient": nobody });
+    a.request("createSession", params).await.unwrap();
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(state["activeClients"][0]["tools"], json!([]), "{state}");
+    let action = json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "a", "displayName": "A", "tools": null } });
+    let told = a.accepted(&session, action).await;
+    assert_eq!(told["activeClient"]["tools"], json!([]), "{told}");
+    let chat = state["defaultChat"].as_str().unwrap().to_owned();
+    a.subscribe(&chat).await;
+    let order = json!({ "type": "chat/queuedMessagesReordered", "order": null });
+    a.accepted(&chat, order).await;
+    let mut back = house.connect().await;
+    let params = json!({ "clientId": "a", "lastSeenServerSeq": 0, "subscriptions": null });
+    assert_eq!(back.request("reconnect", params).await.unwrap()["missing"], json!([]));
+}
+
 #[tokio::test]
 async fn coming_back_with_odd_numbers_gives_snapshots() {
     let house = house().await;
