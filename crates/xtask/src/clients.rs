@@ -99,6 +99,18 @@ fn install_python() -> Result<()> {
     })
 }
 
+/// Fetches the official AHP client for Go beside a copy of its tests, and says where. Not every module proxy has it, so it has
+/// no lock file here, and who cannot fetch it goes without.
+pub(crate) fn install_go_ahp() -> Result<PathBuf> {
+    let (from, to) = (source("go-ahp"), dir("go-ahp"));
+    fs::create_dir_all(&to)?;
+    for file in ["go.mod", "client_test.go"] {
+        fs::copy(from.join(file), to.join(file))?;
+    }
+    sh::read(sh::command("go").current_dir(&to).args(["mod", "tidy"]))?;
+    Ok(to)
+}
+
 /// Runs `install` unless it already succeeded with the same tool and the same files.
 fn once(dir: &Path, tool: &str, files: &[PathBuf], install: impl FnOnce() -> Result<()>) -> Result<()> {
     let mut wanted = format!("{tool}\n");
