@@ -6,7 +6,7 @@ use super::{
     Analysis, danger,
     dirs::{Dirs, Outcome, UNKNOWN_DIR, join, moved, with},
     programs, scripts,
-    walk::{MAX_DEPTH, Walk},
+    walk::{MAX_DEPTH, Walk, hides_substitution},
     word::Word,
     wrappers::{Wrapped, unwrap},
 };
@@ -45,17 +45,23 @@ impl Walk {
         if let Some(warning) = danger::of_call(&words) {
             self.warn(warning);
         }
-        if self.functions.contains(&name) {
-            return Outcome::same(dirs);
-        }
+        self.tainted |= words.iter().any(|word| hides_substitution(word.shown()));
         match name.as_str() {
             "cd" | "pushd" | "popd" => return self.change_directory(&name, &words[1..], dirs),
             "alias" | "unalias" | "enable" => self.tainted = true,
             "read" | "mapfile" | "readarray" | "getopts" | "unset" => {
                 for word in &words[1..] {
                     self.sets(word.shown());
+                    // The shell runs substitutions in the index of what it is told to set.
+                    self.tainted |= word.text.is_none();
                 }
             }
+            // A file of arguments.
+            "xargs" => {
+                let file = |word: &Word| word.shown().starts_with("-a") || word.shown().starts_with("--arg-file");
+                self.lost |= words.iter().any(file);
+            }
+            "wait" => self.tainted |= words.iter().any(|word| word.shown().starts_with("-p")),
             _ => {}
         }
         match unwrap(&words) {
@@ -96,6 +102,7 @@ impl Walk {
                 match script.text {
                     Some(text) if self.scripts <= MAX_SCRIPTS => {
                         let after = self.script(&text, dirs.clone());
+                        self.lost |= programs::is_shell(&name) && !programs::reads_as_bash(&name);
                         // Only `eval` runs in this very shell.
                         return Outcome::same(if name == "eval" { after } else { dirs });
                     }

@@ -66,38 +66,41 @@ const READERS: &[Reader] = &[
     reader(&[
         "echo", "true", "false", ":", "pwd", "whoami", "id", "uname", "uptime", "arch", "nproc", "tty", "groups",
         "sleep", "seq", "expr", "basename", "dirname", "realpath", "readlink", "printenv", "which", "type", "exit",
-        "return", "break", "continue", "shift", "set", "wait", "jobs", "locale", "ps", "free", "cal", "users", "who",
+        "return", "break", "continue", "shift", "set", "wait", "locale", "ps", "free", "cal", "users", "who",
         "logname", "test", "[", "getconf", "times", "tr", "yes", "tput", "pgrep", "lscpu", "lsblk", "numfmt", "read",
         "getopts", "let", "ulimit", "umask", "unset", "shopt", "command",
     ], Args::Free, "", "", &[]),
     reader(&["printf"], Args::Free, "", "", &["-v"]),
+    reader(&["jobs"], Args::Free, "", "", &["-x"]),
     reader(&["mapfile", "readarray"], Args::Free, "", "", &["-C", "-c"]),
     reader(&["hash"], Args::Nothing, "", "", &["-p"]),
     reader(&["hostname", "env", "dirs"], Args::Nothing, "", "", &["-F", "--file", "-b", "--boot"]),
     reader(&[
-        "cat", "tac", "nl", "rev", "ls", "dir", "df", "zcat", "bzcat", "xzcat", "zstdcat", "md5sum", "sha1sum",
+        "cat", "tac", "nl", "rev", "ls", "dir", "df", "zcat", "bzcat", "xzcat", "md5sum", "sha1sum",
         "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "cksum", "cmp", "comm", "join", "fold", "fmt",
-        "expand", "unexpand", "od", "hexdump", "strings", "nm", "readelf", "size", "tsort", "wc",
+        "expand", "unexpand", "od", "hexdump", "tsort", "wc",
     ], Args::Paths, "", "", &[]),
-    reader(&["head", "tail"], Args::Paths, "nc", "", &[]),
+    // `@file` holds more options, and one of those loads a library.
+    reader(&["strings", "nm", "readelf", "size"], Args::Paths, "", "", &["--plugin", "@"]),
+    reader(&["head", "tail"], Args::Paths, "ncs", "", &[]),
     reader(&["stat"], Args::Paths, "c", "", &[]),
     reader(&["file"], Args::Paths, "Fem", "m", &["-C", "--compile", "-f", "--files-from"]),
     reader(&["cut"], Args::Paths, "dfcb", "", &[]),
     reader(&["paste"], Args::Paths, "d", "", &[]),
     reader(&["column"], Args::Paths, "so", "", &[]),
     reader(&["diff"], Args::Paths, "UCWFxX", "X", &["-r", "--recursive"]),
-    reader(&["du"], Args::Paths, "dBtX", "X", &["-L", "-D", "-H", "--dereference", "--dereference-args"]),
-    reader(&["tree"], Args::Paths, "LPIHT", "", &["-o", "--output", "-l"]),
+    reader(&["du"], Args::Paths, "dBtX", "X", &["-L", "-D", "-H", "--dereference", "--dereference-args", "--files0-from"]),
+    reader(&["tree"], Args::Paths, "LPIHT", "", &["-o", "--output", "-l", "-R"]),
     reader(&["sort"], Args::Paths, "ktSTo", "To", &["-o", "--output", "-T", "--temporary-directory", "--compress-program", "--files0-from"]),
     reader(&["shuf"], Args::Paths, "ino", "o", &["-o", "--output", "--random-source"]),
     reader(&["uniq"], Args::OnePath, "fsw", "", &[]),
     reader(&["xxd"], Args::OnePath, "clgso", "", &[]),
     reader(&["less", "more"], Args::Paths, "", "", &["-o", "-O", "-k", "--log-file", "--LOG-FILE", "--lesskey-file", "--lesskey-src", "--lesskey-content", "+"]),
-    reader(&["jq"], Args::PatternThenPaths, "fL", "fL", &[]),
+    reader(&["jq"], Args::PatternThenPaths, "fL", "fL", &["-f", "--from-file", "-L"]),
     reader(&["grep", "egrep", "fgrep"], Args::PatternThenPaths, "ABCmefdD", "f", &["-R", "--dereference-recursive"]),
     reader(&["rg"], Args::PatternThenPaths, "ABCmefgtTjMrEd", "f", &["--pre", "--pre-glob", "--hostname-bin", "-L", "--follow"]),
-    reader(&["ag"], Args::PatternThenPaths, "ABCmGp", "p", &["--pager", "-f", "--follow"]),
-    reader(&["fd", "fdfind"], Args::PatternThenPaths, "edEtScj", "", &["-x", "-X", "--exec", "--exec-batch", "-L", "--follow"]),
+    reader(&["ag"], Args::PatternThenPaths, "ABCmgGpW", "p", &["--pager", "-f", "--follow"]),
+    reader(&["fd", "fdfind"], Args::PatternThenPaths, "edEtScjoC", "C", &["-x", "-X", "--exec", "--exec-batch", "-L", "--follow"]),
 ];
 
 /// Subcommands that only read, of programs other than git.
@@ -109,6 +112,12 @@ const READING_SUBCOMMANDS: &[&str] = &[
     "systemctl is-active", "systemctl is-enabled", "systemctl list-units", "brew list",
 ];
 
+/// Options with which they ask another host, run another program (`pip list --python`), or read and write other files.
+#[rustfmt::skip]
+const BAD_FOR_SUBCOMMANDS: &[&str] = &[
+    "-H", "--host", "--machine", "--python", "--log", "--log-file", "--local-log", "-r", "--requirement",
+];
+
 /// Tools that print their version and stop when that is all they are asked for. Those that let the project choose
 /// which version of themselves runs (cargo, go, yarn) are not among them.
 #[rustfmt::skip]
@@ -116,6 +125,11 @@ const VERSIONED: &[&str] = &[
     "node", "npm", "npx", "bun", "deno", "python", "python3", "pip", "pip3", "java", "javac", "gcc", "g++", "clang",
     "make", "cmake", "docker", "git", "gh", "ruby", "perl", "php", "bash", "zsh", "tsc", "kubectl", "helm", "uv", "jq",
     "rg", "curl", "wget", "sqlite3", "sed", "awk",
+];
+
+/// Those among them whose `-V` is the same. To others it may be anything: `zsh -V` runs what it reads.
+const VERSION_LETTER: &[&str] = &[
+    "python", "python3", "pip", "pip3", "perl", "jq", "rg", "curl", "wget", "deno",
 ];
 
 /// Programs whose first words say what they do: how many, which of them take one more, and options before them that
@@ -182,6 +196,18 @@ pub(super) fn is_shell(name: &str) -> bool {
     SHELLS.contains(&name)
 }
 
+/// Whether a shell reads scripts as bash does. What the others run can only be guessed.
+pub(super) fn reads_as_bash(name: &str) -> bool {
+    matches!(name, "sh" | "bash" | "dash" | "ash" | "ksh")
+}
+
+/// Whether a program that only reads takes files as arguments, so that any of them may be one.
+pub(super) fn reads_files(name: &str) -> bool {
+    READERS
+        .iter()
+        .any(|reader| reader.names.contains(&name) && matches!(reader.args, Args::Paths | Args::PatternThenPaths))
+}
+
 /// The name to know a program by: a path only where it is not one of the system's own.
 pub(super) fn name_of(text: &str) -> &str {
     match text.rsplit_once('/') {
@@ -208,7 +234,8 @@ pub(super) fn call(words: &[Word]) -> Call {
     };
     if VERSIONED.contains(&name)
         && let [only] = args
-        && matches!(only.text.as_deref(), Some("--version" | "-V" | "--help"))
+        && (matches!(only.text.as_deref(), Some("--version" | "--help"))
+            || only.text.as_deref() == Some("-V") && VERSION_LETTER.contains(&name))
     {
         call = Call {
             identifier: name.to_owned(),
@@ -233,6 +260,7 @@ fn read(name: &str, reader: &Reader, args: &[Word]) -> Call {
     let mut positional = Vec::new();
     let mut pattern_given = false;
     let mut options = true;
+    let mut after_long = false;
     let mut rest = args.iter();
     while let Some(word) = rest.next() {
         let text = word.shown();
@@ -249,16 +277,21 @@ fn read(name: &str, reader: &Reader, args: &[Word]) -> Call {
             call.read_only &= !bad;
             let long = text.starts_with("--");
             let letters = if long { "" } else { &text[1..] };
-            // An attached value (`-d/`) is a path only of the options that take one.
-            let attached = letters
-                .chars()
-                .next()
-                .is_some_and(|c| reader.values.contains(c) && !reader.path_values.contains(c));
-            if reader.args != Args::Free && !attached {
+            // The first letter that takes a value takes the rest of the word, or the next one.
+            let at = letters.find(|c| reader.values.contains(c));
+            let (letter, attached) = at.map_or((None, ""), |at| {
+                let mut rest = letters[at..].chars();
+                (rest.next(), rest.as_str())
+            });
+            let path_value = letter.is_some_and(|letter| reader.path_values.contains(letter));
+            if path_value && !attached.is_empty() {
+                call.paths.push((attached.to_owned(), bad));
+            } else if reader.args != Args::Free && at != Some(0) {
                 call.paths.extend(path_in_option(text).map(|path| (path, bad)));
             }
             if reader.args == Args::PatternThenPaths {
-                pattern_given |= letters.contains(['e', 'f']) && reader.values.contains('f')
+                pattern_given |= matches!(letter, Some('e' | 'f')) && reader.values.contains('f')
+                    || letter == Some('g') && name == "ag"
                     || ["--regexp", "--file", "--from-file", "--files", "--type-list"]
                         .contains(&text.split('=').next().unwrap_or(text));
             }
@@ -266,18 +299,31 @@ fn read(name: &str, reader: &Reader, args: &[Word]) -> Call {
                 text,
                 "--file" | "--from-file" | "--ignore-file" | "--exclude-from" | "--output" | "--pre"
             );
-            let letter = letters.chars().last().filter(|last| reader.values.contains(*last));
-            if (long_value || letter.is_some())
+            // A letter before it may be one that is not known to take a value. Only where all are known, or it stands
+            // alone, the next word is surely its value; otherwise it counts as an argument.
+            let sure = letters.len() == 1 || reader.args == Args::PatternThenPaths;
+            if (long_value || letter.is_some() && attached.is_empty() && sure)
                 && let Some(value) = rest.next()
-                && (long_value || letter.is_some_and(|letter| reader.path_values.contains(letter)))
+                && (long_value || path_value)
             {
                 call.paths.push((value.shown().to_owned(), bad));
             }
-        } else if reader.bad.contains(&"+") && text.starts_with('+') {
+            after_long = long && !text.contains('=');
+            continue;
+        } else if reader
+            .bad
+            .iter()
+            .any(|bad| !bad.starts_with('-') && text.starts_with(bad))
+        {
             call.read_only = false;
         } else {
+            // What follows a long option may be its value, and the pattern comes later.
+            if positional.is_empty() && after_long && looks_like_path(text) {
+                call.paths.push((text.to_owned(), false));
+            }
             positional.push(text.to_owned());
         }
+        after_long = false;
     }
     match reader.args {
         Args::Free => positional.clear(),
@@ -288,12 +334,14 @@ fn read(name: &str, reader: &Reader, args: &[Word]) -> Call {
         }
         Args::Paths | Args::PatternThenPaths => {}
     }
-    // Old options without a dash: `ps e` shows the environment of other processes, this host's too.
-    if name == "ps"
-        && args
-            .iter()
-            .any(|word| !word.shown().starts_with('-') && word.shown().contains(['e', 'E']))
-    {
+    // `ps e` and `ps -o environ` show the environment of other processes, this host's too.
+    let environment = |text: &str| text.contains("environ") || !text.starts_with('-') && text.contains(['e', 'E']);
+    if name == "ps" && args.iter().any(|word| environment(word.shown())) {
+        call.read_only = false;
+    }
+    // Modules may be files anywhere.
+    let imports = |text: &str| text.contains('"') && (text.contains("import") || text.contains("include"));
+    if name == "jq" && args.iter().any(|word| imports(word.shown())) {
         call.read_only = false;
     }
     // Of two directories it reads the files in them, which may be links.
@@ -379,7 +427,7 @@ fn other(name: &str, args: &[Word]) -> Call {
     let read_only = READING_SUBCOMMANDS.contains(&identifier.as_str())
         && args
             .iter()
-            .all(|word| word.text.is_some() && !is_bad(word.shown(), &["-H", "--host", "--machine"]))
+            .all(|word| word.text.is_some() && !is_bad(word.shown(), BAD_FOR_SUBCOMMANDS))
         && (plain == identifier || plain.starts_with(&format!("{identifier} ")));
     let positional: Vec<&Word> = args
         .iter()

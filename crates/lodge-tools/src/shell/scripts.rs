@@ -1,8 +1,9 @@
 //! Programs that bring a small language of their own: `find`, `sed`, `awk`, and archives.
 
 use super::{
-    programs::{Call, is_bad, path_in_option},
+    programs::{Call, is_bad, name_of, path_in_option, reads_files},
     word::Word,
+    wrappers::is_assignment,
 };
 
 fn base(name: &str, read_only: bool) -> Call {
@@ -58,13 +59,17 @@ pub(super) fn find(args: &[Word]) -> Call {
     call
 }
 
-/// The commands that `find` runs. What it finds may be links to anywhere, unless it looks for files only.
+/// The commands that `find` runs. What it finds may be links to anywhere, unless it looks for files only and gives them
+/// to a program that does nothing but read them.
 pub(super) fn find_runs(args: &[Word]) -> Vec<Vec<Word>> {
     let mut runs = Vec::new();
     let only_files = args
         .windows(2)
-        .any(|pair| pair[0].shown() == "-type" && pair[1].shown() == "f");
-    let found = |word: &Word| match word.shown().contains("{}") && !only_files {
+        .any(|pair| pair[0].shown() == "-type" && pair[1].shown() == "f")
+        && !args
+            .iter()
+            .any(|word| matches!(word.shown(), "-o" | "-or" | "," | "!" | "-not"));
+    let found = |word: &Word, reads: bool| match word.shown().contains("{}") && !reads {
         true => Word::unknown("$(find)"),
         false => word.clone(),
     };
@@ -74,9 +79,10 @@ pub(super) fn find_runs(args: &[Word]) -> Vec<Vec<Word>> {
             let run: Vec<Word> = words
                 .by_ref()
                 .take_while(|word| !matches!(word.shown(), ";" | "+"))
-                .map(found)
+                .cloned()
                 .collect();
-            runs.push(run);
+            let reads = only_files && run.first().is_some_and(|program| reads_files(name_of(program.shown())));
+            runs.push(run.iter().map(|word| found(word, reads)).collect());
         }
     }
     runs
@@ -191,7 +197,7 @@ pub(super) fn awk(name: &str, args: &[Word]) -> Call {
                 call.read_only = false;
             }
             // `name=value` among the files sets a variable.
-            if !text.contains('=') {
+            if is_assignment(text).is_none() {
                 call.paths.push((text.to_owned(), false));
             }
         }
@@ -211,7 +217,8 @@ pub(super) fn archive(name: &str, args: &[Word]) -> Call {
                 letters.contains('t')
                     && letters.ends_with('f')
                     && letters.chars().all(|c| "tvzjJf".contains(c))
-                    && !archive.starts_with('-')
+                    // `host:file` is fetched from elsewhere.
+                    && !archive.starts_with('-') && !archive.contains(':')
             }
             ("unzip", ["-l" | "-v" | "-Z1", archive]) => !archive.starts_with('-'),
             ("zipinfo", [archive]) => !archive.starts_with('-'),

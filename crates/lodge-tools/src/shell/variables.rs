@@ -18,12 +18,13 @@ const HARMLESS: &[&str] = &[
 #[rustfmt::skip]
 const NAMES: &[&str] = &[
     "PATH", "IFS", "ENV", "HOME", "PWD", "OLDPWD", "PROMPT_COMMAND", "PS4", "SHELLOPTS", "SHELL", "PAGER", "EDITOR",
-    "VISUAL", "TMPDIR", "ZDOTDIR", "CC", "CXX", "POSIXLY_CORRECT",
+    "VISUAL", "TMPDIR", "ZDOTDIR", "CC", "CXX", "POSIXLY_CORRECT", "MORE", "WGETRC",
 ];
 #[rustfmt::skip]
 const BEGINNINGS: &[&str] = &[
     "BASH", "LD_", "DYLD_", "GIT_", "LESS", "PYTHON", "NODE_", "NPM_", "npm_", "PERL", "RUBY", "GREP_", "RIPGREP_",
     "TAR_", "DOCKER_", "PIP_", "XDG_", "SSH_", "GLIBC_", "MALLOC_", "JAVA_", "CARGO", "RUSTC", "RUSTFLAGS", "MAKE",
+    "OPENSSL_", "CURL_", "SYSTEMD_",
 ];
 const ENDS: &[&str] = &[
     "PATH", "_OPTIONS", "_OPTS", "_PRELOAD", "PAGER", "EDITOR", "_COMMAND", "_proxy", "_PROXY",
@@ -79,10 +80,15 @@ pub(super) fn evaluates_data(root: Node<'_>, source: &str) -> bool {
                 .iter()
                 .any(|sign| text.contains(sign)),
             // `${x:offset}`
-            "expansion" => text
-                .split_once(':')
-                .is_some_and(|(_, rest)| !rest.starts_with(['-', '=', '+', '?'])),
-            "command" => text.starts_with("let "),
+            // `${!x}`, whose value is a name
+            "expansion" => {
+                text.starts_with("${!")
+                    || text
+                        .split_once(':')
+                        .is_some_and(|(_, rest)| !rest.starts_with(['-', '=', '+', '?']))
+            }
+            "test_command" => names_or_splits(node, source),
+            "command" => text.starts_with("let ") || text.starts_with("test ") && names_or_splits(node, source),
             _ => false,
         };
         if computes {
@@ -100,6 +106,18 @@ pub(super) fn evaluates_data(root: Node<'_>, source: &str) -> bool {
         }
     });
     found
+}
+
+/// Whether a test asks for a variable by a name that may hold an index (`-v`), or may turn out to: what is not quoted
+/// becomes several words.
+fn names_or_splits(node: Node<'_>, source: &str) -> bool {
+    let text = text_of(node, source);
+    let mut bare = false;
+    each(node, &mut |part| {
+        let quoted = part.parent().is_some_and(|parent| parent.kind() == "string");
+        bare |= matches!(part.kind(), "simple_expansion" | "expansion") && !quoted;
+    });
+    bare && !text.starts_with("[[") || text.split_whitespace().any(|word| matches!(word, "-v" | "-R"))
 }
 
 /// Calls `look` with a node and everything in it.

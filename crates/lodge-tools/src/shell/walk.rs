@@ -1,7 +1,5 @@
 //! Walks the syntax tree of a command.
 
-use std::collections::BTreeSet;
-
 use lodge_events::ShellCommand;
 use tree_sitter::{Node, Parser};
 
@@ -20,7 +18,6 @@ pub(super) const MAX_DEPTH: usize = 100;
 #[derive(Default)]
 pub(super) struct Walk {
     pub(super) found: Analysis,
-    pub(super) functions: BTreeSet<String>,
     /// Something was not understood.
     pub(super) lost: bool,
     /// Something makes names mean something else than they say (aliases, `PATH`).
@@ -83,13 +80,15 @@ impl Walk {
         };
         let root = tree.root_node();
         self.lost |= root.has_error();
-        self.collect_functions(root, &source, 0);
+        self.functions(root, &source, 0);
         self.tainted |= variables::evaluates_data(root, &source);
         self.lost |= hides_unparsed(root, &source);
         self.visit(root, &source, dirs, 0, &[]).either()
     }
 
-    fn collect_functions(&mut self, node: Node<'_>, source: &str, depth: usize) {
+    /// What a function does is looked at where it is defined. Its name is no more than that of an unknown program: nobody
+    /// can tell whether it is defined when it is called.
+    fn functions(&mut self, node: Node<'_>, source: &str, depth: usize) {
         if depth > MAX_DEPTH {
             self.lost = true;
             return;
@@ -102,11 +101,12 @@ impl Walk {
                 self.warn(danger::FORK_BOMB);
                 self.tainted = true;
             }
-            self.functions.insert(name.to_owned());
+            // What its name stands for depends on where and when it is called.
+            self.found.rememberable = false;
         }
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
-            self.collect_functions(child, source, depth + 1);
+            self.functions(child, source, depth + 1);
         }
     }
 
@@ -164,7 +164,10 @@ impl Walk {
                 }
                 self.children(node, source, dirs, next, &[])
             }
-            "declaration_command" | "unset_command" => self.declaration(node, source, dirs, next),
+            "declaration_command" | "unset_command" => {
+                self.lost |= splits_word(node);
+                self.declaration(node, source, dirs, next)
+            }
             "heredoc_redirect" => {
                 let start = (0..node.named_child_count()).filter_map(|at| node.named_child(u32::try_from(at).ok()?));
                 let odd = |text: &str| {
@@ -293,6 +296,7 @@ impl Walk {
                     // `export "PATH=…"`; `declare -i` computes what is assigned.
                     Some(text) => {
                         self.sets(is_assignment(&text).unwrap_or(&text));
+                        self.tainted |= hides_substitution(&text);
                         self.tainted |= text.starts_with('-') && text.contains(['i', 'n']);
                     }
                     None => self.tainted = true,
@@ -308,6 +312,7 @@ impl Walk {
     }
 
     fn command(&mut self, node: Node<'_>, source: &str, dirs: Dirs, depth: usize, extra: &[Word]) -> Outcome {
+        self.lost |= splits_word(node);
         let mut words = Vec::new();
         let mut inner_extra = Vec::new();
         let mut cursor = node.walk();
@@ -338,8 +343,18 @@ impl Walk {
     }
 }
 
+/// Whether the grammar makes two words of what is one to the shell: nothing stands between them.
+fn splits_word(node: Node<'_>) -> bool {
+    let mut cursor = node.walk();
+    let words: Vec<Node<'_>> = node
+        .children(&mut cursor)
+        .filter(|child| !child.kind().ends_with("redirect"))
+        .collect();
+    words.windows(2).any(|pair| pair[0].end_byte() == pair[1].start_byte())
+}
+
 /// Text that the shell would run although it is quoted: substitutions in the index of an array.
-fn hides_substitution(text: &str) -> bool {
+pub(super) fn hides_substitution(text: &str) -> bool {
     text.split_once('[')
         .is_some_and(|(_, rest)| rest.contains("$(") || rest.contains('`'))
 }

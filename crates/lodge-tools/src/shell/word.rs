@@ -57,7 +57,7 @@ impl Word {
             return Some(vec![self]);
         }
         // The values of unknown parts do not matter for the braces around them, but their text would.
-        let text = self.text.clone()?;
+        let text = self.text.clone().filter(|text| !holds_sequence(text))?;
         let mut out = vec![];
         braces(&text, &mut out)?;
         Some(
@@ -69,6 +69,14 @@ impl Word {
                 .collect(),
         )
     }
+}
+
+/// Whether it holds `{a..c}`, which is not followed.
+fn holds_sequence(text: &str) -> bool {
+    text.split('{').skip(1).any(|rest| {
+        let inside = rest.split_once('}').map_or("", |(inside, _)| inside);
+        inside.contains("..") && !inside.contains(',')
+    })
 }
 
 /// Expands the first `{a,b}` and then the rest.

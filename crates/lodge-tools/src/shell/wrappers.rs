@@ -57,7 +57,7 @@ pub(super) fn unwrap(words: &[Word]) -> Wrapped {
         "env" => env(args),
         "xargs" | "parallel" => xargs(name, args),
         "eval" | "watch" => joined(name, args),
-        "trap" => match args {
+        "trap" => match args.strip_prefix(&[Word::literal("--")]).unwrap_or(args) {
             [] => Wrapped::Nothing,
             [script, _, ..] if matches!(script.text.as_deref(), Some("-" | "")) => Wrapped::Nothing,
             [script, _, ..] => Wrapped::Script(script.clone()),
@@ -188,7 +188,6 @@ fn xargs(name: &str, args: &[Word]) -> Wrapped {
         "--max-args",
         "--max-procs",
         "--delimiter",
-        "--replace",
         "--arg-file",
     ];
     let flags = [
@@ -204,6 +203,7 @@ fn xargs(name: &str, args: &[Word]) -> Wrapped {
         "-0r",
     ];
     let mut at = 0;
+    let mut replaced = None;
     while let Some(text) = args.get(at).and_then(|word| word.text.as_deref()) {
         if text == "--" {
             at += 1;
@@ -211,6 +211,12 @@ fn xargs(name: &str, args: &[Word]) -> Wrapped {
         }
         if !text.starts_with('-') {
             break;
+        }
+        if let Some(attached) = text.strip_prefix("-I") {
+            replaced = match attached {
+                "" => args.get(at + 1).map(Word::shown),
+                attached => Some(attached),
+            };
         }
         if values.contains(&text) {
             at += 2;
@@ -223,6 +229,12 @@ fn xargs(name: &str, args: &[Word]) -> Wrapped {
     let mut words = args.get(at..).unwrap_or_default().to_vec();
     if words.is_empty() {
         words.push(Word::literal("echo"));
+    }
+    // What is read stands in their place, in scripts and names of programs too.
+    for word in &mut words {
+        if replaced.is_some_and(|replaced| word.shown().contains(replaced)) {
+            *word = Word::unknown("$(xargs)");
+        }
     }
     Wrapped::Words {
         words,
