@@ -51,6 +51,11 @@ pub(super) fn call(args: &[Word]) -> Call {
         if !text.starts_with('-') {
             break;
         }
+        let repository = text
+            .strip_prefix("--git-dir=")
+            .or_else(|| args.get(at + 1).filter(|_| text == "--git-dir").map(Word::shown));
+        // Any directory that came with the files could bring a configuration that runs programs, but for one named so.
+        global_ok &= repository.is_none_or(|path| path == ".git" || path.ends_with("/.git"));
         match text {
             "-C" | "--git-dir" | "--work-tree" => {
                 call.paths
