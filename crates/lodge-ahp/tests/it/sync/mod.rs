@@ -4,6 +4,7 @@
 //! A failing run prints its seed; `LODGE_SEED=<seed>` plays it again. `LODGE_SYNC_RUNS` makes it longer.
 
 mod acts;
+mod terminals;
 
 use std::time::Duration;
 
@@ -164,10 +165,11 @@ async fn run(seed: u64) {
     for player in &mut players {
         player.join(&house).await;
     }
-    for _ in 0..90 {
+    let mut terminals = 0;
+    for _ in 0..110 {
         let player = &mut players[dice.roll(4) as usize];
         let seed = player.version == SEED;
-        match dice.roll(10) {
+        match dice.roll(12) {
             0 => player.client = None,
             1 if player.client.is_none() => player.join(&house).await,
             2 | 3 if player.client.is_none() => player.come_back(&house).await,
@@ -207,6 +209,7 @@ async fn run(seed: u64) {
                     player.pump();
                 }
             }
+            6 | 7 => terminals::act(&mut dice, player, &chats, &mut terminals).await,
             _ if seed => act_seed(&mut dice, player, &chats).await,
             _ => act(&mut dice, player, &chats, &places).await,
         }
@@ -268,7 +271,12 @@ async fn run(seed: u64) {
                 let held = theirs["turns"].as_array().map(Vec::len);
                 let view = held.map_or(json!({}), |turns| json!({ "turns": turns }));
                 let params = json!({ "channel": channel, "resource": channel, "view": view });
-                let snapshot = judge.request("subscribe", params).await.unwrap();
+                let snapshot = match judge.request("subscribe", params).await {
+                    Ok(snapshot) => snapshot,
+                    // Terminals end, and nothing on their channels tells.
+                    Err(error) if channel.starts_with("ahp-terminal:") && error["code"] == -32001 => break,
+                    Err(error) => panic!("seed {seed}: {channel} of {} is gone: {error}", player.name),
+                };
                 let ours = normal(&channel, &snapshot["snapshot"]["state"]);
                 tries += 1;
                 if theirs != ours && tries < 200 {
