@@ -313,6 +313,12 @@ pub(crate) fn request_id(session: &str, call: &str, about: &str) -> String {
     .to_string()
 }
 
+/// The id of `mcp.oauth_required` that a tool call waits on: the event does not name the call, and whoever shows calls
+/// wants to know.
+pub fn sign_in_id(call: &str) -> String {
+    Uuid::new_v5(&Uuid::NAMESPACE_URL, format!("lodge:sign_in:{call}").as_bytes()).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

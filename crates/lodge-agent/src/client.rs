@@ -129,6 +129,10 @@ pub trait ClientCalls: Send + Sync {
     fn auto_mode_switch(&self, _question: AutoModeQuestion) -> BoxFuture<'static, Option<AutoModeSwitchResponse>> {
         Box::pin(ready(None))
     }
+    /// Whether somebody watches through it who can sign in to an MCP server that a tool call needs.
+    fn signs_in(&self) -> bool {
+        false
+    }
     /// The trace that a tool call belongs to, as a W3C `traceparent`, where the session is traced.
     fn traceparent(&self, _tool_call_id: &str) -> Option<String> {
         None

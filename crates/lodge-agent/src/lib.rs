@@ -41,7 +41,7 @@ mod turn;
 pub use actor::{Command, QueueChange};
 pub use answer::{
     AccessToken, Answer, ElicitationAnswer, ExitPlanAnswer, ExternalResult, PendingQuestion, PermissionDecision,
-    QuestionKind, ToolAnswer, UserInputAnswer,
+    QuestionKind, ToolAnswer, UserInputAnswer, sign_in_id,
 };
 pub use client::{
     AutoModeQuestion, Capabilities, ClientCalls, ClientId, ClientSpec, ClientTool, ExitPlanQuestion, NoCalls,

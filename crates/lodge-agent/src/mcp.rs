@@ -199,12 +199,16 @@ impl Owner for McpOwner {
         let (shared, server) = (self.0.clone(), server.to_owned());
         Box::pin(async move {
             let logins = shared.upgrade()?.logins.clone();
-            logins.want(request.clone());
-            if request.reason == AuthReason::Refresh {
-                let renewed = logins.renew(&request.url, &request.client, request.rejected.as_ref());
-                if let Some(token) = renewed.await {
-                    return Some(token);
-                }
+            let request = logins.want(request);
+            let had = if request.reason == AuthReason::Refresh {
+                logins
+                    .renew(&request.url, &request.client, request.rejected.as_ref())
+                    .await
+            } else {
+                request.newer_token(&logins)
+            };
+            if had.is_some() {
+                return had;
             }
             let waiting = shared.upgrade()?.ask_token(server, request)?;
             waiting.await
@@ -213,7 +217,7 @@ impl Owner for McpOwner {
 }
 
 /// What `mcp.oauth_required` says of a server's wish.
-fn oauth_event(request_id: String, server: String, request: AuthRequest) -> McpOauthRequired {
+pub(crate) fn oauth_event(request_id: String, server: String, request: AuthRequest) -> McpOauthRequired {
     McpOauthRequired {
         request_id,
         server_name: server,

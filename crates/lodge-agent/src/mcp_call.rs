@@ -70,7 +70,11 @@ impl Call<'_> {
             meta,
             progress,
         };
-        Ok(match shared.mcp.call(&tool.server, call).await {
+        let mut result = shared.mcp.call(&tool.server, call.clone()).await;
+        if matches!(result, Err(McpError::NeedsAuth(_))) && self.sign_in(&tool.server).await? {
+            result = shared.mcp.call(&tool.server, call).await;
+        }
+        Ok(match result {
             Ok(result) => self.mcp_outcome(result),
             Err(McpError::Refused(text)) => Outcome::failed(format!("MCP server '{}': {text}", tool.server), "failure"),
             Err(error) => Outcome::failed(error.to_string(), "failure"),

@@ -1,11 +1,100 @@
 //! Signing in to a session's MCP servers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use lodge_events::SessionWarning;
-use lodge_mcp::{LoginOptions, McpError};
+use lodge_events::{McpOauthCompleted, OauthOutcome, SessionWarning};
+use lodge_mcp::{LoginOptions, McpError, Secret, Status};
 
-use crate::{AgentError, handle::Agent};
+use crate::{
+    AgentError,
+    answer::{Answer, QuestionKind, sign_in_id},
+    handle::Agent,
+    mcp::oauth_event,
+    session::Shared,
+    tool_call::Call,
+    turn::Stop,
+};
+
+/// How long a call waits for a person to sign in.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+impl Call<'_> {
+    /// Waits until somebody who watches has signed in to the server that refused this call. False when nobody can, or does.
+    pub(crate) async fn sign_in(&self, server: &str) -> Result<bool, Stop> {
+        let shared = &self.turn.shared;
+        let calls = {
+            let clients = shared.clients.lock();
+            // Whoever answers such questions was asked already, by the connection itself.
+            if clients.any(|can| can.mcp_tokens) {
+                return Ok(false);
+            }
+            clients.calls(|_| true)
+        };
+        let config = shared.mcp.config(server);
+        let url = config
+            .as_ref()
+            .and_then(|config| config.remote())
+            .map(|remote| &remote.url);
+        let Some(request) = url
+            .filter(|_| calls.iter().any(|calls| calls.signs_in()))
+            .and_then(|url| shared.logins.wanted_at(url))
+        else {
+            return Ok(false);
+        };
+        let request_id = sign_in_id(self.id);
+        let waiting = shared.pending.open(&request_id, QuestionKind::McpToken);
+        let event = oauth_event(request_id.clone(), server.to_owned(), request.clone());
+        let event = shared.recorder.record(event)?;
+        shared.pending.asked(&request_id, event);
+        let mut asked = Asked {
+            shared,
+            request_id,
+            outcome: OauthOutcome::Cancelled,
+        };
+        // Somebody may have been quicker than the question.
+        let token = match request.newer_token(&shared.logins) {
+            Some(token) => Some(token),
+            None => match tokio::time::timeout(PATIENCE, waiting).await {
+                Ok(Ok(Answer::McpToken(token))) => token.map(|token| token.0),
+                _ => None,
+            },
+        };
+        if let Some(token) = &token {
+            if shared.logins.token(&request.url).as_ref() != Some(token) {
+                shared.logins.give(&request.url, Some(Secret(token.clone())), None);
+            }
+            // What keeps it from starting the call will find out.
+            if shared
+                .mcp
+                .info(server)
+                .is_some_and(|info| info.status != Status::Connected)
+            {
+                let _ = shared.mcp.start(server).await;
+            }
+        }
+        if token.is_some() {
+            asked.outcome = OauthOutcome::Token;
+        }
+        Ok(token.is_some())
+    }
+}
+
+/// Tells how a question for a login ended, also when nobody waits for it any more.
+struct Asked<'a> {
+    shared: &'a Shared,
+    request_id: String,
+    outcome: OauthOutcome,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.shared.pending.close(&self.request_id);
+        self.shared.recorder.note(McpOauthCompleted {
+            request_id: std::mem::take(&mut self.request_id),
+            outcome: self.outcome.clone(),
+        });
+    }
+}
 
 impl Agent {
     /// Signs in to an MCP server. Answers with the address that the person has to open, or nothing when it works without;

@@ -40,7 +40,7 @@ pub use lodge_agent::{
     INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, Mode, ModelSource, NewTask, NoCalls, PendingQuestion,
     PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings,
     SubagentOverride, SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer,
-    UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits, skill_info, title_of,
+    UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,

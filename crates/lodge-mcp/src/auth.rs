@@ -12,6 +12,7 @@ use reqwest::{Client, Response};
 
 use crate::{
     config::{OauthClient, ServerConfig},
+    login::Logins,
     owner::Owner,
 };
 
@@ -56,6 +57,14 @@ pub struct AuthRequest {
     pub client: OauthClient,
     /// The token that was not good enough.
     pub rejected: Option<Secret>,
+}
+
+impl AuthRequest {
+    /// The token that the host has for the server by now, where it is another than the one that was not good enough.
+    pub fn newer_token(&self, logins: &Logins) -> Option<String> {
+        let token = logins.token(&self.url)?;
+        (self.rejected.as_ref().is_none_or(|rejected| rejected.0 != token)).then_some(token)
+    }
 }
 
 /// What a `WWW-Authenticate` header said.
@@ -121,7 +130,7 @@ pub(crate) struct Auth {
     token: Mutex<Option<String>>,
     metadata: Mutex<Option<String>>,
     /// Scopes that were wanted so far: who gets a token that reaches further must not lose them.
-    scopes: Mutex<Vec<String>>,
+    scopes: Mutex<String>,
     /// One at a time asks.
     asking: tokio::sync::Mutex<()>,
     /// Whether credentials were wanted and could not be had.
@@ -167,10 +176,17 @@ impl Auth {
             // Somebody else has got new ones meanwhile.
             return true;
         }
-        if let Some(url) = &challenge.resource_metadata_url
-            && let Some(found) = fetch(http, url).await
-        {
-            *self.metadata.lock() = Some(found);
+        let known = self.metadata.lock().is_some();
+        let places = match &challenge.resource_metadata_url {
+            Some(url) => vec![url.clone()],
+            None if known => Vec::new(),
+            None => well_known(&self.url),
+        };
+        for url in places {
+            if let Some(found) = fetch(http, &url).await {
+                *self.metadata.lock() = Some(found);
+                break;
+            }
         }
         challenge.scope = challenge.scope.map(|scope| self.with_earlier(&scope));
         let reasons: &[AuthReason] = match (&old, challenge.upscope) {
@@ -202,16 +218,43 @@ impl Auth {
     /// These scopes after all that were wanted before.
     fn with_earlier(&self, scope: &str) -> String {
         let mut scopes = self.scopes.lock();
-        for scope in scope.split_whitespace() {
-            if !scopes.iter().any(|known| known == scope) {
-                scopes.push(scope.to_owned());
-            }
-        }
-        scopes.join(" ")
+        *scopes = joined(&scopes, scope);
+        scopes.clone()
     }
 }
 
-/// A metadata document, as it is; nothing when it cannot be had.
+/// Scopes, and more of them behind; each once.
+pub(crate) fn joined(scopes: &str, more: &str) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    for scope in scopes.split_whitespace().chain(more.split_whitespace()) {
+        if !all.contains(&scope) {
+            all.push(scope);
+        }
+    }
+    all.join(" ")
+}
+
+/// Where a server's metadata is when it does not say: of the server itself, then of all that is there.
+fn well_known(url: &str) -> Vec<String> {
+    let Ok(url) = reqwest::Url::parse(url) else {
+        return Vec::new();
+    };
+    let at = |path: &str| {
+        let mut place = url.clone();
+        place.set_query(None);
+        place.set_fragment(None);
+        place.set_path(&format!("/.well-known/oauth-protected-resource{path}"));
+        place.to_string()
+    };
+    let path = url.path().trim_end_matches('/');
+    let mut places = vec![at(path)];
+    if !path.is_empty() {
+        places.push(at(""));
+    }
+    places
+}
+
+/// A metadata document, as it is; nothing when it cannot be had or is none.
 async fn fetch(http: &Client, url: &str) -> Option<String> {
     let get = async {
         let response = http.get(url).send().await.ok()?.error_for_status().ok()?;
@@ -223,6 +266,8 @@ async fn fetch(http: &Client, url: &str) -> Option<String> {
                 return None;
             }
         }
+        // Some answer every question with a page.
+        serde_json::from_slice::<serde::de::IgnoredAny>(&body).ok()?;
         String::from_utf8(body).ok()
     };
     tokio::time::timeout(std::time::Duration::from_secs(10), get)
@@ -233,6 +278,32 @@ async fn fetch(http: &Client, url: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metadata_is_looked_for_where_it_usually_is() {
+        for (url, places) in [
+            (
+                "https://a.example/mcp?x=1",
+                vec![
+                    "https://a.example/.well-known/oauth-protected-resource/mcp",
+                    "https://a.example/.well-known/oauth-protected-resource",
+                ],
+            ),
+            (
+                "http://a.example:81/",
+                vec!["http://a.example:81/.well-known/oauth-protected-resource"],
+            ),
+            ("nonsense", vec![]),
+        ] {
+            assert_eq!(well_known(url), places, "{url}");
+        }
+    }
+
+    #[test]
+    fn scopes_are_joined_in_their_order_each_once() {
+        assert_eq!(joined("a b", "b  c a"), "a b c");
+        assert_eq!(joined("", "c"), "c");
+    }
 
     #[test]
     fn a_challenge_is_read_however_it_is_written() {

@@ -23,6 +23,7 @@ const SAMPLINGS: usize = 20;
 pub type Progress = Arc<dyn Fn(String) + Send + Sync>;
 
 /// A call of a tool.
+#[derive(Clone)]
 pub struct Call {
     /// The call's id, for questions that come of it.
     pub id: String,

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::{
     McpError,
-    auth::{AuthRequest, Secret},
+    auth::{AuthReason, AuthRequest, Secret, joined},
     config::OauthClient,
     loopback::Loopback,
 };
@@ -109,9 +109,25 @@ impl Logins {
         }
     }
 
-    /// Remembers what a server said that wants somebody to sign in.
-    pub fn want(&self, request: AuthRequest) {
-        self.wanted.lock().insert(request.url.clone(), request);
+    /// Remembers what a server said that wants somebody to sign in, and returns it: who gets a token that reaches further
+    /// must not lose the scopes that were wanted before.
+    pub fn want(&self, mut request: AuthRequest) -> AuthRequest {
+        let mut wanted = self.wanted.lock();
+        let before = wanted.get(&request.url).and_then(|before| before.challenge.as_ref());
+        let before = before.and_then(|challenge| challenge.scope.as_deref());
+        if request.reason == AuthReason::Upscope
+            && let Some(challenge) = &mut request.challenge
+            && let (Some(before), Some(now)) = (before, &challenge.scope)
+        {
+            challenge.scope = Some(joined(before, now));
+        }
+        wanted.insert(request.url.clone(), request.clone());
+        request
+    }
+
+    /// What the server at this address said the last time it wanted that.
+    pub fn wanted_at(&self, url: &str) -> Option<AuthRequest> {
+        self.wanted.lock().get(url).cloned()
     }
 
     /// What each server said the last time it wanted that.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Dispatch, Plan, Refusal};
 use crate::{
     face::Inner,
-    projection::{Question, answers_of, one_answer},
+    projection::{Question, number_value, one_answer},
     talk::Effect,
 };
 
@@ -52,44 +52,80 @@ fn parts_of(question: &ChatInputQuestion) -> Option<(&str, bool)> {
     Some((id, required == Some(true)))
 }
 
-/// Whether an answer is of the kind that its question asks for.
-fn fits(question: &ChatInputQuestion, answer: &ChatInputAnswer) -> bool {
+/// What an answer says to its question; nothing when it is of another kind. What is written where something else is asked
+/// for counts as what it says: not every client has a field for every kind.
+fn said(question: &ChatInputQuestion, answer: &ChatInputAnswer) -> Option<Said> {
+    use ChatInputAnswerValue as A;
     let value = match answer {
         ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered) => &answered.value,
-        ChatInputAnswer::Skipped(_) => return true,
+        ChatInputAnswer::Skipped(_) => return Some(Said::Nothing),
     };
-    match (question, value) {
-        (ChatInputQuestion::Text(_), ChatInputAnswerValue::Text(_))
-        | (ChatInputQuestion::Number(_), ChatInputAnswerValue::Number(_))
-        | (ChatInputQuestion::Boolean(_), ChatInputAnswerValue::Boolean(_)) => true,
-        (ChatInputQuestion::Integer(_), ChatInputAnswerValue::Number(number)) => number.value.fract() == 0.0,
-        (ChatInputQuestion::SingleSelect(question), ChatInputAnswerValue::Selected(chosen)) => {
-            let known = question.options.iter().any(|option| option.id == chosen.value);
-            let typed = chosen.freeform_values.as_ref().is_some_and(|values| !values.is_empty());
-            known || (question.allow_freeform_input == Some(true) && (typed || !chosen.value.is_empty()))
+    let number = || match value {
+        A::Number(number) => Some(number.value),
+        A::Text(text) => text.value.trim().parse().ok().filter(|number: &f64| number.is_finite()),
+        _ => None,
+    };
+    Some(Said::Something(match question {
+        ChatInputQuestion::Text(_) => match value {
+            A::Text(text) => text.value.clone().into(),
+            _ => return None,
+        },
+        ChatInputQuestion::Number(_) => number_value(number()?),
+        ChatInputQuestion::Integer(_) => number_value(number().filter(|number| number.fract() == 0.0)?),
+        ChatInputQuestion::Boolean(_) => match value {
+            A::Boolean(boolean) => boolean.value.into(),
+            A::Text(text) => text.value.trim().to_lowercase().parse::<bool>().ok()?.into(),
+            _ => return None,
+        },
+        ChatInputQuestion::SingleSelect(question) => {
+            let freeform = question.allow_freeform_input == Some(true);
+            let known = |id: &&String| freeform || question.options.iter().any(|option| option.id == **id);
+            let chosen = match value {
+                A::Text(text) => Some(&text.value).filter(|text| known(text)),
+                A::Selected(chosen) => {
+                    let typed = chosen.freeform_values.as_ref().and_then(|values| values.first());
+                    let chosen = Some(&chosen.value).filter(|value| !value.is_empty()).or(typed);
+                    chosen.filter(|value| known(value))
+                }
+                _ => None,
+            };
+            chosen?.clone().into()
         }
-        (ChatInputQuestion::SingleSelect(question), ChatInputAnswerValue::Text(_)) => {
-            question.allow_freeform_input == Some(true)
+        ChatInputQuestion::MultiSelect(question) => {
+            let freeform = question.allow_freeform_input == Some(true);
+            let known = |id: &&String| freeform || question.options.iter().any(|option| option.id == **id);
+            let chosen: Vec<&String> = match value {
+                A::SelectedMany(many) => many.value.iter().chain(many.freeform_values.iter().flatten()).collect(),
+                A::Selected(one) => vec![&one.value],
+                A::Text(text) => vec![&text.value],
+                _ => return None,
+            };
+            chosen
+                .iter()
+                .all(known)
+                .then(|| chosen.into_iter().cloned().collect())?
         }
-        (ChatInputQuestion::MultiSelect(question), ChatInputAnswerValue::SelectedMany(chosen)) => {
-            let known = |id: &String| question.options.iter().any(|option| option.id == *id);
-            question.allow_freeform_input == Some(true) || chosen.value.iter().all(known)
-        }
-        _ => false,
-    }
+        ChatInputQuestion::Unknown(_) => return None,
+    }))
+}
+
+/// What came of a question.
+enum Said {
+    Nothing,
+    Something(Value),
+}
+
+fn question_of<'a>(request: &'a ChatInputRequest, id: &str) -> Option<&'a ChatInputQuestion> {
+    let mut questions = request.questions.iter().flatten();
+    questions.find(|question| parts_of(question).is_some_and(|(known, _)| known == id))
 }
 
 fn check_answers(request: &ChatInputRequest, answers: &HashMap<String, ChatInputAnswer>) -> Result<(), Refusal> {
     for (id, answer) in answers {
-        let question = request
-            .questions
-            .iter()
-            .flatten()
-            .find(|question| parts_of(question).is_some_and(|(q, _)| q == id));
-        match question {
+        match question_of(request, id).map(|question| said(question, answer)) {
             None => return Err(format!("there is no question {id:?}")),
-            Some(question) if !fits(question, answer) => return Err(format!("{id:?} is not answered in kind")),
-            Some(_) => {}
+            Some(None) => return Err(format!("{id:?} is not answered in kind")),
+            Some(Some(_)) => {}
         }
     }
     Ok(())
@@ -150,7 +186,15 @@ pub(super) fn completed(
                 ChatInputResponseKind::Decline => "decline",
                 ChatInputResponseKind::Cancel => "cancel",
             };
-            let content = accepted.then(|| Value::Object(answers_of(&answers)));
+            let content = accepted.then(|| {
+                let content = answers.iter().filter_map(|(id, answer)| {
+                    let Said::Something(value) = said(question_of(request, id)?, answer)? else {
+                        return None;
+                    };
+                    Some((id.clone(), value))
+                });
+                Value::Object(content.collect())
+            });
             Answer::Elicitation(ElicitationAnswer {
                 action: word.to_owned(),
                 content,
@@ -171,9 +215,87 @@ pub(super) fn completed(
                 feedback,
             })
         }
-        Question::Permission { .. } | Question::Tool { .. } => {
+        Question::Permission { .. } | Question::Tool { .. } | Question::SignIn { .. } => {
             return Err("this is not a question to a person".to_owned());
         }
     };
     Ok(Plan::effect(Effect::answer(request_id, answer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_as_what_it_says_where_it_can() {
+        let options = json!([{ "id": "red", "label": "Red" }, { "id": "blue", "label": "Blue" }]);
+        let text = |text: &str| json!({ "kind": "text", "value": text });
+        let many =
+            |value: Value, typed: Value| json!({ "kind": "selected-many", "value": value, "freeformValues": typed });
+        for (kind, freeform, value, expected) in [
+            ("text", false, text("x"), Some(json!("x"))),
+            ("text", false, json!({ "kind": "number", "value": 1 }), None),
+            (
+                "boolean",
+                false,
+                json!({ "kind": "boolean", "value": true }),
+                Some(json!(true)),
+            ),
+            ("boolean", false, text(" False "), Some(json!(false))),
+            ("boolean", false, text("perhaps"), None),
+            (
+                "number",
+                false,
+                json!({ "kind": "number", "value": 2.0 }),
+                Some(json!(2)),
+            ),
+            ("number", false, text("4.5"), Some(json!(4.5))),
+            ("number", false, text("inf"), None),
+            ("integer", false, text("7"), Some(json!(7))),
+            ("integer", false, text("7.5"), None),
+            (
+                "single-select",
+                false,
+                json!({ "kind": "selected", "value": "red" }),
+                Some(json!("red")),
+            ),
+            ("single-select", false, text("blue"), Some(json!("blue"))),
+            ("single-select", false, text("green"), None),
+            ("single-select", true, text("green"), Some(json!("green"))),
+            (
+                "single-select",
+                true,
+                json!({ "kind": "selected", "value": "", "freeformValues": ["g"] }),
+                Some(json!("g")),
+            ),
+            (
+                "multi-select",
+                false,
+                many(json!(["red"]), json!(["blue"])),
+                Some(json!(["red", "blue"])),
+            ),
+            ("multi-select", false, many(json!(["red"]), json!(["green"])), None),
+            (
+                "multi-select",
+                true,
+                many(json!(["red"]), json!(["green"])),
+                Some(json!(["red", "green"])),
+            ),
+            ("multi-select", false, text("blue"), Some(json!(["blue"]))),
+        ] {
+            let question: ChatInputQuestion = serde_json::from_value(json!({
+                "kind": kind, "id": "q", "message": "?", "options": options, "allowFreeformInput": freeform,
+            }))
+            .unwrap();
+            let answer: ChatInputAnswer =
+                serde_json::from_value(json!({ "state": "submitted", "value": value })).unwrap();
+            let found = match said(&question, &answer) {
+                Some(Said::Something(value)) => Some(value),
+                _ => None,
+            };
+            assert_eq!(found, expected, "{kind}: {value}");
+        }
+    }
 }

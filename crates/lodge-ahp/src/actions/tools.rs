@@ -120,6 +120,14 @@ pub(super) fn complete(
     action: &ChatToolCallCompleteAction,
 ) -> Result<Plan, Refusal> {
     let call = call(inner, dispatch, &action.turn_id, &action.tool_call_id)?;
+    if matches!(call, ToolCallState::AuthRequired(_)) {
+        if action.result.success {
+            return Err("the tool call waits for somebody to sign in".to_owned());
+        }
+        // Anybody may give it up.
+        let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
+        return Ok(Plan::effect(Effect::answer(request_id, Answer::McpToken(None))));
+    }
     must_own(dispatch, call)?;
     if !matches!(call, ToolCallState::Running(_)) {
         return Err("the tool call does not run".to_owned());

@@ -4,53 +4,161 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ahp_types::state::{McpAuthRequiredReason, McpServerAuthRequiredState, ProtectedResourceMetadata};
-use lodge_host::mcp::{AuthReason, AuthRequest, Logins, McpError, Secret, ServerInfo, Servers, Status};
+use ahp_types::state::{
+    McpAuthRequiredReason, McpAuthRequirement, McpOAuthClient, McpServerAuthRequiredState, ProtectedResourceMetadata,
+};
+use lodge_events::{McpOauthRequired, OauthReason, Payload};
+use lodge_host::{
+    AccessToken, Answer, ClientCalls, QuestionKind, Session,
+    mcp::{AuthReason, AuthRequest, Logins, McpError, Secret, ServerInfo, Servers, Status},
+};
 use serde_json::json;
 
 use crate::{
     face::Face,
     rpc::{RpcError, code},
+    state::Uri,
+    version::Dialect,
 };
 
-/// What a server at this address wants, as far as it said.
-pub(super) fn required(logins: &Logins, url: &str, name: Option<&str>) -> McpServerAuthRequiredState {
-    let said = logins.wanted().into_iter().find(|said| said.url == url);
-    let scope = said.as_ref().and_then(|said| said.challenge.as_ref()?.scope.clone());
-    let scopes: Vec<String> = scope
-        .iter()
-        .flat_map(|scope| scope.split_whitespace())
-        .map(str::to_owned)
-        .collect();
-    let mut resource = said.as_ref().map_or_else(|| bare(url), resource);
-    resource.resource_name = resource.resource_name.or_else(|| name.map(str::to_owned));
-    McpServerAuthRequiredState {
-        reason: match said.map(|said| said.reason) {
-            None | Some(AuthReason::Initial) => McpAuthRequiredReason::Required,
-            Some(AuthReason::Refresh | AuthReason::Reauth) => McpAuthRequiredReason::Expired,
-            Some(AuthReason::Upscope) => McpAuthRequiredReason::InsufficientScope,
-        },
-        oauth_client: None,
-        resource,
-        required_scopes: (!scopes.is_empty()).then_some(scopes),
-        description: None,
+/// What a server said that wants somebody to sign in.
+#[derive(Default)]
+struct Said<'a> {
+    url: &'a str,
+    reason: Option<AuthReason>,
+    scope: Option<&'a str>,
+    metadata: Option<&'a str>,
+    /// A client that is to be used and has no secret. One that has is the host's own.
+    client: Option<&'a str>,
+}
+
+impl<'a> Said<'a> {
+    fn of(request: &'a AuthRequest) -> Self {
+        Self {
+            url: &request.url,
+            reason: Some(request.reason),
+            scope: request.challenge.as_ref().and_then(|said| said.scope.as_deref()),
+            metadata: request.resource_metadata.as_deref(),
+            client: request
+                .client
+                .id
+                .as_deref()
+                .filter(|_| request.client.public.unwrap_or(request.client.secret.is_none())),
+        }
+    }
+
+    fn scopes(&self) -> Vec<String> {
+        let scopes = self.scope.into_iter().flat_map(str::split_whitespace);
+        scopes.map(str::to_owned).collect()
+    }
+
+    /// What the server is called as a resource: by its own word about itself. One that speaks of what is elsewhere would
+    /// get a token that is not for it.
+    fn resource(&self) -> ProtectedResourceMetadata {
+        let said = self
+            .metadata
+            .and_then(|text| serde_json::from_str::<ProtectedResourceMetadata>(text).ok())
+            .filter(|said| origin(&said.resource).is_some() && origin(&said.resource) == origin(self.url));
+        said.unwrap_or_else(|| bare(self.url))
+    }
+
+    fn required(&self, name: Option<&str>) -> McpAuthRequirement {
+        let scopes = self.scopes();
+        let mut resource = self.resource();
+        resource.resource_name = resource.resource_name.or_else(|| name.map(str::to_owned));
+        McpAuthRequirement {
+            reason: match self.reason {
+                None | Some(AuthReason::Initial) => McpAuthRequiredReason::Required,
+                Some(AuthReason::Refresh | AuthReason::Reauth) => McpAuthRequiredReason::Expired,
+                Some(AuthReason::Upscope) => McpAuthRequiredReason::InsufficientScope,
+            },
+            oauth_client: self.client.map(|id| McpOAuthClient {
+                client_id: id.to_owned(),
+                client_secret: None,
+            }),
+            resource,
+            required_scopes: (!scopes.is_empty()).then_some(scopes),
+            description: None,
+        }
     }
 }
 
-/// What a server is called as a resource.
-fn resource(said: &AuthRequest) -> ProtectedResourceMetadata {
-    metadata(said).unwrap_or_else(|| bare(&said.url))
+/// Scheme, host and port.
+fn origin(uri: &str) -> Option<&str> {
+    let (scheme, rest) = uri.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty())?;
+    uri.get(..scheme.len() + "://".len() + host.len())
 }
 
-/// A server's own word about itself. One that speaks of another resource than it is would get a token that is not for it.
-fn metadata(said: &AuthRequest) -> Option<ProtectedResourceMetadata> {
-    let said_of: ProtectedResourceMetadata = serde_json::from_str(said.resource_metadata.as_deref()?).ok()?;
-    let rest = said.url.strip_prefix(said_of.resource.trim_end_matches('/'))?;
-    let has_host = said_of
-        .resource
-        .split_once("://")
-        .is_some_and(|(_, host)| !host.trim_matches('/').is_empty());
-    (has_host && (rest.is_empty() || rest.starts_with(['/', '?']))).then_some(said_of)
+/// What a server at this address wants, as far as it said.
+pub(super) fn required(logins: &Logins, url: &str, name: Option<&str>) -> McpServerAuthRequiredState {
+    let wanted = logins.wanted_at(url);
+    let said = wanted.as_ref().map(Said::of);
+    let said = said.unwrap_or_else(|| Said { url, ..Said::default() });
+    let required = said.required(name);
+    McpServerAuthRequiredState {
+        reason: required.reason,
+        oauth_client: required.oauth_client,
+        resource: required.resource,
+        required_scopes: required.required_scopes,
+        description: required.description,
+    }
+}
+
+/// What a call waits for.
+pub(crate) fn requirement(asked: &McpOauthRequired) -> McpAuthRequirement {
+    let client = asked.static_client_config.as_ref();
+    let challenge = asked.www_authenticate_params.as_ref();
+    let said = Said {
+        url: &asked.server_url,
+        reason: Some(match asked.reason {
+            OauthReason::Upscope => AuthReason::Upscope,
+            OauthReason::Refresh => AuthReason::Refresh,
+            OauthReason::Reauth => AuthReason::Reauth,
+            _ => AuthReason::Initial,
+        }),
+        scope: challenge.and_then(|said| said.scope.as_deref()),
+        metadata: asked.resource_metadata.as_deref(),
+        client: client
+            .filter(|client| client.public_client.unwrap_or(client.client_secret.is_none()))
+            .map(|client| client.client_id.as_str()),
+    };
+    said.required(Some(&asked.server_name))
+}
+
+/// What calls of a session wait for: the questions, and the addresses of the servers.
+fn asked(session: &Session) -> impl Iterator<Item = (String, McpOauthRequired)> {
+    let questions = session.pending().into_iter();
+    let questions = questions.filter(|question| question.kind == QuestionKind::McpToken);
+    questions.filter_map(|question| match question.event.payload() {
+        Payload::McpOauthRequired(asked) => Some((question.request_id, (**asked).clone())),
+        _ => None,
+    })
+}
+
+/// Whether a call waits until somebody signs in to this server.
+pub(super) fn waits(session: &Session, server: &str) -> bool {
+    asked(session).any(|(_, asked)| asked.server_name == server)
+}
+
+/// The face as the agent of a chat knows it.
+pub(crate) struct Watchers {
+    pub(crate) face: std::sync::Weak<Face>,
+    pub(crate) chat: Uri,
+}
+
+impl ClientCalls for Watchers {
+    /// Where nobody listens who knows what that is, nobody will.
+    fn signs_in(&self) -> bool {
+        let Some(face) = self.face.upgrade() else { return false };
+        let inner = face.inner.lock();
+        let session = inner.talks.get(&self.chat).map(|talk| &talk.session);
+        let channels = session.into_iter().chain([&self.chat]);
+        channels
+            .filter_map(|uri| inner.core.channels.get(uri))
+            .flat_map(|channel| &channel.subscribers)
+            .any(|subscriber| subscriber.peer.dialect == Dialect::Modern)
+    }
 }
 
 fn bare(url: &str) -> ProtectedResourceMetadata {
@@ -75,13 +183,26 @@ impl Face {
         self: &Arc<Self>,
         name: &str,
         token: &str,
+        scopes: Option<&[String]>,
         good_for: Option<Duration>,
     ) -> Result<(), RpcError> {
         let logins = self.host.mcp_logins();
+        let failed = |wanted: Vec<ProtectedResourceMetadata>| {
+            let error = RpcError::new(
+                code::AUTH_REQUIRED,
+                format!("Authentication failed for resource: {name}"),
+            );
+            Err(error.with(json!({ "resources": wanted })))
+        };
         let mut asked = logins.wanted();
-        asked.retain(|said| resource(said).resource == name);
-        if asked.is_empty() {
-            return Err(RpcError::params(format!("this host asks for no token for {name:?}")));
+        asked.retain(|said| Said::of(said).resource().resource == name);
+        // Where somebody says what a token reaches to, it must reach far enough.
+        let reaches = |said: &AuthRequest| {
+            token.is_empty()
+                || scopes.is_none_or(|given| Said::of(said).scopes().iter().all(|scope| given.contains(scope)))
+        };
+        if asked.is_empty() || !asked.iter().all(reaches) {
+            return failed(asked.iter().map(|said| Said::of(said).resource()).collect());
         }
         let give = |token: Option<Secret>| {
             let urls = asked.iter().map(|said| &said.url);
@@ -100,21 +221,34 @@ impl Face {
             // Whether the token is good is for the server to say. Whatever else keeps it from starting is in its state.
             if let Err(McpError::NeedsAuth(_)) = servers.start(&info.name).await {
                 give(None);
-                let error = RpcError::new(code::AUTH_REQUIRED, format!("the token for {name} is not accepted"));
-                return Err(error.with(json!({ "resources": [resource(&asked[0])] })));
+                return failed(vec![Said::of(&asked[0]).resource()]);
+            }
+        }
+        for session in self.live_sessions() {
+            let waiting: Vec<_> = self::asked(&session)
+                .filter(|(_, waits)| asked.iter().any(|said| said.url == waits.server_url))
+                .collect();
+            for (request_id, _) in waiting {
+                let answer = Answer::McpToken(Some(AccessToken(token.to_owned())));
+                // It may have given up by now.
+                let _ = session.answer(&request_id, answer).await;
             }
         }
         Ok(())
     }
 
-    /// The servers of open sessions that are at these addresses and in this state.
-    fn servers_at(&self, asked: &[AuthRequest], status: Status) -> Vec<(Servers, ServerInfo)> {
+    fn live_sessions(&self) -> Vec<Session> {
         let ids: Vec<String> = {
             let inner = self.inner.lock();
             inner.talks.values().map(|talk| talk.host_id.clone()).collect()
         };
+        ids.iter().filter_map(|id| self.host.live(id)).collect()
+    }
+
+    /// The servers of open sessions that are at these addresses and in this state.
+    fn servers_at(&self, asked: &[AuthRequest], status: Status) -> Vec<(Servers, ServerInfo)> {
         let mut found = Vec::new();
-        for session in ids.iter().filter_map(|id| self.host.live(id)) {
+        for session in self.live_sessions() {
             let servers = session.mcp();
             for info in servers.list().into_iter().filter(|info| info.status == status) {
                 let config = servers.config(&info.name);
@@ -138,21 +272,21 @@ mod tests {
             ("https://a.example/mcp", true),
             ("https://a.example/", true),
             ("https://a.example", true),
-            ("https://a.example/mc", false),
+            ("https://a.example/canonical", true),
             ("https://a.exam", false),
+            ("https://a.example:444/mcp", false),
+            ("http://a.example/mcp", false),
             ("https://api.github.com", false),
             ("https://", false),
             ("", false),
         ] {
-            let said = AuthRequest {
-                url: "https://a.example/mcp".into(),
-                reason: AuthReason::Initial,
-                challenge: None,
-                resource_metadata: Some(json!({ "resource": resource }).to_string()),
-                client: lodge_host::mcp::OauthClient::default(),
-                rejected: None,
+            let metadata = json!({ "resource": resource, "resource_name": "itself" }).to_string();
+            let said = Said {
+                url: "https://a.example/mcp",
+                metadata: Some(&metadata),
+                ..Said::default()
             };
-            assert_eq!(metadata(&said).is_some(), believed, "{resource}");
+            assert_eq!(said.resource().resource_name.is_some(), believed, "{resource}");
         }
     }
 }

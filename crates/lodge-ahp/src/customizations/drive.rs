@@ -6,14 +6,14 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use ahp_types::state::{ClientPluginCustomization, CustomizationType, SessionActiveClient};
 use lodge_host::{
     Change, Customization, CustomizationChange, Customized, HostError, Session,
-    mcp::{Configured, Source, Status, files},
+    mcp::{Configured, Status},
 };
 use tokio::task::JoinSet;
 
 use super::{
     Decisions,
     fetch::{Copied, fetch},
-    offer::Offer,
+    offer::{Offer, servers_of},
     plugins::{self, Plugin},
     server_id, server_of,
     show::{Contents, agent_spot, list, spot},
@@ -129,8 +129,17 @@ impl Custom {
 
     /// Those that were read and are on.
     fn in_force(&self, decisions: &Decisions) -> Vec<lodge_host::Plugin> {
-        let on = self.plugins.iter().filter(|plugin| plugin.is_on(decisions));
-        on.filter_map(|plugin| plugin.copied().cloned()).collect()
+        self.read_and(true, decisions)
+    }
+
+    /// Those that were read and are off.
+    fn idle(&self, decisions: &Decisions) -> Vec<lodge_host::Plugin> {
+        self.read_and(false, decisions)
+    }
+
+    fn read_and(&self, on: bool, decisions: &Decisions) -> Vec<lodge_host::Plugin> {
+        let these = self.plugins.iter().filter(|plugin| plugin.is_on(decisions) == on);
+        these.filter_map(|plugin| plugin.copied().cloned()).collect()
     }
 }
 
@@ -257,16 +266,7 @@ impl Driver {
                 continue;
             }
             let copied = copied.clone();
-            let read = move || {
-                let names = lodge_host::PLUGIN_ROOT_VARIABLES;
-                files::of_plugin(
-                    &copied.servers,
-                    copied.own_servers,
-                    &names,
-                    &copied.root,
-                    Source::Client,
-                )
-            };
+            let read = move || servers_of(&copied);
             let mut new = tokio::task::spawn_blocking(read).await.unwrap_or_default();
             // A name that the session has is the session's.
             new.retain(|server| session.mcp().info(&server.name).is_none());
@@ -318,6 +318,10 @@ impl Driver {
     /// Shows what the session has.
     pub(crate) async fn show_customizations(&self) {
         let decisions = self.face.decisions(&self.chat);
+        let works_in = match (&self.live, &self.draft) {
+            (Some(live), _) => Some(live.session.settings().cwd),
+            (None, draft) => draft.as_ref().and_then(|draft| draft.cwd.clone()),
+        };
         let offer = match (&self.live, &self.draft) {
             (Some(live), _) => Offer::of(&live.session, &self.face.host).await.ok(),
             (None, Some(draft)) => {
@@ -330,6 +334,15 @@ impl Driver {
                 tokio::task::spawn_blocking(look).await.ok().flatten()
             }
             (None, None) => None,
+        };
+        let idle = self.custom.idle(&decisions);
+        let offer = match (offer, works_in) {
+            (Some(offer), Some(cwd)) if !idle.is_empty() => {
+                let host = self.face.host.clone();
+                let look = move || offer.with_idle(&host, &cwd, idle);
+                tokio::task::spawn_blocking(look).await.ok()
+            }
+            (offer, _) => offer,
         };
         if let Some(mut offer) = offer {
             if self.live.is_none() {
@@ -427,5 +440,7 @@ pub(crate) fn is_news(event: &lodge_events::Event) -> bool {
             | "session.mcp_servers_loaded"
             | "session.mcp_server_status_changed"
             | "session.mcp_server_removed"
+            | "mcp.oauth_required"
+            | "mcp.oauth_completed"
     )
 }

@@ -15,10 +15,11 @@ use ahp_types::{
         SessionCustomizationRemovedAction, SessionCustomizationUpdatedAction, SessionCustomizationsChangedAction,
         SessionMcpServerStateChangedAction,
     },
-    state::{ChildCustomization, Customization, McpServerState},
+    state::{ChildCustomization, Customization, McpServerCustomization as McpServer, McpServerState},
 };
 
 pub(crate) use self::{
+    auth::{Watchers, requirement},
     decided::{Decisions, Own, Wide, decision, given},
     drive::{Custom, Wish, is_news},
     fetch::place as plugins_place,
@@ -123,6 +124,45 @@ fn id(customization: &Customization) -> &str {
     }
 }
 
+/// The servers whose states are others now, where nothing else is.
+fn moved<'a>(before: &'a Customization, now: &'a Customization) -> Option<Vec<(&'a McpServer, &'a McpServer)>> {
+    fn servers(of: &Customization) -> Vec<&McpServer> {
+        let children = match of {
+            Customization::McpServer(server) => return vec![server],
+            Customization::Plugin(plugin) => plugin.children.as_deref(),
+            Customization::Directory(directory) => directory.children.as_deref(),
+            Customization::Unknown(_) => None,
+        };
+        let children = children.into_iter().flatten();
+        children
+            .filter_map(|child| match child {
+                ChildCustomization::McpServer(server) => Some(&**server),
+                _ => None,
+            })
+            .collect()
+    }
+    let (old, new) = (servers(before), servers(now));
+    let mut same = before.clone();
+    let children = match &mut same {
+        Customization::McpServer(server) => {
+            server.state = new.first()?.state.clone();
+            None
+        }
+        Customization::Plugin(plugin) => plugin.children.as_mut(),
+        Customization::Directory(directory) => directory.children.as_mut(),
+        Customization::Unknown(_) => None,
+    };
+    let same_servers = children.into_iter().flatten().filter_map(|child| match child {
+        ChildCustomization::McpServer(server) => Some(server),
+        _ => None,
+    });
+    for (server, new) in same_servers.zip(&new) {
+        server.state = new.state.clone();
+    }
+    let both = old.into_iter().zip(new);
+    (same == *now).then(|| both.filter(|(old, new)| old.state != new.state).collect())
+}
+
 /// What has to be told for a list to become another. Whether somebody waits for a server that starts is known to who asked
 /// not to wait, so that alone is no news.
 fn differences(old: Option<&[Customization]>, new: Vec<Customization>) -> Vec<StateAction> {
@@ -145,21 +185,22 @@ fn differences(old: Option<&[Customization]>, new: Vec<Customization>) -> Vec<St
         if before == Some(now) {
             continue;
         }
-        if let (Some(Customization::McpServer(before)), Customization::McpServer(now)) = (before, now) {
-            let mut moved = before.clone();
-            moved.state = now.state.clone();
-            if moved == *now {
-                let both = (&before.state, &now.state);
-                if !matches!(both, (McpServerState::Starting(_), McpServerState::Starting(_))) {
-                    let state = SessionMcpServerStateChangedAction {
-                        id: now.id.clone(),
-                        state: now.state.clone(),
-                        channel: None,
-                    };
-                    actions.push(StateAction::SessionMcpServerStateChanged(Box::new(state)));
-                }
-                continue;
-            }
+        if let Some(moved) = before.and_then(|before| moved(before, now)) {
+            let blocking_alone = |(before, now): &(&McpServer, &McpServer)| {
+                matches!(
+                    (&before.state, &now.state),
+                    (McpServerState::Starting(_), McpServerState::Starting(_))
+                )
+            };
+            let news = moved.into_iter().filter(|both| !blocking_alone(both));
+            actions.extend(news.map(|(_, now)| {
+                StateAction::SessionMcpServerStateChanged(Box::new(SessionMcpServerStateChangedAction {
+                    id: now.id.clone(),
+                    state: now.state.clone(),
+                    channel: None,
+                }))
+            }));
+            continue;
         }
         let customization = now.clone();
         let updated = SessionCustomizationUpdatedAction { customization };

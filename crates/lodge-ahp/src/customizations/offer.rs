@@ -8,7 +8,10 @@ use ahp_types::state::{
 use lodge_host::{
     AgentDefinition, AgentError, CommandInfo, CommandSource, Customization, GitContext, HookFiles, Host, Plugin,
     Session, Skill, Trust,
-    mcp::{Configured, Logins, ServerConfig, ServerInfo, Source, Status, Transport, files::file_of},
+    mcp::{
+        Configured, Logins, ServerInfo, Source, Status,
+        files::{file_of, of_plugin},
+    },
 };
 
 use super::auth;
@@ -33,6 +36,8 @@ pub(super) struct Server {
     pub(super) uri: String,
     pub(super) on: bool,
     pub(super) state: McpServerState,
+    /// The plugin that has it, where no session has it from there.
+    pub(super) plugin: Option<PathBuf>,
 }
 
 impl Offer {
@@ -54,6 +59,7 @@ impl Offer {
                 on: info.status != Status::Disabled,
                 state: state_of(&session, host.mcp_logins(), info),
                 name: info.name.clone(),
+                plugin: None,
             };
             let plugins = settings.customization.all_plugins();
             let hooks = Trust::at(home).hook_files(&settings.cwd, settings.hook_files, plugins);
@@ -76,6 +82,16 @@ impl Offer {
         let skills = custom.find_skills(cwd).all.into_iter();
         let root = GitContext::of(cwd).root;
         let instructions = lodge_host::instructions(cwd, root.as_deref(), &[]).into_iter();
+        let home = host.home().path();
+        let mut servers = waiting(host.configured_servers(cwd), home, cwd);
+        for plugin in &custom.plugins {
+            for mut server in waiting(servers_of(plugin), home, cwd) {
+                if servers.iter().all(|known| known.name != server.name) {
+                    server.plugin = Some(plugin.root.clone());
+                    servers.push(server);
+                }
+            }
+        }
         Self {
             agents: custom
                 .find_agents(cwd)
@@ -88,11 +104,44 @@ impl Offer {
                 .map(|(on, skill)| (skill, on))
                 .collect(),
             instructions: instructions.map(|found| (found.path, true)).collect(),
-            servers: waiting(host.configured_servers(cwd), host.home().path(), cwd),
+            servers,
             commands,
             hooks,
         }
     }
+
+    /// With what there is in plugins that are off, as it is by itself. Reads files.
+    pub(super) fn with_idle(mut self, host: &Host, cwd: &Path, plugins: Vec<Plugin>) -> Self {
+        let roots: Vec<PathBuf> = plugins.iter().map(|plugin| plugin.root.clone()).collect();
+        let within = |path: &Path| roots.iter().any(|root| path.starts_with(root));
+        let idle = Self::of_draft(host, cwd, plugins);
+        let agents = idle.agents.into_iter();
+        self.agents
+            .extend(agents.filter(|(agent, _)| agent.path.as_deref().is_some_and(within)));
+        let skills = idle.skills.into_iter();
+        self.skills.extend(skills.filter(|(skill, _)| within(&skill.path)));
+        let instructions = idle.instructions.into_iter();
+        self.instructions.extend(instructions.filter(|(path, _)| within(path)));
+        let commands = idle.commands.into_iter();
+        self.commands.extend(commands.filter(|(path, ..)| within(path)));
+        self.hooks
+            .extend(idle.hooks.into_iter().filter(|(path, _)| within(path)));
+        let servers = idle.servers.into_iter();
+        self.servers.extend(servers.filter(|server| server.plugin.is_some()));
+        self
+    }
+}
+
+/// The MCP servers that a plugin describes. Reads files.
+pub(super) fn servers_of(plugin: &Plugin) -> Vec<Configured> {
+    let names = lodge_host::PLUGIN_ROOT_VARIABLES;
+    of_plugin(
+        &plugin.servers,
+        plugin.own_servers.clone(),
+        &names,
+        &plugin.root,
+        Source::Client,
+    )
 }
 
 /// A command that a file describes.
@@ -113,6 +162,7 @@ pub(super) fn waiting(servers: Vec<Configured>, home: &Path, cwd: &Path) -> Vec<
             Err(error) => failed(error),
         },
         name: server.name,
+        plugin: None,
     };
     servers.into_iter().map(server).collect()
 }
@@ -137,22 +187,21 @@ fn failed(message: &str) -> McpServerState {
 
 fn state_of(session: &Session, logins: &Logins, info: &ServerInfo) -> McpServerState {
     let stopped = McpServerState::Stopped(McpServerStoppedState {});
+    let wanted = || {
+        let config = session.mcp().config(&info.name)?;
+        let name = info.display_name.as_deref();
+        let required = auth::required(logins, &config.remote()?.url, name);
+        Some(McpServerState::AuthRequired(Box::new(required)))
+    };
     match info.status {
         Status::Pending if session.mcp().is_starting(&info.name) => McpServerState::Starting(McpServerStartingState {
             blocking: session.is_busy().then_some(true),
         }),
         Status::Pending | Status::Disabled | Status::Stopped => stopped,
+        // A call may need more than the token reaches to; everything else goes on.
+        Status::Connected if auth::waits(session, &info.name) => wanted().unwrap_or(stopped),
         Status::Connected => McpServerState::Ready(McpServerReadyState {}),
         Status::Failed => failed(info.error.as_deref().unwrap_or("It failed.")),
-        Status::NeedsAuth => match session.mcp().config(&info.name).as_deref() {
-            Some(ServerConfig {
-                transport: Transport::Http(remote) | Transport::Sse(remote),
-                ..
-            }) => {
-                let name = info.display_name.as_deref();
-                McpServerState::AuthRequired(Box::new(auth::required(logins, &remote.url, name)))
-            }
-            _ => stopped,
-        },
+        Status::NeedsAuth => wanted().unwrap_or(stopped),
     }
 }

@@ -155,7 +155,11 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
     let mut servers = Vec::new();
     for server in &offer.servers {
         let shown = server_shown(server, decisions);
-        let of = plugins.iter().position(|plugin| plugin.servers.contains(&server.name));
+        let has = |plugin: &Plugin| match &server.plugin {
+            Some(root) => plugin.copied().is_some_and(|copied| copied.root == *root),
+            None => plugin.servers.contains(&server.name),
+        };
+        let of = plugins.iter().position(has);
         match of {
             Some(at) => shelf.plugins[at].push(ChildCustomization::McpServer(Box::new(shown))),
             None => servers.push(Customization::McpServer(Box::new(shown))),
@@ -264,7 +268,7 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
                 message: message.clone(),
             }),
         }),
-        children: (plugin.copied().is_some() && plugin.is_on(decisions)).then_some(children),
+        children: plugin.copied().is_some().then_some(children),
         enablement: said(decisions.said(&plugin.id), given.enablement.as_ref()),
         version: given
             .version

@@ -294,6 +294,9 @@ struct Authenticate {
     resource: String,
     #[serde(default)]
     token: String,
+    /// What the token reaches to, where the client knows.
+    #[serde(default)]
+    scopes: Option<Vec<String>>,
     /// Seconds for which the token is good.
     #[serde(default)]
     expires_in: Option<f64>,
@@ -316,7 +319,7 @@ pub(super) async fn authenticate(request: &Request<'_>) -> RpcResult {
     };
     request
         .face
-        .authenticate(&params.resource, &params.token, good_for)
+        .authenticate(&params.resource, &params.token, params.scopes.as_deref(), good_for)
         .await?;
     rpc::ok(json!({}))
 }

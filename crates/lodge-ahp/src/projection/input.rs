@@ -13,7 +13,7 @@ use ahp_types::{
     },
 };
 use lodge_events::{ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Projector, Scope};
 
@@ -27,6 +27,8 @@ pub(crate) enum Question {
     Permission { tool_call_id: String },
     /// What does the client's tool say?
     Tool { tool_call_id: String },
+    /// Who signs in to the server of this tool call?
+    SignIn { tool_call_id: String },
     /// A question with a text for an answer.
     UserInput,
     /// A form.
@@ -39,7 +41,9 @@ impl Question {
     /// The tool call that a question is about.
     pub(crate) fn tool_call_id(&self) -> Option<&str> {
         match self {
-            Self::Permission { tool_call_id } | Self::Tool { tool_call_id } => Some(tool_call_id),
+            Self::Permission { tool_call_id } | Self::Tool { tool_call_id } | Self::SignIn { tool_call_id } => {
+                Some(tool_call_id)
+            }
             Self::UserInput | Self::Elicitation | Self::ExitPlan => None,
         }
     }
@@ -323,40 +327,8 @@ fn options(field: &Value) -> Option<Vec<ChatInputOption>> {
     (!options.is_empty()).then_some(options)
 }
 
-/// The answers as the JSON that a form wants, skipped ones left out.
-pub(crate) fn answers_of(answers: &HashMap<String, ChatInputAnswer>) -> Map<String, Value> {
-    let value = |answer: &ChatInputAnswer| match answer {
-        ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered) => match &answered.value {
-            ChatInputAnswerValue::Text(text) => Some(text.value.clone().into()),
-            ChatInputAnswerValue::Number(number) => Some(number_value(number.value)),
-            ChatInputAnswerValue::Boolean(boolean) => Some(boolean.value.into()),
-            ChatInputAnswerValue::Selected(selected) => {
-                let freeform = selected.freeform_values.as_ref().and_then(|values| values.first());
-                let chosen = if selected.value.is_empty() {
-                    freeform.unwrap_or(&selected.value)
-                } else {
-                    &selected.value
-                };
-                Some(chosen.clone().into())
-            }
-            ChatInputAnswerValue::SelectedMany(many) => Some(
-                many.value
-                    .iter()
-                    .chain(many.freeform_values.iter().flatten())
-                    .cloned()
-                    .collect(),
-            ),
-            ChatInputAnswerValue::Unknown(_) => None,
-        },
-        ChatInputAnswer::Skipped(_) => None,
-    };
-    answers
-        .iter()
-        .filter_map(|(id, answer)| Some((id.clone(), value(answer)?)))
-        .collect()
-}
-
-fn number_value(number: f64) -> Value {
+/// A number as JSON that was written as it was meant: whole ones without a point.
+pub(crate) fn number_value(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 9e15 {
         Value::from(number as i64)
     } else {
@@ -366,12 +338,16 @@ fn number_value(number: f64) -> Value {
 
 /// What the one answer says, and whether it was typed rather than chosen.
 pub(crate) fn one_answer(answers: &HashMap<String, ChatInputAnswer>) -> Option<(String, bool)> {
-    let typed = match answers.get(ANSWER)? {
-        ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered) => match &answered.value {
-            ChatInputAnswerValue::Selected(selected) => selected.value.is_empty(),
-            _ => true,
-        },
-        _ => return None,
+    let (ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered)) = answers.get(ANSWER)? else {
+        return None;
     };
-    Some((answers_of(answers).get(ANSWER)?.as_str()?.to_owned(), typed))
+    match &answered.value {
+        ChatInputAnswerValue::Text(text) => Some((text.value.clone(), true)),
+        ChatInputAnswerValue::Selected(selected) if selected.value.is_empty() => {
+            let typed = selected.freeform_values.as_ref()?.first()?;
+            Some((typed.clone(), true))
+        }
+        ChatInputAnswerValue::Selected(selected) => Some((selected.value.clone(), false)),
+        _ => None,
+    }
 }

@@ -8,6 +8,7 @@ mod answers;
 mod input;
 mod message;
 mod shells;
+mod sign_in;
 mod subagents;
 mod taken;
 mod text;
@@ -27,7 +28,7 @@ use serde_json::{Map, Value};
 pub use self::shells::TerminalNews;
 use self::turns::End;
 pub(crate) use self::{
-    input::{Question, answers_of, one_answer},
+    input::{Question, number_value, one_answer},
     message::{attachments_of, check_attachments, message_of, message_of_prompt},
     text::timestamp,
     tools::{ALLOW_SESSION, said_in},

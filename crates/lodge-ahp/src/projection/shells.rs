@@ -38,7 +38,7 @@ impl Projector {
 
     /// A call runs. If it is a command, clients get a terminal to look at.
     pub(super) fn open_terminal(&mut self, id: &str) {
-        let Some(call) = self.calls.get(id).filter(|call| call.name == "bash") else {
+        let Some(call) = self.calls.get(id).filter(|call| call.name == "bash" && !call.denied) else {
             return;
         };
         let (scope, title) = (call.scope.clone(), title(&call.arguments));

@@ -8,8 +8,9 @@ use ahp_types::{
     },
     state::{
         ConfirmationOption, ConfirmationOptionKind, ToolCallCancellationReason, ToolCallClientContributor,
-        ToolCallConfirmationReason, ToolCallContributor, ToolCallResult, ToolInput, ToolResultContent,
-        ToolResultEmbeddedResourceContent, ToolResultResourceContent, ToolResultSubagentContent, ToolResultTextContent,
+        ToolCallConfirmationReason, ToolCallContributor, ToolCallMcpContributor, ToolCallResult, ToolInput,
+        ToolResultContent, ToolResultEmbeddedResourceContent, ToolResultResourceContent, ToolResultSubagentContent,
+        ToolResultTextContent,
     },
 };
 use lodge_events::{
@@ -19,7 +20,7 @@ use lodge_events::{
 use serde_json::{Value, json};
 
 use super::{Projector, Question, Scope, Step, object, text};
-use crate::uri;
+use crate::{customizations::server_id, uri};
 
 /// Tools that people do not see: they speak through other events.
 const HIDDEN: [&str; 2] = ["report_intent", "task_complete"];
@@ -43,13 +44,42 @@ pub(super) struct Call {
     output_shown: Option<Timestamp>,
     /// Whether clients know that it runs.
     runs: bool,
+    /// Whether somebody said that it must not run.
+    pub(super) denied: bool,
     /// Whether one of them is to run it.
     is_clients: bool,
+    /// The MCP server that has the tool.
+    server: Option<String>,
     /// Other content, such as the sub-agent's chat, that stays while output comes and goes.
     pub(super) pinned: Vec<ToolResultContent>,
 }
 
+/// A call's tool, as far as an event tells.
+struct Named<'a> {
+    name: &'a str,
+    title: Option<&'a str>,
+    intention: Option<&'a str>,
+    server: Option<&'a str>,
+}
+
+impl<'a> Named<'a> {
+    fn new(name: &'a str) -> Self {
+        Self {
+            name,
+            title: None,
+            intention: None,
+            server: None,
+        }
+    }
+}
+
 impl Call {
+    /// The MCP server that has the tool.
+    fn server(&self) -> Option<ToolCallContributor> {
+        let customization_id = server_id(self.server.as_deref()?);
+        Some(ToolCallContributor::Mcp(ToolCallMcpContributor { customization_id }))
+    }
+
     /// What a sub-agent is asked to do.
     pub(super) fn prompt(&self) -> Option<&str> {
         self.arguments
@@ -83,14 +113,8 @@ impl Projector {
             }
             Payload::ToolUserRequested(request) => {
                 let scope = self.scope(event, None).unwrap_or(Scope::Main);
-                self.start(
-                    &scope,
-                    &request.tool_call_id,
-                    &request.tool_name,
-                    request.arguments.clone(),
-                    None,
-                    None,
-                );
+                let named = Named::new(&request.tool_name);
+                self.start(&scope, &request.tool_call_id, named, request.arguments.clone());
             }
             Payload::ToolExecutionStart(start) => {
                 let scope = self.scope(event, start.parent_tool_call_id.as_deref());
@@ -117,12 +141,14 @@ impl Projector {
             Payload::ExternalToolCompleted(done) => {
                 self.questions.remove(&done.request_id);
             }
+            Payload::McpOauthRequired(asked) => self.sign_in_needed(asked),
+            Payload::McpOauthCompleted(done) => self.sign_in_over(done),
             Payload::SkillInvoked(skill) => {
                 let Some(scope) = self.scope(event, None) else {
                     return true;
                 };
                 let id = event.id().to_string();
-                self.start(&scope, &id, "skill", Some(json!({ "name": skill.name })), None, None);
+                self.start(&scope, &id, Named::new("skill"), Some(json!({ "name": skill.name })));
                 self.ready(&id);
                 let text = format!("Loaded the skill {}.", skill.name);
                 self.complete(&id, true, vec![text_content(text)], None, None);
@@ -137,7 +163,7 @@ impl Projector {
             return;
         };
         if let Some(name) = &delta.tool_name {
-            self.start(&scope, &delta.tool_call_id, name, None, None, None);
+            self.start(&scope, &delta.tool_call_id, Named::new(name), None);
         }
         if self.calls.contains_key(&delta.tool_call_id)
             && let Some(turn_id) = self.running_turn(&scope)
@@ -154,33 +180,24 @@ impl Projector {
     }
 
     pub(super) fn tool_requested(&mut self, scope: &Scope, request: &ToolRequest) {
-        let title = request.tool_title.as_deref();
-        let intention = request.intention_summary.as_deref();
-        self.start(
-            scope,
-            &request.tool_call_id,
-            &request.name,
-            request.arguments.clone(),
-            title,
-            intention,
-        );
+        let named = Named {
+            name: &request.name,
+            title: request.tool_title.as_deref(),
+            intention: request.intention_summary.as_deref(),
+            server: request.mcp_server_name.as_deref(),
+        };
+        self.start(scope, &request.tool_call_id, named, request.arguments.clone());
     }
 
     /// Makes the call known and shows it. Known already: only what is new about it is kept.
-    fn start(
-        &mut self,
-        scope: &Scope,
-        id: &str,
-        name: &str,
-        arguments: Option<Value>,
-        title: Option<&str>,
-        intention: Option<&str>,
-    ) {
+    fn start(&mut self, scope: &Scope, id: &str, named: Named<'_>, arguments: Option<Value>) {
+        let name = named.name;
         if HIDDEN.contains(&name) {
             return;
         }
         if let Some(call) = self.calls.get_mut(id) {
             call.arguments = arguments.unwrap_or(std::mem::take(&mut call.arguments));
+            call.server = named.server.map(str::to_owned).or(call.server.take());
             return;
         }
         let Some(turn_id) = self.running_turn(scope) else {
@@ -194,19 +211,22 @@ impl Projector {
             output: String::new(),
             output_shown: None,
             runs: false,
+            denied: false,
             is_clients: self.client_tools.contains_key(name),
+            server: named.server.map(str::to_owned),
             pinned: Vec::new(),
         };
-        self.calls.insert(id.to_owned(), call);
         let client = self.client_tools.get(name).cloned();
-        let contributor = client.map(|client_id| ToolCallContributor::Client(ToolCallClientContributor { client_id }));
+        let client = client.map(|client_id| ToolCallContributor::Client(ToolCallClientContributor { client_id }));
+        let contributor = client.or_else(|| call.server());
+        self.calls.insert(id.to_owned(), call);
         let action = ChatToolCallStartAction {
             turn_id,
             tool_call_id: id.to_owned(),
             meta: text::kind(name).map(|kind| object(json!({ "toolKind": kind }))),
             tool_name: name.to_owned(),
-            display_name: title.map_or_else(|| text::display_name(name), str::to_owned),
-            intention: intention.map(str::to_owned),
+            display_name: named.title.map_or_else(|| text::display_name(name), str::to_owned),
+            intention: named.intention.map(str::to_owned),
             contributor,
         };
         self.act(scope, StateAction::ChatToolCallStart(action));
@@ -218,7 +238,11 @@ impl Projector {
         let (tool, arguments, intention) = text::asked(request);
         if !self.calls.contains_key(&id) {
             let Some(scope) = scope else { return };
-            self.start(&scope, &id, tool, Some(arguments.clone()), None, intention);
+            let named = Named {
+                intention,
+                ..Named::new(tool)
+            };
+            self.start(&scope, &id, named, Some(arguments.clone()));
         }
         let question = Question::Permission {
             tool_call_id: id.clone(),
@@ -239,7 +263,7 @@ impl Projector {
             turn_id,
             tool_call_id: id,
             meta: None,
-            contributor: None,
+            contributor: call.server(),
             intention: intention.filter(|text| !text.is_empty()).map(str::to_owned),
             invocation_message: text::sentence(&call.name, arguments, false).into(),
             tool_input: text::input(arguments).map(ToolInput::Inline),
@@ -268,6 +292,7 @@ impl Projector {
             return;
         };
         call.runs |= approved;
+        call.denied |= !approved;
         let scope = call.scope.clone();
         let Some(turn_id) = self.running_turn(&scope) else {
             return;
@@ -302,14 +327,11 @@ impl Projector {
 
     fn tool_starts(&mut self, scope: Option<Scope>, start: &ToolExecutionStart) {
         let Some(scope) = scope else { return };
-        self.start(
-            &scope,
-            &start.tool_call_id,
-            &start.tool_name,
-            start.arguments.clone(),
-            None,
-            None,
-        );
+        let named = Named {
+            server: start.mcp_server_name.as_deref(),
+            ..Named::new(&start.tool_name)
+        };
+        self.start(&scope, &start.tool_call_id, named, start.arguments.clone());
         // A client may be quicker than the agent: its call runs when the agent waits for it.
         if self.calls.get(&start.tool_call_id).is_some_and(|call| !call.is_clients) {
             self.ready(&start.tool_call_id);
@@ -331,7 +353,7 @@ impl Projector {
             turn_id,
             tool_call_id: id.to_owned(),
             meta: None,
-            contributor: None,
+            contributor: call.server(),
             intention: None,
             invocation_message: text::sentence(&call.name, &call.arguments, false).into(),
             tool_input: text::input(&call.arguments).map(ToolInput::Inline),
@@ -403,7 +425,7 @@ impl Projector {
             let Some(scope) = scope.filter(|_| done.is_user_requested == Some(true)) else {
                 return;
             };
-            self.start(&scope, id, "tool", None, None, None);
+            self.start(&scope, id, Named::new("tool"), None);
         }
         self.ready(id);
         let mut content = Vec::new();
@@ -423,6 +445,12 @@ impl Projector {
             None => json!({ "message": error.message }),
         });
         self.terminal_result(id, Some(done));
+        let code = done.error.as_ref().and_then(|error| error.code.as_deref());
+        if let (Some("denied" | "rejected"), Some(call)) = (code, self.calls.get_mut(id)) {
+            // What was not run has no terminal.
+            call.pinned
+                .retain(|part| !matches!(part, ToolResultContent::Terminal(_)));
+        }
         self.complete(id, done.success, content, structured, error);
     }
 

@@ -10,8 +10,9 @@ use ahp_types::{
     },
     state::{
         ChatInputRequest, ChatState, ChatSummary, ResponsePart, SessionChatInputRequest, SessionInputRequest,
-        SessionStatus, SessionSummary, SessionToolClientExecutionRequest, SessionToolConfirmationRequest,
-        ToolCallConfirmationState, ToolCallContributor, ToolCallRunningState, ToolCallState,
+        SessionStatus, SessionSummary, SessionToolAuthenticationRequest, SessionToolClientExecutionRequest,
+        SessionToolConfirmationRequest, ToolCallConfirmationState, ToolCallContributor, ToolCallRunningState,
+        ToolCallState,
     },
 };
 use serde_json::{Map, Value, json};
@@ -275,6 +276,15 @@ fn waiting(chat: &str, head: &ChatState) -> Vec<SessionInputRequest> {
                     }
                     _ => None,
                 },
+                ToolCallState::AuthRequired(call) => {
+                    let request = SessionToolAuthenticationRequest {
+                        id: call.tool_call_id.clone(),
+                        chat: chat.clone(),
+                        turn_id: turn_id.clone(),
+                        tool_call: (**call).clone(),
+                    };
+                    Some(SessionInputRequest::ToolAuthentication(Box::new(request)))
+                }
                 _ => None,
             }
         }

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{Draft, Effect, LITERAL, Setting, command_in};
 use crate::{
-    customizations::{self, Custom},
+    customizations::{self, Custom, Watchers},
     face::Face,
     projection::{attachments_of, message_of_prompt},
     session_config::Isolation,
@@ -99,11 +99,11 @@ impl Driver {
 
     /// A conversation that is read up to where these events begin.
     pub(crate) async fn with_session(mut self, session: Session, events: Subscription) -> Result<Self, HostError> {
-        self.live = Some(Self::attach(session, events).await?);
+        self.live = Some(self.attach(session, events).await?);
         Ok(self)
     }
 
-    async fn attach(session: Session, events: Subscription) -> Result<Live, HostError> {
+    async fn attach(&self, session: Session, events: Subscription) -> Result<Live, HostError> {
         let can = Capabilities {
             permissions: true,
             user_input: true,
@@ -116,7 +116,10 @@ impl Driver {
             can,
             tools: Vec::new(),
             commands: Vec::new(),
-            calls: Arc::new(NoCalls),
+            calls: Arc::new(Watchers {
+                face: Arc::downgrade(&self.face),
+                chat: self.chat.clone(),
+            }),
         };
         let face = session.attach_client(spec).await?;
         Ok(Live {
@@ -214,7 +217,7 @@ impl Driver {
                 None => self.face.open_session(&self.host_id).await?,
             };
             let events = session.subscribe(QUEUE);
-            self.live = Some(Self::attach(session, events).await?);
+            self.live = Some(self.attach(session, events).await?);
             if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
                 talk.is_detached = false;
             }

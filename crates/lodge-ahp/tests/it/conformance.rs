@@ -243,7 +243,7 @@ async fn tokens_that_editors_show_unasked_are_taken_and_others_are_not() {
         a.request("authenticate", show("https://api.github.com")).await.unwrap(),
         json!({})
     );
-    assert_eq!(a.code("authenticate", show("https://elsewhere.example")).await, -32602);
+    assert_eq!(a.code("authenticate", show("https://elsewhere.example")).await, -32007);
 }
 
 #[tokio::test]

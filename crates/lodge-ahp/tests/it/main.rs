@@ -24,6 +24,7 @@ mod projection;
 mod resources;
 mod restart;
 mod seed_walk;
+mod sign_in;
 mod sync;
 mod telemetry;
 mod terminals;

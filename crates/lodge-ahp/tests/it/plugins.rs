@@ -247,3 +247,77 @@ async fn a_plugin_says_where_its_parts_are_and_its_hooks_run() {
     asked(&models, &mut a, &chat, "t2").await;
     assert!(!house.work().join("said.json").exists());
 }
+
+/// What a plugin has is shown as soon as it is read: before anything is said, and while it is off.
+#[tokio::test]
+async fn a_plugin_is_shown_before_anything_is_said_and_while_it_is_off() {
+    let models = ModelServer::start();
+    let house = house_of(&models).await;
+    let mut a = house.editor("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let root = "virtual://a/plugin";
+    let servers = servers(&house);
+    let files = [
+        (
+            "skills/weaving/SKILL.md",
+            "---\nname: weaving\ndescription: how to weave a carpet\n---\nover\n",
+        ),
+        (
+            "agents/knitter.md",
+            "---\nname: knitter\ndescription: knits a jumper\n---\nYou knit.\n",
+        ),
+        (".mcp.json", servers.as_str()),
+    ];
+    let plugin = json!({ "type": "plugin", "id": "synced", "uri": root, "name": "Synced", "nonce": "1" });
+    let active = json!({ "clientId": "a", "tools": [], "customizations": [plugin] });
+    a.accepted(
+        &session,
+        json!({ "type": "session/activeClientSet", "activeClient": active }),
+    )
+    .await;
+    serve(&mut a, root, &files).await;
+    let is = |on: bool| {
+        move |state: &Value| {
+            let plugin = named(state, "Synced");
+            let is_on = plugin["enablement"][0]["enabled"] != false;
+            let mut names: Vec<&str> = plugin["children"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|child| child["name"].as_str())
+                .collect();
+            names.sort_unstable();
+            is_on == on && names == ["knitter", "loom", "weaving"]
+        }
+    };
+    let state = once(&mut a, &session, is(true)).await;
+    assert_eq!(named(&state, "loom")["state"]["kind"], "stopped");
+    let shown = named(&state, "Synced");
+    a.accepted(&session, toggle(&shown, false)).await;
+    once(&mut a, &session, is(false)).await;
+    let first = asked(&models, &mut a, &chat, "t1").await;
+    assert!(
+        !first.contains("weave a carpet") && !first.contains("loom-spin"),
+        "{first}"
+    );
+    let state = once(&mut a, &session, is(false)).await;
+    assert_eq!(named(&state, "loom")["state"]["kind"], "stopped");
+    a.accepted(&session, toggle(&shown, true)).await;
+    let second = asked(&models, &mut a, &chat, "t2").await;
+    assert!(
+        second.contains("weave a carpet") && second.contains("loom-spin"),
+        "{second}"
+    );
+    // A server of a plugin says how it is like any other.
+    let state = once(&mut a, &session, is(true)).await;
+    a.drain().await;
+    let stop = json!({ "type": "session/mcpServerStopRequested", "id": named(&state, "loom")["id"] });
+    a.accepted(&session, stop).await;
+    let start = json!({ "type": "session/mcpServerStartRequested", "id": named(&state, "loom")["id"] });
+    a.accepted(&session, start).await;
+    a.until(|message| {
+        let action = &message["params"]["action"];
+        action["type"] == "session/mcpServerStateChanged" && action["state"]["kind"] == "ready"
+    })
+    .await;
+}

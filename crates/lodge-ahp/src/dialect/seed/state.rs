@@ -1,6 +1,8 @@
 //! States for clients of 0.1.0.
 
-use ahp_types::state::{McpServerState, ResponsePart, RootState, SessionState};
+use ahp_types::state::{
+    ChatState, McpServerState, ResponsePart, RootState, SessionState, SessionStatus, ToolCallState,
+};
 use lodge_events::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -43,6 +45,27 @@ pub(crate) fn terminal(mut modern: Value) -> Value {
     modern
 }
 
+/// What a chat does. Waiting for a login is nothing that it knows: to its eyes the call runs.
+fn activity(head: &ChatState) -> u32 {
+    let parts = head.active_turn.as_ref().map(|turn| turn.response_parts.as_slice());
+    let call = |part: &ResponsePart| match part {
+        ResponsePart::ToolCall(part) => Some(part.tool_call.clone()),
+        _ => None,
+    };
+    let waits = |part: &ResponsePart| match part {
+        ResponsePart::InputRequest(input) => input.response.is_none(),
+        part => matches!(
+            call(part),
+            Some(ToolCallState::PendingConfirmation(_) | ToolCallState::PendingResultConfirmation(_))
+        ),
+    };
+    let for_login = |part: &ResponsePart| matches!(call(part), Some(ToolCallState::AuthRequired(_)));
+    match parts {
+        Some(parts) if parts.iter().any(for_login) && !parts.iter().any(waits) => SessionStatus::InProgress.bits(),
+        _ => head.status & ACTIVITY_BITS,
+    }
+}
+
 /// A session and its default chat as one; turns from `start` on.
 pub(crate) fn session(core: &Core, uri: &str, start: usize) -> Option<Value> {
     let entry = core.sessions.get(uri)?;
@@ -53,7 +76,7 @@ pub(crate) fn session(core: &Core, uri: &str, start: usize) -> Option<Value> {
         return None;
     };
     let mut summary = summary(&line, model_of(entry));
-    summary["status"] = ((state.status & !ACTIVITY_BITS) | (head.status & ACTIVITY_BITS)).into();
+    summary["status"] = ((state.status & !ACTIVITY_BITS) | activity(head)).into();
     summary["modifiedAt"] = millis(&head.modified_at).into();
     if entry.changes.is_some() {
         summary["diffs"] = json!(entry.diffs);

@@ -145,7 +145,7 @@ async fn what_is_not_there_is_not_advertised() {
             json!({ "channel": ROOT, "resource": "https://x", "token": "t" })
         )
         .await,
-        -32602
+        -32007
     );
 }
 

@@ -127,3 +127,29 @@ async fn a_command_that_is_cut_short_ends_its_terminal() {
     a.until(|message| message["params"]["action"]["terminals"] == json!([]))
         .await;
 }
+
+#[tokio::test]
+async fn a_command_that_must_not_run_has_no_terminal() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session("11111111-2222-4333-8444-555555555555").await;
+    a.say(&chat, "t1", "call bash {\"command\":\"touch file\"} then say done")
+        .await;
+    let asked = a.action("chat/toolCallReady").await["action"]["toolCallId"].clone();
+    let denied = json!({ "type": "chat/toolCallConfirmed", "turnId": "t1", "toolCallId": asked, "approved": false });
+    a.accepted(&chat, denied).await;
+    a.ends(&chat, "t1").await;
+    let seen = a.drain().await;
+    let listed = |message: &Value| message["params"]["action"]["type"] == "root/terminalsChanged";
+    assert!(!seen.iter().any(listed), "{seen:#?}");
+    for _ in 0..2 {
+        let turns = a.subscribe(&chat).await["state"]["turns"].to_string();
+        assert!(
+            turns.contains("touch file") && !turns.contains("ahp-terminal"),
+            "{turns}"
+        );
+        house.restart().await;
+        a = house.client("a").await;
+        a.subscribe(&session).await;
+    }
+}
