@@ -180,12 +180,21 @@ pub(super) fn is_uri(text: &str) -> bool {
 
 async fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
     let mut directories: Vec<String> = Vec::new();
-    for directory in params
-        .working_directories
-        .iter()
-        .flatten()
-        .chain(&params.working_directory)
-    {
+    let named = || {
+        params
+            .working_directories
+            .iter()
+            .flatten()
+            .chain(&params.working_directory)
+    };
+    // An editor's workspace may have folders that are on no machine. Beside others they are no reason to refuse these.
+    let some_here = named().any(|directory| uri::path(directory).is_some());
+    let elsewhere = |directory: &str| {
+        directory
+            .split_once("://")
+            .is_some_and(|(scheme, _)| scheme != "file" && !scheme.is_empty())
+    };
+    for directory in named().filter(|directory| !some_here || !elsewhere(directory)) {
         let path = actions::existing(directory).map_err(RpcError::params)?;
         let directory = uri::file(path.components().collect::<PathBuf>());
         if !directories.contains(&directory) {

@@ -413,11 +413,15 @@ async fn what_a_chat_has_goes_with_it_and_keeps_its_address() {
         let parts = state["turns"][turn]["responseParts"].as_array().unwrap().iter();
         let mut all = parts.flat_map(|part| part["toolCall"]["content"].as_array().into_iter().flatten());
         let found = all.find(|part| part["type"] == kind).unwrap();
-        found["resource"].as_str().unwrap().to_owned()
+        found["resource"].as_str().or(found["uri"].as_str()).unwrap().to_owned()
     };
+    std::fs::write(house.work().join("large.png"), vec![7; 90_000]).unwrap();
+    let view = r#"call view {"path":"large.png"} then say seen"#;
     let sub = content(&state, 0, "subagent");
     state = a.turn(chat, "t2", "!echo typed").await;
     let terminal = content(&state, 1, "terminal");
+    state = a.turn(chat, "view1", view).await;
+    let large = content(&state, 2, "resource");
     let said = a.subscribe(&sub).await["state"]["turns"][0]["responseParts"].clone();
     assert!(said.to_string().contains("from below"), "{said}");
     let to = |destination: Value| json!({ "channel": chat, "destination": destination });
@@ -430,7 +434,10 @@ async fn what_a_chat_has_goes_with_it_and_keeps_its_address() {
     assert_eq!(ids(&a.subscribe(&one).await["state"]).len(), 1);
     // What it starts there is found in the same way.
     state = a.turn(chat, "t3", "start an agent \"say again\" then say heard").await;
-    let later = content(&state, 2, "subagent");
+    let later = content(&state, 3, "subagent");
+    state = a.turn(chat, "view2", view).await;
+    let results = [large, content(&state, 4, "resource")];
+    assert_ne!(results[0], results[1]);
     let expected = [other.as_str(), chat, sub.as_str(), later.as_str()];
     assert_eq!(ids(&a.subscribe(&two).await["state"]), expected);
     let is_there = async |client: &mut Client| {
@@ -439,6 +446,12 @@ async fn what_a_chat_has_goes_with_it_and_keeps_its_address() {
         assert_eq!(shown["origin"]["chat"], chat);
         let printed = client.subscribe(&terminal).await["state"]["content"].to_string();
         assert!(printed.contains("typed"), "{printed}");
+        for uri in &results {
+            let read = client
+                .request("resourceRead", json!({ "channel": ROOT, "uri": uri }))
+                .await;
+            assert_eq!(read.unwrap()["data"].as_str().unwrap().len(), 120_000, "{uri}");
+        }
     };
     is_there(&mut a).await;
     house.restart().await;

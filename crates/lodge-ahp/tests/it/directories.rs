@@ -225,3 +225,29 @@ async fn a_chat_works_in_the_directories_that_it_was_given() {
         assert!(paths[1].join(turn).exists());
     }
 }
+
+/// Folders of an editor's workspace that are on no machine are no reason to refuse the others.
+#[tokio::test]
+async fn directories_of_other_schemes_are_left_out_where_there_are_others() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let here = lodge_ahp::uri::file(house.work());
+    let elsewhere = "vscode-remote://ssh-remote+example/workspace";
+    let session = |id: u32, directories: Value| json!({ "channel": format!("lodge:/{}", uuid(id)), "workingDirectories": directories });
+    a.request("createSession", session(1, json!([elsewhere, here])))
+        .await
+        .unwrap();
+    let state = a.subscribe(&format!("lodge:/{}", uuid(1))).await["state"].clone();
+    assert_eq!(state["workingDirectories"], json!([here]));
+    for directories in [
+        json!([elsewhere]),
+        json!([here, "nonsense"]),
+        json!([here, "file:///not/there"]),
+    ] {
+        assert_eq!(
+            a.code("createSession", session(2, directories.clone())).await,
+            -32602,
+            "{directories}"
+        );
+    }
+}
