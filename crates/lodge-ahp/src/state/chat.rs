@@ -2,6 +2,9 @@
 //! turns as the JSON they are sent as. Finished turns never change, so nothing about them is done twice, and a delta
 //! costs the same in the first turn as in the ten thousandth.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     fs::File,
     io,
@@ -15,7 +18,7 @@ use ahp_types::{
     actions::{ChatTruncatedAction, StateAction},
     state::{
         ActiveTurn, BackgroundWork, CanvasReference, ChangesSummary, Changeset, ChatInteractivity, ChatOrigin,
-        ChatState, Message, PendingMessage, ResponsePart, ToolCallState, Turn,
+        ChatState, Message, PendingMessage, ResponsePart, ToolCallContributor, ToolCallState, Turn,
     },
 };
 use serde::Serialize;
@@ -287,10 +290,18 @@ impl ChatStore {
                     Some(S::PendingConfirmation(_))
                 )
             }
-            StateAction::ChatToolCallComplete(a) => matches!(
+            StateAction::ChatToolCallComplete(a) => match self.tool_call(&a.turn_id, &a.tool_call_id) {
+                Some(S::Running(_) | S::PendingConfirmation(_)) => true,
+                Some(S::AuthRequired(_)) => !a.result.success,
+                _ => false,
+            },
+            StateAction::ChatToolCallAuthRequired(a) => matches!(
                 self.tool_call(&a.turn_id, &a.tool_call_id),
-                Some(S::Running(_) | S::PendingConfirmation(_) | S::AuthRequired(_))
+                Some(S::Running(state)) if matches!(state.contributor, Some(ToolCallContributor::Mcp(_)))
             ),
+            StateAction::ChatToolCallAuthResolved(a) => {
+                matches!(self.tool_call(&a.turn_id, &a.tool_call_id), Some(S::AuthRequired(_)))
+            }
             StateAction::ChatToolCallResultConfirmed(a) => {
                 matches!(
                     self.tool_call(&a.turn_id, &a.tool_call_id),
