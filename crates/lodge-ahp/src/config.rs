@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::telemetry::Lines;
+use crate::{automations::Clock, telemetry::Lines};
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub struct AhpConfig {
     pub shell: Option<PathBuf>,
     /// What the host says in its own log.
     pub lines: Arc<Lines>,
+    /// What time it is for automations.
+    pub clock: Clock,
     /// Bounds.
     pub limits: Limits,
 }
@@ -76,6 +78,7 @@ impl AhpConfig {
             default_directory: None,
             shell: None,
             lines: Arc::default(),
+            clock: Clock::default(),
             limits: Limits::default(),
         }
     }

@@ -11,6 +11,7 @@ mod access;
 mod actions;
 mod annotations;
 mod auth;
+mod automations;
 mod changesets;
 mod completions;
 mod config;
@@ -39,6 +40,7 @@ pub mod version;
 mod watch;
 pub mod wire;
 
+pub use automations::Clock;
 pub use config::{AhpConfig, Limits, Listen, Policy, TlsFiles};
 pub use grants::{Grant, Grants};
 pub use server::{ServeError, Server, serve};

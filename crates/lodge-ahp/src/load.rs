@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use ahp_types::state::{
-    ChatOrigin, ChatState, ProjectInfo, SessionConfigSchema, SessionConfigState, SessionLifecycle, SessionState,
-    SessionStatus,
+    ChatOrigin, ChatState, ProjectInfo, SessionConfigSchema, SessionConfigState, SessionLifecycle, SessionOrigin,
+    SessionState, SessionStatus,
 };
 use lodge_events::Timestamp;
 use lodge_host::{HostError, Session};
@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{
-    annotations,
+    annotations, automations,
     changesets::{Kind, catalogue},
     face::{Face, chat_state, summary_of},
     projection::{Projector, Scope, object, timestamp},
@@ -95,6 +95,9 @@ impl Face {
         if let Some(session) = annotations::session_of(uri) {
             Box::pin(self.open(session)).await?;
             return self.open_annotations(uri, session).await;
+        }
+        if uri.starts_with(automations::RUN) {
+            return self.open_run(uri).await;
         }
         if let Some(signal) = Signal::parse(uri) {
             self.open_signal(uri, signal);
@@ -352,6 +355,7 @@ impl Face {
             branching,
             lifecycle: SessionLifecycle::Ready,
             flags: flags(record),
+            origin: record.origin(),
         })
     }
 }
@@ -371,6 +375,7 @@ pub(crate) struct NewState<'a> {
     pub(crate) branching: Option<Branching>,
     pub(crate) lifecycle: SessionLifecycle,
     pub(crate) flags: u32,
+    pub(crate) origin: Option<SessionOrigin>,
 }
 
 /// The state of a session, before its log is read.
@@ -396,7 +401,7 @@ pub(crate) fn new_state(new: NewState<'_>) -> SessionState {
         title: new.title,
         status: SessionStatus::Idle.bits() | new.flags,
         activity: None,
-        origin: None,
+        origin: new.origin,
         project,
         working_directories: new
             .cwd

@@ -88,6 +88,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     let stop = face.stop.clone();
     let stopped = async move { stop.cancelled().await };
     face.tasks.spawn(watch(face.clone()));
+    face.begin_automations();
     let (address, socket, task) = match listen {
         Listen::Tcp(address) => {
             let listener = tokio::net::TcpListener::bind(address)

@@ -12,7 +12,7 @@ use std::{
 
 use ahp_types::{
     common::JsonObject,
-    state::{ChangesSummary, ChatOrigin, Message, PendingMessage},
+    state::{AutomationSessionOrigin, ChangesSummary, ChatOrigin, Message, PendingMessage, SessionOrigin},
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -53,6 +53,9 @@ pub(crate) struct SessionRecord {
     /// What its maker called the agent, when that is not its name here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<String>,
+    /// The run of an automation that it was made for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<AutomationSessionOrigin>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) read: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -105,6 +108,11 @@ impl SessionRecord {
     /// What the agent is called in this session.
     pub(crate) fn provider(&self) -> String {
         self.provider.clone().unwrap_or_else(|| uri::PROVIDER.to_owned())
+    }
+
+    /// How it came to be, where that was not by a person.
+    pub(crate) fn origin(&self) -> Option<SessionOrigin> {
+        self.origin.clone().map(SessionOrigin::Automation)
     }
 
     /// Keeps what the agent is called, where that is not its name here.

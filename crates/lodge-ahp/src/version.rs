@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The spelling of the wire. Between 0.9.0 and 1.0.0 the protocol only grew, by things this host does not send, so both
+/// The spelling of the wire. Between 0.9.0 and 1.0.0 the protocol only grew, by fields that older clients leave alone, so both
 /// are one dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -41,8 +41,8 @@ fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatSto
 
 /// A message that a client may send: from a person, with attachments that this host knows. Whether there are the model and the
 /// agent it names is known when it is sent; if not, the turn fails and says so.
-fn sendable(inner: &Inner, message: &mut Message) -> Result<(), Refusal> {
-    if message.origin.kind != MessageKind::User {
+fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, message: &mut Message) -> Result<(), Refusal> {
+    if message.origin.kind != dispatch.speaker {
         return Err("clients speak for people: the message's origin must be \"user\"".to_owned());
     }
     check_attachments(message)?;
@@ -75,7 +75,7 @@ pub(super) fn turn_started(
     if action.started_at.parse::<Timestamp>().is_err() {
         return Err("startedAt is not a time as RFC 3339 writes it".to_owned());
     }
-    sendable(inner, &mut action.message)?;
+    sendable(inner, dispatch, &mut action.message)?;
     if let Some(queued) = &action.queued_message_id
         && find_pending(store.head(), PendingMessageKind::Queued, queued).is_none()
         && find_pending(store.head(), PendingMessageKind::Steering, queued).is_none()
@@ -177,7 +177,7 @@ pub(super) fn pending_set(
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     let head = store.head();
-    sendable(inner, &mut action.message)?;
+    sendable(inner, dispatch, &mut action.message)?;
     if action.id.is_empty() || knows_turn(head, store.turns(), &action.id) {
         return Err("a message needs an id of its own".to_owned());
     }

@@ -3,6 +3,7 @@
 
 mod chat;
 mod directories;
+mod host;
 mod input;
 mod service;
 mod session;
@@ -11,19 +12,20 @@ mod tools;
 
 use std::sync::Arc;
 
-use ahp_types::StateAction;
+use ahp_types::{StateAction, state::MessageKind};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 pub(crate) use self::{
     chat::{further, name_default, renamed, tell_title},
     directories::{MOST_DIRECTORIES, existing, further_directories, further_of, is_same},
+    host::{begin, begin_automation, cancel},
     session::title,
     settings::shown as shown_settings,
     tools::{fail_call, fail_calls_of},
 };
 use crate::{
-    annotations,
+    annotations, automations,
     customizations::Wish,
     dialect::seed,
     face::{Face, Inner},
@@ -123,6 +125,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) face: &'a Face,
     pub(crate) peer: &'a Peer,
     pub(crate) channel: Uri,
+    /// In whose name messages are sent.
+    speaker: MessageKind,
 }
 
 #[derive(Deserialize)]
@@ -185,7 +189,7 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
     let channel = if channel.starts_with("ahp-root:") {
         ahp_types::ROOT_RESOURCE_URI.to_owned()
     } else {
-        channel
+        automations::meant(&channel).to_owned()
     };
     for chat in attached_chats(&action) {
         // One that is not there is refused in a moment.
@@ -195,12 +199,17 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
         tracing::debug!(channel, "an action for a channel that is not there");
         return;
     }
+    if automations::is_channel(&channel) && peer.dialect == Dialect::Modern {
+        return face
+            .automation_said(conn, peer, &channel, action, &params.action, &origin)
+            .await;
+    }
     let mut guard = face.inner.lock();
     accept(face, &mut guard, conn, peer, channel, action, &params.action, &origin);
 }
 
 /// The chats and annotations that a message in an action refers to.
-fn attached_chats(action: &Value) -> impl Iterator<Item = &str> {
+pub(crate) fn attached_chats(action: &Value) -> impl Iterator<Item = &str> {
     let attachments = action["message"]["attachments"].as_array();
     let chats = attachments
         .into_iter()
@@ -250,6 +259,7 @@ fn accept(
         face,
         peer,
         channel: channel.clone(),
+        speaker: MessageKind::User,
     };
     let checked = parse(inner, &channel, action, &kind).and_then(|mut action| {
         let plan = check(inner, &dispatch, &mut action)?;
@@ -341,6 +351,7 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                 if let Some(config) = &inner.core.root.config {
                     dispatch.face.store.set_settings(&config.values);
                 }
+                dispatch.face.automations.look();
             }
             After::Terminal(deed) => inner.do_terminal(channel, deed),
             After::Reviewed => dispatch.face.reviewed(inner, channel),
@@ -381,37 +392,6 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
     if let Some(session) = inner.core.session_of(session) {
         inner.core.settle(&session);
     }
-}
-
-/// Begins a turn in a chat in the name of a person whose client gave the message with another request.
-pub(crate) fn begin(
-    face: &Face,
-    inner: &mut Inner,
-    chat: &Uri,
-    message: ahp_types::state::Message,
-) -> Result<(), Refusal> {
-    let peer = Peer {
-        client: "".into(),
-        version: String::new(),
-        dialect: Dialect::Modern,
-        name: String::new(),
-    };
-    let dispatch = Dispatch {
-        face,
-        peer: &peer,
-        channel: chat.clone(),
-    };
-    let mut action = ahp_types::actions::ChatTurnStartedAction {
-        turn_id: uuid::Uuid::new_v4().to_string(),
-        started_at: crate::projection::timestamp(lodge_events::Timestamp::now()),
-        message,
-        queued_message_id: None,
-        meta: None,
-    };
-    let plan = chat::turn_started(inner, &dispatch, &mut action)?;
-    inner.core.publish(chat, &StateAction::ChatTurnStarted(action), None);
-    finish(&dispatch, inner, plan);
-    Ok(())
 }
 
 /// The lists that clients must give. Programs in Go write one that holds nothing as `null`.

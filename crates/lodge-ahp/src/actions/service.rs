@@ -27,6 +27,10 @@ pub(super) fn check(
             annotations::check(state, action)?;
             Ok(Plan::default().then(After::Annotated))
         }
+        // What clients of today say there never comes here.
+        Service::Automations(_) | Service::AutomationRun(_) => {
+            Err("this client knows nothing of automations".to_owned())
+        }
         Service::Telemetry(_) => Err("nobody says anything here but the host".to_owned()),
         Service::Watch(_) => Err("only the host says what it watched".to_owned()),
     }

@@ -25,12 +25,13 @@ pub(crate) use self::{
     shapes::{chat_state, point_to_chats, sub_state, summary_of},
 };
 use crate::{
+    automations::{self, Automations},
     changesets::Followers,
     completions::{Indexes, Symbols},
     config::AhpConfig,
     grants::Grants,
     said::Said,
-    state::{Bounds, Conn, Core, Keep, Seq, Uri},
+    state::{Bounds, Conn, Core, Keep, Seq, Service, Uri},
     store::Store,
     telemetry::Telemetry,
     terminals::Terminals,
@@ -61,6 +62,7 @@ pub(crate) struct Face {
     /// Whether somebody is about to look at the user's files.
     looking: AtomicBool,
     pub(crate) telemetry: Telemetry,
+    pub(crate) automations: Automations,
 }
 
 impl Face {
@@ -72,12 +74,14 @@ impl Face {
         let grants = Grants::of_home(host.home().path());
         grants.begin();
         let telemetry = Telemetry::new(config.token.as_deref().map(str::to_owned));
+        let settings = store.settings();
+        let (automations, catalogue) = Automations::open(&host, config.clock.clone(), &settings)?;
         let seq = Seq::open(&dir.join("seq"))?;
         let root = RootState {
             agents: shapes::agents(&host, crate::customizations::agents_of_host(&host, &store.decided())),
             active_sessions: Some(0),
             terminals: None,
-            config: Some(crate::actions::shown_settings(store.settings())),
+            config: Some(crate::actions::shown_settings(settings)),
             meta: None,
         };
         let bounds = Bounds {
@@ -90,8 +94,10 @@ impl Face {
             whole_bytes: config.limits.whole_bytes,
             subscriptions: config.limits.subscriptions,
         };
+        let mut core = Core::new(seq, root, bounds);
+        core.insert_service(automations::CHANNEL.into(), None, Service::Automations(catalogue));
         let inner = Inner {
-            core: Core::new(seq, root, bounds),
+            core,
             talks: HashMap::new(),
             subs: HashMap::new(),
             terminals: Terminals::new(config.limits.terminal_bytes),
@@ -115,6 +121,7 @@ impl Face {
             next_conn: AtomicU64::new(1),
             looking: AtomicBool::new(false),
             telemetry,
+            automations,
         }))
     }
 
@@ -261,6 +268,7 @@ impl Face {
         self.removing.lock().insert(id.to_owned());
         let worktree = self.store.session(id).worktree;
         let deleted = self.host.delete(id).await;
+        self.leave_run(id);
         if let Some(worktree) = worktree.filter(|_| deleted.is_ok()) {
             crate::talk::remove_worktree(worktree);
         }
@@ -275,6 +283,13 @@ impl Face {
                 Ok(())
             }
             other => other,
+        }
+    }
+
+    /// A session is about to be forgotten: the run that it was made for does without it.
+    pub(crate) fn leave_run(&self, id: &str) {
+        if let Some(origin) = self.store.session(id).origin {
+            self.automations.session_gone(&origin, self.uri_of(id));
         }
     }
 

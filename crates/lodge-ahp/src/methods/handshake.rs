@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use ahp_types::commands::AutomationCapabilities;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{Reply, Request};
 use crate::{
+    automations,
     rpc::{self, RpcError, RpcResult, code},
     state::{Closing, NoSubscription, Peer, Resumed, conn},
     talk::COMMAND_PREFIX,
@@ -53,6 +55,8 @@ struct Initialized {
     terminal_command_prefix: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     telemetry: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    automations: Option<AutomationCapabilities>,
 }
 
 pub(super) async fn initialize(request: &Request<'_>) -> Reply {
@@ -112,6 +116,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
         completion_trigger_characters: TRIGGERS,
         terminal_command_prefix: modern.then_some(COMMAND_PREFIX),
         telemetry: modern.then(telemetry::capabilities),
+        automations: modern.then(automations::capabilities),
     });
     // Queued under the lock: the first action after the snapshots comes after this response.
     conn.push(rpc::response(Some(request.id), &result));

@@ -134,7 +134,7 @@ impl Face {
                 .unwrap_or_else(|| UNTITLED.to_owned()),
             status: activity.bits() | flags(&record),
             activity: None,
-            origin: None,
+            origin: record.origin(),
             project,
             working_directories: line.cwd.as_ref().map(|cwd| {
                 std::iter::once(uri::file(cwd))

@@ -1,6 +1,7 @@
 //! What clients can ask for. One table says it all: the name, in which dialects it is served, whether it must wait its
 //! turn, and who does it. What is not in the table is `-32601`. The list in `docs/ahp.md` is checked against it.
 
+mod automations;
 mod changesets;
 mod chats;
 mod configuration;
@@ -14,7 +15,7 @@ mod terminals;
 mod watches;
 
 pub(crate) use reverse::call_client;
-pub(crate) use sessions::host_error;
+pub(crate) use sessions::{NewSession, Template, host_error, prepare, session_settings};
 
 use std::sync::Arc;
 
@@ -142,6 +143,9 @@ methods! {
     "resourceMkdir" Modern InTurn resources::mkdir,
     "resourceRequest" Everywhere Beside resources::request,
     "createResourceWatch" Modern InTurn watches::create,
+    "listAutomationTriggerDefinitions" Modern Beside automations::list_triggers,
+    "runAutomation" Modern InTurn automations::run,
+    "fetchAutomationRuns" Modern InTurn automations::fetch_runs,
 }
 
 /// The method of this name, where this client may call it.

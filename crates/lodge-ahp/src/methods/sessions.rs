@@ -5,15 +5,17 @@ use std::{path::PathBuf, sync::Arc};
 use ahp_types::{
     StateAction,
     actions::SessionReadyAction,
-    state::{SessionActiveClient, SessionLifecycle, SessionStatus},
+    common::JsonObject,
+    state::{SessionActiveClient, SessionLifecycle, SessionOrigin, SessionStatus},
 };
 use lodge_host::{Approval, HostError, Mode};
 use serde::{Deserialize, Deserializer, de::Error as _};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Request;
 use crate::{
     actions,
+    face::Face,
     load::{NewState, UNTITLED, branching_of, new_state},
     rpc::{self, RpcError, RpcResult, code},
     session_config::{Branching, Isolation},
@@ -32,7 +34,7 @@ struct Create {
     #[serde(default)]
     working_directories: Option<Vec<String>>,
     #[serde(default)]
-    config: Option<Map<String, Value>>,
+    config: Option<JsonObject>,
     #[serde(default, deserialize_with = "active_client")]
     active_client: Option<SessionActiveClient>,
     // What follows is the seed's.
@@ -67,8 +69,16 @@ struct Fork {
     turn_id: String,
 }
 
+/// What somebody says about a session that is to be.
+pub(crate) struct Template {
+    pub(crate) provider: Option<String>,
+    pub(crate) directories: Vec<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) config: Option<JsonObject>,
+}
+
 /// What a session is asked to be.
-struct Wanted {
+pub(crate) struct Wanted {
     /// What its maker calls the agent.
     provider: String,
     cwd: Option<PathBuf>,
@@ -93,16 +103,6 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         .filter(|uri| is_uri(uri))
         .ok_or_else(|| RpcError::params("a session needs a URI"))?
         .into();
-    if let Some(provider) = params
-        .provider
-        .as_deref()
-        .filter(|provider| !uri::is_provider(provider))
-    {
-        return Err(RpcError::new(
-            code::PROVIDER_NOT_FOUND,
-            format!("there is no provider {provider:?}"),
-        ));
-    }
     if let Some(client) = &params.active_client
         && client.client_id != *peer.client
     {
@@ -110,7 +110,14 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
             "activeClient.clientId is not the clientId of this connection",
         ));
     }
-    let wanted = wanted(request, &params).await?;
+    let directories = params.working_directories.into_iter().flatten();
+    let template = Template {
+        provider: params.provider,
+        directories: directories.chain(params.working_directory).collect(),
+        model: params.model.map(|model| model.id),
+        config: params.config,
+    };
+    let wanted = prepare(face, template).await?;
     let gate = face.gate(&session);
     let _one = gate.lock().await;
     let taken = face.inner.lock().core.channels.contains_key(&session);
@@ -125,7 +132,15 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     if let Some(fork) = &params.fork {
         forked(request, fork, &session, &id, &wanted.provider).await?;
     } else {
-        drafted(request, &session, &id, wanted);
+        let new = NewSession {
+            session: &session,
+            id: &id,
+            wanted,
+            client: &peer.client,
+            title: None,
+            origin: None,
+        };
+        new.draft(face);
     }
     if let Some(client) = params.active_client {
         activate(request, &session, client);
@@ -168,7 +183,15 @@ async fn materialise(request: &Request<'_>, session: &Uri) -> Result<(), RpcErro
 /// Any scheme will do; it is echoed as it is.
 pub(super) fn is_uri(text: &str) -> bool {
     let scheme = text.split_once(':').map(|(scheme, _)| scheme);
-    let reserved = ["ahp-root", "agenthost", "ahp-chat", "file"];
+    let reserved = [
+        "ahp-root",
+        "agenthost",
+        "ahp-chat",
+        "ahp-automations",
+        "ahp-automation",
+        "ahp-automation-run",
+        "file",
+    ];
     text.len() <= 1024
         && !text.chars().any(char::is_control)
         && scheme.is_some_and(|scheme| {
@@ -178,23 +201,24 @@ pub(super) fn is_uri(text: &str) -> bool {
         })
 }
 
-async fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcError> {
+/// Whether there can be such a session, as things are now, and what it is then.
+pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, RpcError> {
+    if let Some(provider) = template.provider.as_deref().filter(|name| !uri::is_provider(name)) {
+        return Err(RpcError::new(
+            code::PROVIDER_NOT_FOUND,
+            format!("there is no provider {provider:?}"),
+        ));
+    }
     let mut directories: Vec<String> = Vec::new();
-    let named = || {
-        params
-            .working_directories
-            .iter()
-            .flatten()
-            .chain(&params.working_directory)
-    };
     // An editor's workspace may have folders that are on no machine. Beside others they are no reason to refuse these.
-    let some_here = named().any(|directory| uri::path(directory).is_some());
+    let named = &template.directories;
+    let some_here = named.iter().any(|directory| uri::path(directory).is_some());
     let elsewhere = |directory: &str| {
         directory
             .split_once("://")
             .is_some_and(|(scheme, _)| scheme != "file" && !scheme.is_empty())
     };
-    for directory in named().filter(|directory| !some_here || !elsewhere(directory)) {
+    for directory in named.iter().filter(|directory| !some_here || !elsewhere(directory)) {
         let path = actions::existing(directory).map_err(RpcError::params)?;
         let directory = uri::file(path.components().collect::<PathBuf>());
         if !directories.contains(&directory) {
@@ -207,21 +231,35 @@ async fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcErr
     }
     let first = (!directories.is_empty()).then(|| directories.remove(0));
     let cwd = first.as_deref().and_then(uri::path);
-    let cwd = cwd.or_else(|| request.face.config.default_directory.clone());
-    let value = |key: &str| {
-        params
-            .config
-            .as_ref()
-            .and_then(|config| config.get(key))
-            .and_then(Value::as_str)
-    };
-    let model = params.model.as_ref().map(|model| model.id.as_str());
-    let model = model.or_else(|| value("model")).map(str::to_owned);
+    let cwd = cwd.or_else(|| face.config.default_directory.clone());
+    let config = template.config.as_ref();
+    let model = template.model.or_else(|| text(config, "model").map(str::to_owned));
     if let Some(model) = &model
-        && request.face.host.models().resolve(Some(model)).is_err()
+        && face.host.models().resolve(Some(model)).is_err()
     {
         return Err(RpcError::params(format!("there is no model {model:?}")));
     }
+    let (mode, approval, isolation) = session_settings(config)?;
+    let branch = text(config, "branch").map(str::to_owned);
+    let branching = branching(cwd.clone(), isolation, branch).await?;
+    Ok(Wanted {
+        provider: template.provider.unwrap_or_else(|| uri::PROVIDER.to_owned()),
+        cwd,
+        further: directories,
+        model,
+        mode,
+        approval,
+        branching,
+    })
+}
+
+fn text<'a>(config: Option<&'a JsonObject>, key: &str) -> Option<&'a str> {
+    config?.get(key)?.as_str()
+}
+
+/// What the configuration of a session says about how it works.
+pub(crate) fn session_settings(config: Option<&JsonObject>) -> Result<(Mode, Approval, Isolation), RpcError> {
+    let value = |key: &str| text(config, key);
     let mode = match value("mode") {
         Some(mode) => Mode::parse(mode).ok_or_else(|| RpcError::params(format!("there is no mode {mode:?}")))?,
         None => Mode::default(),
@@ -241,16 +279,7 @@ async fn wanted(request: &Request<'_>, params: &Create) -> Result<Wanted, RpcErr
         }
         None => Isolation::Folder,
     };
-    let branching = branching(cwd.clone(), isolation, value("branch").map(str::to_owned)).await?;
-    Ok(Wanted {
-        provider: params.provider.clone().unwrap_or_else(|| uri::PROVIDER.to_owned()),
-        cwd,
-        further: directories,
-        model,
-        mode,
-        approval,
-        branching,
-    })
+    Ok((mode, approval, isolation))
 }
 
 /// What a new session has to do with git. A work tree is only made with its first message, but could be made now.
@@ -283,51 +312,59 @@ async fn free_id(request: &Request<'_>, session: &str) -> String {
     }
 }
 
-fn drafted(request: &Request<'_>, session: &Uri, id: &str, wanted: Wanted) {
-    let face = request.face;
-    let chat: Uri = uri::default_chat(session).into();
-    let cwd = wanted.cwd.clone().or_else(|| std::env::current_dir().ok());
-    let git = cwd.as_deref().map(lodge_host::GitContext::of).unwrap_or_default();
-    let state = new_state(NewState {
-        provider: wanted.provider,
-        title: UNTITLED.to_owned(),
-        cwd,
-        further: wanted.further.clone(),
-        git_root: git.root,
-        chat: &chat,
-        mode: wanted.mode.as_str(),
-        auto_approve: wanted.approval == Approval::ApproveAll,
-        model: Some(
-            wanted
-                .model
-                .clone()
-                .unwrap_or_else(|| face.host.models().default_model().to_owned()),
-        ),
-        branching: wanted.branching.clone(),
-        lifecycle: SessionLifecycle::Creating,
-        flags: SessionStatus::IsRead.bits(),
-    });
-    let client = request
-        .peer
-        .as_ref()
-        .map(|peer| peer.client.to_string())
-        .unwrap_or_default();
-    let draft = Draft {
-        cwd: wanted.cwd,
-        further: wanted.further.iter().filter_map(|uri| uri::path(uri)).collect(),
-        model: wanted.model,
-        mode: wanted.mode,
-        approval: wanted.approval,
-        title: None,
-        client,
-        isolation: wanted.branching.as_ref().map_or(Isolation::Folder, |git| git.isolation),
-        branch: wanted.branching.map(|git| git.branch),
-    };
-    face.insert_draft(session, id, state, draft);
-    face.inner
-        .lock()
-        .core
-        .publish(session, &StateAction::SessionReady(SessionReadyAction {}), None);
+/// A session that is about to be.
+pub(crate) struct NewSession<'a> {
+    pub(crate) session: &'a Uri,
+    pub(crate) id: &'a str,
+    pub(crate) wanted: Wanted,
+    /// Who wants it.
+    pub(crate) client: &'a str,
+    pub(crate) title: Option<String>,
+    pub(crate) origin: Option<SessionOrigin>,
+}
+
+impl NewSession<'_> {
+    /// Puts it into the state. The host has it with its first message, or when it is adopted.
+    pub(crate) fn draft(self, face: &Arc<Face>) {
+        let Self {
+            session, id, wanted, ..
+        } = self;
+        let chat: Uri = uri::default_chat(session).into();
+        let cwd = wanted.cwd.clone().or_else(|| std::env::current_dir().ok());
+        let git = cwd.as_deref().map(lodge_host::GitContext::of).unwrap_or_default();
+        let model = wanted.model.clone();
+        let state = new_state(NewState {
+            provider: wanted.provider,
+            title: self.title.clone().unwrap_or_else(|| UNTITLED.to_owned()),
+            cwd,
+            further: wanted.further.clone(),
+            git_root: git.root,
+            chat: &chat,
+            mode: wanted.mode.as_str(),
+            auto_approve: wanted.approval == Approval::ApproveAll,
+            model: Some(model.unwrap_or_else(|| face.host.models().default_model().to_owned())),
+            branching: wanted.branching.clone(),
+            lifecycle: SessionLifecycle::Creating,
+            flags: SessionStatus::IsRead.bits(),
+            origin: self.origin,
+        });
+        let draft = Draft {
+            cwd: wanted.cwd,
+            further: wanted.further.iter().filter_map(|uri| uri::path(uri)).collect(),
+            model: wanted.model,
+            mode: wanted.mode,
+            approval: wanted.approval,
+            title: self.title,
+            client: self.client.to_owned(),
+            isolation: wanted.branching.as_ref().map_or(Isolation::Folder, |git| git.isolation),
+            branch: wanted.branching.map(|git| git.branch),
+        };
+        face.insert_draft(session, id, state, draft);
+        face.inner
+            .lock()
+            .core
+            .publish(session, &StateAction::SessionReady(SessionReadyAction {}), None);
+    }
 }
 
 async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str, provider: &str) -> Result<(), RpcError> {
@@ -447,7 +484,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
     rpc::null()
 }
 
-impl crate::face::Face {
+impl Face {
     async fn materialise(&self, session: &str) -> Result<(), HostError> {
         let made = {
             let mut inner = self.inner.lock();
@@ -476,6 +513,7 @@ impl crate::face::Face {
 
     /// A session is gone for good.
     pub(crate) fn forget(self: &Arc<Self>, id: &str, session: &str) {
+        self.leave_run(id);
         self.store.forget(id);
         self.forget_annotations(id);
         let mut inner = self.inner.lock();

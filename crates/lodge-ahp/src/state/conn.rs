@@ -37,6 +37,16 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// The host itself, where it does what clients do otherwise.
+    pub(crate) fn host() -> Self {
+        Self {
+            client: "".into(),
+            version: String::new(),
+            dialect: Dialect::Modern,
+            name: String::new(),
+        }
+    }
+
     /// Whether it is an editor of the VS Code family, which makes sessions before anybody says something, and disposes of
     /// sessions that it still shows.
     pub(crate) fn is_editor(&self) -> bool {

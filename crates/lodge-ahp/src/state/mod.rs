@@ -15,6 +15,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
 use ahp_types::{ROOT_RESOURCE_URI, StateAction, state::RootState};
+use tokio::sync::watch;
 
 pub(crate) use self::{
     chat::{ChatStore, Keep},
@@ -82,6 +83,8 @@ pub(crate) struct Core {
     pub(crate) conns: HashMap<u64, Arc<Conn>>,
     pub(crate) bounds: Bounds,
     pub(crate) root_uri: Uri,
+    /// Moves when a turn ends, is taken back or closed with its chat.
+    pub(crate) turn_ends: watch::Sender<u64>,
 }
 
 impl Core {
@@ -107,6 +110,7 @@ impl Core {
             conns: HashMap::new(),
             bounds,
             root_uri,
+            turn_ends: watch::Sender::new(0),
         }
     }
 
@@ -144,6 +148,11 @@ impl Core {
             self.channels.remove(&chat);
         }
         self.remove_services_of(uri);
+        self.turn_ended();
+    }
+
+    fn turn_ended(&self) {
+        self.turn_ends.send_modify(|ends| *ends += 1);
     }
 
     /// Closes one chat.
@@ -200,6 +209,9 @@ impl Core {
         }
         let sent = self.sent(channel, action, origin);
         self.send(channel, sent);
+        if is_end(action) {
+            self.turn_ended();
+        }
         true
     }
 
@@ -337,6 +349,17 @@ impl Core {
             .frame(),
         );
     }
+}
+
+/// Actions after which a turn does not run any more.
+fn is_end(action: &StateAction) -> bool {
+    matches!(
+        action,
+        StateAction::ChatTurnComplete(_)
+            | StateAction::ChatTurnCancelled(_)
+            | StateAction::ChatError(_)
+            | StateAction::ChatTruncated(_)
+    )
 }
 
 /// Actions that come by the thousand and show in no summary.

@@ -1,14 +1,14 @@
-//! Channels beside sessions and chats: terminals, changesets, annotations, watches. Their state is held and advanced like
+//! Channels beside sessions and chats: terminals, changesets, annotations, watches, automations. Their state is held and advanced like
 //! all other state, by the official reducers; what stands behind them (a pty, a tree of files) is not known here.
 
 use ahp::reducers::{
-    ReduceOutcome, apply_action_to_annotations, apply_action_to_changeset, apply_action_to_resource_watch,
-    apply_action_to_terminal,
+    ReduceOutcome, apply_action_to_annotations, apply_action_to_automation, apply_action_to_automation_run,
+    apply_action_to_changeset, apply_action_to_resource_watch, apply_action_to_terminal,
 };
 use ahp_types::{
     StateAction,
     actions::ChangesetClearedAction,
-    state::{AnnotationsState, ChangesetState, ResourceWatchState, TerminalState},
+    state::{AnnotationsState, AutomationRunState, AutomationState, ChangesetState, ResourceWatchState, TerminalState},
 };
 use serde_json::Value;
 
@@ -22,6 +22,8 @@ pub(crate) enum Service {
     Changeset(Box<ChangesetState>),
     Annotations(AnnotationsState),
     Watch(ResourceWatchState),
+    Automations(AutomationState),
+    AutomationRun(Box<AutomationRunState>),
     /// It has no state: what comes is told, and forgotten.
     Telemetry(Signal),
 }
@@ -37,6 +39,8 @@ impl Service {
                 ReduceOutcome::NoOp => ReduceOutcome::Applied,
                 other => other,
             },
+            Self::Automations(state) => apply_action_to_automation(state, action),
+            Self::AutomationRun(state) => apply_action_to_automation_run(state, action),
             Self::Telemetry(_) => ReduceOutcome::OutOfScope,
         }
     }
@@ -48,6 +52,8 @@ impl Service {
             Self::Changeset(state) => serde_json::to_value(state),
             Self::Annotations(state) => serde_json::to_value(state),
             Self::Watch(state) => serde_json::to_value(state),
+            Self::Automations(state) => serde_json::to_value(state),
+            Self::AutomationRun(state) => serde_json::to_value(state),
             Self::Telemetry(_) => Ok(Value::Null),
         };
         value.unwrap_or_default()

@@ -7,6 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{Closing, Conn, Core, Peer, Sent, Service, Subscriber, Uri};
 use crate::{
+    automations,
     dialect::seed,
     version::Dialect,
     wire::{Envelope, envelope_of, to_json},
@@ -45,6 +46,7 @@ pub(crate) enum Resumed {
 
 impl Core {
     fn target(&self, uri: &str, dialect: Dialect) -> Option<Target> {
+        let uri = automations::meant(uri);
         if let Some((uri, entry)) = self.services.get_key_value(uri) {
             return entry.service.is_known_in(dialect).then(|| Target::Service(uri.clone()));
         }

@@ -34,10 +34,12 @@ fn every_obligation_names_tests_that_exist() {
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = [
         "tests/it",
+        "tests/it/automations",
         "tests/it/obligations",
         "tests/it/sync",
         "tests/it/terminals",
         "src",
+        "src/automations",
         "src/files",
     ]
     .map(|dir| std::fs::read_dir(here.join(dir)).unwrap());

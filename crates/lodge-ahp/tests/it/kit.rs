@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use futures_util::{SinkExt, StreamExt};
-use lodge_ahp::{AhpConfig, Limits, Policy, Server};
+use lodge_ahp::{AhpConfig, Clock, Limits, Policy, Server};
 use lodge_host::{Home, HomeOptions, Host, HostConfig};
 use lodge_models::ModelsConfig;
 use serde_json::{Value, json};
@@ -24,6 +24,8 @@ pub(crate) struct House {
     pub(crate) server: Option<Server>,
     pub(crate) host: Host,
     pub(crate) dir: TempDir,
+    /// What time it is for automations.
+    pub(crate) clock: Clock,
 }
 
 pub(crate) async fn house() -> House {
@@ -39,13 +41,25 @@ pub(crate) async fn house_with_policy(resources: Policy) -> House {
 }
 
 async fn house_set_up(limits: Limits, resources: Policy) -> House {
+    house_made(limits, resources, ModelsConfig::default(), Clock::default()).await
+}
+
+/// A house whose clock is turned by hand.
+pub(crate) async fn house_at(now: &str) -> House {
+    let clock = Clock::by_hand(now.parse().unwrap());
+    house_made(Limits::default(), Policy::Ask, ModelsConfig::default(), clock).await
+}
+
+async fn house_made(limits: Limits, resources: Policy, models: ModelsConfig, clock: Clock) -> House {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("work")).unwrap();
-    let (host, server) = open(&dir, limits, resources).await;
+    let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
+    let (host, server) = open_in(&dir, home, limits, resources, models, &clock).await;
     House {
         dir,
         host,
         server: Some(server),
+        clock,
     }
 }
 
@@ -66,26 +80,17 @@ pub(crate) async fn house_of(models: &testkit::model_server::ModelServer) -> Hou
         models: vec![model],
         default_model: Some("distant".into()),
     };
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(dir.path().join("work")).unwrap();
-    let (host, server) = open_with(&dir, Limits::default(), Policy::Ask, models).await;
-    House {
-        dir,
-        host,
-        server: Some(server),
-    }
+    house_made(Limits::default(), Policy::Ask, models, Clock::default()).await
 }
 
-async fn open(dir: &TempDir, limits: Limits, resources: Policy) -> (Host, Server) {
-    open_with(dir, limits, resources, ModelsConfig::default()).await
-}
-
-async fn open_with(dir: &TempDir, limits: Limits, resources: Policy, models: ModelsConfig) -> (Host, Server) {
-    let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
-    open_in(dir, home, limits, resources, models).await
-}
-
-async fn open_in(dir: &TempDir, home: Home, limits: Limits, resources: Policy, models: ModelsConfig) -> (Host, Server) {
+async fn open_in(
+    dir: &TempDir,
+    home: Home,
+    limits: Limits,
+    resources: Policy,
+    models: ModelsConfig,
+    clock: &Clock,
+) -> (Host, Server) {
     let models = lodge_models::Catalogue::from(models, |_| None).unwrap();
     let idle_after = Duration::from_secs(600);
     let host = Host::new(HostConfig {
@@ -101,6 +106,7 @@ async fn open_in(dir: &TempDir, home: Home, limits: Limits, resources: Policy, m
         shell: Some("/bin/bash".into()),
         limits,
         resources,
+        clock: clock.clone(),
         ..AhpConfig::loopback(TOKEN)
     };
     let server = lodge_ahp::serve(host.clone(), config).await.unwrap();
@@ -121,6 +127,12 @@ impl House {
 
     /// Ends the host and starts another on the same home.
     pub(crate) async fn restart(&mut self) {
+        self.stop().await;
+        self.start().await;
+    }
+
+    /// Ends the host.
+    pub(crate) async fn stop(&mut self) {
         self.server.take().unwrap().shutdown().await;
         self.host.shutdown().await;
         let dir = tempfile::tempdir().unwrap();
@@ -138,13 +150,17 @@ impl House {
                 version: String::new(),
             }),
         ));
+    }
+
+    /// Starts one on the home of a host that ended.
+    pub(crate) async fn start(&mut self) {
         let mut tries = 0;
         let (host, server) = loop {
             match Home::open(self.dir.path().join("home"), HomeOptions::default()) {
                 // Not closed and opened again: a process that another test is just starting could hold the lock.
                 Ok(home) => {
                     let models = ModelsConfig::default();
-                    break open_in(&self.dir, home, Limits::default(), Policy::Ask, models).await;
+                    break open_in(&self.dir, home, Limits::default(), Policy::Ask, models, &self.clock).await;
                 }
                 Err(error) => {
                     tries += 1;
@@ -163,11 +179,14 @@ impl House {
         copy(self.dir.path(), dir.path());
         self.server.take().unwrap().shutdown().await;
         self.host.shutdown().await;
-        let (host, server) = open(&dir, Limits::default(), Policy::Ask).await;
+        let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
+        let models = ModelsConfig::default();
+        let (host, server) = open_in(&dir, home, Limits::default(), Policy::Ask, models, &self.clock).await;
         House {
             server: Some(server),
             host,
             dir,
+            clock: self.clock.clone(),
         }
     }
 

@@ -4,6 +4,7 @@
 mod access;
 mod annotations;
 mod attacks;
+mod automations;
 mod changesets;
 mod chats;
 mod commands;

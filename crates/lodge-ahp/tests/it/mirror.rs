@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use ahp::reducers::{
-    apply_action_to_annotations, apply_action_to_changeset, apply_action_to_chat, apply_action_to_root,
-    apply_action_to_session, apply_action_to_terminal,
+    apply_action_to_annotations, apply_action_to_automation, apply_action_to_automation_run, apply_action_to_changeset,
+    apply_action_to_chat, apply_action_to_root, apply_action_to_session, apply_action_to_terminal,
 };
 use ahp_types::{
     ActionEnvelope,
-    state::{AnnotationsState, ChangesetState, ChatState, RootState, SessionState, TerminalState},
+    state::{
+        AnnotationsState, AutomationRunState, AutomationState, ChangesetState, ChatState, RootState, SessionState,
+        TerminalState,
+    },
 };
 use serde_json::Value;
 
@@ -27,6 +30,8 @@ enum State {
     Terminal(Box<TerminalState>),
     Changeset(Box<ChangesetState>),
     Annotations(Box<AnnotationsState>),
+    Automations(Box<AutomationState>),
+    AutomationRun(Box<AutomationRunState>),
 }
 
 /// What one client knows.
@@ -53,6 +58,10 @@ impl Mirror {
             State::Terminal(serde_json::from_value(state).unwrap())
         } else if state.get("claim").is_some() {
             State::SeedTerminal(serde_json::from_value(state).unwrap())
+        } else if state.get("entries").is_some() {
+            State::Automations(serde_json::from_value(state).unwrap())
+        } else if state.get("automation").is_some() {
+            State::AutomationRun(serde_json::from_value(state).unwrap())
         } else if state.get("lifecycle").is_some() {
             State::Session(serde_json::from_value(state).unwrap())
         } else if state.get("files").is_some() {
@@ -122,6 +131,8 @@ impl Mirror {
             State::Terminal(state) => drop(apply_action_to_terminal(state, action)),
             State::Changeset(state) => drop(apply_action_to_changeset(state, action)),
             State::Annotations(state) => drop(apply_action_to_annotations(state, action)),
+            State::Automations(state) => drop(apply_action_to_automation(state, action)),
+            State::AutomationRun(state) => drop(apply_action_to_automation_run(state, action)),
             State::SeedRoot(_) | State::SeedSession(_) | State::SeedTerminal(_) => {
                 panic!("{action:?} is not in the seed's spelling")
             }
@@ -168,6 +179,8 @@ impl Mirror {
             State::Terminal(state) => serde_json::to_value(state).unwrap(),
             State::Changeset(state) => serde_json::to_value(state).unwrap(),
             State::Annotations(state) => serde_json::to_value(state).unwrap(),
+            State::Automations(state) => serde_json::to_value(state).unwrap(),
+            State::AutomationRun(state) => serde_json::to_value(state).unwrap(),
             State::SeedTerminal(state) => serde_json::to_value(state).unwrap(),
             State::SeedRoot(state) => serde_json::to_value(state).unwrap(),
             State::SeedSession(state) => {

@@ -105,7 +105,8 @@ async fn initialize() {
     // What cannot be resolved is left out, not an error.
     assert_eq!(result["snapshots"].as_array().unwrap().len(), 1);
     assert_eq!(result["snapshots"][0]["fromSeq"], result["serverSeq"]);
-    assert!(result.get("automations").is_none());
+    let automations = json!({ "create": {}, "schedules": {}, "runCancellation": {}, "runHistoryLimit": 50 });
+    assert_eq!(result["automations"], automations);
     let root = &result["snapshots"][0]["state"];
     assert_eq!(root["agents"][0]["provider"], "lodge");
     assert_eq!(root["agents"][0]["models"][0]["id"], "rehearsal");

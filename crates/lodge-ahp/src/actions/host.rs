@@ -1,0 +1,83 @@
+//! What the host does itself that clients do otherwise, by the same rules.
+
+use ahp_types::{
+    StateAction,
+    actions::{ChatTurnCancelledAction, ChatTurnStartedAction},
+    state::{Message, MessageKind},
+};
+use lodge_events::Timestamp;
+
+use super::{Dispatch, Refusal, chat, finish};
+use crate::{
+    face::{Face, Inner},
+    projection::timestamp,
+    state::{Peer, Uri},
+};
+
+/// Begins a turn in a chat in the name of a person whose client gave the message with another request.
+pub(crate) fn begin(face: &Face, inner: &mut Inner, chat: &Uri, message: Message) -> Result<(), Refusal> {
+    begin_as(face, inner, chat, message, MessageKind::User).map(drop)
+}
+
+/// Begins the turn of an automation's run. The id of the turn.
+pub(crate) fn begin_automation(
+    face: &Face,
+    inner: &mut Inner,
+    chat: &Uri,
+    message: Message,
+) -> Result<String, Refusal> {
+    begin_as(face, inner, chat, message, MessageKind::Automation)
+}
+
+fn begin_as(
+    face: &Face,
+    inner: &mut Inner,
+    chat: &Uri,
+    message: Message,
+    speaker: MessageKind,
+) -> Result<String, Refusal> {
+    let peer = Peer::host();
+    let dispatch = Dispatch {
+        face,
+        peer: &peer,
+        channel: chat.clone(),
+        speaker,
+    };
+    let turn_id = uuid::Uuid::new_v4().to_string();
+    let mut action = ChatTurnStartedAction {
+        turn_id: turn_id.clone(),
+        started_at: timestamp(Timestamp::now()),
+        message,
+        queued_message_id: None,
+        meta: None,
+    };
+    let plan = chat::turn_started(inner, &dispatch, &mut action)?;
+    inner.core.publish(chat, &StateAction::ChatTurnStarted(action), None);
+    finish(&dispatch, inner, plan);
+    Ok(turn_id)
+}
+
+/// Cancels the turn that runs in a chat, if one does.
+pub(crate) fn cancel(face: &Face, inner: &mut Inner, chat: &Uri) {
+    let entry = inner.core.chats.get(chat);
+    let Some(turn) = entry.and_then(|chat| chat.store.head().active_turn.as_ref()) else {
+        return;
+    };
+    let action = ChatTurnCancelledAction {
+        turn_id: turn.id.clone(),
+        duration: inner.running_for(chat).max(0.0) as i64,
+        meta: None,
+    };
+    let peer = Peer::host();
+    let dispatch = Dispatch {
+        face,
+        peer: &peer,
+        channel: chat.clone(),
+        speaker: MessageKind::User,
+    };
+    // It runs, and people may write in the chat of a run.
+    if let Ok(plan) = chat::turn_cancelled(inner, &dispatch, &action) {
+        inner.core.publish(chat, &StateAction::ChatTurnCancelled(action), None);
+        finish(&dispatch, inner, plan);
+    }
+}

@@ -1,0 +1,53 @@
+//! What time it is, for schedules. Tests turn a clock by hand.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+/// Clocks are set and machines sleep: how far a moment is off is looked at again so often.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// A clock: the system's, or one that is turned by hand.
+#[derive(Debug, Clone, Default)]
+pub struct Clock(Option<Arc<watch::Sender<Timestamp>>>);
+
+impl Clock {
+    /// One that stands still until it is set.
+    pub fn by_hand(now: Timestamp) -> Self {
+        Self(Some(Arc::new(watch::Sender::new(now))))
+    }
+
+    /// Sets a clock that is turned by hand. Nobody sets the system's.
+    pub fn set(&self, now: Timestamp) {
+        if let Some(hand) = &self.0 {
+            hand.send_replace(now);
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        match &self.0 {
+            Some(hand) => *hand.borrow(),
+            None => Timestamp::now(),
+        }
+    }
+
+    /// Waits for a moment.
+    pub(crate) async fn reach(&self, moment: Timestamp) {
+        let mut turned = self.0.as_ref().map(|hand| hand.subscribe());
+        loop {
+            match &mut turned {
+                // The sender is held right here.
+                Some(turned) => drop(turned.wait_for(|now| *now >= moment).await),
+                None => {
+                    let left = moment.duration_since(Timestamp::now());
+                    let left = Duration::try_from(left).unwrap_or_default();
+                    tokio::time::sleep(left.min(LOOK)).await;
+                }
+            }
+            if self.now() >= moment {
+                return;
+            }
+        }
+    }
+}
