@@ -395,14 +395,24 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
 }
 
 /// The lists that clients must give. Programs in Go write one that holds nothing as `null`.
-const LISTS: [&str; 6] = [
+const LISTS: [&str; 7] = [
     "/activeClient/tools",
     "/annotation/entries",
     "/content",
+    "/definition/triggers",
     "/enablement",
     "/files",
     "/order",
 ];
+
+/// Makes lists of those that are `null`.
+pub(crate) fn fill_lists(action: &mut Value) {
+    for place in LISTS {
+        if let Some(list @ Value::Null) = action.pointer_mut(place) {
+            *list = Value::Array(Vec::new());
+        }
+    }
+}
 
 /// Reads an action. The official type takes a known action with a wrong payload for an unknown one; here that is said.
 fn parse(inner: &Inner, channel: &str, mut action: Value, kind: &str) -> Result<StateAction, Refusal> {
@@ -420,11 +430,7 @@ fn parse(inner: &Inner, channel: &str, mut action: Value, kind: &str) -> Result<
             );
         }
     }
-    for place in LISTS {
-        if let Some(list @ Value::Null) = action.pointer_mut(place) {
-            *list = Value::Array(Vec::new());
-        }
-    }
+    fill_lists(&mut action);
     match serde_json::from_value::<StateAction>(action) {
         Ok(StateAction::Unknown(_)) if kind.is_empty() => Err("the action has no type".to_owned()),
         Ok(StateAction::Unknown(_)) => Err(format!("{kind} is not an action that can be understood")),

@@ -10,7 +10,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{CHANNEL, definition, record::Record};
 use crate::{
-    actions::Refusal,
+    actions::{Refusal, fill_lists},
     face::Face,
     state::{Conn, Peer},
     wire::Origin,
@@ -112,7 +112,8 @@ impl Face {
 }
 
 /// Reads an action. The official type takes a known one with a wrong payload for an unknown one; here is said what is wrong.
-fn read(action: Value) -> Result<StateAction, Refusal> {
+fn read(mut action: Value) -> Result<StateAction, Refusal> {
+    fill_lists(&mut action);
     let kind = action["type"].as_str().unwrap_or_default().to_owned();
     let wrong = match kind.as_str() {
         "automation/createRequested" => serde_json::from_value::<AutomationCreateRequestedAction>(action.clone()).err(),
