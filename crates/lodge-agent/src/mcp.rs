@@ -284,9 +284,12 @@ impl Shared {
             tool_call_id: form.call_id,
             elicitation_source: Some(server.to_owned()),
             message: form.message,
-            mode: Some(ElicitationMode::Form),
-            requested_schema: serde_json::from_value(form.schema).ok(),
-            ..ElicitationRequested::default()
+            mode: Some(match form.url {
+                Some(_) => ElicitationMode::Url,
+                None => ElicitationMode::Form,
+            }),
+            requested_schema: form.schema.and_then(|schema| serde_json::from_value(schema).ok()),
+            url: form.url,
         });
         self.pending.asked(&request_id, event.ok()?);
         let mut end = FormEnd {

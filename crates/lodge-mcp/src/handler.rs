@@ -14,6 +14,7 @@ use rmcp::{
         ClientCapabilities, ClientConfig, CreateMessageRequestMethod, CreateMessageRequestParams, CreateMessageResult,
         ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode,
         FormElicitationCapability, Implementation, ProgressNotificationParam, RequestId, SamplingCapability,
+        UrlElicitationCapability,
     },
     service::{NotificationContext, RequestContext},
 };
@@ -28,6 +29,8 @@ use crate::{
 const AT_ONCE: usize = 4;
 /// The longest question to the model.
 const SAMPLING_BYTES: usize = 1 << 20;
+/// The longest address of a page that somebody is sent to.
+const URL_BYTES: usize = 8 << 10;
 /// What MCP says when the person does not want it.
 const REJECTED: i32 = -1;
 
@@ -106,22 +109,28 @@ impl Handler {
     }
 
     async fn ask(&self, request: ElicitRequestParams) -> ElicitResult {
-        // Only forms are offered to servers, so only forms are shown.
-        let ElicitRequestParams::FormElicitationParams {
-            message,
-            requested_schema,
-            ..
-        } = request
-        else {
-            return ElicitResult::new(ElicitationAction::Decline);
+        let (message, schema, url) = match request {
+            ElicitRequestParams::FormElicitationParams {
+                message,
+                requested_schema,
+                ..
+            } => (message, serde_json::to_value(requested_schema).ok(), None),
+            ElicitRequestParams::UrlElicitationParams { message, url, .. } if is_page(&url) => {
+                (message, None, Some(url))
+            }
+            // Nobody should be sent to anything else.
+            _ => return ElicitResult::new(ElicitationAction::Decline),
         };
+        let is_page = url.is_some();
         let form = Elicitation {
             call_id: self.calls.only(),
             message,
-            schema: serde_json::to_value(requested_schema).unwrap_or_default(),
+            schema,
+            url,
         };
         let answer = self.owner.elicit(&self.server, form).await;
         match answer.action.as_str() {
+            "accept" if is_page => ElicitResult::new(ElicitationAction::Accept),
             "accept" => {
                 let content = answer.content.unwrap_or_else(|| serde_json::json!({}));
                 ElicitResult::new(ElicitationAction::Accept).with_content(content)
@@ -130,6 +139,12 @@ impl Handler {
             _ => ElicitResult::new(ElicitationAction::Cancel),
         }
     }
+}
+
+/// Whether this is a page of the web.
+fn is_page(url: &str) -> bool {
+    let scheme = reqwest::Url::parse(url).map(|url| url.scheme().to_owned());
+    url.len() <= URL_BYTES && scheme.is_ok_and(|scheme| matches!(scheme.as_str(), "https" | "http"))
 }
 
 /// Counts a question for as long as it is open.
@@ -198,7 +213,11 @@ impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let mut can = ClientCapabilities::default();
         can.sampling = self.sampling.then(SamplingCapability::default);
-        can.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::default()));
+        can.elicitation = Some(
+            ElicitationCapability::new()
+                .with_form(FormElicitationCapability::default())
+                .with_url(UrlElicitationCapability::default()),
+        );
         ClientConfig::new(can, Implementation::new("lodge", env!("CARGO_PKG_VERSION")))
     }
 }

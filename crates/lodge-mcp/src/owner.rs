@@ -16,7 +16,7 @@ pub enum List {
     Prompts,
 }
 
-/// A form that a server wants filled in.
+/// A form that a server wants filled in, or a page that it wants somebody to visit.
 #[derive(Debug, Clone)]
 pub struct Elicitation {
     /// The tool call it belongs to, where there is only one it can belong to.
@@ -24,7 +24,9 @@ pub struct Elicitation {
     /// What it is about.
     pub message: String,
     /// JSON schema of the form.
-    pub schema: Value,
+    pub schema: Option<Value>,
+    /// The page; what is done there is between the person and the server.
+    pub url: Option<String>,
 }
 
 /// How the form was answered.

@@ -67,8 +67,10 @@ impl Form {
             .elicitation_source
             .as_deref()
             .map_or_else(String::new, |who| format!("{} asks: ", plain(who)));
+        let page = asked.url.as_deref();
+        let page = page.map_or_else(String::new, |url| format!("\n{}", plain(url)));
         Self {
-            head: format!("{who}{}", plain(&asked.message)),
+            head: format!("{who}{}{page}", plain(&asked.message)),
             wanted: false,
             fields: fields.collect(),
             at: 0,

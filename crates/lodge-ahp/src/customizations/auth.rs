@@ -141,6 +141,9 @@ pub(super) fn waits(session: &Session, server: &str) -> bool {
     asked(session).any(|(_, asked)| asked.server_name == server)
 }
 
+/// The client of this project on a terminal, which gets no tokens.
+const TERMINAL: &str = "lodge-attach";
+
 /// The face as the agent of a chat knows it.
 pub(crate) struct Watchers {
     pub(crate) face: std::sync::Weak<Face>,
@@ -157,7 +160,7 @@ impl ClientCalls for Watchers {
         channels
             .filter_map(|uri| inner.core.channels.get(uri))
             .flat_map(|channel| &channel.subscribers)
-            .any(|subscriber| subscriber.peer.dialect == Dialect::Modern)
+            .any(|subscriber| subscriber.peer.dialect == Dialect::Modern && subscriber.peer.name != TERMINAL)
     }
 }
 

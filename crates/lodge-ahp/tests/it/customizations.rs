@@ -407,3 +407,48 @@ async fn files_that_change_are_shown_live_and_used_by_the_next_turn() {
         assert_eq!(second.contains(words), there, "{words}: {second}");
     }
 }
+
+/// An MCP server whose tool sends people to a page and says what they said to that.
+const GUIDE: &str = r#"while IFS= read -r line; do
+id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+case "$line" in
+*'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"guide","version":"1"}}' ;;
+*'"tools/list"'*) result='{"tools":[{"name":"send","inputSchema":{"type":"object"}}]}' ;;
+*'"tools/call"'*)
+  printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","message":"Look there","url":"https://example.com/docs","elicitationId":"e"}}\n'
+  IFS= read -r answer
+  action=$(printf '%s' "$answer" | sed -n 's/.*"action":"\([a-z]*\)".*/\1/p')
+  result='{"content":[{"type":"text","text":"visited: '$action'"}]}' ;;
+*) result='{}' ;;
+esac
+[ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
+
+#[tokio::test]
+async fn a_server_sends_somebody_to_a_page() {
+    let models = ModelServer::start();
+    let house = house_of(&models).await;
+    let script = house.dir.path().join("guide.sh");
+    put(&script, GUIDE);
+    let servers = json!({ "mcpServers": { "guide": { "command": "bash", "args": [script] } } });
+    put(house.dir.path().join("home/mcp-config.json"), &servers.to_string());
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let trusting = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
+    a.accepted(&session, trusting).await;
+    for (turn, response) in [("t1", "accept"), ("t2", "decline")] {
+        models.reply(Reply::call(turn, "guide-send", "{}"));
+        models.reply(Reply::text("yes"));
+        a.say(&chat, turn, "go on").await;
+        let asked = a.action("chat/inputRequested").await["action"]["request"].clone();
+        assert_eq!(
+            (&asked["message"], &asked["url"], asked.get("questions")),
+            (&json!("Look there"), &json!("https://example.com/docs"), None)
+        );
+        let answer = json!({ "type": "chat/inputCompleted", "requestId": asked["id"], "response": response });
+        a.accepted(&chat, answer).await;
+        a.ends(&chat, turn).await;
+        let heard = models.last_request().body["messages"].to_string();
+        assert!(heard.contains(&format!("visited: {response}")), "{heard}");
+    }
+}

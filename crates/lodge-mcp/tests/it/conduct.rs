@@ -57,10 +57,13 @@ impl Owner for Listener {
     }
 
     fn elicit(&self, server: &str, form: Elicitation) -> BoxFuture<'static, ElicitationAnswer> {
-        self.0
-            .0
-            .lock()
-            .push(format!("{server} asks {:?}: {}", form.call_id, form.message));
+        let page = form.url.map(|url| format!(" at {url}"));
+        self.0.0.lock().push(format!(
+            "{server} asks {:?}: {}{}",
+            form.call_id,
+            form.message,
+            page.unwrap_or_default()
+        ));
         Box::pin(ready(ElicitationAnswer {
             action: "accept".into(),
             content: Some(json!({"colour": "blue"})),
@@ -235,6 +238,23 @@ async fn what_a_tool_does_to_its_server_stays_with_that_call() {
         notes
             .all()
             .contains(&r#"s asks Some("call-1"): Which colour?"#.to_owned())
+    );
+    // Somebody may be sent to a page of the web, and to nothing else.
+    for (url, said) in [
+        ("https://example.com/docs", r#""result":{"action":"accept"}"#),
+        ("file:///etc/passwd", r#""result":{"action":"decline"}"#),
+        ("javascript:alert(1)", r#""result":{"action":"decline"}"#),
+        ("nowhere", r#""result":{"action":"decline"}"#),
+    ] {
+        let visit = call("do", json!({"what": "visit", "url": url}));
+        let asked = servers.call("s", visit).await.expect("an answer");
+        assert!(text(&asked).contains(said), "{url}: {asked:?}");
+    }
+    assert!(
+        notes
+            .all()
+            .iter()
+            .any(|note| note.ends_with("Look there at https://example.com/docs"))
     );
     assert_eq!(
         text(&told_to(&servers, "s", "change").await.expect("an answer")),

@@ -170,6 +170,14 @@ impl Server {
                 let _ = out.flush();
                 text(next_line().unwrap_or_default().trim().to_owned())
             }
+            Some("visit") => {
+                let ask = json!({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": {
+                    "mode": "url", "message": "Look there", "url": params["arguments"]["url"], "elicitationId": "e1",
+                }});
+                let _ = writeln!(out, "{ask}");
+                let _ = out.flush();
+                text(next_line().unwrap_or_default().trim().to_owned())
+            }
             Some("sample") => {
                 let times = params["arguments"]["times"].as_u64().unwrap_or(1);
                 for number in 0..times {

@@ -144,14 +144,14 @@ fn the_host_keeps_what_the_official_reducers_make_of_what_it_tells() {
             let mut json = action(&mut dice, active, last);
             // What waits for a login would seldom get one by chance.
             let parts = theirs.active_turn.iter().flat_map(|turn| &turn.response_parts);
-            let waits = parts.filter_map(|part| match part {
+            let mut waits = parts.filter_map(|part| match part {
                 ResponsePart::ToolCall(part) => match &part.tool_call {
                     ToolCallState::AuthRequired(call) => Some(call.tool_call_id.clone()),
                     _ => None,
                 },
                 _ => None,
             });
-            if let (Some(turn), Some(call), 0) = (active, waits.last(), dice.roll(3)) {
+            if let (Some(turn), Some(call), 0) = (active, waits.next_back(), dice.roll(3)) {
                 json = json!({ "type": "chat/toolCallAuthResolved", "turnId": turn, "toolCallId": call });
             }
             let action: StateAction = serde_json::from_value(json.clone()).unwrap();
