@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-/// Clocks are set and machines sleep: how far a moment is off is looked at again so often.
-const LOOK: Duration = Duration::from_secs(60);
+/// Clocks are set and machines sleep: how far a moment is off is looked at again so often, and what is due then is not yet late.
+const LOOK: Duration = Duration::from_secs(15);
 
 /// A clock: the system's, or one that is turned by hand.
 #[derive(Debug, Clone, Default)]
@@ -49,5 +49,30 @@ impl Clock {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn moments_are_reached_by_either_clock() {
+        let system = Clock::default();
+        system.set(Timestamp::MIN);
+        let soon = system.now() + Duration::from_millis(20);
+        system.reach(soon).await;
+        assert!(system.now() >= soon);
+        system.reach(Timestamp::MIN).await;
+        let hand = Clock::by_hand(Timestamp::UNIX_EPOCH);
+        hand.reach(Timestamp::UNIX_EPOCH).await;
+        let waits = tokio::spawn({
+            let hand = hand.clone();
+            async move { hand.reach(Timestamp::from_second(10).unwrap()).await }
+        });
+        for second in [3, 1, 11] {
+            hand.set(Timestamp::from_second(second).unwrap());
+        }
+        waits.await.unwrap();
     }
 }

@@ -379,3 +379,106 @@ pub(super) fn is_over(lifecycle: &AutomationRunLifecycle) -> bool {
         AutomationRunLifecycle::Pending(_) | AutomationRunLifecycle::Running(_)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn scheduled(misfire: &str, most: i64) -> Record {
+        let trigger = |id: &str, expression: &str| {
+            json!({
+                "kind": "schedule", "id": id, "misfirePolicy": misfire,
+                "schedule": { "expression": expression, "timeZone": "America/New_York" },
+            })
+        };
+        let definition = json!({
+            "title": "t", "message": { "text": "x", "origin": { "kind": "automation" } }, "session": {}, "enabled": true,
+            "triggers": [trigger("often", "*/7 * * * *"), trigger("hourly", "0 * * * *")],
+            "disableConditions": [{ "kind": "afterRuns", "max": most }],
+        });
+        // Clocks go back on this day.
+        let now = "2026-11-01T04:30:10Z".parse().unwrap();
+        Record::new(
+            "ahp-automation:/x".into(),
+            serde_json::from_value(definition).unwrap(),
+            now,
+        )
+    }
+
+    /// What happens to a host.
+    #[derive(Debug, Clone)]
+    enum Step {
+        /// The clock is otherwise by so many seconds.
+        Clock(i64),
+        /// The run that goes on is over.
+        End,
+        /// The host ends, and another reads what it kept.
+        Restart,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..600i64).prop_map(Step::Clock),
+            1 => (-4000..9000i64).prop_map(Step::Clock),
+            3 => Just(Step::End),
+            1 => Just(Step::Restart),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_time_is_run_twice_and_none_beyond_what_is_allowed(
+            steps in prop::collection::vec(step(), 1..120),
+            skip in any::<bool>(),
+            most in 1..30i64,
+        ) {
+            let mut record = scheduled(if skip { "skip" } else { "runOnce" }, most);
+            let mut now: Timestamp = record.created_at.parse().unwrap();
+            let (mut seen, mut running) = (HashSet::new(), None::<String>);
+            for step in steps {
+                match step {
+                    Step::Clock(seconds) => now += SignedDuration::from_secs(seconds),
+                    Step::End => {
+                        if let Some(run) = running.take() {
+                            prop_assert!(record.end(&run, End::Completed(None), now));
+                            prop_assert!(!record.end(&run, End::Cancelled, now));
+                        }
+                    }
+                    Step::Restart => {
+                        let kept = serde_json::to_vec(&record).unwrap();
+                        record = serde_json::from_slice(&kept).unwrap();
+                    }
+                }
+                let due = record.wake().is_some_and(|wake| wake <= now);
+                let before = record.clone();
+                let begun = record.tick(now);
+                prop_assert!(due || (begun.is_none() && record == before), "nothing is due");
+                if let Some(run) = begun {
+                    prop_assert!(running.is_none(), "one at a time");
+                    let AutomationRunOrigin::Trigger(origin) = record.run(&run).unwrap().origin.clone() else {
+                        panic!("a schedule began it");
+                    };
+                    let at = origin.scheduled_for.clone().unwrap();
+                    let late = now.duration_since(at.parse::<Timestamp>().unwrap());
+                    prop_assert!(!late.is_negative());
+                    prop_assert_eq!(origin.catch_up == Some(true), late >= MINUTE);
+                    prop_assert!(!skip || late < MINUTE);
+                    prop_assert!(seen.insert((origin.trigger_id, at)), "a time came twice");
+                    running = Some(run);
+                }
+                // What is left to wait for is to come, unless a run goes on.
+                prop_assert!(record.is_active() || record.wake().is_none_or(|wake| wake > now));
+                let count = record.run_count.unwrap();
+                prop_assert_eq!(usize::try_from(count).unwrap(), seen.len());
+                prop_assert_eq!(record.definition.enabled, count < most);
+                let entry = record.entry(true);
+                prop_assert!(entry.runs.len() <= HISTORY + 1);
+            }
+        }
+    }
+}

@@ -61,8 +61,9 @@ impl Face {
             if known.definition != create.definition {
                 return Err(format!("Automation already exists: {}", create.resource));
             }
-            let allowed = book.allowed;
-            self.inner.lock().core.show_automation(known, allowed);
+            let mut inner = self.inner.lock();
+            let allowed = inner.automations_allowed();
+            inner.core.show_automation(known, allowed);
             return Ok(());
         }
         let record = Record::new(create.resource, create.definition, self.automations.clock.now());

@@ -3,6 +3,7 @@
 mod runs;
 mod schedules;
 
+use ahp_types::state::{Snapshot, SnapshotState};
 use serde_json::{Value, json};
 
 use crate::{kit::*, mirror::Mirror};
@@ -439,4 +440,48 @@ async fn a_person_can_turn_all_automations_off() {
     a.accepted(ROOT, set(true)).await;
     let run = a.shown_run(ONE, "completed").await;
     assert_eq!(run["origin"]["catchUp"], true);
+}
+
+#[tokio::test]
+async fn who_comes_back_hears_what_became_of_automations_meanwhile() {
+    let house = house().await;
+    let (mut a, mut b) = (house.client("a").await, house.client("b").await);
+    let mut mirror = Mirror::default();
+    let snapshot = b.subscribe(ALL).await;
+    // The official client knows the states apart by their keys.
+    let read: Snapshot = serde_json::from_value(snapshot.clone()).unwrap();
+    assert!(matches!(read.state, SnapshotState::Automations(_)));
+    mirror.snapshot(&snapshot);
+    let seen = b.last_seq;
+    drop(b);
+    a.subscribe(ALL).await;
+    a.automate(ONE, &manual("say hello")).await;
+    let run = a.run(ONE, "key").await;
+    a.shown_run(ONE, "completed").await;
+    let read: Snapshot = serde_json::from_value(a.subscribe(&run).await).unwrap();
+    assert!(matches!(read.state, SnapshotState::AutomationRun(_)));
+    let mut b = house.connect().await;
+    let params = json!({ "clientId": "b", "lastSeenServerSeq": seen, "subscriptions": [ALL, run] });
+    let result = b.request("reconnect", params).await.unwrap();
+    // The channel of the run is younger than what was seen, so there may be snapshots.
+    for action in result["actions"].as_array().into_iter().flatten() {
+        mirror.envelope(action);
+    }
+    for snapshot in result["snapshots"].as_array().into_iter().flatten() {
+        mirror.snapshot(snapshot);
+    }
+    assert_eq!(mirror.state(ALL), a.subscribe(ALL).await["state"]);
+    drop(b);
+    // Without it there is nothing but what happened.
+    let seen = a.last_seq;
+    a.accepted(ALL, update(ONE, json!({ "title": "Meanwhile" }))).await;
+    let mut b = house.connect().await;
+    let params = json!({ "clientId": "b", "lastSeenServerSeq": seen, "subscriptions": [ALL] });
+    let result = b.request("reconnect", params).await.unwrap();
+    assert_eq!(result["type"], "replay");
+    let actions = result["actions"].as_array().unwrap();
+    assert_eq!(
+        actions.last().unwrap()["action"]["automation"]["definition"]["title"],
+        "Meanwhile"
+    );
 }
