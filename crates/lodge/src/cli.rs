@@ -89,6 +89,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Option<GrantsCommand>,
     },
+    /// What the host does by itself, or when asked: list, run, remove
+    Automations {
+        #[command(subcommand)]
+        command: Option<AutomationsCommand>,
+    },
     /// Print a completion script for your shell
     Completions {
         /// The shell
@@ -129,6 +134,22 @@ pub(crate) enum McpCommand {
     Logout {
         /// Its name, as listed
         name: String,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum AutomationsCommand {
+    /// List them
+    List,
+    /// Run one now
+    Run {
+        /// The automation, as listed, or how its id begins
+        id: String,
+    },
+    /// Remove one; the sessions of its runs stay
+    Remove {
+        /// The automation, as listed, or how its id begins
+        id: String,
     },
 }
 

@@ -106,6 +106,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),
         Some(Command::Trust { folder, remove }) => sessions::trust(&home?, folder.as_deref(), !remove),
         Some(Command::Grants { command }) => grants::run(&home?, command.as_ref()),
+        Some(Command::Automations { command }) => runtime()?.block_on(attach::automations(&home?, command.as_ref())),
         Some(Command::Mcp { command }) => runtime()?.block_on(mcp::run(&home?, command.as_ref())),
         Some(Command::Doctor) => runtime()?.block_on(doctor::doctor(&home?)),
         Some(Command::Completions { shell }) => {

@@ -238,7 +238,7 @@ impl Link {
     }
 
     /// What the host says next; `None` when the connection is lost.
-    async fn next(&mut self) -> Option<Inbound> {
+    pub(super) async fn next(&mut self) -> Option<Inbound> {
         self.inbound.recv().await
     }
 

@@ -1,6 +1,7 @@
 //! `lodge attach`: a terminal client. It knows the host only through the Agent Host Protocol, as any other client does.
 
 mod ask;
+mod automations;
 mod editor;
 mod form;
 mod input;
@@ -24,6 +25,7 @@ use ahp::ahp_types::{
 use anyhow::{Context, Result, bail};
 use uuid::Uuid;
 
+pub(crate) use self::automations::automations;
 use self::{editor::Key, input::Input, link::Link, place::Place, screen::Screen, talk::Talk, typed::Typed};
 use crate::cli::AttachArgs;
 

@@ -40,6 +40,15 @@ impl Place {
         }
     }
 
+    /// The host of a home.
+    pub(super) fn of_home(home: &Path) -> Self {
+        Self {
+            home: home.to_owned(),
+            url: None,
+            token: None,
+        }
+    }
+
     /// Whether the host is on this machine for sure, so that our paths are its paths.
     pub(super) fn is_here(&self) -> bool {
         self.url.is_none()

@@ -1,0 +1,166 @@
+//! `lodge automations`: what the host does by itself, seen, run and removed from a terminal. Clients that can draw make them.
+
+use std::{path::Path, process::ExitCode};
+
+use ahp::ahp_types::{
+    StateAction,
+    actions::AutomationRemovedAction,
+    commands::{RunAutomationParams, RunAutomationResult, SubscribeResult},
+    state::{AutomationEntry, AutomationRunLifecycle, AutomationRunState, AutomationTrigger, SnapshotState},
+};
+use anyhow::{Result, anyhow, bail};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{
+    link::{Inbound, Link, reason},
+    place::Place,
+};
+use crate::{cli::AutomationsCommand, serve::print_line};
+
+const ALL: &str = "ahp-automations://";
+/// What an automation's address begins with.
+const SCHEME: &str = "ahp-automation:/";
+
+/// Lists, runs, removes.
+pub(crate) async fn automations(home: &Path, command: Option<&AutomationsCommand>) -> Result<ExitCode> {
+    let me = format!("lodge-automations-{}", Uuid::new_v4());
+    let (mut link, hello) = Link::connect(&Place::of_home(home), &me).await?;
+    if hello.automations.is_none() {
+        bail!("This host has no automations.");
+    }
+    let SnapshotState::Automations(all) = subscribe(&link, ALL).await? else {
+        bail!("The host does not say which automations there are.");
+    };
+    match command {
+        None | Some(AutomationsCommand::List) => list(&all.entries),
+        Some(AutomationsCommand::Run { id }) => run(&mut link, &find(&all.entries, id)?.resource).await?,
+        Some(AutomationsCommand::Remove { id }) => remove(&mut link, &me, &find(&all.entries, id)?.resource).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(entries: &[AutomationEntry]) {
+    if entries.is_empty() {
+        print_line("There are no automations. Clients such as VS Code make them.");
+    }
+    for entry in entries {
+        let next = match &entry.next_run_at {
+            Some(next) => format!("next {next}"),
+            None if !entry.definition.enabled => "off".to_owned(),
+            None => "when asked".to_owned(),
+        };
+        let last = entry.runs.first().map_or("never ran", |run| status(&run.lifecycle));
+        let schedules = entry.definition.triggers.iter().filter_map(|trigger| match trigger {
+            AutomationTrigger::Schedule(trigger) => Some(&trigger.schedule),
+            AutomationTrigger::Event(_) => None,
+        });
+        let schedules = schedules.map(|schedule| format!("  [{} {}]", schedule.expression, schedule.time_zone));
+        print_line(&format!(
+            "{}  {}  {next}  {last}{}",
+            id_of(&entry.resource),
+            entry.definition.title,
+            schedules.collect::<String>()
+        ));
+    }
+}
+
+/// Starts a run, and says where it takes place or why it does not.
+async fn run(link: &mut Link, automation: &str) -> Result<()> {
+    let params = RunAutomationParams {
+        channel: ALL.to_owned(),
+        meta: None,
+        automation: automation.to_owned(),
+        request_id: Uuid::new_v4().to_string(),
+    };
+    let started = link.client.request("runAutomation", params).await;
+    let started: RunAutomationResult = started.map_err(|error| anyhow!("It cannot be run: {}", reason(&error)))?;
+    let SnapshotState::AutomationRun(run) = subscribe(link, &started.resource).await? else {
+        bail!("The host does not say what became of the run.");
+    };
+    let mut run: AutomationRunState = *run;
+    while !is_known(&run) {
+        match link.next().await {
+            Some(Inbound::Action(said)) if said.channel == started.resource => {
+                ahp::apply_action_to_automation_run(&mut run, &said.action);
+            }
+            Some(_) => {}
+            None => bail!("The connection was lost; the run may go on."),
+        }
+    }
+    if let AutomationRunLifecycle::Failed(failed) = &run.lifecycle {
+        bail!("The run failed: {}", failed.error.message);
+    }
+    let session = run.primary_session.as_deref().unwrap_or_default();
+    let session = session.rsplit('/').next().unwrap_or_default();
+    print_line(&format!("It runs in a session of its own: lodge attach {session}"));
+    Ok(())
+}
+
+/// Whether it is known what became of a run: it has a session, or it will not have one.
+fn is_known(run: &AutomationRunState) -> bool {
+    use AutomationRunLifecycle as Now;
+    run.primary_session.is_some() || !matches!(run.lifecycle, Now::Pending(_) | Now::Running(_))
+}
+
+async fn remove(link: &mut Link, me: &str, automation: &str) -> Result<()> {
+    let action = AutomationRemovedAction {
+        resource: automation.to_owned(),
+    };
+    let sent = link
+        .client
+        .dispatch(ALL.to_owned(), StateAction::AutomationRemoved(action))
+        .await?;
+    loop {
+        let Some(news) = link.next().await else {
+            bail!("The connection was lost; it may be removed or not.");
+        };
+        let Inbound::Action(said) = news else { continue };
+        let is_ours = |origin: &ahp::ahp_types::actions::ActionOrigin| {
+            origin.client_id == me && origin.client_seq == sent.client_seq
+        };
+        if said.origin.as_ref().is_some_and(is_ours) {
+            return match said.rejection_reason {
+                Some(reason) => bail!("It stays: {reason}"),
+                None => Ok(()),
+            };
+        }
+    }
+}
+
+async fn subscribe(link: &Link, channel: &str) -> Result<SnapshotState> {
+    let subscribed = link.client.request("subscribe", json!({ "channel": channel })).await;
+    let subscribed: SubscribeResult =
+        subscribed.map_err(|error| anyhow!("The host does not tell: {}", reason(&error)))?;
+    let snapshot = subscribed.snapshot.ok_or_else(|| anyhow!("The host does not tell."))?;
+    Ok(snapshot.state)
+}
+
+/// The one that is meant: by its id, or by how the id begins where no other does.
+fn find<'a>(entries: &'a [AutomationEntry], id: &str) -> Result<&'a AutomationEntry> {
+    let is = |entry: &&AutomationEntry| entry.resource == id || id_of(&entry.resource) == id;
+    if let Some(found) = entries.iter().find(is) {
+        return Ok(found);
+    }
+    let begins = |entry: &&AutomationEntry| !id.is_empty() && id_of(&entry.resource).starts_with(id);
+    let mut begun = entries.iter().filter(begins);
+    match (begun.next(), begun.next()) {
+        (Some(found), None) => Ok(found),
+        (Some(_), Some(_)) => bail!("Several automations begin with {id:?}; `lodge automations` lists them."),
+        (None, _) => bail!("There is no automation {id:?}; `lodge automations` lists them."),
+    }
+}
+
+fn id_of(resource: &str) -> &str {
+    resource.strip_prefix(SCHEME).unwrap_or(resource)
+}
+
+fn status(lifecycle: &AutomationRunLifecycle) -> &'static str {
+    match lifecycle {
+        AutomationRunLifecycle::Pending(_) => "about to run",
+        AutomationRunLifecycle::Running(_) => "running",
+        AutomationRunLifecycle::Completed(_) => "ran well",
+        AutomationRunLifecycle::Failed(_) => "failed",
+        AutomationRunLifecycle::Cancelled(_) => "was cancelled",
+    }
+}
