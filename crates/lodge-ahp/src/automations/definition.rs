@@ -10,7 +10,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::cron::{self, Cron};
-use crate::{actions::MOST_DIRECTORIES, methods::session_settings, projection::check_attachments, uri};
+use crate::{
+    actions::{self, MOST_DIRECTORIES},
+    methods::session_settings,
+    projection::check_attachments,
+    uri,
+};
 
 /// A definition is at most so long, and its names and ids.
 const BYTES: usize = 256 << 10;
@@ -43,9 +48,8 @@ pub(super) fn address(resource: &str) -> Result<(), String> {
 
 /// Whether a definition can be one. `Err` says why not.
 pub(super) fn check(definition: &AutomationDefinition) -> Result<(), String> {
-    if definition.title.trim().is_empty() || definition.title.len() > NAME_BYTES {
-        return Err(format!("an automation has a title of 1 to {NAME_BYTES} bytes"));
-    }
+    // Its sessions are called so.
+    actions::title(&definition.title)?;
     if definition.message.origin.kind != MessageKind::Automation {
         return Err("the message's origin must be \"automation\"".to_owned());
     }
