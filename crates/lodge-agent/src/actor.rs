@@ -334,7 +334,7 @@ impl Actor {
 
     fn turn_panicked(&self, panic: &tokio::task::JoinError) -> Ended {
         tracing::error!(session = %self.shared.id, %panic, "a turn broke down");
-        self.shared.pending.clear();
+        self.shared.take_questions_back();
         self.shared.recorder.note(lodge_events::SessionError {
             error_type: "internal".into(),
             message: "The turn broke down because of a mistake in Lodge. Please report it with the log of the host."

@@ -42,6 +42,31 @@ impl AgentTool {
         matches!(self, Self::Task | Self::ReadAgent)
     }
 
+    /// `ask_user` where people answer by forms.
+    pub(crate) fn ask_by_form_spec() -> ToolSpec {
+        ToolSpec {
+            name: Self::AskUser.name().into(),
+            description: "Ask the person by a form and wait for the answer. Keep forms short.".into(),
+            parameters: Arc::new(json!({
+                "type": "object",
+                "properties": {
+                    "message": {"type": "string", "description": "What is asked, and why."},
+                    "requestedSchema": {
+                        "type": "object",
+                        "description": "The form: a JSON schema of type object whose properties are strings, numbers, booleans or enumerations, none of them nested.",
+                        "properties": {
+                            "type": {"type": "string", "enum": ["object"]},
+                            "properties": {"type": "object"},
+                            "required": {"type": "array", "items": {"type": "string"}}
+                        },
+                        "required": ["type", "properties"]
+                    }
+                },
+                "required": ["message", "requestedSchema"]
+            })),
+        }
+    }
+
     /// What the model is told of those that are the same in every session.
     pub(crate) fn spec(self) -> ToolSpec {
         let (description, parameters) = match self {

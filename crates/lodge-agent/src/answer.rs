@@ -279,9 +279,22 @@ impl Pending {
         self.all.lock().1.remove(request_id);
     }
 
-    /// Closes all that this agent asked.
-    pub(crate) fn clear(&self) {
-        self.all.lock().1.retain(|_, entry| entry.owner != self.owner);
+    /// Closes all that this agent asked. Gives back those that nobody waits for any more, oldest first: whoever waits learns
+    /// of it by itself.
+    pub(crate) fn clear(&self) -> Vec<PendingQuestion> {
+        let mut inner = self.all.lock();
+        let own = inner.1.extract_if(.., |_, entry| entry.owner == self.owner);
+        let mut left: Vec<_> = own.filter(|(_, entry)| entry.answer.is_closed()).collect();
+        drop(inner);
+        left.sort_by_key(|(_, entry)| entry.order);
+        let question = |(request_id, entry): (String, Entry)| {
+            Some(PendingQuestion {
+                request_id,
+                kind: entry.kind,
+                event: entry.event?,
+            })
+        };
+        left.into_iter().filter_map(question).collect()
     }
 
     /// The open ones, oldest first.

@@ -34,6 +34,7 @@ mod session;
 mod settings;
 mod subagents;
 mod system_prompt;
+mod taken_back;
 mod tool_call;
 mod transcript;
 mod turn;
@@ -60,7 +61,8 @@ pub use recorder::{Publish, Reopen};
 pub use redact::Secrets;
 pub use session::{ContextSize, GitContext};
 pub use settings::{
-    Approval, AutoChoice, Change, Compaction, Delivery, Mode, ModelSource, Prompt, RulesChange, Settings, ToolFilter,
+    Approval, AutoChoice, Change, Compaction, Delivery, ManagedPolicy, Mode, ModelSource, Prompt, RulesChange,
+    Settings, ToolFilter,
 };
 pub use subagents::{SubagentOverride, SubagentSettings, TaskInfo, TaskStatus};
 pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};

@@ -165,7 +165,7 @@ impl Owner for McpOwner {
                 let Some(shared) = shared.upgrade() else {
                     return cancelled();
                 };
-                let Some(waiting) = shared.ask_form(&server, form) else {
+                let Some(waiting) = shared.ask_form(Some(&server), form) else {
                     return cancelled();
                 };
                 waiting
@@ -273,7 +273,11 @@ impl Shared {
     }
 
     /// Opens a form for whoever can show one; nothing when nobody can.
-    fn ask_form(self: &Arc<Self>, server: &str, form: Elicitation) -> Option<BoxFuture<'static, McpAnswer>> {
+    pub(crate) fn ask_form(
+        self: &Arc<Self>,
+        server: Option<&str>,
+        form: Elicitation,
+    ) -> Option<BoxFuture<'static, McpAnswer>> {
         if !self.clients.lock().any(|can| can.elicitation) {
             return None;
         }
@@ -282,7 +286,7 @@ impl Shared {
         let event = self.recorder.record(ElicitationRequested {
             request_id: request_id.clone(),
             tool_call_id: form.call_id,
-            elicitation_source: Some(server.to_owned()),
+            elicitation_source: server.map(str::to_owned),
             message: form.message,
             mode: Some(match form.url {
                 Some(_) => ElicitationMode::Url,

@@ -21,15 +21,15 @@ impl Call<'_> {
     pub(crate) async fn mcp(&self, tool: &McpTool, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
         let mut refused = shared.plan_refusal(tool.tool.read_only);
-        if refused.is_none() && !allowed {
-            let request = PermissionRequest::Mcp(McpPermission {
-                server_name: tool.server.to_string(),
-                tool_name: tool.tool.name.clone(),
-                tool_title: tool.title(),
-                args: Some(args.clone()),
-                read_only: tool.tool.read_only,
-                ..McpPermission::default()
-            });
+        let request = PermissionRequest::Mcp(McpPermission {
+            server_name: tool.server.to_string(),
+            tool_name: tool.tool.name.clone(),
+            tool_title: tool.title(),
+            args: Some(args.clone()),
+            read_only: tool.tool.read_only,
+            ..McpPermission::default()
+        });
+        if refused.is_none() && (!allowed || shared.is_governed(&request)) {
             refused = self
                 .permit(request, args)
                 .await?

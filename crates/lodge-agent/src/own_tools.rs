@@ -1,8 +1,11 @@
 //! What the loop's own tools do.
 
+use std::sync::atomic::Ordering;
+
 use lodge_events::{
     ExitPlanModeCompleted, ExitPlanModeRequested, SessionTaskComplete, UserInputCompleted, UserInputRequested,
 };
+use lodge_mcp::Elicitation;
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,6 +23,9 @@ const START_NOW: &str = "Start implementing the plan now, in this same response.
 impl Call<'_> {
     pub(crate) async fn ask_user(&self, args: Value) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
+        if shared.settings.lock().ask_by_form {
+            return Ok(self.ask_by_form(args).await);
+        }
         let Some(question) = args["question"].as_str().map(str::to_owned) else {
             return Ok(Outcome::failed("ask_user needs a `question`.", "failure"));
         };
@@ -67,6 +73,30 @@ impl Call<'_> {
         })?;
         let said = if answer.was_freeform { "responded" } else { "selected" };
         Ok(Outcome::text(format!("User {said}: {}", answer.answer)))
+    }
+
+    async fn ask_by_form(&self, args: Value) -> Outcome {
+        let (Some(message), Some(_)) = (
+            args["message"].as_str(),
+            args["requestedSchema"]["properties"].as_object(),
+        ) else {
+            let needed = "ask_user needs a `message` and a `requestedSchema` with `properties`.";
+            return Outcome::failed(needed, "failure");
+        };
+        let form = Elicitation {
+            message: message.to_owned(),
+            schema: args["requestedSchema"].clone(),
+            call_id: Some(self.id.to_owned()),
+        };
+        let Some(asked) = self.turn.shared.ask_form(None, form) else {
+            return Outcome::failed("Nobody is there who could be asked.", "failure");
+        };
+        let answer = asked.await;
+        Outcome::text(match answer.action.as_str() {
+            "accept" => format!("User responded: {}", answer.content.unwrap_or_else(|| json!({}))),
+            "decline" => "User declined to answer.".to_owned(),
+            _ => "User dismissed the question without an answer.".to_owned(),
+        })
     }
 
     pub(crate) async fn exit_plan_mode(&self, args: Value) -> Result<Outcome, Stop> {
@@ -173,6 +203,7 @@ impl Call<'_> {
             summary,
             ..SessionTaskComplete::default()
         })?;
+        self.turn.task_done.store(true, Ordering::Relaxed);
         let mut outcome = Outcome::text(text);
         if let Outcome::Done(done) = &mut outcome {
             done.telemetry = Some(json!({"properties": {"outcome": "complete"}}));

@@ -1,6 +1,9 @@
 //! Asking before acting: rules first, then whoever is attached.
 
-use lodge_events::{PermissionCompleted, PermissionRequest, PermissionRequested, PermissionResult};
+use lodge_events::{
+    ManagedSource, PermissionCompleted, PermissionRequest, PermissionRequested, PermissionResult,
+    SessionManagedSettingsEnforced, SessionManagedSettingsResolved,
+};
 use lodge_log::LogError;
 use lodge_tools::rules::{self, Decision, Mode, Place, Policy, Rule, RuleSet, Scope};
 use parking_lot::Mutex;
@@ -8,9 +11,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
+    AgentError,
     answer::{Answer, PermissionDecision, QuestionKind},
     session::Shared,
-    settings::{Approval, RulesChange},
+    settings::{Approval, ManagedPolicy, RulesChange},
 };
 
 /// What came of asking.
@@ -39,6 +43,8 @@ pub(crate) struct Permissions {
     session: Mutex<Vec<Rule>>,
     /// What skills allow until the turn that loaded them ends.
     lent: Mutex<Vec<Rule>>,
+    /// What nobody in the session can wave aside.
+    managed: Mutex<Option<ManagedPolicy>>,
 }
 
 /// For how long an approval holds.
@@ -54,6 +60,7 @@ impl Permissions {
             rules: Mutex::new(rules),
             session: Mutex::default(),
             lent: Mutex::default(),
+            managed: Mutex::default(),
         }
     }
 
@@ -106,6 +113,12 @@ impl Permissions {
             cwd: settings.cwd.clone(),
             roots: roots.collect(),
             session: self.session.lock().iter().chain(&*self.lent.lock()).cloned().collect(),
+            managed: self
+                .managed
+                .lock()
+                .as_ref()
+                .map(|policy| policy.rules.clone())
+                .unwrap_or_default(),
         }
     }
 
@@ -144,6 +157,9 @@ impl Shared {
         let (result, verdict) = match (&decision, decision.result()) {
             (Decision::Allow { .. }, _) => return Ok(Verdict::Allowed),
             (Decision::Deny { why, .. }, Some(result)) => (result, Verdict::Denied(why.clone())),
+            (Decision::AskByPolicy, _) => {
+                return self.ask_permission(request_id, request.with_managed_approval()).await;
+            }
             _ => return self.ask_permission(request_id, request).await,
         };
         // Clients see what was decided for them, as a question that is answered at once and that they need not answer.
@@ -173,6 +189,61 @@ impl Shared {
             Decision::Deny { why, .. } => Some(why),
             _ => None,
         }
+    }
+
+    /// Whether policy denies a request or wants a person to answer it: then neither a hook nor the tool itself can allow it.
+    pub(crate) fn is_governed(&self, request: &PermissionRequest) -> bool {
+        let place = self.permissions.place(self);
+        rules::governs(request, &self.permissions.rules.lock(), &place)
+    }
+
+    /// Puts an organisation's policy in force, or takes it away.
+    pub(crate) fn set_managed(&self, policy: Option<ManagedPolicy>) {
+        let before = std::mem::replace(&mut *self.permissions.managed.lock(), policy.clone());
+        if before.is_none() && policy.is_none() {
+            return;
+        }
+        let no_bypass = policy.as_ref().is_some_and(|policy| policy.no_bypass);
+        if no_bypass {
+            let approval = &mut self.settings.lock().approval;
+            if *approval == Approval::ApproveAll {
+                *approval = Approval::Ask;
+            }
+        }
+        self.recorder.note(SessionManagedSettingsResolved {
+            source: match policy {
+                Some(_) => ManagedSource::Client,
+                None => ManagedSource::None,
+            },
+            client_managed: Some(policy.is_some()),
+            bypass_permissions_disabled: no_bypass,
+            managed_keys: policy.iter().map(|_| "permissions".to_owned()).collect(),
+            settings: policy.map(|policy| policy.text),
+            ..SessionManagedSettingsResolved::default()
+        });
+    }
+
+    /// Changes what is asked. Policy may forbid that nothing is.
+    pub(crate) fn set_approval(&self, approval: Approval) -> Result<(), AgentError> {
+        let forbidden = self
+            .permissions
+            .managed
+            .lock()
+            .as_ref()
+            .is_some_and(|policy| policy.no_bypass);
+        if approval == Approval::ApproveAll && forbidden {
+            let message = "The organisation's policy forbids approving everything without a question.";
+            self.recorder.note(SessionManagedSettingsEnforced {
+                action: "bypass_permissions_blocked".into(),
+                escalation: Some("approve_all".into()),
+                setting: "permissions.disableBypassPermissionsMode".into(),
+                message: message.into(),
+                fail_closed: false,
+            });
+            return Err(AgentError::Refused(message.into()));
+        }
+        self.settings.lock().approval = approval;
+        Ok(())
     }
 
     /// Allows what is like this from now on, in this session.

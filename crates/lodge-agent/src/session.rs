@@ -120,7 +120,10 @@ impl Shared {
             }
             let offered = match tool {
                 // The person talks to the session's own agent.
-                agent_tools::AgentTool::AskUser => self.sub.is_none() && clients.any(|can| can.user_input),
+                agent_tools::AgentTool::AskUser => {
+                    let by_form = settings.ask_by_form;
+                    self.sub.is_none() && clients.any(|can| if by_form { can.elicitation } else { can.user_input })
+                }
                 agent_tools::AgentTool::ExitPlanMode => {
                     self.sub.is_none() && settings.mode == Mode::Plan && clients.any(|can| can.exit_plan_mode)
                 }
@@ -131,6 +134,9 @@ impl Shared {
             };
             let spec = match tool {
                 _ if !offered => None,
+                agent_tools::AgentTool::AskUser if settings.ask_by_form => {
+                    Some(agent_tools::AgentTool::ask_by_form_spec())
+                }
                 agent_tools::AgentTool::Skill => subagents::skill_spec(self),
                 agent_tools::AgentTool::Task => Some(subagents::task_spec(self)),
                 agent_tools::AgentTool::ReadAgent => Some(subagents::read_agent_spec()),

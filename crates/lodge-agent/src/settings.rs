@@ -65,6 +65,8 @@ pub struct Settings {
     pub compaction: Compaction,
     /// Results longer than this many bytes go to a file.
     pub max_tool_output: usize,
+    /// Whether the agent asks the person by forms rather than by plain questions.
+    pub ask_by_form: bool,
     /// Whether AGENTS.md and its like are read into the system prompt.
     pub project_instructions: bool,
     /// What the organisation of whoever made the session wants agents to heed.
@@ -328,6 +330,17 @@ pub enum Change {
     Streaming(bool),
     /// Whether answers say what they rest on.
     Citations(bool),
+    /// Whether the agent asks by forms.
+    AskByForm(bool),
+    /// What becomes of large results.
+    LargeOutput {
+        /// Those longer than this many bytes go to a file.
+        bytes: usize,
+        /// In this directory, if not in the session's own.
+        dir: Option<PathBuf>,
+    },
+    /// The policy that whoever opens the session brings; it takes the place of the one before.
+    Managed(Option<ManagedPolicy>),
     /// Who the session belongs to.
     ClientName(Option<String>),
     /// Automatic compaction.
@@ -361,6 +374,17 @@ pub enum Change {
     ForgetApprovals,
     /// Other permission rules.
     Rules(RulesChange),
+}
+
+/// An organisation's policy, which nobody in the session can wave aside.
+#[derive(Debug, Clone)]
+pub struct ManagedPolicy {
+    /// What is allowed, asked and denied.
+    pub rules: Vec<Rule>,
+    /// Whether permissions may not be waved through all at once.
+    pub no_bypass: bool,
+    /// The same in the words of whoever brought it.
+    pub text: serde_json::Value,
 }
 
 /// A change of permission rules.

@@ -5,7 +5,7 @@
 
 mod system;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use lodge_events::{
     Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, Delivery, PendingMessagesModified,
@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    agent_tools::AgentTool,
     context,
     facts::OpenCall,
     modes::{AUTOPILOT, Autopilot},
@@ -96,6 +95,8 @@ pub(crate) struct Turn {
     /// The mode that the system prompt speaks of.
     pub(crate) mode: Mode,
     pub(crate) autopilot: Autopilot,
+    /// Whether the model said that the whole task is done.
+    pub(crate) task_done: AtomicBool,
     /// How often hooks kept the agent from stopping.
     pub(crate) blocked_stops: u32,
     /// The model of the agent that a person chose, where it wants one of its own.
@@ -118,7 +119,7 @@ pub(crate) async fn run(
         () = cancel.cancelled() => None,
         result = turn.go(start) => Some(result),
     };
-    shared.pending.clear();
+    shared.take_questions_back();
     shared.files_settled().await;
     shared.permissions.end_loan();
     if result.is_none() {
@@ -223,6 +224,7 @@ impl Turn {
             system: "".into(),
             mode: Mode::default(),
             autopilot: Autopilot::default(),
+            task_done: AtomicBool::new(false),
             blocked_stops: 0,
             model: None,
         }
@@ -414,10 +416,7 @@ impl Turn {
                 return Ok(());
             }
             self.autopilot.answered(!calls.is_empty());
-            // Elsewhere there is no such tool, or it is an app's, which means nothing by it here.
-            let complete = self.shared.sub.is_none()
-                && self.mode == Mode::Autopilot
-                && calls.iter().any(|call| call.name == AgentTool::TaskComplete.name());
+            let complete = std::mem::take(self.task_done.get_mut());
             if (calls.is_empty() || complete)
                 && self.shared.queue.look(|lists| lists.steering.is_empty())
                 && (self.shared.sub.is_some() || !self.shared.agents.has_notices())

@@ -53,6 +53,9 @@ pub(crate) struct SessionConfig {
     pub(crate) skip_custom_instructions: Option<bool>,
     pub(crate) organization_custom_instructions: Option<String>,
     pub(crate) managed_settings: Option<Value>,
+    pub(crate) enable_managed_settings: Option<bool>,
+    pub(crate) cloud: Option<Value>,
+    pub(crate) ask_user_variant: Option<AskUserVariant>,
     pub(crate) enable_host_git_operations: Option<bool>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) github_mcp_tool_config: Option<GitHubMcpConfig>,
@@ -78,6 +81,16 @@ pub(crate) struct SessionConfig {
     pub(crate) disable_resume: Option<bool>,
     pub(crate) continue_pending_work: Option<bool>,
     pub(crate) traceparent: Option<String>,
+}
+
+/// How the agent asks the person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AskUserVariant {
+    /// By a question with an answer.
+    Legacy,
+    /// By a form.
+    Elicitation,
 }
 
 /// How the models behind a GitHub token are used.
@@ -227,6 +240,7 @@ pub(crate) struct InfiniteSessions {
 pub(crate) struct LargeOutput {
     pub(crate) enabled: Option<bool>,
     pub(crate) max_size_bytes: Option<usize>,
+    pub(crate) output_dir: Option<PathBuf>,
 }
 
 /// Reads a value whose shape newer SDKs may change: what does not fit counts as absent.

@@ -21,6 +21,7 @@ mod methods;
 mod opening;
 mod outbox;
 mod peer;
+mod policy;
 mod providers;
 pub mod rpc;
 mod rules;

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use lodge_events::AutoTier;
 use lodge_host::{
-    AgentDefinition, Approval, Change, Compaction, Customization, CustomizationChange, HookFiles, McpFiles,
-    ModelChoice, NewSession, Plugin, Resume, SectionChange, Session, SystemMessage, ToolFilter,
+    AgentDefinition, Approval, Change, Compaction, Customization, CustomizationChange, HookFiles, ManagedPolicy,
+    McpFiles, ModelChoice, NewSession, Plugin, Resume, SectionChange, Session, SystemMessage, ToolFilter,
     mcp::{self, Configured, ServerConfig, Source, Status},
 };
 use uuid::Uuid;
@@ -15,6 +15,7 @@ use crate::{
     connection::Ctx,
     github::{self, Tokens},
     methods::{core::auth_json, plugins},
+    policy,
     providers::{Chooser, Registry},
     rpc::RpcError,
     session::Attached,
@@ -27,7 +28,8 @@ const CLIENT_NAME: &str = "sdk";
 
 /// Makes a session and attaches the client to it. The client gets its events from the first one on.
 pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached, RpcError> {
-    without_policy(config)?;
+    without_what_is_elsewhere(config)?;
+    let policy = policy::read(config)?;
     let id = config.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
     let tokens = Tokens::of(ctx, config, &id)?;
     let auth = auth(ctx, config, tokens.as_deref()).await?;
@@ -41,8 +43,6 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let chosen = chooser
         .choose(model.as_deref(), config.model_capabilities.as_ref())
         .await?;
-    let large = config.large_output.as_ref();
-    let defaults = NewSession::default();
     let files = ctx.files(&id);
     let plugins = plugins::brought(ctx, config).await;
     let session = ctx
@@ -61,22 +61,13 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             additional_directories: config.additional_directories.clone().unwrap_or_default(),
             system_message: system_message(config.system_message.as_ref()).unwrap_or_default(),
             tools: tool_filter(config),
-            approval: if ctx.shared.options.approve_all {
-                Approval::ApproveAll
-            } else {
-                Approval::Ask
-            },
+            approval: approval(ctx, policy.as_ref()).unwrap_or(Approval::Ask),
             name: config.name.clone().filter(|name| !name.trim().is_empty()),
             client_name: Some(config.client_name.clone().unwrap_or_else(|| CLIENT_NAME.to_owned())),
             compaction: compaction(config.infinite_sessions.as_ref()).unwrap_or_else(|| Compaction {
                 enabled: !user.is_off(user_settings::COMPACTION),
                 ..Compaction::default()
             }),
-            max_tool_output: match large {
-                Some(large) if large.enabled == Some(false) => usize::MAX,
-                Some(large) => large.max_size_bytes.unwrap_or(defaults.max_tool_output),
-                None => defaults.max_tool_output,
-            },
             project_instructions: match config.skip_custom_instructions {
                 Some(skip) => !skip,
                 None => !user.is_off(user_settings::INSTRUCTIONS),
@@ -99,7 +90,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             agent: config.agent.clone(),
             models: Some(Arc::new(chooser.clone())),
             storage: files.as_ref().map(Files::storage).unwrap_or_default(),
-            ..defaults
+            ..NewSession::default()
         })
         .await?;
     plugins::add_servers(&session, plugins).await;
@@ -110,27 +101,32 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         lodge_host::begin_checkpoints(attached.session().dir()).map_err(RpcError::failed)?;
         attached.keep_files(files, ctx.shared.options.queue_bytes, false);
     }
+    attached.session().configure(Change::Managed(policy)).await?;
     attached.attach(ctx, client_name(ctx, config), config).await?;
     attached.chose(chosen).await?;
     Ok(attached)
 }
 
-/// An organisation's policy that nobody here enforces is refused: whoever sets one must not believe that it holds.
-fn without_policy(config: &SessionConfig) -> Result<(), RpcError> {
-    let policy = config
-        .managed_settings
-        .as_ref()
-        .and_then(|settings| settings.get("permissions"));
-    match policy
-        .and_then(serde_json::Value::as_object)
-        .is_some_and(|rules| !rules.is_empty())
-    {
-        true => Err(RpcError::params(
-            "managedSettings.permissions would not be enforced by this host. Leave it out, and use permission rules \
-             (session.permissions.modifyRules) or the permission handler instead",
-        )),
-        false => Ok(()),
+/// What a client must not believe that it got: a session elsewhere, or a policy that somebody fetches.
+fn without_what_is_elsewhere(config: &SessionConfig) -> Result<(), RpcError> {
+    if config.enable_managed_settings == Some(true) {
+        return Err(RpcError::params(
+            "enableManagedSettings is not available: this host fetches no policy from GitHub. Give the policy with \
+             managedSettings instead",
+        ));
     }
+    if config.cloud.as_ref().is_some_and(|cloud| !cloud.is_null()) {
+        return Err(RpcError::params(
+            "cloud is not available: sessions run where this host runs. Leave it out to make one here",
+        ));
+    }
+    Ok(())
+}
+
+/// What is asked before tools run, where the host's start decides about it and policy does not forbid it.
+fn approval(ctx: &Ctx, policy: Option<&ManagedPolicy>) -> Option<Approval> {
+    let all = ctx.shared.options.approve_all && !policy.is_some_and(|policy| policy.no_bypass);
+    all.then_some(Approval::ApproveAll)
 }
 
 /// Opens a session that exists and attaches the client to it. The client gets what is recorded from now on.
@@ -138,7 +134,8 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     let Some(id) = &config.session_id else {
         return Err(RpcError::params("sessionId is missing"));
     };
-    without_policy(config)?;
+    without_what_is_elsewhere(config)?;
+    let policy = policy::read(config)?;
     // A session that others have open stays as they have it; one that comes back from its log gets the SDK's defaults.
     let fresh = ctx.host.live(id).is_none();
     let files = ctx.files(id);
@@ -194,6 +191,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     if config.available_tools.is_some() || config.excluded_tools.is_some() {
         attached.session().configure(Change::Tools(tool_filter(config))).await?;
     }
+    attached.session().configure(Change::Managed(policy.clone())).await?;
     attached.attach(ctx, client_name(ctx, config), config).await?;
     if let Some(tier) = auto_tier(config) {
         let change = Change::AutoTier {
@@ -213,11 +211,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         additional_directories: config.additional_directories.clone(),
         instruction_directories: config.instruction_directories.clone(),
         system_message: system_message(config.system_message.as_ref()),
-        approval: if ctx.shared.options.approve_all {
-            Some(Approval::ApproveAll)
-        } else {
-            fresh.then_some(Approval::Ask)
-        },
+        approval: approval(ctx, policy.as_ref()).or(fresh.then_some(Approval::Ask)),
         client_name: config.client_name.clone(),
         compaction: compaction(config.infinite_sessions.as_ref()),
         hook_files: (fresh || config.enable_file_hooks.is_some()).then(|| hook_files(config)),

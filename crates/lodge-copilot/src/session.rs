@@ -12,7 +12,9 @@ use std::{
 
 use bytes::Bytes;
 use lodge_events::{CommandInfo, Event};
-use lodge_host::{Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening, Publish, Session};
+use lodge_host::{
+    Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening, MAX_TOOL_OUTPUT, Publish, Session,
+};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,7 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     board::{Board, Recent},
     calls::SdkCalls,
-    config::{EnvValueMode, SessionConfig, ToolConfig},
+    config::{AskUserVariant, EnvValueMode, SessionConfig, ToolConfig},
     connection::Ctx,
     methods::{sampling::Samplings, shell::Running},
     peer::{Peer, event_prefix},
@@ -72,6 +74,15 @@ fn changes(config: &SessionConfig) -> Vec<Change> {
     let mut changes = Vec::new();
     changes.extend(config.enable_citations.map(Change::Citations));
     changes.extend(config.enable_host_git_operations.map(Change::Git));
+    let variant = config.ask_user_variant;
+    changes.extend(variant.map(|variant| Change::AskByForm(variant == AskUserVariant::Elicitation)));
+    changes.extend(config.large_output.as_ref().map(|large| Change::LargeOutput {
+        bytes: match large.enabled {
+            Some(false) => usize::MAX,
+            _ => large.max_size_bytes.unwrap_or(MAX_TOOL_OUTPUT),
+        },
+        dir: large.output_dir.clone(),
+    }));
     let summary = config.reasoning_summary.clone();
     changes.extend(summary.map(|summary| Change::ReasoningSummary(Some(summary))));
     let organization = config.organization_custom_instructions.clone();

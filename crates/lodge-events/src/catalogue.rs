@@ -217,8 +217,8 @@ catalogue! {
     SessionWorkspaceFileChanged SessionBackgroundTasksChanged SessionBinaryAsset SessionHandoff
     SessionRemoteSteerableChanged
     SessionPermissionsChanged SessionSessionLimitsChanged SessionToolsUpdated CapabilitiesChanged CommandsChanged
-    SessionCustomAgentsUpdated SessionSkillsLoaded SessionManagedSettingsResolved SessionAutoModeResolved
-    SessionCustomNotification SessionMemoryChanged
+    SessionCustomAgentsUpdated SessionSkillsLoaded SessionManagedSettingsResolved SessionManagedSettingsEnforced
+    SessionAutoModeResolved SessionCustomNotification SessionMemoryChanged
     SessionScheduleCreated SessionScheduleCancelled SessionScheduleRearmed
     PermissionRequested PermissionCompleted UserInputRequested UserInputCompleted ElicitationRequested
     ElicitationCompleted ExternalToolRequested ExternalToolCompleted CommandQueued CommandExecute CommandCompleted

@@ -180,6 +180,18 @@ impl PermissionRequest {
         self
     }
 
+    /// The same request, which policy wants a person to answer. Kinds that cannot say so stay as they are.
+    pub fn with_managed_approval(mut self) -> Self {
+        match &mut self {
+            Self::Shell(p) => p.managed_approval_required = Some(true),
+            Self::Write(p) => p.managed_approval_required = Some(true),
+            Self::Read(p) => p.managed_approval_required = Some(true),
+            Self::Url(p) => p.managed_approval_required = Some(true),
+            _ => {}
+        }
+        self
+    }
+
     /// The request made ready for people, as clients show it (`promptRequest`). `None` for unknown kinds.
     pub fn prompt(&self) -> Option<Value> {
         let not_shown: &[&str] = match self {

@@ -64,6 +64,15 @@ events! {
         settings? Value = "Their values.",
     }
 
+    "session.managed_settings_enforced" SessionManagedSettingsEnforced ephemeral newer
+        "Something that somebody wanted was refused because an organisation has fixed it." {
+        action: String = "What was refused: `bypass_permissions_blocked`.",
+        escalation? String = "Which way of waving permissions through: `allow_all`, `approve_all`, ….",
+        setting: String = "The setting that refuses it.",
+        message: String = "Why, for people.",
+        fail_closed: bool = "Whether the policy could not be read and the session is restricted for it.",
+    }
+
     "session.auto_mode_resolved" SessionAutoModeResolved persisted newer
         "Automatic model choice settled on a model." {
         chosen_model: String = "The model.",

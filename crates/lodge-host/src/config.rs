@@ -85,8 +85,6 @@ pub struct NewSession {
     pub headers: BTreeMap<String, String>,
     /// Automatic compaction.
     pub compaction: Compaction,
-    /// Results longer than this many bytes go to a file.
-    pub max_tool_output: usize,
     /// Whether AGENTS.md and its like are read.
     pub project_instructions: bool,
     /// Which hooks of files are in force.
@@ -126,7 +124,6 @@ impl Default for NewSession {
             client_name: None,
             headers: BTreeMap::new(),
             compaction: Compaction::default(),
-            max_tool_output: 50 * 1024,
             project_instructions: true,
             hook_files: HookFiles::default(),
             mcp_files: McpFiles::default(),
@@ -139,6 +136,9 @@ impl Default for NewSession {
         }
     }
 }
+
+/// Results longer than this many bytes go to a file.
+pub const MAX_TOOL_OUTPUT: usize = 50 * 1024;
 
 /// The host's models, for sub-agents.
 struct OfCatalogue(Catalogue);
@@ -249,7 +249,8 @@ impl Inner {
             headers: new.headers.clone(),
             citations: false,
             compaction: new.compaction,
-            max_tool_output: new.max_tool_output,
+            max_tool_output: MAX_TOOL_OUTPUT,
+            ask_by_form: false,
             project_instructions: new.project_instructions,
             hook_files: new.hook_files,
             instruction_directories: new.instruction_directories.clone(),

@@ -21,7 +21,7 @@ mod worktree;
 
 pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands, command_files};
-pub use config::{McpFiles, ModelChoice, NewSession, Resume, Storage};
+pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use custom::disabled_skills;
 pub use export::{Export, Format};
 pub use host::{Host, HostConfig};
@@ -37,10 +37,11 @@ pub use lodge_agent::{
     AccessToken, Agent, AgentError, Answer, Approval, AutoModeQuestion, Capabilities, Change, ClientCalls, ClientId,
     ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange, Customized,
     Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext, HookFiles,
-    INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, Mode, ModelSource, NewTask, NoCalls, PendingQuestion,
-    PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings,
-    SubagentOverride, SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer,
-    UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
+    INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, ManagedPolicy, Mode, ModelSource, NewTask, NoCalls,
+    PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS,
+    SectionChange, Settings, SubagentOverride, SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer,
+    ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits,
+    sign_in_id, skill_info, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,

@@ -44,6 +44,8 @@ pub struct SessionTools {
     pub(crate) database: Option<Arc<dyn Database>>,
     /// The name that models know the session's directory by, where it has another.
     shown: Option<PathBuf>,
+    /// Where large results go, if not to the session's directory.
+    large: Mutex<Option<PathBuf>>,
     exclusions: Exclusions,
     asked: Mutex<VecDeque<(Arc<str>, Vec<PathBuf>)>>,
 }
@@ -57,6 +59,7 @@ impl SessionTools {
             dir,
             database: None,
             shown: None,
+            large: Mutex::default(),
             name: uuid::Uuid::new_v4().simple().to_string(),
             launcher: None,
             exclusions: Exclusions::default(),
@@ -269,8 +272,17 @@ impl SessionTools {
         }
     }
 
+    /// Has large results go to a directory, or to the session's own again. Those of a session whose files a client keeps stay
+    /// with these.
+    pub fn keep_large_results_in(&self, dir: Option<PathBuf>) {
+        *self.large.lock() = dir.filter(|_| self.shown.is_none());
+    }
+
     /// Where large results go.
     pub fn temp(&self) -> Place {
+        if let Some(dir) = &*self.large.lock() {
+            return dir.into();
+        }
         Place {
             dir: self.dir.join("temp"),
             shown: self.shown_dir().join("temp"),

@@ -49,6 +49,16 @@ alone("autopilot goes on by itself until the task is complete", async ({ start }
   assert.deepEqual(messages, [false, true]);
 });
 
+alone("a word that the task is complete which nobody can read ends nothing", async ({ start }) => {
+  const { session: chat, events } = await session(start());
+  await chat.rpc.mode.set({ mode: "autopilot" });
+  await ask(chat, "call task_complete with malformed arguments then say that was nothing");
+  const complete = await event(events, "session.task_complete");
+  assert.equal(complete.data.summary, "I played all that you wrote.");
+  assert.equal(ofType(events, "tool.execution_complete")[0].data.success, false);
+  assert.ok(ofType(events, "assistant.message").some(({ data }) => data.content === "that was nothing"));
+});
+
 test("a plan of an app is decided upon in an editor, and the other way round", async ({ host, window, startApp }) => {
   const connection = RuntimeConnection.forUri(host.sdk.url, { connectionToken: host.sdk.connectionToken });
   const asked = [];

@@ -236,6 +236,32 @@ test("abort while a tool runs ends the turn", async ({ start }) => {
   assert.equal(await ask(chat, "say free again"), "free again");
 });
 
+test("what nobody waits for any more after an abort is taken back", async ({ start }) => {
+  const never = new Promise(() => {});
+  let cancelled;
+  const gone = new Promise((go) => (cancelled = go));
+  const handler = (_, { signal }) => signal.addEventListener("abort", cancelled) ?? never;
+  for (const [prompt, config, asked, done, data] of [
+    ['call bash {"command":"touch made"}', { onPermissionRequest: () => never }, "permission.requested", "permission.completed", { result: { kind: "cancelled" } }],
+    ['call weather {"city":"X"}', { tools: [weather(handler, { skipPermission: true })] }, "external_tool.requested", "external_tool.completed", {}],
+    ['call ask_user {"question":"Well?"}', { onUserInputRequest: () => never }, "user_input.requested", "user_input.completed", {}],
+  ]) {
+    const { session: chat, events } = await session(start(), config);
+    await chat.send({ prompt });
+    const { requestId } = (await event(events, asked)).data;
+    await chat.abort();
+    await event(events, "session.idle");
+    const completed = ofType(events, done);
+    assert.equal(completed.length, 1, done);
+    const { toolCallId, ...rest } = completed[0].data;
+    assert.deepEqual(rest, { requestId, ...data });
+    const places = [done, "tool.execution_complete", "abort"].map((type) => types(events).indexOf(type));
+    assert.deepEqual(places, [...places].sort((a, b) => a - b), `${types(events)}`);
+    checkChain(events);
+  }
+  await gone;
+});
+
 test("output of a running command is told while it happens", async ({ start }) => {
   const { session: chat, events } = await session(start(), { streaming: true });
   await ask(chat, 'call bash {"command":"for i in 1 2 3; do echo line $i; sleep 0.2; done"}');

@@ -82,7 +82,17 @@ impl Actor {
             Change::Cwd(cwd) => self.change_cwd(cwd)?,
             Change::Tools(tools) => self.shared.settings.lock().tools = tools,
             Change::SystemMessage(message) => self.shared.settings.lock().system_message = message,
-            Change::Approval(approval) => self.shared.settings.lock().approval = approval,
+            Change::Approval(approval) => self.shared.set_approval(approval)?,
+            Change::Managed(policy) => self.shared.set_managed(policy),
+            Change::AskByForm(by_form) => self.shared.settings.lock().ask_by_form = by_form,
+            Change::LargeOutput { bytes, dir } => {
+                let dir = {
+                    let mut settings = self.shared.settings.lock();
+                    settings.max_tool_output = bytes;
+                    dir.map(|dir| settings.cwd.join(dir))
+                };
+                self.shared.tool_state.keep_large_results_in(dir);
+            }
             Change::AdditionalDirectories(dirs) => self.shared.settings.lock().additional_directories = dirs,
             Change::Citations(citations) => self.shared.settings.lock().citations = citations,
             Change::Streaming(streaming) => self.shared.settings.lock().streaming = streaming,

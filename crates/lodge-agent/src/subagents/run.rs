@@ -255,7 +255,7 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
     };
     child.agents.children_ended(&task.id).await;
     child.compacting.cancel();
-    child.pending.clear();
+    child.take_questions_back();
     let rejected = matches!(work, Some(Ok(Err(Stop::Rejected))));
     let (status, result) = match work {
         None => (TaskStatus::Cancelled, "The agent was stopped.".to_owned()),

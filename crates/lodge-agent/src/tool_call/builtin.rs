@@ -137,7 +137,7 @@ impl Call<'_> {
             return Ok(Some(refused));
         }
         let Need::Ask(request) = need else { return Ok(None) };
-        if allowed || shared.is_plan(&request) {
+        if (allowed && !shared.is_governed(&request)) || shared.is_plan(&request) {
             return Ok(None);
         }
         let for_session = match self.ask(*request, args).await? {

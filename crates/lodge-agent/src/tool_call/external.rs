@@ -16,13 +16,14 @@ impl Call<'_> {
     pub(super) async fn external(&self, tool: &ClientTool, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
         let mut refused = shared.plan_refusal(tool.read_only);
-        if refused.is_none() && !allowed && !tool.skip_permission {
-            let request = PermissionRequest::CustomTool(CustomToolPermission {
-                tool_name: tool.name.clone(),
-                tool_description: tool.description.clone(),
-                args: Some(args.clone()),
-                ..CustomToolPermission::default()
-            });
+        let request = PermissionRequest::CustomTool(CustomToolPermission {
+            tool_name: tool.name.clone(),
+            tool_description: tool.description.clone(),
+            args: Some(args.clone()),
+            ..CustomToolPermission::default()
+        });
+        let free = (allowed || tool.skip_permission) && !shared.is_governed(&request);
+        if refused.is_none() && !free {
             refused = self
                 .permit(request, args)
                 .await?

@@ -69,7 +69,11 @@ impl Projector {
             Payload::UserInputCompleted(done) => {
                 let scope = scope();
                 let answers = done.answer.as_ref().map(|answer| one_text(answer));
-                self.answered(scope, &done.request_id, ChatInputResponseKind::Accept, answers);
+                let response = match answers {
+                    Some(_) => ChatInputResponseKind::Accept,
+                    None => ChatInputResponseKind::Cancel,
+                };
+                self.answered(scope, &done.request_id, response, answers);
             }
             Payload::ElicitationCompleted(done) => {
                 let scope = scope();

@@ -188,7 +188,8 @@ async fn set_allowed(session: Arc<Attached>, params: AllowedParams) -> Result<Va
     }
     let model = current();
     let known = session.models().await;
-    let there = |id: &String| *id == model || known.iter().any(|info| info.id == *id);
+    // A provider that does not say what it has is asked for the model when it is needed.
+    let there = |id: &String| *id == model || known.is_empty() || known.iter().any(|info| info.id == *id);
     let Some(first) = allowed.iter().find(|id| there(id)).cloned() else {
         return Err(RpcError::params(
             "allowedModels must name at least one model that the session can use",
@@ -200,7 +201,7 @@ async fn set_allowed(session: Arc<Attached>, params: AllowedParams) -> Result<Va
         .configure(Change::AllowedModels(Some(allowed.clone())))
         .await?;
     if !allowed.contains(&model)
-        && let Err(error) = session.switch_model(&first, None, None).await
+        && let Err(error) = session.settle_on_model(&first).await
     {
         session.session().configure(Change::AllowedModels(before)).await?;
         return Err(error);

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use lodge_host::{Answer, Approval, Change, PermissionDecision, QuestionKind};
+use lodge_host::{AgentError, Answer, Approval, Change, PermissionDecision, QuestionKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -86,13 +86,16 @@ struct EnabledParams {
 }
 
 async fn set_approve_all(session: Arc<Attached>, params: EnabledParams) -> Result<Value, RpcError> {
-    approve(&session, params.enabled).await?;
-    Ok(json!({"success": true}))
+    Ok(json!({"success": approve(&session, params.enabled).await?}))
 }
 
-async fn approve(session: &Attached, all: bool) -> Result<(), RpcError> {
+/// False when policy forbids it.
+async fn approve(session: &Attached, all: bool) -> Result<bool, RpcError> {
     let approval = if all { Approval::ApproveAll } else { Approval::Ask };
-    Ok(session.session().configure(Change::Approval(approval)).await?)
+    match session.session().configure(Change::Approval(approval)).await {
+        Err(AgentError::Refused(_)) => Ok(false),
+        other => Ok(other.map(|()| true)?),
+    }
 }
 
 fn mode(session: &Attached) -> &'static str {
@@ -113,7 +116,7 @@ struct ModeParams {
 }
 
 async fn set_mode(session: Arc<Attached>, params: ModeParams) -> Result<Value, RpcError> {
-    match params.mode.as_str() {
+    let success = match params.mode.as_str() {
         "allow-all" => approve(&session, true).await?,
         "manual" => approve(&session, false).await?,
         other => {
@@ -121,8 +124,8 @@ async fn set_mode(session: Arc<Attached>, params: ModeParams) -> Result<Value, R
                 "The permission mode '{other}' is not available"
             )));
         }
-    }
-    Ok(json!({"success": true, "mode": mode(&session)}))
+    };
+    Ok(json!({"success": success, "mode": mode(&session)}))
 }
 
 #[derive(Debug, Deserialize)]

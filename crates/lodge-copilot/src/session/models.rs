@@ -37,6 +37,18 @@ impl Attached {
         self.warn(chosen.warning).await
     }
 
+    /// Changes the model to one that may not be within reach now: it is asked for again when it is needed.
+    pub(crate) async fn settle_on_model(&self, name: &str) -> Result<(), RpcError> {
+        let chooser = self.chooser.lock().clone();
+        let chosen = chooser.choose(Some(name), None).await?;
+        let change = Change::Model {
+            model: chosen.model.clone(),
+            reasoning_effort: None,
+        };
+        self.session.configure(change).await?;
+        self.chose(chosen).await
+    }
+
     /// What the choice of a model leaves to do: people are told, or the model is asked for again when it is needed.
     pub(crate) async fn chose(&self, chosen: Chosen) -> Result<(), RpcError> {
         self.model_is_late.store(chosen.unreached.is_some(), Ordering::Relaxed);

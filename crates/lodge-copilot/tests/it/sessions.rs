@@ -195,19 +195,6 @@ async fn who_deletes_a_session_hears_how_it_ended_and_nobody_finds_it_after_that
 }
 
 #[tokio::test]
-async fn a_policy_that_would_not_be_enforced_is_refused() {
-    let mut client = House::new().client();
-    let policy = json!({"managedSettings": {"permissions": {"deny": ["Shell(git push *)"]}}});
-    let (code, told) = client.fail("session.create", policy.clone()).await;
-    assert_eq!(code, -32602);
-    assert!(told.contains("would not be enforced"), "{told}");
-    let session = client.create(json!({"managedSettings": {}})).await;
-    let mut again = policy;
-    again["sessionId"] = json!(session);
-    assert_eq!(client.fail("session.resume", again).await.0, -32602);
-}
-
-#[tokio::test]
 async fn a_message_is_refused_that_no_model_could_be_asked_about() {
     let mut client = House::new().client();
     let session = client.create(json!({})).await;

@@ -14,10 +14,9 @@ use crate::paths;
 /// Decides a request by the rules, or says that somebody has to be asked.
 pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> Decision {
     let subject = Subject::of(request, place);
-    let all: Vec<(Source, &Rule)> = rules
-        .rules
-        .iter()
-        .map(|(source, rule)| (*source, rule))
+    let managed = place.managed.iter().map(|rule| (Source::Managed, rule));
+    let all: Vec<(Source, &Rule)> = managed
+        .chain(rules.rules.iter().map(|(source, rule)| (*source, rule)))
         .chain(place.session.iter().map(|rule| (Source::Session, rule)))
         .collect();
     if let Some((path, glob)) = subject.excluded(rules) {
@@ -37,21 +36,25 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
             path: None,
         };
     }
+    if rules.policy.mode == Mode::DenyAll {
+        return Decision::Deny {
+            why: "everything is denied in this mode".to_owned(),
+            kind: PermissionResultKind::DeniedByRules,
+            rule: None,
+            path: None,
+        };
+    }
+    let asks = |rule: &Rule| rule.effect == Effect::Ask && subject.touches(&rule.what, &rules.location);
+    if all.iter().any(|(_, rule)| asks(rule)) {
+        return Decision::AskByPolicy;
+    }
     match rules.policy.mode {
-        Mode::DenyAll => {
-            return Decision::Deny {
-                why: "everything is denied in this mode".to_owned(),
-                kind: PermissionResultKind::DeniedByRules,
-                rule: None,
-                path: None,
-            };
-        }
         Mode::ApproveAll => {
             return Decision::Allow {
                 why: "everything is allowed in this mode".to_owned(),
             };
         }
-        Mode::Ask | Mode::AutoApproveSafe => {}
+        Mode::Ask | Mode::AutoApproveSafe | Mode::DenyAll => {}
     }
     if let PermissionRequest::CustomTool(tool) = request
         && tool.skip_permission == Some(true)
@@ -71,6 +74,18 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
         Some(why) => Decision::Allow { why },
         None => Decision::Ask,
     }
+}
+
+/// Whether policy denies a request or wants a person to answer it.
+pub fn governs(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> bool {
+    if place.managed.is_empty() {
+        return false;
+    }
+    let subject = Subject::of(request, place);
+    let strict = place.managed.iter().filter(|rule| rule.effect != Effect::Allow);
+    strict
+        .into_iter()
+        .any(|rule| subject.touches(&rule.what, &rules.location))
 }
 
 /// Commands that read whole directories.

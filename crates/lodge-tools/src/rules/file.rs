@@ -237,6 +237,7 @@ pub(super) fn append(path: &Path, location: Option<&Path>, rules: &[Rule]) -> Re
 fn table(location: Option<&Path>, rule: &Rule) -> String {
     let name = match rule.effect {
         Effect::Allow => "allow",
+        Effect::Ask => "ask",
         Effect::Deny => "deny",
     };
     let place = location

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use lodge_events::{PermissionResult, PermissionResultKind, PermissionRule};
 use serde::{Deserialize, Serialize};
 
-pub use decide::{decide, rules_for};
+pub use decide::{decide, governs, rules_for};
 pub use pattern::Exclusions;
 
 /// What rules call it when a server asks the model.
@@ -86,11 +86,13 @@ impl Policy {
     }
 }
 
-/// Allow or deny.
+/// Allow, ask or deny.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// No question.
     Allow,
+    /// A person has to say, whatever else says yes.
+    Ask,
     /// No, whatever else says yes.
     Deny,
 }
@@ -128,7 +130,7 @@ pub enum Access {
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Allow or deny.
+    /// Allow, ask or deny.
     pub effect: Effect,
     /// What it is about.
     pub what: What,
@@ -139,6 +141,14 @@ impl Rule {
     pub fn allow(what: What) -> Self {
         Self {
             effect: Effect::Allow,
+            what,
+        }
+    }
+
+    /// A rule that has a person asked.
+    pub fn ask(what: What) -> Self {
+        Self {
+            effect: Effect::Ask,
             what,
         }
     }
@@ -185,6 +195,8 @@ pub enum Source {
     Project,
     /// An answer in this session.
     Session,
+    /// The policy that whoever opened the session brought.
+    Managed,
 }
 
 impl Source {
@@ -194,6 +206,7 @@ impl Source {
             Self::Location => "a rule for this location",
             Self::Project => "the project's rules",
             Self::Session => "an answer in this session",
+            Self::Managed => "the organisation's policy",
         }
     }
 }
@@ -216,6 +229,8 @@ pub struct Place {
     pub roots: Vec<PathBuf>,
     /// Answers kept for the session; see [`rules_for`].
     pub session: Vec<Rule>,
+    /// The policy that whoever opened the session brought.
+    pub managed: Vec<Rule>,
 }
 
 /// What becomes of a request.
@@ -239,13 +254,15 @@ pub enum Decision {
     },
     /// Somebody has to say.
     Ask,
+    /// A person has to say, because policy wants it.
+    AskByPolicy,
 }
 
 impl Decision {
     /// The result for `permission.completed`; `None` when somebody has to be asked.
     pub fn result(&self) -> Option<PermissionResult> {
         match self {
-            Self::Ask => None,
+            Self::Ask | Self::AskByPolicy => None,
             Self::Allow { .. } => Some(PermissionResult::approved()),
             Self::Deny {
                 why, path: Some(path), ..

@@ -69,7 +69,11 @@ pub(super) fn begins_with(text: &str, rule: &str) -> bool {
             return true;
         }
         any = true;
-        if words.next() != Some(wanted) {
+        let fits = words.next().is_some_and(|word| match wanted.strip_suffix('*') {
+            Some(beginning) => word.starts_with(beginning),
+            None => word == wanted,
+        });
+        if !fits {
             return false;
         }
     }

@@ -29,7 +29,7 @@ fn bench() -> Bench {
         place: Place {
             cwd: work.clone(),
             roots: vec![work],
-            session: vec![],
+            ..Place::default()
         },
     }
 }
@@ -88,6 +88,7 @@ impl Bench {
             } => "excluded",
             Decision::Deny { .. } => "deny",
             Decision::Ask => "ask",
+            Decision::AskByPolicy => "policy",
         }
     }
 
@@ -191,6 +192,30 @@ fn modes_answer_as_their_names_say() {
         &RuleSet::new(Policy::ask_everything()),
         "ask: ls\nask: read a.txt\nask: write a.txt\nask: x=1\nask: git status",
     );
+}
+
+#[test]
+fn policy_comes_before_modes_and_answers() {
+    let mut bench = bench();
+    let command = |words: &str| What::Command(words.into());
+    bench.place.managed = vec![
+        Rule::deny(command("rm*")),
+        Rule::ask(command("git push")),
+        Rule::allow(command("git")),
+    ];
+    bench.place.session = vec![Rule::allow(What::Tool("shell".into()))];
+    for (mode, expected) in [
+        (Mode::Ask, "deny policy allow"),
+        (Mode::ApproveAll, "deny policy allow"),
+        (Mode::DenyAll, "deny deny deny"),
+    ] {
+        let rules = RuleSet::new(Policy::of(mode));
+        let told = ["rmdir x", "git push origin", "git commit"].map(|text| bench.decide(&rules, text));
+        assert_eq!(told.join(" "), expected, "{mode:?}");
+        let strict = ["rmdir x", "git push origin", "git commit"]
+            .map(|text| governs(&bench.request(text), &rules, &bench.place));
+        assert_eq!(strict, [true, true, false]);
+    }
 }
 
 #[test]

@@ -55,6 +55,14 @@ pub(super) fn settings() -> Vec<Payload> {
             ..Default::default()
         }
         .into(),
+        SessionManagedSettingsEnforced {
+            action: "bypass_permissions_blocked".into(),
+            escalation: Some("approve_all".into()),
+            setting: "permissions.disableBypassPermissionsMode".into(),
+            message: "no".into(),
+            fail_closed: false,
+        }
+        .into(),
         SessionAutoModeResolved {
             chosen_model: "m".into(),
             category_scores: Some(BTreeMap::from([("c".into(), 0.5)])),

@@ -1,0 +1,126 @@
+//! An organisation's policy that an app brings with a session (`managedSettings`).
+
+use lodge_host::{
+    ManagedPolicy,
+    rules::{Access, Rule, What},
+};
+use serde::Deserialize;
+
+use crate::{config::SessionConfig, rpc::RpcError};
+
+/// What the SDKs know today. What they do not know is refused: whoever sets a policy must not believe that it holds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Settings {
+    permissions: Option<Permissions>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Permissions {
+    disable_bypass_permissions_mode: Option<String>,
+    deny: Vec<String>,
+    ask: Vec<String>,
+    allow: Vec<String>,
+}
+
+/// The policy of a session's configuration; nothing when it has none.
+pub(crate) fn read(config: &SessionConfig) -> Result<Option<ManagedPolicy>, RpcError> {
+    let Some(text) = config.managed_settings.clone().filter(|text| !text.is_null()) else {
+        return Ok(None);
+    };
+    let wrong = |error: String| RpcError::params(format!("managedSettings: {error}"));
+    let settings: Settings = serde_json::from_value(text.clone()).map_err(|error| wrong(error.to_string()))?;
+    let Some(permissions) = settings.permissions else {
+        return Ok(None);
+    };
+    let mut rules = Vec::new();
+    for (list, rule) in [
+        (&permissions.deny, Rule::deny as fn(What) -> Rule),
+        (&permissions.ask, Rule::ask),
+        (&permissions.allow, Rule::allow),
+    ] {
+        for text in list {
+            rules.push(rule(what(text).map_err(wrong)?));
+        }
+    }
+    Ok(Some(ManagedPolicy {
+        rules,
+        // Words that nobody here knows restrict as much as those that are known.
+        no_bypass: permissions.disable_bypass_permissions_mode.is_some(),
+        text,
+    }))
+}
+
+/// What a rule is about: `Shell(git push *)`, `Read(**)`, `Edit(/secrets/**)`, `Domain(example.com)`, `Mcp(server/tool)`,
+/// `Tool(name)`; without parentheses all of a kind.
+fn what(text: &str) -> Result<What, String> {
+    let malformed = || {
+        format!(
+            "{text:?} is not a rule. Rules are Shell(command), Read(glob), Edit(glob), Domain(host), Mcp(server/tool) and \
+             Tool(name)"
+        )
+    };
+    let (kind, argument) = match text.trim().split_once('(') {
+        Some((kind, rest)) => (kind, Some(rest.strip_suffix(')').ok_or_else(malformed)?.trim())),
+        None => (text.trim(), None),
+    };
+    if argument.is_some_and(str::is_empty) {
+        return Err(malformed());
+    }
+    let all = matches!(argument, None | Some("*" | "**"));
+    let argument = argument.unwrap_or_default().to_owned();
+    let path = |access| What::Path {
+        glob: argument.clone(),
+        access: Some(access),
+    };
+    Ok(match kind.to_ascii_lowercase().as_str() {
+        "shell" | "bash" if all => What::Tool("shell".to_owned()),
+        "shell" | "bash" => What::Command(argument),
+        "read" if all => What::Tool("read".to_owned()),
+        "read" => path(Access::Read),
+        "edit" | "write" if all => What::Tool("write".to_owned()),
+        "edit" | "write" => path(Access::Write),
+        "domain" | "url" if all => What::Tool("url".to_owned()),
+        "domain" | "url" => What::Url(argument),
+        "mcp" if all => What::Tool("*/*".to_owned()),
+        "mcp" if !argument.contains('/') => What::Tool(format!("{argument}/*")),
+        "mcp" => What::Tool(argument),
+        "tool" if !argument.is_empty() => What::Tool(argument),
+        _ => return Err(malformed()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_policies_are_understood_and_others_refused() {
+        let path = |glob: &str, access| {
+            Some(What::Path {
+                glob: glob.into(),
+                access: Some(access),
+            })
+        };
+        let tool = |name: &str| Some(What::Tool(name.into()));
+        for (text, expected) in [
+            ("Shell(git push *)", Some(What::Command("git push *".into()))),
+            ("shell(rm*)", Some(What::Command("rm*".into()))),
+            ("Shell", tool("shell")),
+            ("Read(**)", tool("read")),
+            ("Read(.env)", path(".env", Access::Read)),
+            ("Edit(/secrets/**)", path("/secrets/**", Access::Write)),
+            ("Domain(publish.example)", Some(What::Url("publish.example".into()))),
+            ("Mcp(github)", tool("github/*")),
+            ("Mcp(github/list)", tool("github/list")),
+            ("Tool(deploy)", tool("deploy")),
+            ("Shell(git push", None),
+            ("Shell()", None),
+            ("Fly(away)", None),
+            ("", None),
+        ] {
+            assert_eq!(what(text).ok(), expected, "{text}");
+        }
+    }
+}
