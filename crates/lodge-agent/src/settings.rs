@@ -256,6 +256,8 @@ pub struct Prompt {
     pub response_format: Option<Arc<ResponseFormat>>,
     /// The id that the message shall have; made up when absent.
     pub message_id: Option<String>,
+    /// What is said before it, as messages of their own that are not answered by themselves.
+    pub before: Vec<Prompt>,
     /// A command that the person runs: no model is asked, and it waits like any message while a turn runs.
     pub command: Option<String>,
 }

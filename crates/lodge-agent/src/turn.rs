@@ -305,6 +305,9 @@ impl Turn {
             self.add_user_message(Prompt::of_hook(text), None, delivery.clone())
                 .await?;
         }
+        for earlier in std::mem::take(&mut prompt.before) {
+            self.add_user_message(earlier, None, delivery.clone()).await?;
+        }
         self.add_user_message(prompt, added, delivery).await?;
         shared.queue.recorded();
         shared.recorder.sync();
@@ -490,7 +493,9 @@ impl Turn {
             let Some(prompt) = self.shared.queue.look(|lists| lists.steering.front().cloned()) else {
                 return Ok(());
             };
-            self.add_user_message(prompt, None, Delivery::Steering).await?;
+            for said in prompt.before.iter().chain([&prompt]) {
+                self.add_user_message(said.clone(), None, Delivery::Steering).await?;
+            }
             self.shared.queue.change(|lists| lists.steering.pop_front());
             if self.shared.sub.is_none() {
                 self.shared.recorder.note(PendingMessagesModified::default());

@@ -1,7 +1,7 @@
 // Turns from outside: waiting for their end, interrupting them, fleets; and the models that a session may use.
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 import { ask, event, modelServer, ofType, session, test, until } from "./help.mjs";
@@ -78,6 +78,63 @@ test("a session uses only the models that it may", async ({ t, start }) => {
   assert.equal(server.requests.at(-1).body.model, "c");
   assert.deepEqual(await model.setAllowedModels({ allowedModels: null }), { modelId: "p/c" });
   await chat.setModel("p/a");
+});
+
+test("several messages are one turn, which answers the last of them", async ({ t, start }) => {
+  const server = await modelServer(t, () => ({ content: "both" }));
+  const provider = { type: "openai", baseUrl: server.url };
+  const { session: chat, events } = await session(start(), { model: "m", provider });
+  const { messageIds } = await chat.rpc.sendMessages({
+    messages: [{ prompt: "first", source: "system" }, { prompt: "second", displayPrompt: "shown" }],
+    wait: true,
+  });
+  assert.equal(server.requests.length, 1);
+  const said = ofType(events, "user.message").map(({ data }) => data);
+  assert.deepEqual(said.map(({ messageId }) => messageId), messageIds);
+  assert.deepEqual(said.map(({ content }) => content), ["first", "shown"]);
+  assert.equal(said[0].source, "system");
+  assert.equal(ofType(events, "assistant.message")[0].data.originatingMessageId, messageIds[1]);
+  const texts = server.requests[0].body.messages.filter(({ role }) => role === "user").map(({ content }) => JSON.stringify(content));
+  assert.match(texts.join("\n"), /first[\s\S]*second/);
+  await assert.rejects(chat.rpc.sendMessages({ messages: [] }), /at least one/);
+});
+
+test("control from GitHub's pages is off, and what an app says of it is kept", async ({ start }) => {
+  const client = start();
+  const { session: chat, events } = await session(client);
+  const { sessions } = client.rpc;
+  const status = { state: "off" };
+  assert.deepEqual(await sessions.getRemoteControlStatus(), { status });
+  assert.deepEqual(await sessions.setRemoteControlSteering({ enabled: true }), { status });
+  assert.deepEqual(await sessions.stopRemoteControl({}), { status, stopped: false });
+  const move = { toSessionId: chat.sessionId };
+  assert.deepEqual(await sessions.transferRemoteControl(move), { status, transferred: false });
+  assert.deepEqual(await chat.rpc.remote.enable({ mode: "off" }), { remoteSteerable: false });
+  await chat.rpc.remote.disable();
+  await assert.rejects(chat.rpc.remote.enable({ mode: "on" }), /not available/);
+  await chat.rpc.remote.notifySteerableChanged({ remoteSteerable: true });
+  assert.equal((await event(events, "session.remote_steerable_changed")).data.remoteSteerable, true);
+});
+
+test("what options.update names is in force from then on", async ({ t, start, work }) => {
+  const server = await modelServer(t, () => ({ content: "ok" }));
+  const provider = { type: "openai", baseUrl: server.url };
+  const { session: chat } = await session(start(), { model: "m", provider, sessionLimits: { maxAiCredits: 50 } });
+  await mkdir(join(work, "skills/tidy"), { recursive: true });
+  await writeFile(join(work, "skills/tidy/SKILL.md"), "---\nname: tidy\ndescription: Tidies up\n---\nTidy.");
+  const names = async () => (await chat.rpc.skills.list()).skills.map(({ name }) => name);
+  assert.ok(!(await names()).includes("tidy"));
+  await chat.rpc.options.update({
+    organizationCustomInstructions: "Speak of badgers.",
+    skillDirectories: [join(work, "skills")],
+    sessionLimits: null,
+  });
+  assert.ok((await names()).includes("tidy"));
+  assert.equal((await chat.rpc.metadata.snapshot()).sessionLimits?.maxAiCredits ?? null, null);
+  await ask(chat, "hello");
+  assert.match(JSON.stringify(server.requests[0].body.messages[0]), /Speak of badgers/);
+  await chat.rpc.options.update({ enableSkills: false });
+  assert.deepEqual(await names(), []);
 });
 
 test("a session's first turn belongs to the span in which the session was made", async ({ start, work }) => {

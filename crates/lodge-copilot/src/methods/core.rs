@@ -9,6 +9,7 @@ use lodge_host::{Delivery, Host, Prompt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
+use uuid::Uuid;
 
 use super::{Capability, Nothing, method, turns};
 use crate::{
@@ -39,6 +40,7 @@ pub(crate) static CORE: Capability = Capability {
         method!("session.destroy", 364, "closes a session; it stays on disk", detach),
         method!("session.detach", 0, "the newer name of `session.destroy`", detach),
         method!(session "session.send", 214, "says something to the agent", send),
+        method!(session "session.sendMessages", 0, "says several things that one turn answers", send_messages),
         method!(session "session.abort", 7, "stops the running turn", abort),
         method!(raw "session.getMessages", 29, "every persisted event", get_messages),
         method!(
@@ -279,6 +281,48 @@ async fn send(session: Arc<Attached>, params: SendParams) -> Result<Value, RpcEr
     session.catch_up_with_model().await?;
     let wait = params.wait == Some(true);
     Ok(json!({"messageId": turns::say(&session, params.try_into()?, wait).await?}))
+}
+
+#[derive(Debug, Deserialize)]
+struct BatchParams {
+    messages: Vec<SendParams>,
+    #[serde(flatten)]
+    all: SendParams,
+}
+
+/// The last of them is what the turn answers; the others come before it.
+async fn send_messages(session: Arc<Attached>, params: BatchParams) -> Result<Value, RpcError> {
+    let BatchParams { mut messages, all } = params;
+    let Some(last) = messages.pop() else {
+        return Err(RpcError::params("messages must hold at least one message"));
+    };
+    session.belongs_to(all.traceparent.as_deref());
+    session.catch_up_with_model().await?;
+    let mut before = Vec::with_capacity(messages.len());
+    let mut ids = Vec::with_capacity(messages.len() + 1);
+    for message in messages {
+        let id = Uuid::new_v4().to_string();
+        ids.push(id.clone());
+        before.push(Prompt {
+            message_id: Some(id),
+            ..message.try_into()?
+        });
+    }
+    let wait = all.wait == Some(true);
+    let prompt = SendParams {
+        prompt: last.prompt,
+        display_prompt: last.display_prompt,
+        attachments: last.attachments,
+        required_tool: last.required_tool,
+        source: last.source,
+        ..all
+    };
+    let prompt = Prompt {
+        before,
+        ..prompt.try_into()?
+    };
+    ids.push(turns::say(&session, prompt, wait).await?);
+    Ok(json!({"messageIds": ids}))
 }
 
 #[derive(Debug, Default, Deserialize)]

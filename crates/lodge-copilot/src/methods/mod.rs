@@ -14,6 +14,7 @@ mod model;
 mod permissions;
 pub(crate) mod plugins;
 mod queue;
+mod remote;
 mod rules;
 pub(crate) mod sampling;
 mod schedule;
@@ -90,6 +91,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &plugins::PLUGINS,
     &sessions::SESSIONS,
     &settings::SETTINGS,
+    &remote::REMOTE,
     &elsewhere::ELSEWHERE,
 ];
 

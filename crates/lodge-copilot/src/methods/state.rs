@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use lodge_events::{Payload, SessionContextChanged, SessionError, SessionInfo, SessionLimits, SessionWarning};
-use lodge_host::{Approval, Change, Mode, Todos, ToolFilter};
+use lodge_host::{Approval, Change, CustomizationChange, HookFiles, Mode, Todos, ToolFilter};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -197,14 +197,42 @@ struct OptionsParams {
     excluded_tools: Option<Vec<String>>,
     enable_streaming: Option<bool>,
     approve_all: Option<bool>,
-    session_limits: Option<SessionLimits>,
+    /// `null` takes them away.
+    #[serde(deserialize_with = "given")]
+    session_limits: Option<Option<SessionLimits>>,
     skip_custom_instructions: Option<bool>,
+    organization_custom_instructions: Option<String>,
     env_value_mode: Option<EnvValueMode>,
+    reasoning_summary: Option<String>,
+    enable_host_git_operations: Option<bool>,
+    enable_file_hooks: Option<bool>,
+    enable_skills: Option<bool>,
+    skill_directories: Option<Vec<PathBuf>>,
+    disabled_skills: Option<Vec<String>>,
+    excluded_builtin_agents: Option<Vec<String>>,
+}
+
+/// Tells what is `null` from what is not there.
+fn given<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+impl OptionsParams {
+    fn customization(&self) -> Option<Change> {
+        let change = CustomizationChange {
+            skills: self.enable_skills,
+            skill_directories: self.skill_directories.clone(),
+            disabled_skills: self.disabled_skills.clone().map(|names| names.into_iter().collect()),
+            excluded_agents: self.excluded_builtin_agents.clone(),
+            ..CustomizationChange::default()
+        };
+        (!change.is_empty()).then(|| Change::Customization(Box::new(change)))
+    }
 }
 
 /// What is not known here is ignored: the SDKs send what their newest runtime understands.
 async fn options_update(session: Arc<Attached>, params: OptionsParams) -> Result<Value, RpcError> {
-    let mut changes = Vec::new();
+    let mut changes: Vec<Change> = params.customization().into_iter().collect();
     if params.available_tools.is_some() || params.excluded_tools.is_some() {
         let now = session.session().settings().tools;
         changes.push(Change::Tools(ToolFilter {
@@ -212,7 +240,20 @@ async fn options_update(session: Arc<Attached>, params: OptionsParams) -> Result
             excluded: params.excluded_tools.unwrap_or(now.excluded),
         }));
     }
-    changes.extend(params.session_limits.map(|limits| Change::Limit(limits.max_ai_credits)));
+    let limits = params.session_limits;
+    changes.extend(limits.map(|limits| Change::Limit(limits.and_then(|limits| limits.max_ai_credits))));
+    let organization = params.organization_custom_instructions;
+    changes.extend(organization.map(|text| {
+        let text = Some(text).filter(|text| !text.trim().is_empty());
+        Change::OrganizationInstructions(text)
+    }));
+    let summary = params.reasoning_summary;
+    changes.extend(summary.map(|summary| Change::ReasoningSummary(Some(summary))));
+    changes.extend(params.enable_host_git_operations.map(Change::Git));
+    changes.extend(params.enable_file_hooks.map(|on| {
+        let files = if on { HookFiles::All } else { HookFiles::Off };
+        Change::HookFiles(files)
+    }));
     changes.extend(params.working_directory.map(Change::Cwd));
     changes.extend(params.additional_directories.map(Change::AdditionalDirectories));
     changes.extend(params.enable_streaming.map(Change::Streaming));
