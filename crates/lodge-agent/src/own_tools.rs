@@ -85,7 +85,8 @@ impl Call<'_> {
         };
         let form = Elicitation {
             message: message.to_owned(),
-            schema: args["requestedSchema"].clone(),
+            schema: Some(args["requestedSchema"].clone()),
+            url: None,
             call_id: Some(self.id.to_owned()),
         };
         let Some(asked) = self.turn.shared.ask_form(None, form) else {

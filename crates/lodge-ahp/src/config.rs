@@ -89,6 +89,8 @@ impl AhpConfig {
 pub struct Limits {
     /// Connections at a time.
     pub connections: usize,
+    /// How long a connection may take to ask for the upgrade.
+    pub upgrade_patience: Duration,
     /// Bytes of one frame from a client.
     pub frame_bytes: usize,
     /// Levels of nesting in it.
@@ -129,6 +131,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4096,
+            upgrade_patience: Duration::from_secs(30),
             frame_bytes: 16 << 20,
             json_depth: 64,
             outstanding: 256,

@@ -18,6 +18,7 @@ mod config;
 mod connection;
 mod customizations;
 mod dialect;
+mod doorstep;
 mod face;
 mod files;
 mod grants;

@@ -16,6 +16,7 @@ use crate::{
     auth::Door,
     config::{AhpConfig, Listen},
     connection,
+    doorstep::Doorsteps,
     face::Face,
     tls::TlsListener,
 };
@@ -62,6 +63,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         move |error| ServeError::Io { what, error }
     };
     let listen = config.listen.clone();
+    let patience = config.limits.upgrade_patience;
     let acceptor = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
     if let Listen::Tcp(address) = &listen
         && !address.ip().is_loopback()
@@ -101,12 +103,14 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
                 let _ = match acceptor {
                     Some(acceptor) => {
                         let listener = TlsListener::new(listener, acceptor, bound);
+                        let listener = Doorsteps { listener, patience };
                         axum::serve(listener, router).with_graceful_shutdown(stopped).await
                     }
                     None => {
                         let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
                             let _ = stream.set_nodelay(true);
                         });
+                        let listener = Doorsteps { listener, patience };
                         axum::serve(listener, router).with_graceful_shutdown(stopped).await
                     }
                 };
@@ -115,6 +119,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         }
         Listen::Unix(path) => {
             let listener = bind_unix(&path).map_err(io(&format!("cannot listen on {}", path.display())))?;
+            let listener = Doorsteps { listener, patience };
             let task = tokio::spawn(async move {
                 let _ = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
             });

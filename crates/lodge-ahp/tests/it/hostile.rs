@@ -233,6 +233,37 @@ async fn next(socket: &mut TcpStream) -> (u8, Vec<u8>) {
 }
 
 #[tokio::test]
+async fn nobody_stands_on_the_doorstep_for_ever() {
+    let house = house_with(Limits {
+        upgrade_patience: Duration::from_secs(5),
+        ..Limits::default()
+    })
+    .await;
+    let mut good = house.client("good").await;
+    let address = house.server.as_ref().unwrap().local_addr().unwrap();
+    // One that says nothing, one that never finishes, one that was refused and stays.
+    let refused = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut waiting = Vec::new();
+    for said in ["", "GET / HTTP/1.1\r\nHost: loc", refused] {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        socket.write_all(said.as_bytes()).await.unwrap();
+        waiting.push((said, socket));
+    }
+    for (said, mut socket) in waiting {
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(60), socket.read_to_end(&mut rest)).await;
+        assert!(ended.is_ok(), "{said:?} is waited for");
+    }
+    // Who was let in is there longer than that.
+    good.request("ping", json!({})).await.unwrap();
+    let (_, chat) = good.session(&uuid(1)).await;
+    assert_eq!(
+        good.turn(&chat, "t1", "say fine").await["turns"][0]["state"],
+        "complete"
+    );
+}
+
+#[tokio::test]
 async fn frames_may_come_in_pieces_and_connections_half_open() {
     let house = house_with(Limits {
         frame_bytes: 10_000,
