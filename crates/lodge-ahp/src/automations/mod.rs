@@ -127,12 +127,17 @@ impl Core {
     }
 }
 
+/// Writes a record down. Nobody knows of it yet.
+async fn write(book: &Book, record: Record) -> io::Result<Record> {
+    let file = book.file(&record.resource);
+    let written = tokio::task::spawn_blocking(move || file.keep(&record).map(|()| record)).await;
+    written.map_err(io::Error::other)?
+}
+
 impl Face {
     /// Keeps a record, and then tells what became of it: first of a run, then of the automation.
     async fn keep_record(&self, book: &mut Book, record: Record, of_run: &[StateAction], run: &str) -> io::Result<()> {
-        let file = book.file(&record.resource);
-        let written = tokio::task::spawn_blocking(move || file.keep(&record).map(|()| record)).await;
-        let record = written.map_err(io::Error::other)??;
+        let record = write(book, record).await?;
         self.show_record(book, record, of_run, run);
         Ok(())
     }

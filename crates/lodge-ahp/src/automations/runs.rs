@@ -5,8 +5,7 @@ use std::sync::Arc;
 use ahp_types::{
     StateAction,
     actions::{
-        AutomationRunLifecycleChangedAction, AutomationRunPrimarySessionChangedAction,
-        AutomationRunSessionRemovedAction, AutomationRunSessionSetAction,
+        AutomationRunLifecycleChangedAction, AutomationRunPrimarySessionChangedAction, AutomationRunSessionSetAction,
     },
     state::{
         AutomationDefinition, AutomationManualRunOrigin, AutomationRunOrigin, AutomationSessionOrigin, Message,
@@ -14,7 +13,10 @@ use ahp_types::{
     },
 };
 
-use super::record::{End, Record, is_over};
+use super::{
+    record::{End, Record, is_over},
+    write,
+};
 use crate::{
     actions,
     face::Face,
@@ -132,8 +134,8 @@ impl Face {
             automation: record.resource.clone(),
             run: run.to_owned(),
         };
-        let kept = self.keep_record(&mut book, record, &told, run).await;
-        kept.map_err(|error| format!("the run cannot be kept: {error}"))?;
+        let kept = write(&book, record).await;
+        let record = kept.map_err(|error| format!("the run cannot be kept: {error}"))?;
         self.store.update(&id, |record| record.origin = Some(origin.clone()));
         let session: Uri = session.into();
         let new = NewSession {
@@ -148,21 +150,15 @@ impl Face {
         let chat: Uri = uri::default_chat(&session).into();
         let begun = actions::begin_automation(self, &mut self.inner.lock(), &chat, message);
         match begun {
-            Ok(turn) => Ok(Some(Begun { id, chat, turn })),
+            Ok(turn) => {
+                // Whoever hears of the session finds it.
+                self.show_record(&mut book, record, &told, run);
+                Ok(Some(Begun { id, chat, turn }))
+            }
             Err(reason) => {
-                // Nothing was said in it, and nobody was told.
+                // Nothing was said in it, and nobody knows of it.
                 self.inner.lock().remove_session(&session);
                 self.store.forget(&id);
-                if let Some(mut record) = book.of_run(run).cloned()
-                    && let Some(known) = record.run_mut(run)
-                {
-                    known.sessions.clear();
-                    known.primary_session = None;
-                    let session = session.to_string();
-                    let action = AutomationRunSessionRemovedAction { session };
-                    let told = [StateAction::AutomationRunSessionRemoved(action)];
-                    self.keep_at_any_rate(&mut book, record, &told, run).await;
-                }
                 Err(reason)
             }
         }

@@ -304,12 +304,18 @@ async fn a_run_that_cannot_begin_or_whose_turn_fails_says_why() {
     let mut a = house.client("a").await;
     a.subscribe(ALL).await;
     let gone = lodge_ahp::uri::file(house.work().join("gone"));
+    let chat = json!({ "type": "chat", "resource": "ahp-chat:/none", "label": "x" });
     for (changes, expected, has_begun) in [
         (json!({ "session": { "workingDirectories": [gone] } }), "gone", false),
         (json!({ "session": { "model": { "id": "nobody" } } }), "nobody", false),
         (
             json!({ "session": { "config": { "isolation": "worktree" } } }),
             "git",
+            false,
+        ),
+        (
+            json!({ "message": { "text": "x", "origin": { "kind": "automation" }, "attachments": [chat] } }),
+            "ahp-chat:/none",
             false,
         ),
         (
@@ -326,8 +332,12 @@ async fn a_run_that_cannot_begin_or_whose_turn_fails_says_why() {
         let message = lifecycle["error"]["message"].as_str().unwrap();
         assert!(message.contains(expected), "{changes}: {lifecycle}");
         assert_eq!(lifecycle["startedAt"].is_string(), has_begun, "{lifecycle}");
+        assert_eq!(failed["sessionCount"], i64::from(has_begun), "{failed}");
         a.accepted(ALL, remove(ONE)).await;
     }
+    // What never began left no session behind.
+    let list = a.request("listSessions", json!({ "channel": ROOT })).await.unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
