@@ -79,7 +79,10 @@ fn template(template: &AutomationSessionTemplate) -> Result<(), String> {
     if directories.len() > MOST_DIRECTORIES {
         return Err(format!("a session has at most {MOST_DIRECTORIES} directories"));
     }
-    if let Some(odd) = directories.iter().find(|directory| uri::path(directory).is_none()) {
+    // Folders that are on no machine are an editor's; beside others they are seen to when a run begins.
+    if let Some(odd) = directories.first()
+        && directories.iter().all(|directory| uri::path(directory).is_none())
+    {
         return Err(format!("{odd:?} is not the address of a directory"));
     }
     session_settings(template.config.as_ref())
