@@ -20,9 +20,7 @@ fn title_of(state: &Value, chat: &str) -> Value {
 
 #[tokio::test]
 async fn chats_can_be_made_twice_and_before_anything_is_said() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, default) = a.session(&uuid(1)).await;
+    let (house, mut a, session, default) = at_home().await;
     a.accepted(&session, json!({ "type": "session/titleChanged", "title": "Original" }))
         .await;
     let peer = json!({ "channel": session, "chat": "ahp-chat:/peer" });
@@ -81,9 +79,7 @@ async fn chats_can_be_made_twice_and_before_anything_is_said() {
 
 #[tokio::test]
 async fn chats_can_be_moved() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (one, default) = a.session(&uuid(1)).await;
+    let (house, mut a, one, default) = at_home().await;
     // Somebody's draft, in which nothing was said yet.
     let (two, elsewhere) = house.editor("e").await.session(&uuid(2)).await;
     a.subscribe(&two).await;
@@ -226,9 +222,7 @@ async fn a_message_can_refer_to_another_chat() {
 
 #[tokio::test]
 async fn a_steering_message_that_comes_early_steers_the_next_turn() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (_, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, _, chat) = at_home().await;
     let steer = json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": "s1",
         "message": { "text": "say steered", "origin": { "kind": "user" } } });
     a.accepted(&chat, steer).await;
@@ -321,9 +315,7 @@ async fn a_chat_can_become_a_session_of_its_own() {
 
 #[tokio::test]
 async fn a_chat_is_renamed_by_a_command_and_made_anew_after_it_was_removed() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, default) = a.session(&uuid(1)).await;
+    let (house, mut a, session, default) = at_home().await;
     a.turn(&default, "t0", "/rename The session").await;
     assert_eq!(a.subscribe(&session).await["state"]["title"], "The session");
     let chat = "ahp-chat:/peer";
@@ -356,9 +348,7 @@ async fn a_chat_is_renamed_by_a_command_and_made_anew_after_it_was_removed() {
 
 #[tokio::test]
 async fn other_chats_of_the_session_are_offered_to_be_referred_to() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, session, chat) = at_home().await;
     let peer = "ahp-chat:/peer";
     for made in [peer, "ahp-chat:/silent"] {
         a.request(
@@ -396,9 +386,7 @@ async fn other_chats_of_the_session_are_offered_to_be_referred_to() {
 /// Sub-agents, terminals and large results of a chat are found at their addresses wherever it is moved, also after a restart.
 #[tokio::test]
 async fn what_a_chat_has_goes_with_it_and_keeps_its_address() {
-    let mut house = house().await;
-    let mut a = house.client("a").await;
-    let (one, _) = a.session(&uuid(1)).await;
+    let (mut house, mut a, one, _) = at_home().await;
     let (two, other) = a.session(&uuid(2)).await;
     a.turn(&other, "t0", "say here").await;
     let chat = "ahp-chat:/x";

@@ -94,9 +94,7 @@ async fn a_command_runs_at_once_and_its_terminal_can_be_looked_at_also_after_a_r
 
 #[tokio::test]
 async fn a_command_that_fails_says_how_and_the_turn_is_over() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, session, chat) = at_home().await;
     let peer = "ahp-chat:/peer";
     a.request("createChat", json!({ "channel": session, "chat": peer }))
         .await
@@ -165,9 +163,7 @@ async fn the_model_reads_of_commands_with_the_next_message() {
 
 #[tokio::test]
 async fn a_command_waits_for_the_turn_that_runs_and_goes_before_what_waits_when_it_steers() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (_, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, _, chat) = at_home().await;
     let set = |kind: &str, id: &str, text: &str| json!({ "type": "chat/pendingMessageSet", "kind": kind, "id": id, "message": { "text": text, "origin": { "kind": "user" } } });
     a.say(&chat, "t1", "ask \"Which colour?\" choices red, blue").await;
     let asked = a.action("chat/inputRequested").await["action"]["request"].clone();
@@ -198,9 +194,7 @@ async fn a_command_waits_for_the_turn_that_runs_and_goes_before_what_waits_when_
 
 #[tokio::test]
 async fn a_command_that_a_killed_host_did_not_finish_has_failed_and_is_not_run_again() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, session, chat) = at_home().await;
     a.say(&chat, "t1", "!echo x >> ran; sleep 1000").await;
     a.action("chat/toolCallContentChanged").await;
     let ran = house.work().join("ran");

@@ -82,9 +82,7 @@ async fn a_session_is_in_the_list_as_soon_as_it_is_made_unless_an_editor_drafts_
 
 #[tokio::test]
 async fn a_session_that_nobody_opened_yet_is_archived_by_who_only_sees_the_list() {
-    let mut house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (mut house, mut a, session, chat) = at_home().await;
     a.turn(&chat, "t1", "say hello").await;
     house.restart().await;
     let mut b = house.client("b").await;
@@ -101,9 +99,7 @@ async fn a_session_that_nobody_opened_yet_is_archived_by_who_only_sees_the_list(
 
 #[tokio::test]
 async fn the_first_message_is_the_title_and_models_that_are_not_there_fail_the_turn() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, session, chat) = at_home().await;
     let mut started = turn_started("t1", "Fix the login bug");
     started["message"]["model"] = json!({ "id": "no-such-model" });
     a.accepted(&chat, started).await;
@@ -140,9 +136,7 @@ async fn the_first_message_is_the_title_and_models_that_are_not_there_fail_the_t
 
 #[tokio::test]
 async fn messages_that_wait_are_taken_out_before_they_are_said() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (_, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, _, chat) = at_home().await;
     let set = |kind: &str, id: &str, text: &str| json!({ "type": "chat/pendingMessageSet", "kind": kind, "id": id, "message": { "text": text, "origin": { "kind": "user" } } });
     // Nothing runs: it begins at once.
     a.accepted(&chat, set("queued", "q1", "say queued")).await;
@@ -171,9 +165,7 @@ async fn messages_that_wait_are_taken_out_before_they_are_said() {
 
 #[tokio::test]
 async fn a_turn_that_waits_for_an_answer_can_be_cancelled_and_another_said() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, session, chat) = at_home().await;
     a.say(&chat, "t1", "ask \"Which colour?\" choices red, blue").await;
     a.action("chat/inputRequested").await;
     a.accepted(
@@ -195,9 +187,7 @@ async fn a_turn_that_waits_for_an_answer_can_be_cancelled_and_another_said() {
 
 #[tokio::test]
 async fn tools_of_a_client_go_on_while_it_looks_into_other_chats() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, session, chat) = at_home().await;
     let peer = "ahp-chat:/peer";
     a.request(
         "createChat",
@@ -327,9 +317,7 @@ async fn files_of_the_same_name_are_told_apart_and_files_alone_are_called_by_the
 
 #[tokio::test]
 async fn a_session_is_renamed_by_a_command_that_is_offered_when_something_was_said() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, session, chat) = at_home().await;
     let offered = async |a: &mut Client| {
         let params = json!({ "channel": chat, "kind": "userMessage", "text": "/r", "offset": 2 });
         let found = a.request("completions", params).await.unwrap()["items"].clone();

@@ -77,9 +77,7 @@ async fn what_a_person_wrote_is_what_runs_and_what_is_recorded() {
 
 #[tokio::test]
 async fn an_edit_must_fit_the_tool_and_the_rules() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (_, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, _, chat) = at_home().await;
     let elsewhere = house.dir.path().canonicalize().unwrap();
     let path = |name: &str| elsewhere.join(name).display().to_string();
     let arguments = json!({ "path": path("one"), "file_text": "hello" });
@@ -113,9 +111,7 @@ async fn an_edit_must_fit_the_tool_and_the_rules() {
 
 #[tokio::test]
 async fn what_a_person_wrote_can_be_allowed_for_the_session() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (_, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, _, chat) = at_home().await;
     a.say(&chat, "t1", "call bash {\"command\":\"mkdir one\"} then say done")
         .await;
     let ready = a.action("chat/toolCallReady").await["action"].clone();

@@ -148,9 +148,7 @@ async fn a_list_that_is_null_is_an_empty_one() {
 
 #[tokio::test]
 async fn coming_back_with_odd_numbers_gives_snapshots() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, session, chat) = at_home().await;
     a.turn(&chat, "t1", "say x").await;
     let channels = json!([ROOT, session, chat]);
     for seen in [json!(1u64 << 60), json!(-3), json!(1e300), json!(0.5), json!(0)] {

@@ -32,6 +32,14 @@ pub(crate) async fn house() -> House {
     house_with(Limits::default()).await
 }
 
+/// A house with the client `a` in it, who has made a session: its address and its chat's.
+pub(crate) async fn at_home() -> (House, Client, String, String) {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    (house, a, session, chat)
+}
+
 pub(crate) async fn house_with(limits: Limits) -> House {
     house_set_up(limits, Policy::Ask).await
 }

@@ -138,9 +138,7 @@ async fn a_session_of_another_face_is_listed_watched_and_steered() {
 
 #[tokio::test]
 async fn a_turn_that_the_end_of_the_host_cut_short_is_over_when_it_comes_back() {
-    let mut house = house().await;
-    let mut a = house.client("a").await;
-    let (_, chat) = a.session(&uuid(1)).await;
+    let (mut house, mut a, _, chat) = at_home().await;
     a.say(&chat, "t1", "slowly 50 ms, stream 1000 chunks").await;
     a.action("chat/delta").await;
     house.restart().await;
@@ -223,9 +221,7 @@ async fn a_session_that_another_face_closed_and_took_up_again_is_read_anew() {
 
 #[tokio::test]
 async fn approvals_that_were_chosen_are_the_agent_s_after_a_restart_in_every_chat() {
-    let mut house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (mut house, mut a, session, chat) = at_home().await;
     a.turn(&chat, "t1", "say hello").await;
     let peer = "ahp-chat:/peer";
     a.request("createChat", json!({ "channel": session, "chat": peer }))
@@ -256,9 +252,7 @@ async fn approvals_that_were_chosen_are_the_agent_s_after_a_restart_in_every_cha
 
 #[tokio::test]
 async fn messages_are_as_they_were_written_after_a_restart_and_in_forks() {
-    let mut house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (mut house, mut a, session, chat) = at_home().await;
     a.turn(&chat, "t0", "say first").await;
     std::fs::write(house.work().join("notes.md"), "one\ntwo\n").unwrap();
     let file = lodge_ahp::uri::file(house.work().join("notes.md"));

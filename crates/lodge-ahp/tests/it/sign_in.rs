@@ -140,19 +140,36 @@ async fn server(client: &mut Client, session: &str, kind: &str) -> Value {
 }
 
 /// A session that has signed in, in which calls need nobody's word.
-async fn signed_in(vault: &Vault, models: &ModelServer, house: &House, client: &mut Client) -> (String, String) {
-    vault.configure(house, json!({}));
-    let session = format!("lodge:/{}", uuid(1));
-    let create = json!({ "channel": session, "config": { "autoApprove": "autoApprove" } });
-    client.request("createSession", create).await.unwrap();
-    let chat = client.subscribe(&session).await["state"]["defaultChat"].clone();
-    let chat = chat.as_str().unwrap().to_owned();
-    client.subscribe(&chat).await;
-    asked(models, client, &chat, "t1").await;
-    server(client, &session, "authRequired").await;
-    client.request("authenticate", vault.token("good")).await.unwrap();
-    server(client, &session, "ready").await;
-    (session, chat)
+struct SignedIn {
+    models: ModelServer,
+    house: House,
+    vault: Vault,
+    a: Client,
+    session: String,
+    chat: String,
+}
+
+async fn signed_in() -> SignedIn {
+    let models = ModelServer::start();
+    let house = house_of(&models).await;
+    let vault = Vault::new().await;
+    vault.configure(&house, json!({}));
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let trusting = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
+    a.accepted(&session, trusting).await;
+    asked(&models, &mut a, &chat, "t1").await;
+    server(&mut a, &session, "authRequired").await;
+    a.request("authenticate", vault.token("good")).await.unwrap();
+    server(&mut a, &session, "ready").await;
+    SignedIn {
+        models,
+        house,
+        vault,
+        a,
+        session,
+        chat,
+    }
 }
 
 /// Begins a turn in which the vault is opened.
@@ -279,11 +296,14 @@ impl Watcher {
 /// A token may be rejected in the middle of a turn: the call waits until somebody brings another, and is made again once.
 #[tokio::test]
 async fn a_call_waits_until_somebody_signs_in() {
-    let models = ModelServer::start();
-    let house = house_of(&models).await;
-    let vault = Vault::new().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = signed_in(&vault, &models, &house, &mut a).await;
+    let SignedIn {
+        models,
+        house,
+        vault,
+        mut a,
+        session,
+        chat,
+    } = signed_in().await;
     let mut modern = Watcher::new(&house, "m", "0.9.0", &[&session, &chat]).await;
     let mut seed = Watcher::new(&house, "s", "0.1.0", &[&session]).await;
     vault.door().good = "better";
@@ -328,11 +348,14 @@ async fn a_call_waits_until_somebody_signs_in() {
 /// A token may be good and not reach far enough.
 #[tokio::test]
 async fn a_call_waits_for_a_token_that_reaches_further() {
-    let models = ModelServer::start();
-    let house = house_of(&models).await;
-    let vault = Vault::new().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = signed_in(&vault, &models, &house, &mut a).await;
+    let SignedIn {
+        models,
+        house: _house,
+        vault,
+        mut a,
+        session,
+        chat,
+    } = signed_in().await;
     vault.door().wider = Some("wider");
     open(&models, &mut a, &chat, "t2").await;
     let wants = a.action("chat/toolCallAuthRequired").await["action"]["auth"].clone();
@@ -362,11 +385,14 @@ async fn a_call_waits_for_a_token_that_reaches_further() {
 /// Nobody has to sign in: the call can be given up, the turn stopped, and the host may go down.
 #[tokio::test]
 async fn a_call_that_waits_for_a_login_can_be_given_up() {
-    let models = ModelServer::start();
-    let house = house_of(&models).await;
-    let vault = Vault::new().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = signed_in(&vault, &models, &house, &mut a).await;
+    let SignedIn {
+        models,
+        house,
+        vault,
+        mut a,
+        session,
+        chat,
+    } = signed_in().await;
     vault.door().wider = Some("wider");
     open(&models, &mut a, &chat, "t2").await;
     let call = a.action("chat/toolCallAuthRequired").await["action"]["toolCallId"].clone();
@@ -410,11 +436,14 @@ async fn a_call_that_waits_for_a_login_can_be_given_up() {
 /// Where nobody watches who knows what signing in is, nobody is waited for.
 #[tokio::test]
 async fn a_call_fails_at_once_where_nobody_could_sign_in() {
-    let models = ModelServer::start();
-    let house = house_of(&models).await;
-    let vault = Vault::new().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = signed_in(&vault, &models, &house, &mut a).await;
+    let SignedIn {
+        models,
+        house,
+        vault,
+        mut a,
+        session,
+        chat,
+    } = signed_in().await;
     let mut seed = house.client_of("s", "0.1.0").await;
     seed.request("subscribe", json!({ "resource": session })).await.unwrap();
     for channel in [&session, &chat] {

@@ -161,9 +161,7 @@ async fn whoever_listens_gets_logs_spans_and_metrics_without_secrets() {
 
 #[tokio::test]
 async fn telemetry_is_not_replayed_and_does_not_hinder_coming_back() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, session, chat) = at_home().await;
     a.request("subscribe", json!({ "channel": "ahp-otlp:/logs/info" }))
         .await
         .unwrap();

@@ -6,9 +6,7 @@ use crate::kit::*;
 
 #[tokio::test]
 async fn a_turn_streams_and_ends_and_is_in_the_next_snapshot() {
-    let house = house().await;
-    let mut client = house.client("a").await;
-    let (session, chat) = client.session(&uuid(1)).await;
+    let (_house, mut client, session, chat) = at_home().await;
     let state = client.turn(&chat, "t1", "think about doors then say They open.").await;
     let turn = &state["turns"][0];
     assert_eq!(turn["id"], "t1");
@@ -66,9 +64,7 @@ async fn a_tool_call_is_approved_by_a_second_client() {
 
 #[tokio::test]
 async fn a_turn_can_be_cancelled_and_the_next_one_is_clean() {
-    let house = house().await;
-    let mut client = house.client("a").await;
-    let (_, chat) = client.session(&uuid(1)).await;
+    let (_house, mut client, _, chat) = at_home().await;
     client.say(&chat, "t1", "slowly 20 ms, stream 2000 chunks").await;
     client.action("chat/delta").await;
     client
@@ -89,9 +85,7 @@ async fn a_turn_can_be_cancelled_and_the_next_one_is_clean() {
 
 #[tokio::test]
 async fn a_turn_that_is_cancelled_at_once_is_there_once() {
-    let house = house().await;
-    let mut client = house.client("a").await;
-    let (_, chat) = client.session(&uuid(1)).await;
+    let (_house, mut client, _, chat) = at_home().await;
     client.turn(&chat, "first", "say first").await;
     let ids: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
     for id in &ids {

@@ -8,9 +8,7 @@ use crate::{kit::*, mirror::Mirror};
 /// 19–27: subscriptions, snapshots, order.
 #[tokio::test]
 async fn subscriptions_and_order() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, session, chat) = at_home().await;
     for turn in ["t1", "t2", "t3"] {
         a.turn(&chat, turn, "say x").await;
     }
@@ -100,9 +98,7 @@ async fn subscriptions_and_order() {
 /// 28–36: coming back. (37, after a crash of the host, is `restart::…`.)
 #[tokio::test]
 async fn reconnect() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, session, chat) = at_home().await;
     a.drain().await;
     let mut mirror = Mirror::default();
     let snapshot = a.subscribe(&chat).await;
@@ -155,9 +151,7 @@ async fn reconnect() {
 /// 38–45: echo, origin, rejection.
 #[tokio::test]
 async fn echo_and_rejection() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, session, chat) = at_home().await;
     a.turn(&chat, "t0", "say hello").await;
     let mut b = house.client("b").await;
     b.subscribe(&session).await;

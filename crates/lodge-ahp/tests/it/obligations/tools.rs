@@ -10,9 +10,7 @@ use crate::kit::*;
 /// 69–75: tool calls.
 #[tokio::test]
 async fn tool_calls() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, session, chat) = at_home().await;
     // What may run runs, and is never shown as waiting.
     a.say(&chat, "t1", "call bash {\"command\":\"echo harmless\"} then say done")
         .await;

@@ -9,9 +9,7 @@ use crate::{kit::*, mirror::Mirror};
 /// 62–68: turns.
 #[tokio::test]
 async fn turns_and_paging() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (_, chat) = a.session(&uuid(1)).await;
+    let (house, mut a, _, chat) = at_home().await;
     a.say(&chat, "t1", "slowly 20 ms, stream 30 chunks").await;
     let part = a.action("chat/responsePart").await;
     let delta = a.action("chat/delta").await;
@@ -124,9 +122,7 @@ async fn turns_and_paging() {
 /// 78–80: queued and steering messages.
 #[tokio::test]
 async fn queue_and_steering() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (_, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, _, chat) = at_home().await;
     let set = |kind: &str, id: &str, text: &str| json!({ "type": "chat/pendingMessageSet", "kind": kind, "id": id, "message": message(text) });
     // Queued while idle: it starts at once.
     a.accepted(&chat, set("queued", "q1", "slowly 20 ms, stream 100 chunks"))
@@ -176,9 +172,7 @@ async fn queue_and_steering() {
 /// 81–82: questions.
 #[tokio::test]
 async fn input_requests() {
-    let house = house().await;
-    let mut a = house.client("a").await;
-    let (session, chat) = a.session(&uuid(1)).await;
+    let (_house, mut a, session, chat) = at_home().await;
     a.say(&chat, "t1", "ask \"Which colour?\" choices red, blue").await;
     let request = a.action("chat/inputRequested").await["action"]["request"].clone();
     assert_eq!(request["questions"][0]["kind"], "single-select");

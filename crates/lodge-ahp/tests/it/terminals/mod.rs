@@ -417,10 +417,12 @@ async fn nothing_in_a_terminal_outlives_the_host() {
     gone(&other).await;
 }
 
-/// What a shell writes to a file. It reads the person's own files first, and those may wait for a minute (`pyenv init`
-/// does so for a lock that a killed shell left behind).
+/// Shells read the person's own files first, and those may wait for a minute (`pyenv init` does so for a lock that a killed
+/// shell left behind): so often is looked, every 50 ms.
+const LOOKS: u32 = 2_400;
+
 async fn wait_for_file(house: &House, name: &str) -> String {
-    for _ in 0..4000 {
+    for _ in 0..LOOKS {
         match std::fs::read_to_string(house.work().join(name)) {
             Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
             _ => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -439,7 +441,7 @@ fn alive(pid: &str) -> bool {
 }
 
 async fn gone(pid: &str) {
-    for _ in 0..600 {
+    for _ in 0..LOOKS {
         if !alive(pid) {
             return;
         }
