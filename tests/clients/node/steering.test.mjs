@@ -80,6 +80,17 @@ test("a session uses only the models that it may", async ({ t, start }) => {
   await chat.setModel("p/a");
 });
 
+test("a model that no list names may be the only one of a session", async ({ t, start }) => {
+  const server = await modelServer(t, () => ({ content: "ok" }));
+  const provider = { type: "openai", baseUrl: server.url };
+  const { session: chat } = await session(start(), { model: "listed", provider });
+  const allowed = await chat.rpc.model.setAllowedModels({ allowedModels: ["unlisted"] });
+  assert.equal(allowed.modelId, "unlisted");
+  await ask(chat, "hello");
+  assert.equal(server.requests.at(-1).body.model, "unlisted");
+  await assert.rejects(chat.setModel("listed"), /not allowed in this session/);
+});
+
 test("several messages are one turn, which answers the last of them", async ({ t, start }) => {
   const server = await modelServer(t, () => ({ content: "both" }));
   const provider = { type: "openai", baseUrl: server.url };

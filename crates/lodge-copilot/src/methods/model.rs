@@ -188,9 +188,16 @@ async fn set_allowed(session: Arc<Attached>, params: AllowedParams) -> Result<Va
     }
     let model = current();
     let known = session.models().await;
-    // A provider that does not say what it has is asked for the model when it is needed.
-    let there = |id: &String| *id == model || known.is_empty() || known.iter().any(|info| info.id == *id);
-    let Some(first) = allowed.iter().find(|id| there(id)).cloned() else {
+    let there = |id: &String| *id == model || known.iter().any(|info| info.id == *id);
+    let mut first = allowed.iter().find(|id| there(id)).cloned();
+    // Providers need not list all that they have.
+    if first.is_none()
+        && let Some(id) = allowed.first()
+        && session.could_have_model(id).await
+    {
+        first = Some(id.clone());
+    }
+    let Some(first) = first else {
         return Err(RpcError::params(
             "allowedModels must name at least one model that the session can use",
         ));

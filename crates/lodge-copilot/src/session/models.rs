@@ -37,6 +37,14 @@ impl Attached {
         self.warn(chosen.warning).await
     }
 
+    /// Whether some provider may have the model, also when none lists it.
+    pub(crate) async fn could_have_model(&self, name: &str) -> bool {
+        let chooser = self.chooser.lock().clone();
+        let chosen = chooser.choose(Some(name), None).await;
+        // Another one that stands in for it is told of.
+        chosen.is_ok_and(|chosen| chosen.warning.is_none())
+    }
+
     /// Changes the model to one that may not be within reach now: it is asked for again when it is needed.
     pub(crate) async fn settle_on_model(&self, name: &str) -> Result<(), RpcError> {
         let chooser = self.chooser.lock().clone();
