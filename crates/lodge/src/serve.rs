@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result};
-use lodge_ahp::{AhpConfig, Listen, TlsFiles};
+use lodge_ahp::{AhpConfig, Listen, ServeError, TlsFiles};
 use lodge_copilot::{ServerArgs, ServerOptions, TraceOptions, Transport};
 use tokio::net::TcpListener;
 
@@ -137,7 +137,16 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
         lines: crate::logging::LINES.clone(),
         ..AhpConfig::loopback(token.as_str())
     };
-    let ahp = lodge_ahp::serve(host.clone(), config).await?;
+    let ahp = lodge_ahp::serve(host.clone(), config)
+        .await
+        .map_err(|error| match error {
+            ServeError::Io { what, error }
+                if error.kind() == std::io::ErrorKind::AddrInUse && args.socket.is_none() =>
+            {
+                anyhow::anyhow!("{what}; choose another with --port: {error}")
+            }
+            error => error.into(),
+        })?;
     let place = match (ahp.local_addr(), ahp.socket()) {
         (Some(address), _) => format!("{}://{address}/", if secure { "wss" } else { "ws" }),
         (None, Some(path)) => format!("unix:{}", path.display()),

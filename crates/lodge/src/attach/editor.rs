@@ -26,6 +26,8 @@ pub(super) struct Editor {
     at: usize,
     /// Lines before this one that belong to it.
     begun: String,
+    /// Whether what comes is pasted: its line ends are part of it.
+    pasting: bool,
     before: Vec<String>,
     /// The remembered line that is shown, and what was typed when it was fetched.
     fetched: Option<(usize, Vec<char>)>,
@@ -45,15 +47,42 @@ impl Editor {
     pub(super) fn next(&mut self) -> Option<Key> {
         while let Some((length, key)) = next(&self.bytes[self.looked_at..]) {
             self.looked_at += length;
-            if let Some(did) = self.press(key) {
-                return Some(did);
+            let did = match self.pasting {
+                true => self.paste(key),
+                false => self.press(key),
+            };
+            if did.is_some() {
+                return did;
             }
         }
         None
     }
 
+    /// A piece of what is pasted. It is shown when all of it is there.
+    fn paste(&mut self, key: Press) -> Option<Key> {
+        let letter = match key {
+            Press::PasteEnds => {
+                self.pasting = false;
+                // `\r\n` is one line end, as either alone is.
+                let lines = self.before_cursor().replace("\r\n", "\n").replace('\r', "\n");
+                self.replace(0, &lines);
+                return Some(Key::Edited);
+            }
+            Press::Letter(letter) => letter,
+            Press::Enter => char::from(self.bytes[self.looked_at - 1]),
+            Press::Tab => '\t',
+            _ => return None,
+        };
+        self.press(Press::Letter(letter));
+        None
+    }
+
     fn press(&mut self, key: Press) -> Option<Key> {
         match key {
+            Press::PasteBegins => {
+                self.pasting = true;
+                return None;
+            }
             Press::Letter(letter) if self.text.len() < LONGEST => {
                 self.text.insert(self.at, letter);
                 self.at += 1;
@@ -136,6 +165,7 @@ impl Editor {
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.begun.clear();
+        self.pasting = false;
         (self.at, self.fetched) = (0, None);
     }
 
@@ -162,7 +192,9 @@ impl Editor {
             behind += wide(&self.text[to]);
             to += 1;
         }
-        (self.text[from..to].iter().collect(), behind)
+        // Line ends of what was pasted are shown as signs.
+        let shown = |c: &char| if *c == '\n' { '⏎' } else { *c };
+        (self.text[from..to].iter().map(shown).collect(), behind)
     }
 }
 
@@ -192,6 +224,8 @@ enum Press {
     CutBefore,
     CutAfter,
     CutWord,
+    PasteBegins,
+    PasteEnds,
     Nothing,
 }
 
@@ -241,6 +275,8 @@ fn escape(bytes: &[u8]) -> Option<(usize, Press)> {
                 (_, b'H') | (b"1" | b"7", b'~') => Press::First,
                 (_, b'F') | (b"4" | b"8", b'~') => Press::Last,
                 (b"3", b'~') => Press::Delete,
+                (b"200", b'~') => Press::PasteBegins,
+                (b"201", b'~') => Press::PasteEnds,
                 _ => Press::Nothing,
             };
             Some((end + 1, press))
@@ -321,6 +357,27 @@ mod tests {
         assert_eq!(feed(&mut editor, b"x\t"), [Key::Edited, Key::Complete]);
         editor.replace(0, "/help ");
         assert_eq!(editor.before_cursor(), "/help ");
+    }
+
+    #[test]
+    fn what_is_pasted_is_one_message_whatever_is_in_it() {
+        let mut editor = Editor::default();
+        let pasted = b"see: \x1b[200~one\r\ntwo\rthree\n\tfour\x1b[A\x04\x1b[201~";
+        let mut keys = Vec::new();
+        for byte in pasted {
+            keys.extend(feed(&mut editor, &[*byte]));
+        }
+        assert_eq!(keys, [const { Key::Edited }; 6]);
+        assert_eq!(editor.shown(80).0, "see: one⏎two⏎three⏎\tfour");
+        assert_eq!(
+            feed(&mut editor, b"!\r").last(),
+            Some(&Key::Line("see: one\ntwo\nthree\n\tfour!".into()))
+        );
+        assert_eq!(feed(&mut editor, b"x\r").last(), Some(&Key::Line("x".into())));
+        let mut long = b"\x1b[200~".to_vec();
+        long.extend(b"line\n".repeat(5000));
+        long.extend(b"\x1b[201~\r");
+        assert_eq!(feed(&mut editor, &long).len(), 2);
     }
 
     #[test]

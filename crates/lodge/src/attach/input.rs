@@ -1,6 +1,6 @@
 //! Where a person's words come from: lines of a program or a plain terminal, or keys of a terminal that can be drawn on.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc;
@@ -77,14 +77,23 @@ impl Raw {
         raw.special_codes[SpecialCodeIndex::VMIN] = 1;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+        // Says where what is pasted begins and ends.
+        tell(b"\x1b[?2004h");
         Ok(Self(before))
     }
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
+        tell(b"\x1b[?2004l");
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
     }
+}
+
+/// Sets the terminal to something. One that cannot do it takes no notice.
+fn tell(what: &[u8]) {
+    let mut out = io::stdout();
+    let _ = out.write_all(what).and_then(|()| out.flush());
 }
 
 /// Bytes of standard input, as they come. The channel ends when the input does.

@@ -335,6 +335,19 @@ fn no_message_is_lost_or_doubled_by_kills_at_random_moments() {
 }
 
 #[test]
+fn a_host_whose_port_is_taken_says_how_to_choose_another() {
+    let home = Home::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for (option, other) in [("--port", "--sdk-port"), ("--sdk-port", "--port")] {
+        let done = home.start([option, port.as_str(), other, "0"]).finish();
+        assert!(!done.status.success());
+        let hint = format!("choose another with {option}:");
+        assert!(done.stderr.contains(&hint) && done.stderr.contains(&port), "{done:#?}");
+    }
+}
+
+#[test]
 fn without_a_host_it_says_how_to_start_one() {
     let home = Home::new();
     let done = attach(&home, &[]).finish();
@@ -418,6 +431,9 @@ fn a_line_is_edited_completed_and_fetched_again() {
     terminal.until("\nsee @some-notes.txt");
     terminal.press("\x1b[A\x1b[A\x1b[A");
     terminal.until("> say hello");
+    // What is pasted is one message, of several lines.
+    terminal.press("\x15say \x1b[200~one\rtwo\rthree\x1b[201~\r");
+    terminal.until("\none\r\ntwo\r\nthree");
     terminal.press("\x15/quit\r");
     assert!(terminal.child.wait().unwrap().success());
 }
