@@ -1,6 +1,11 @@
 //! Listening: TCP and unix sockets, the check at the door, the upgrade to WebSocket.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use axum::{
     Router,
@@ -11,6 +16,7 @@ use axum::{
 };
 use lodge_host::{Host, Lifecycle};
 use serde_json::{Map, Value};
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
     auth::Door,
@@ -201,34 +207,22 @@ impl Server {
 /// Keeps the list of sessions right for what other faces do.
 async fn watch(face: Arc<Face>) {
     let mut lifecycle = face.host.lifecycle();
-    let mut told: std::collections::HashMap<String, Map<String, Value>> = std::collections::HashMap::new();
-    let mut changed: std::collections::HashSet<String> = std::collections::HashSet::new();
-    let mut made: std::collections::HashSet<String> = std::collections::HashSet::new();
+    let mut list = List::default();
     let mut tick = tokio::time::interval(std::time::Duration::from_millis(200));
     loop {
         tokio::select! {
             event = lifecycle.recv() => match event {
-                Ok(Lifecycle::Created(id)) => {
-                    made.insert(id.clone());
-                    changed.insert(id);
-                }
-                Ok(Lifecycle::Updated(id)) => {
-                    changed.insert(id);
-                }
-                Ok(Lifecycle::Deleted(id)) => {
-                    changed.remove(&id);
-                    told.remove(&id);
-                    if !face.removing.lock().remove(&id) && face.store.session(&id).chat_of.is_none() {
-                        let session = face.uri_of(&id);
-                        face.forget(&id, &session);
-                    }
-                }
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+                Ok(event) => list.note(&face, event),
+                Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "clients may show sessions as they were"),
+                Err(RecvError::Closed) => return,
             },
-            _ = tick.tick(), if !changed.is_empty() => {
-                for id in changed.drain() {
-                    tell(&face, &id, &mut told, &mut made).await;
+            _ = tick.tick(), if !list.changed.is_empty() => {
+                for id in std::mem::take(&mut list.changed) {
+                    list.tell(&face, &id).await;
+                    // Telling takes a while, and what piles up meanwhile would be lost.
+                    while let Ok(event) = lifecycle.try_recv() {
+                        list.note(&face, event);
+                    }
                 }
             }
             () = face.stop.cancelled() => return,
@@ -236,41 +230,68 @@ async fn watch(face: Arc<Face>) {
     }
 }
 
-/// Tells clients about a session that is not open here; open ones speak for themselves.
-async fn tell(
-    face: &Face,
-    id: &str,
-    told: &mut std::collections::HashMap<String, Map<String, Value>>,
-    made: &mut std::collections::HashSet<String>,
-) {
-    let session = face.uri_of(id);
-    if face.host.live(id).is_some() && face.is_detached(id) {
-        // Somebody else took up a session that is shown here: it is read anew.
-        return face.reload(&session);
+/// What is to be told about sessions that are not open here.
+#[derive(Default)]
+struct List {
+    /// What clients were told, by the ids.
+    told: HashMap<String, Map<String, Value>>,
+    changed: HashSet<String>,
+    made: HashSet<String>,
+}
+
+impl List {
+    fn note(&mut self, face: &Arc<Face>, event: Lifecycle) {
+        match event {
+            Lifecycle::Created(id) => {
+                self.made.insert(id.clone());
+                self.changed.insert(id);
+            }
+            Lifecycle::Updated(id) => {
+                self.changed.insert(id);
+            }
+            Lifecycle::Deleted(id) => {
+                self.changed.remove(&id);
+                self.made.remove(&id);
+                self.told.remove(&id);
+                if !face.removing.lock().remove(&id) && face.store.session(&id).chat_of.is_none() {
+                    let session = face.uri_of(&id);
+                    face.forget(&id, &session);
+                }
+            }
+        }
     }
-    {
-        let inner = face.inner.lock();
-        if inner.core.conns.is_empty() || inner.core.sessions.contains_key(session.as_str()) {
-            made.remove(id);
+
+    /// Tells clients about a session that is not open here; open ones speak for themselves.
+    async fn tell(&mut self, face: &Face, id: &str) {
+        let session = face.uri_of(id);
+        if face.host.live(id).is_some() && face.is_detached(id) {
+            // Somebody else took up a session that is shown here: it is read anew.
+            return face.reload(&session);
+        }
+        {
+            let inner = face.inner.lock();
+            if inner.core.conns.is_empty() || inner.core.sessions.contains_key(session.as_str()) {
+                self.made.remove(id);
+                return;
+            }
+        }
+        let Some(line) = face.summary(id).await.and_then(|line| face.line(&line)) else {
             return;
+        };
+        let Ok(Value::Object(map)) = serde_json::to_value(&line) else {
+            return;
+        };
+        let inner = face.inner.lock();
+        if self.made.remove(id) {
+            inner.core.notify_added(&line);
+        } else {
+            let empty = Map::new();
+            let changes = crate::state::session::changes(self.told.get(id).unwrap_or(&empty), &map);
+            if !changes.is_empty() {
+                inner.core.notify_changes(&session, changes);
+            }
         }
+        drop(inner);
+        self.told.insert(id.to_owned(), map);
     }
-    let Some(line) = face.summary(id).await.and_then(|line| face.line(&line)) else {
-        return;
-    };
-    let Ok(Value::Object(map)) = serde_json::to_value(&line) else {
-        return;
-    };
-    let inner = face.inner.lock();
-    if made.remove(id) {
-        inner.core.notify_added(&line);
-    } else {
-        let empty = Map::new();
-        let changes = crate::state::session::changes(told.get(id).unwrap_or(&empty), &map);
-        if !changes.is_empty() {
-            inner.core.notify_changes(&session, changes);
-        }
-    }
-    drop(inner);
-    told.insert(id.to_owned(), map);
 }

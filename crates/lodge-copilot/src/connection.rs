@@ -1,6 +1,8 @@
 //! One connection: reads frames, serves requests side by side, and holds what the client has open.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap, convert::Infallible, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration,
+};
 
 use futures_util::{
     FutureExt,
@@ -89,6 +91,15 @@ impl Connection {
             sessions: Mutex::default(),
             state: Mutex::new(state),
         }
+    }
+
+    /// Closes the connection when it has not said who it is in time. Nobody stands on the doorstep for ever: files are few.
+    pub(crate) async fn watch_doorstep(&self, patience: Duration) -> Infallible {
+        tokio::time::sleep(patience).await;
+        if !self.state.lock().authenticated {
+            self.peer.close("it did not bring the token in time");
+        }
+        std::future::pending().await
     }
 
     /// Serves until the client closes its side, or is closed for not keeping up. Whatever it had open is detached; its

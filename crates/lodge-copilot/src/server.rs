@@ -1,6 +1,6 @@
 //! Serving clients over standard input and output and over TCP.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use lodge_host::Host;
 use parking_lot::Mutex;
@@ -38,6 +38,8 @@ pub struct ServerOptions {
     pub approve_all: bool,
     /// How many bytes may wait for a client before it is disconnected.
     pub queue_bytes: usize,
+    /// How long a connection may take to bring the token, where one is wanted.
+    pub patience: Duration,
     /// Traces of sessions, where they are wanted.
     pub traces: Option<TraceOptions>,
     /// Directories of plugins that every session gets.
@@ -55,6 +57,7 @@ impl Default for ServerOptions {
             copilot_api: None,
             approve_all: false,
             queue_bytes: 64 * 1024 * 1024,
+            patience: Duration::from_secs(30),
             traces: None,
             plugin_directories: Vec::new(),
         }
@@ -137,7 +140,7 @@ pub async fn serve_tcp(host: Host, listener: TcpListener, options: ServerOptions
             // One connection that could not be accepted (out of descriptors, reset in the queue) is not the end.
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
@@ -147,9 +150,13 @@ pub async fn serve_tcp(host: Host, listener: TcpListener, options: ServerOptions
         let connection = Arc::new(Connection::new(host.clone(), shared.clone()));
         peers.add(connection.peer.clone());
         let peers = peers.clone();
+        let patience = shared.options.patience;
         tokio::spawn(async move {
             let (input, output) = socket.into_split();
-            connection.run(input, output).await;
+            tokio::select! {
+                () = connection.clone().run(input, output) => {}
+                never = connection.watch_doorstep(patience) => match never {},
+            }
             peers.sweep();
         });
     }

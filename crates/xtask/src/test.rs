@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -117,23 +117,27 @@ fn number(text: &str) -> usize {
         .unwrap_or(0)
 }
 
+/// A home for the tests. Terminals start the shell of whoever runs them: what that person has it do at its start, and what
+/// else lies in a home, is no part of the tests.
+fn empty_home() -> Result<PathBuf> {
+    let home = sh::target().join("test-home");
+    fs::create_dir_all(&home)?;
+    Ok(home)
+}
+
 fn rust() -> Result<Count> {
     let mut count = Count::default();
     let mut cargo = sh::cargo();
     cargo
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--quiet"])
         .env("LODGE_REQUIRE_CLIENTS", "1");
-    // Terminals start a person's shell. What the person of this machine has it do at its start is no part of the tests.
-    if let Some(home) = std::env::home_dir() {
-        let empty = sh::target().join("test-home");
-        fs::create_dir_all(&empty)?;
-        for (name, dir) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-            if std::env::var_os(name).is_none() {
-                cargo.env(name, home.join(dir));
-            }
+    let home = std::env::home_dir().unwrap_or_default();
+    for (name, dir) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+        if std::env::var_os(name).is_none() {
+            cargo.env(name, home.join(dir));
         }
-        cargo.env("HOME", empty);
     }
+    cargo.env("HOME", empty_home()?);
     let succeeded = sh::watch(&mut cargo, |line| {
         if let Some(result) = line.strip_prefix("test result: ") {
             for part in result.split(['.', ';']) {
@@ -168,6 +172,7 @@ fn node() -> Result<Count> {
         "--test-concurrency=2",
     ])
     .args(files)
+    .env("HOME", empty_home()?)
     .env("LODGE_BIN", sh::lodge("debug"));
     let succeeded = sh::watch(
         &mut node,
@@ -187,6 +192,7 @@ fn python() -> Result<Count> {
     let mut python = sh::command(clients::python());
     python
         .arg(clients::source("python").join("run.py"))
+        .env("HOME", empty_home()?)
         .env("LODGE_BIN", sh::lodge("debug"))
         .env("PYTHONDONTWRITEBYTECODE", "1");
     let succeeded = sh::watch(&mut python, |line| {

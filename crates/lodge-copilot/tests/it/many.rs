@@ -1,7 +1,13 @@
 //! Several clients on one session, slow ones, and ones that go away.
 
-use lodge_copilot::ServerOptions;
+use std::time::Duration;
+
+use lodge_copilot::{ServerOptions, serve_tcp};
 use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
 
 use crate::client::{Client, House};
 
@@ -147,6 +153,39 @@ async fn a_client_that_does_not_read_is_dropped_and_nobody_else_notices() {
     assert!(left < 3000, "{left} events reached a client that was not reading");
     let events = reader.say(&session, "say still here").await;
     assert!(events.iter().any(|event| event["data"]["content"] == "still here"));
+}
+
+#[tokio::test]
+async fn nobody_stands_on_the_doorstep_for_ever() {
+    let house = House::new();
+    let options = ServerOptions {
+        connection_token: Some("sesame".into()),
+        patience: Duration::from_secs(2),
+        ..ServerOptions::default()
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve_tcp(house.host.clone(), listener, options));
+    let mut known = TcpStream::connect(address).await.unwrap();
+    let frame = |id: u64, method: &str| {
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {"token": "sesame"}}).to_string();
+        format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    };
+    known.write_all(&frame(1, "connect")).await.unwrap();
+    let mut answer = [0; 1024];
+    assert!(known.read(&mut answer).await.unwrap() > 0);
+    // Those that say nothing, or not enough, are closed; who was let in stays.
+    let mut strangers = Vec::new();
+    for said in [&b""[..], b"Content-Length: 100\r\n\r\n{"] {
+        let mut stranger = TcpStream::connect(address).await.unwrap();
+        stranger.write_all(said).await.unwrap();
+        strangers.push(stranger);
+    }
+    for mut stranger in strangers {
+        assert_eq!(stranger.read_to_end(&mut Vec::new()).await.unwrap(), 0);
+    }
+    known.write_all(&frame(2, "ping")).await.unwrap();
+    assert!(known.read(&mut answer).await.unwrap() > 0);
 }
 
 #[tokio::test]
