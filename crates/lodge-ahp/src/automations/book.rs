@@ -9,7 +9,7 @@ use std::{
 use ahp_types::state::AutomationState;
 use jiff::Timestamp;
 
-use super::record::{End, Record};
+use super::record::{End, Record, is_pending};
 use crate::state::seq::write_atomically;
 
 /// A host has at most so many automations, with definitions of so many bytes together.
@@ -155,7 +155,8 @@ fn read(path: &Path) -> Option<Record> {
 
 /// Ends the runs of a host that is no more. Whether there were any. What had not begun yet can still begin.
 fn interrupt(record: &mut Record, now: Timestamp, is_kept: impl Fn(&str) -> bool) -> bool {
-    let begun = record.runs.iter().filter(|run| !run.sessions.is_empty());
+    // By the state and not by the sessions: somebody may have removed the one of a run that was going on.
+    let begun = record.runs.iter().filter(|run| !is_pending(&run.lifecycle));
     let begun: Vec<String> = begun.map(|run| run.resource.clone()).collect();
     let mut any = false;
     for run in begun {
@@ -171,4 +172,42 @@ fn interrupt(record: &mut Record, now: Timestamp, is_kept: impl Fn(&str) -> bool
         }
     }
     any
+}
+
+#[cfg(test)]
+mod tests {
+    use ahp_types::state::{AutomationManualRunOrigin, AutomationRunLifecycle, AutomationRunOrigin};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn runs_that_a_host_left_behind_have_failed_and_those_that_had_not_begun_can_begin() {
+        let dir = tempfile::tempdir().unwrap();
+        let definition = serde_json::from_value(json!({
+            "title": "t", "message": { "text": "hello", "origin": { "kind": "automation" } }, "session": {},
+            "enabled": true, "triggers": [],
+        }));
+        let now = Timestamp::UNIX_EPOCH;
+        let mut record = Record::new("ahp-automation:/a".into(), definition.unwrap(), now);
+        let mut ask = |key: &str| {
+            let origin = AutomationRunOrigin::Manual(AutomationManualRunOrigin {});
+            record.ask(key.into(), origin, now).unwrap()
+        };
+        let [waits, runs, removed] = ["waits", "runs", "removed"].map(&mut ask);
+        for run in [&runs, &removed] {
+            assert!(record.begin(run, "lodge:/kept", now));
+        }
+        // Somebody removed its session, and then the host was killed.
+        record.run_mut(&removed).unwrap().sessions.clear();
+        let open = || Book::open(dir.path().to_owned(), true, now, |_| true).unwrap();
+        open().file(&record.resource).keep(&record).unwrap();
+        let book = open();
+        let is = |run: &str| book.of_run(run).and_then(|record| record.run(run)).unwrap();
+        assert!(matches!(is(&waits).lifecycle, AutomationRunLifecycle::Pending(_)));
+        for run in [&runs, &removed] {
+            assert!(matches!(is(run).lifecycle, AutomationRunLifecycle::Failed(_)), "{run}");
+        }
+        assert_eq!(is(&runs).sessions, ["lodge:/kept"]);
+    }
 }

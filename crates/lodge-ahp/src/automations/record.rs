@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use ahp_types::state::{
-    AutomationCancelledRunLifecycle, AutomationCompletedRunLifecycle, AutomationDefinition, AutomationDefinitionPatch,
-    AutomationEntry, AutomationFailedRunLifecycle, AutomationMisfirePolicy, AutomationOperation,
-    AutomationPendingRunLifecycle, AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
-    AutomationRunSummary, AutomationRunningRunLifecycle, AutomationScheduleTrigger, AutomationTriggeredRunOrigin,
-    ErrorInfo, UsageInfo,
+    AutomationCancelledRunLifecycle, AutomationCompletedRunLifecycle, AutomationDefinition, AutomationEntry,
+    AutomationFailedRunLifecycle, AutomationMisfirePolicy, AutomationOperation, AutomationPendingRunLifecycle,
+    AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState, AutomationRunSummary,
+    AutomationRunningRunLifecycle, AutomationScheduleTrigger, AutomationTriggeredRunOrigin, ErrorInfo, UsageInfo,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     RUN,
     cron::{self, Cron},
-    definition::{last_moment, most_runs, patch, schedules},
+    definition::{last_moment, most_runs, schedules},
 };
 use crate::projection::timestamp;
 
@@ -102,10 +101,10 @@ impl Record {
         record
     }
 
-    /// With what changes in its definition.
-    pub(super) fn patched(&self, changes: AutomationDefinitionPatch, now: Timestamp) -> Self {
+    /// With another definition, which was checked: how long it takes to arrange one depends on its schedules.
+    pub(super) fn redefined(&self, definition: AutomationDefinition, now: Timestamp) -> Self {
         let mut record = self.clone();
-        patch(&mut record.definition, changes);
+        record.definition = definition;
         record.modified_at = timestamp(now);
         record.arrange(Some(&self.definition), now);
         record
@@ -370,6 +369,11 @@ fn summary(run: &AutomationRunState) -> AutomationRunSummary {
         session_count: run.sessions.len() as i64,
         meta: None,
     }
+}
+
+/// Whether a run has not begun.
+pub(super) fn is_pending(lifecycle: &AutomationRunLifecycle) -> bool {
+    matches!(lifecycle, AutomationRunLifecycle::Pending(_))
 }
 
 /// Whether a run has ended.

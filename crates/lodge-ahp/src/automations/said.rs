@@ -76,8 +76,10 @@ impl Face {
         let mut book = self.automations.book.lock().await;
         let missing = || format!("Automation not found: {}", update.resource);
         let known = book.get(&update.resource).ok_or_else(missing)?;
-        let record = known.patched(update.changes, self.automations.clock.now());
-        definition::check(&record.definition)?;
+        let mut definition = known.definition.clone();
+        definition::patch(&mut definition, update.changes);
+        definition::check(&definition)?;
+        let record = known.redefined(definition, self.automations.clock.now());
         book.check_room(&record)?;
         let kept = self.keep_record(&mut book, record, &[], "").await;
         kept.map_err(|error| format!("the automation cannot be kept: {error}"))

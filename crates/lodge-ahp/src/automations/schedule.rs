@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use ahp_types::{StateAction, actions::AutomationRunSessionRemovedAction, state::AutomationRunLifecycle};
+use ahp_types::{StateAction, actions::AutomationRunSessionRemovedAction};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{book::Book, record::Record};
+use super::{
+    book::Book,
+    record::{Record, is_pending},
+};
 use crate::face::Face;
 
 /// After so long it is tried again to keep what could not be kept.
@@ -37,7 +40,7 @@ impl Face {
             .iter()
             .filter(|_| book.allowed)
             .flat_map(|record| &record.runs);
-        for run in runs.filter(|run| matches!(run.lifecycle, AutomationRunLifecycle::Pending(_))) {
+        for run in runs.filter(|run| is_pending(&run.lifecycle)) {
             self.start_run(run.resource.clone());
         }
     }
