@@ -80,6 +80,7 @@ impl Queue {
             let all = left.starting.into_iter().chain(left.steering).chain(left.waiting);
             lists.waiting = all
                 .filter(|prompt| prompt.message_id != facts.last_message_id)
+                .map(|prompt| prompt.left_after(facts.last_message_id.as_deref()))
                 .collect();
             kept.len = len;
         }
@@ -249,13 +250,28 @@ mod tests {
         queue.change(|lists| lists.waiting.push_back(prompt("a")));
         queue.change(|lists| drop(lists.take_next()));
         queue.change(|lists| lists.waiting.push_back(prompt("c")));
-        queue.change(|lists| lists.steering.push_back(prompt("b")));
+        let batch = Prompt {
+            before: ["b0", "b1", "b2"].map(prompt).into(),
+            ..prompt("b")
+        };
+        queue.change(|lists| lists.steering.push_back(batch));
         assert_eq!(ids(&Queue::open(dir.path(), &Facts::default())), ["a", "b", "c"]);
         let recorded = Facts {
             last_message_id: Some("a".into()),
             ..Facts::default()
         };
         assert_eq!(ids(&Queue::open(dir.path(), &recorded)), ["b", "c"]);
+        let half = Facts {
+            last_message_id: Some("b1".into()),
+            ..Facts::default()
+        };
+        let left = Queue::open(dir.path(), &half).look(|lists| lists.waiting[1].clone());
+        let before: Vec<_> = left
+            .before
+            .iter()
+            .filter_map(|prompt| prompt.message_id.as_deref())
+            .collect();
+        assert_eq!(before, ["b2"], "what is recorded is not said again");
         queue.recorded();
         queue.change(|lists| {
             lists.steering.clear();

@@ -270,6 +270,15 @@ impl Prompt {
         self.response_format = self.response_format.take().or(format);
     }
 
+    /// Without what is said before it up to a message that is in the log already.
+    pub(crate) fn left_after(mut self, recorded: Option<&str>) -> Self {
+        let is_recorded = |earlier: &Self| recorded.is_some() && earlier.message_id.as_deref() == recorded;
+        if let Some(at) = self.before.iter().position(is_recorded) {
+            self.before.drain(..=at);
+        }
+        self
+    }
+
     /// What a hook says to the model.
     pub(crate) fn of_hook(text: impl Into<String>) -> Self {
         Self {

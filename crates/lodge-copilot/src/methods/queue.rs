@@ -123,6 +123,9 @@ async fn insert_at(session: Arc<Attached>, params: InsertParams) -> Result<Value
 async fn insert(session: &Attached, at: usize, mut prompt: Prompt) -> Result<Value, RpcError> {
     let id = Uuid::new_v4().to_string();
     prompt.message_id = Some(id.clone());
+    for earlier in &mut prompt.before {
+        earlier.message_id = Some(Uuid::new_v4().to_string());
+    }
     let change = QueueChange::Insert(at, Box::new(prompt));
     session.session().change_queue(change).await?;
     Ok(json!({"id": id}))
