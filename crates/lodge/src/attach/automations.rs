@@ -16,7 +16,7 @@ use super::{
     link::{Inbound, Link, reason},
     place::Place,
 };
-use crate::{cli::AutomationsCommand, serve::print_line};
+use crate::{cli::AutomationsCommand, serve::print_line, view::plain};
 
 const ALL: &str = "ahp-automations://";
 /// What an automation's address begins with.
@@ -58,8 +58,8 @@ fn list(entries: &[AutomationEntry]) {
         let schedules = schedules.map(|schedule| format!("  [{} {}]", schedule.expression, schedule.time_zone));
         print_line(&format!(
             "{}  {}  {next}  {last}{}",
-            id_of(&entry.resource),
-            entry.definition.title,
+            plain(id_of(&entry.resource)),
+            plain(&entry.definition.title),
             schedules.collect::<String>()
         ));
     }
@@ -89,9 +89,11 @@ async fn run(link: &mut Link, automation: &str) -> Result<()> {
         }
     }
     if let AutomationRunLifecycle::Failed(failed) = &run.lifecycle {
-        bail!("The run failed: {}", failed.error.message);
+        bail!("The run failed: {}", plain(&failed.error.message));
     }
-    let session = run.primary_session.as_deref().unwrap_or_default();
+    let Some(session) = run.primary_session.as_deref() else {
+        bail!("Somebody cancelled the run before it began.");
+    };
     let session = session.rsplit('/').next().unwrap_or_default();
     print_line(&format!("It runs in a session of its own: lodge attach {session}"));
     Ok(())
@@ -121,7 +123,7 @@ async fn remove(link: &mut Link, me: &str, automation: &str) -> Result<()> {
         };
         if said.origin.as_ref().is_some_and(is_ours) {
             return match said.rejection_reason {
-                Some(reason) => bail!("It stays: {reason}"),
+                Some(reason) => bail!("It stays: {}", plain(&reason)),
                 None => Ok(()),
             };
         }
