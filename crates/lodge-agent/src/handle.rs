@@ -357,6 +357,11 @@ impl Agent {
         self.shared.settings()
     }
 
+    /// Whether everything may be approved without a question. Policy may forbid it.
+    pub fn may_approve_all(&self) -> bool {
+        !self.shared.permissions.forbids_bypass()
+    }
+
     /// What the log says, in short.
     pub fn facts(&self) -> Facts {
         self.shared.recorder.facts(Clone::clone)

@@ -122,6 +122,12 @@ impl Permissions {
         }
     }
 
+    /// Whether policy forbids that everything is approved.
+    pub(crate) fn forbids_bypass(&self) -> bool {
+        let managed = self.managed.lock();
+        managed.as_ref().is_some_and(|policy| policy.no_bypass)
+    }
+
     fn decide(&self, shared: &Shared, request: &PermissionRequest) -> Decision {
         let place = self.place(shared);
         let mut rules = self.rules.lock();
@@ -133,6 +139,10 @@ impl Permissions {
             Approval::ApproveAll => Policy::of(Mode::ApproveAll),
             Approval::DenyAll => Policy::of(Mode::DenyAll),
         };
+        // Also where the user's own file would have it so.
+        if rules.policy.mode == Mode::ApproveAll && self.forbids_bypass() {
+            rules.policy = Policy::ask_everything();
+        }
         let decision = rules::decide(request, &rules, &place);
         rules.policy = of_files;
         decision
@@ -225,13 +235,7 @@ impl Shared {
 
     /// Changes what is asked. Policy may forbid that nothing is.
     pub(crate) fn set_approval(&self, approval: Approval) -> Result<(), AgentError> {
-        let forbidden = self
-            .permissions
-            .managed
-            .lock()
-            .as_ref()
-            .is_some_and(|policy| policy.no_bypass);
-        if approval == Approval::ApproveAll && forbidden {
+        if approval == Approval::ApproveAll && self.permissions.forbids_bypass() {
             let message = "The organisation's policy forbids approving everything without a question.";
             self.recorder.note(SessionManagedSettingsEnforced {
                 action: "bypass_permissions_blocked".into(),

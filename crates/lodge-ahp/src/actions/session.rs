@@ -45,7 +45,18 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             Ok(plan.then(After::Expect(Box::new(A::SessionTitleChanged(changed.clone())))))
         }
         A::SessionIsReadChanged(_) | A::SessionIsArchivedChanged(_) => Ok(Plan::default().then(After::Keep)),
-        A::SessionConfigChanged(changed) => config(state, entry.announced.is_some(), dispatch, changed),
+        A::SessionConfigChanged(changed) => {
+            let plan = config(state, entry.announced.is_some(), dispatch, changed)?;
+            let all = |effect: &Effect| matches!(effect, Effect::Change(Setting::Approval(Approval::ApproveAll)));
+            let talk = inner
+                .talk_of(&entry.default_chat)
+                .filter(|_| plan.effects.iter().any(all));
+            let live = talk.and_then(|(_, talk)| dispatch.face.host.live(&talk.host_id));
+            match live.is_some_and(|session| !session.may_approve_all()) {
+                true => Err("the organisation's policy forbids approving everything without a question".to_owned()),
+                false => Ok(plan),
+            }
+        }
         A::SessionActiveClientSet(set) => {
             let client = &mut set.active_client;
             if client.client_id != *dispatch.peer.client {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lodge_host::{Change, ManagedPolicy};
 use serde_json::{Value, json};
 
 use crate::kit::{Client, House, ROOT, house, uuid};
@@ -425,4 +426,32 @@ async fn settings_that_the_host_does_not_read_are_kept_for_all_clients() {
         d.subscribe(ROOT).await["state"]["config"]["values"],
         json!({ "only": 1 })
     );
+}
+
+#[tokio::test]
+async fn policy_that_an_app_brought_holds_for_clients_here_too() {
+    let house = house().await;
+    // The user's own file would have everything approved.
+    let rules = house.dir.path().join("home/permissions.toml");
+    std::fs::write(rules, "mode = \"approve-all\"\n").unwrap();
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "say hello").await;
+    let policy = ManagedPolicy {
+        rules: Vec::new(),
+        no_bypass: true,
+        text: json!({}),
+    };
+    let agent = house.host.open_session(&uuid(1)).await.unwrap();
+    agent.configure(Change::Managed(Some(policy))).await.unwrap();
+    let all = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
+    let refusal = a.refused(&session, all.clone()).await;
+    assert!(refusal.contains("policy forbids"), "{refusal}");
+    a.say(&chat, "t2", "call bash {\"command\":\"mkdir made\"} then say done")
+        .await;
+    let asked = a.action("chat/toolCallReady").await;
+    assert!(asked["action"]["options"].is_array(), "{asked}");
+    assert!(!house.work().join("made").exists());
+    agent.configure(Change::Managed(None)).await.unwrap();
+    a.accepted(&session, all).await;
 }
