@@ -57,10 +57,11 @@ fn begin_as(
     Ok(turn_id)
 }
 
-/// Cancels the turn that runs in a chat, if one does.
-pub(crate) fn cancel(face: &Face, inner: &mut Inner, chat: &Uri) {
+/// Cancels the turn of an automation's run in a chat, if it still goes on. One that a person began after it is theirs.
+pub(crate) fn cancel_automation(face: &Face, inner: &mut Inner, chat: &Uri) {
     let entry = inner.core.chats.get(chat);
-    let Some(turn) = entry.and_then(|chat| chat.store.head().active_turn.as_ref()) else {
+    let turn = entry.and_then(|chat| chat.store.head().active_turn.as_ref());
+    let Some(turn) = turn.filter(|turn| turn.message.origin.kind == MessageKind::Automation) else {
         return;
     };
     let action = ChatTurnCancelledAction {

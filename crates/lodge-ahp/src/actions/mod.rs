@@ -19,7 +19,7 @@ use serde_json::{Value, value::RawValue};
 pub(crate) use self::{
     chat::{further, name_default, renamed, tell_title},
     directories::{MOST_DIRECTORIES, existing, further_directories, further_of, is_same},
-    host::{begin, begin_automation, cancel},
+    host::{begin, begin_automation, cancel_automation},
     session::title,
     settings::shown as shown_settings,
     tools::{fail_call, fail_calls_of},

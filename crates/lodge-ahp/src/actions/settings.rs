@@ -1,5 +1,5 @@
-//! Settings of the host as a whole. Its schema names none of them; what clients set is kept for them, so that all of them, also those
-//! that come later, see what any of them chose. This host reads one, which turns automations off.
+//! Settings of the host as a whole. Its schema names none of them; what clients set is kept for them, so that all of them,
+//! also those that come later, see what any of them chose. This host reads one, which turns automations off.
 
 use ahp_types::{
     actions::RootConfigChangedAction,

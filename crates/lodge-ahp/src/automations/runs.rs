@@ -221,7 +221,7 @@ impl Face {
         let known = known.ok_or_else(|| format!("the run {run} is over"))?;
         if let Some(session) = known.sessions.first() {
             let chat = uri::default_chat(session);
-            actions::cancel(self, &mut self.inner.lock(), &chat.into());
+            actions::cancel_automation(self, &mut self.inner.lock(), &chat.into());
             return Ok(());
         }
         record.end(run, End::Cancelled, self.automations.clock.now());

@@ -1,5 +1,5 @@
-//! Channels beside sessions and chats: terminals, changesets, annotations, watches, automations. Their state is held and advanced like
-//! all other state, by the official reducers; what stands behind them (a pty, a tree of files) is not known here.
+//! Channels beside sessions and chats: terminals, changesets, annotations, watches, automations. Their state is held and
+//! advanced like all other state, by the official reducers; what stands behind them (a pty, a tree of files) is not known here.
 
 use ahp::reducers::{
     ReduceOutcome, apply_action_to_annotations, apply_action_to_automation, apply_action_to_automation_run,

@@ -233,7 +233,7 @@ async fn next(socket: &mut TcpStream) -> (u8, Vec<u8>) {
 #[tokio::test]
 async fn nobody_stands_on_the_doorstep_for_ever() {
     let house = house_with(Limits {
-        upgrade_patience: Duration::from_secs(5),
+        upgrade_patience: Duration::from_secs(10),
         ..Limits::default()
     })
     .await;

@@ -59,7 +59,7 @@ fn list(entries: &[AutomationEntry]) {
         print_line(&format!(
             "{}  {}  {next}  {last}{}",
             plain(id_of(&entry.resource)),
-            plain(&entry.definition.title),
+            plain(&entry.definition.title).replace('\n', " "),
             schedules.collect::<String>()
         ));
     }
