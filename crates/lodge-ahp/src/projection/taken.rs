@@ -90,8 +90,17 @@ impl Projector {
                     meta: error.status_code.map(|status| object(json!({ "statusCode": status }))),
                 };
                 let scope = of_agent.unwrap_or(Scope::Main);
-                // What cannot be written down cannot be gone on from.
-                let resumable = scope == Scope::Main && error.error_type != "storage";
+                // What cannot be written down cannot be gone on from, but what failed before can still be.
+                let unwritten = error.error_type == "storage";
+                let waiting = self.chat(&scope).turn.as_mut().filter(|turn| !turn.taken_up);
+                let resumed = waiting.as_ref().is_some_and(|turn| turn.resumed);
+                if let Some(turn) = waiting.filter(|_| unwritten) {
+                    // Not even its message could be: nothing more comes of it.
+                    turn.taken_up = true;
+                    let id = turn.id.clone();
+                    self.sent.retain(|sent| *sent != id);
+                }
+                let resumable = scope == Scope::Main && (!unwritten || resumed);
                 self.end_turn(&scope, End::Error(info, resumable));
             }
             Payload::SessionTitleChanged(changed) => {
@@ -205,5 +214,60 @@ pub(super) fn is_work(payload: &Payload) -> bool {
         }
         Payload::UserMessage(_) | Payload::AssistantMessage(_) | Payload::AssistantUsage(_) => true,
         other => goes_on(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lodge_events::{Event, SessionError, Timestamp};
+
+    use super::*;
+    use crate::projection::{Step, message_of_prompt};
+
+    /// What the agent tells when its log cannot be written, and what becomes of the turn: its error, and whether it can be resumed.
+    fn unwritten(projector: &mut Projector) -> Option<(String, Option<bool>)> {
+        let error = SessionError {
+            error_type: "storage".into(),
+            message: "no space".into(),
+            ..SessionError::default()
+        };
+        let steps = projector.event(&Event::new_ephemeral(None, None, error));
+        steps.into_iter().find_map(|step| match step {
+            Step::Act(_, action) => match *action {
+                StateAction::ChatError(failed) => Some((failed.turn_id, failed.part.resumable)),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_turn_fails_whose_message_cannot_be_written() {
+        let mut projector = Projector::default();
+        let message = message_of_prompt(&lodge_host::Prompt::default());
+        projector.turn_started("t1", message.clone(), Timestamp::now());
+        assert_eq!(unwritten(&mut projector), Some(("t1".into(), None)));
+        assert!(!projector.was_sent("t1") && !projector.can_resume("t1"));
+        // Nothing waits any more, so the next one can begin.
+        assert_eq!(unwritten(&mut projector), None);
+        projector.turn_started("t2", message, Timestamp::now());
+        assert_eq!(unwritten(&mut projector), Some(("t2".into(), None)));
+    }
+
+    #[test]
+    fn a_turn_that_could_not_be_gone_on_with_can_be_resumed_when_there_is_room() {
+        let mut projector = Projector::default();
+        let user = lodge_events::UserMessage {
+            message_id: Some("t1".into()),
+            ..lodge_events::UserMessage::default()
+        };
+        projector.event(&Event::new(None, None, user));
+        let error = SessionError::default();
+        projector.event(&Event::new(None, None, error));
+        for _ in 0..2 {
+            assert!(projector.can_resume("t1"));
+            projector.turn_resumed();
+            assert_eq!(unwritten(&mut projector), Some(("t1".into(), Some(true))));
+        }
     }
 }
