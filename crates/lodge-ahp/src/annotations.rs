@@ -18,7 +18,10 @@ use lodge_host::HostError;
 
 use crate::{
     face::{Face, Inner},
-    state::{Core, Service, Uri, seq::write_atomically},
+    state::{
+        Core, Service, Uri,
+        seq::{set_aside, write_atomically},
+    },
 };
 
 /// A session has at most so many, and each so many entries.
@@ -48,11 +51,22 @@ fn file(home: &Path, id: &str) -> PathBuf {
 }
 
 fn read(home: &Path, id: &str) -> AnnotationsState {
-    let text = fs::read(file(home, id)).ok();
-    let kept = text.and_then(|text| serde_json::from_slice(&text).ok());
-    kept.unwrap_or(AnnotationsState {
+    let none = AnnotationsState {
         annotations: Vec::new(),
-    })
+    };
+    let file = file(home, id);
+    match fs::read(&file).and_then(|text| Ok(serde_json::from_slice(&text)?)) {
+        Ok(kept) => kept,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => none,
+        Err(error) => {
+            let aside = set_aside(&file);
+            tracing::error!(
+                "the annotations in {} cannot be read ({error}); {aside}",
+                file.display()
+            );
+            none
+        }
+    }
 }
 
 fn keep(home: &Path, id: &str, state: &AnnotationsState) -> io::Result<()> {
@@ -242,7 +256,24 @@ impl Face {
         Ok(())
     }
 
-    /// Keeps what was said, and tells the list of sessions.
+    /// Keeps what they are after an action, before anybody sees it.
+    pub(crate) fn keep_annotations(
+        &self,
+        inner: &Inner,
+        uri: &Uri,
+        state: &AnnotationsState,
+        action: &StateAction,
+    ) -> Result<(), String> {
+        let session = session_of(uri).and_then(|session| inner.core.session_of(session));
+        let Some(id) = session.and_then(|session| inner.host_id(&session)) else {
+            return Ok(());
+        };
+        let mut after = state.clone();
+        ahp::reducers::apply_action_to_annotations(&mut after, action);
+        keep(self.host.home().path(), &id, &after).map_err(|error| format!("this cannot be kept: {error}"))
+    }
+
+    /// Tells the list of sessions what was said.
     pub(crate) fn annotated(&self, inner: &mut Inner, uri: &Uri) {
         let Some(session) = session_of(uri).and_then(|session| inner.core.session_of(session)) else {
             return;
@@ -250,9 +281,6 @@ impl Face {
         let (Some(Service::Annotations(state)), Some(id)) = (inner.core.service(uri), inner.host_id(&session)) else {
             return;
         };
-        if let Err(error) = keep(self.host.home().path(), &id, state) {
-            tracing::warn!(%error, "annotations cannot be kept");
-        }
         let summary = summary(&session, state);
         let counts = (summary.annotation_count, summary.entry_count);
         self.store

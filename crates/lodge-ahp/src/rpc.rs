@@ -60,6 +60,12 @@ impl RpcError {
         Self::new(code::METHOD_NOT_FOUND, format!("there is no method {name:?}"))
     }
 
+    /// `-32603` with what happened: something that a person can see to, such as a full disk.
+    pub fn failed(what: impl std::fmt::Display) -> Self {
+        tracing::error!("a request failed: {what}");
+        Self::new(code::INTERNAL_ERROR, what.to_string())
+    }
+
     /// `-32603`; what happened goes to the host's log, not to the client.
     pub fn internal(what: impl std::fmt::Display) -> Self {
         tracing::error!("internal error: {what}");

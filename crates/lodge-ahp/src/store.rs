@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     customizations::{Own, Wide},
-    state::seq::write_atomically,
+    state::seq::{at, write_atomically},
     uri,
 };
 
@@ -162,39 +162,59 @@ struct Lines<R> {
     file: fs::File,
     /// Lines in the file that say something that no longer counts.
     stale: usize,
+    /// The file does not say what the map does, or ends in half a line: it must be written anew before anything is appended.
+    owed: bool,
 }
 
 impl<R: Serialize + DeserializeOwned + Clone + PartialEq> Lines<R> {
     fn open(path: PathBuf) -> io::Result<Self> {
-        let text = match fs::read_to_string(&path) {
+        let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(at(&path)(error)),
         };
         let mut map = HashMap::new();
-        // A line cut short by a crash says nothing; all before it do.
-        for line in text
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Line<R>>(line).ok())
-        {
-            match line.record {
-                Some(record) => map.insert(line.key, record),
-                None => map.remove(&line.key),
-            };
+        let (mut count, mut damaged) = (0_usize, 0);
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            count += 1;
+            match serde_json::from_slice::<Line<R>>(line) {
+                Ok(Line {
+                    key,
+                    record: Some(record),
+                }) => drop(map.insert(key, record)),
+                Ok(Line { key, record: None }) => drop(map.remove(&key)),
+                // A line cut short by a crash says nothing; all before it do.
+                Err(_) => damaged += usize::from(line.ends_with(b"\n")),
+            }
         }
-        let stale = text.lines().count().saturating_sub(map.len());
-        let whole = text.is_empty() || text.ends_with('\n');
         let mut lines = Self {
-            file: Self::append(&path)?,
+            file: Self::append(&path).map_err(at(&path))?,
             path,
+            stale: count.saturating_sub(map.len()),
             map,
-            stale,
+            owed: text.last().is_some_and(|byte| *byte != b'\n'),
         };
-        // What would be appended to half a line would be lost with it.
-        if !whole || lines.is_stale() {
-            lines.compact()?;
+        if damaged > 0 {
+            lines.set_aside(&text, damaged);
         }
+        lines.owed |= lines.is_stale();
+        // Where there is no room, what is there can be read all the same.
+        lines.settle();
         Ok(lines)
+    }
+
+    /// Keeps a file with lines that nobody can read: what is written next leaves them out.
+    fn set_aside(&mut self, text: &[u8], damaged: usize) {
+        let aside = self.path.with_extension("damaged");
+        let kept = match write_atomically(&aside, text) {
+            Ok(()) => format!("the file as it was is now {}", aside.display()),
+            Err(error) => format!("{} cannot be written: {error}", aside.display()),
+        };
+        tracing::error!(
+            "{damaged} lines of {} cannot be read and are left out; {kept}",
+            self.path.display()
+        );
+        self.owed = true;
     }
 
     fn append(path: &Path) -> io::Result<fs::File> {
@@ -220,30 +240,48 @@ impl<R: Serialize + DeserializeOwned + Clone + PartialEq> Lines<R> {
         write_atomically(&self.path, &text)?;
         self.file = Self::append(&self.path)?;
         self.stale = 0;
+        self.owed = false;
         Ok(())
+    }
+
+    /// What could not be written is written with the next change.
+    fn note(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            tracing::warn!("{} cannot be written: {error}", self.path.display());
+            self.owed = true;
+        }
+    }
+
+    /// Writes what could not be written before.
+    fn settle(&mut self) {
+        if self.owed {
+            let written = self.compact();
+            self.note(written);
+        }
     }
 
     fn set(&mut self, key: &str, record: Option<R>) {
         if self.map.get(key) == record.as_ref() {
             return;
         }
-        let mut line = serde_json::to_vec(&Line {
+        let line = serde_json::to_vec(&Line {
             key: key.to_owned(),
             record: record.as_ref(),
-        })
-        .unwrap_or_default();
-        line.push(b'\n');
-        let written = self.file.write_all(&line).and_then(|()| {
-            self.stale += 1;
-            if self.is_stale() { self.compact() } else { Ok(()) }
         });
-        if let Err(error) = written {
-            tracing::warn!("{} cannot be written: {error}", self.path.display());
-        }
         match record {
             Some(record) => self.map.insert(key.to_owned(), record),
             None => self.map.remove(key),
         };
+        self.stale += 1;
+        let written = if self.owed || self.is_stale() {
+            self.compact()
+        } else {
+            line.map_err(Into::into).and_then(|mut line| {
+                line.push(b'\n');
+                self.file.write_all(&line)
+            })
+        };
+        self.note(written);
     }
 }
 
@@ -286,6 +324,14 @@ impl Store {
             settings: Mutex::new(Lines::open(dir.join("settings.jsonl"))?),
             decisions: Mutex::new(Lines::open(dir.join("decisions.jsonl"))?),
         })
+    }
+
+    /// Before the host ends: what there was no room for is written, where there is some now.
+    pub(crate) fn settle(&self) {
+        self.sessions.lock().settle();
+        self.clients.lock().settle();
+        self.settings.lock().settle();
+        self.decisions.lock().settle();
     }
 
     /// What is kept about a session.
@@ -418,5 +464,58 @@ mod tests {
         assert_eq!(store.session("b"), SessionRecord::default());
         assert_eq!(store.client("phone").unwrap().version, "0.1.0");
         assert_eq!(store.client("tablet"), None);
+    }
+
+    #[test]
+    fn a_damaged_line_costs_only_itself_and_is_kept_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let store = Store::open(dir.path()).unwrap();
+            for id in ["a", "b", "c"] {
+                store.update(id, |record| record.uri = Some(format!("copilot:/{id}")));
+            }
+        }
+        let file = dir.path().join("sessions.jsonl");
+        let mut text = fs::read(&file).unwrap();
+        let at = text.windows(9).position(|bytes| bytes == b"copilot:/").unwrap();
+        // A bit that tips over need not leave letters behind.
+        text[at] = 0xff;
+        fs::write(&file, &text).unwrap();
+        for _ in 0..2 {
+            let store = Store::open(dir.path()).unwrap();
+            assert_eq!(store.id_of("copilot:/a"), None);
+            assert_eq!(store.id_of("copilot:/b").as_deref(), Some("b"));
+            assert_eq!(store.id_of("copilot:/c").as_deref(), Some("c"));
+            store.update("c", |record| record.read = true);
+            assert_eq!(fs::read(dir.path().join("sessions.damaged")).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_there_was_no_room_for_is_written_when_there_is() {
+        for told in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            {
+                let store = Store::open(dir.path()).unwrap();
+                store.update("a", |record| record.archived = true);
+                // Half a line is on the disk already when it is full.
+                let mut file = fs::OpenOptions::new()
+                    .append(true)
+                    .open(dir.path().join("sessions.jsonl"))
+                    .unwrap();
+                file.write_all(b"{\"key\":\"b\",").unwrap();
+                store.sessions.lock().file = fs::File::options().append(true).open("/dev/full").unwrap();
+                store.update("b", |record| record.archived = true);
+                assert!(store.session("b").archived);
+                if told {
+                    store.update("c", |record| record.archived = true);
+                } else {
+                    store.settle();
+                }
+            }
+            let store = Store::open(dir.path()).unwrap();
+            let archived = ["a", "b", "c"].map(|id| store.session(id).archived);
+            assert_eq!(archived, [true, true, told]);
+        }
     }
 }

@@ -25,6 +25,9 @@ pub(super) fn check(
         Service::Changeset(state) => changes(state, dispatch, action),
         Service::Annotations(state) => {
             annotations::check(state, action)?;
+            dispatch
+                .face
+                .keep_annotations(inner, &dispatch.channel, state, action)?;
             Ok(Plan::default().then(After::Annotated))
         }
         // What clients of today say there never comes here.

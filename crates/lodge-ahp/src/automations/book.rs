@@ -10,13 +10,11 @@ use ahp_types::state::AutomationState;
 use jiff::Timestamp;
 
 use super::record::{End, Record, is_pending};
-use crate::state::seq::write_atomically;
+use crate::state::seq::{set_aside, write_atomically};
 
 /// A host has at most so many automations, with definitions of so many bytes together.
 const MOST: usize = 200;
 const BYTES: usize = 4 << 20;
-/// What a file begins to be called that cannot be read.
-const DAMAGED: &str = "damaged";
 
 /// All automations.
 #[derive(Debug)]
@@ -142,13 +140,11 @@ impl File {
 fn read(path: &Path) -> Option<Record> {
     let read = fs::read(path).and_then(|text| Ok(serde_json::from_slice(&text)?));
     read.inspect_err(|error| {
-        let aside = path.with_extension(DAMAGED);
+        let aside = set_aside(path);
         tracing::error!(
-            "the automation in {} cannot be read and is left out ({error}); the file is now {}",
-            path.display(),
-            aside.display()
+            "the automation in {} cannot be read and is left out ({error}); {aside}",
+            path.display()
         );
-        let _ = fs::rename(path, aside);
     })
     .ok()
 }

@@ -59,7 +59,7 @@ impl Face {
         let run = run.map_err(|reason| RpcError::new(code::TOO_BUSY, reason))?;
         self.keep_record(&mut book, record, &[], "")
             .await
-            .map_err(RpcError::internal)?;
+            .map_err(|error| RpcError::failed(format_args!("the run cannot be kept: {error}")))?;
         drop(book);
         self.start_run(run.clone());
         Ok(run)

@@ -322,6 +322,7 @@ impl Face {
     pub(crate) fn shut(&self) {
         self.stop.cancel();
         self.watches.lock().clear();
+        self.store.settle();
         let mut inner = self.inner.lock();
         for conn in inner.core.conns.values() {
             conn.close(crate::state::Closing::GoingAway);

@@ -532,9 +532,9 @@ pub(crate) fn host_error(error: HostError) -> RpcError {
             RpcError::new(code::SESSION_ALREADY_EXISTS, format!("there is a session {id} already"))
         }
         HostError::Invalid(message) => RpcError::params(message),
-        HostError::Agent(error) => RpcError::internal(error),
+        HostError::Agent(error) => RpcError::failed(error),
         HostError::Changes(error) => RpcError::params(error.to_string()),
         HostError::Git(error) => RpcError::internal(error),
-        HostError::Log(error) => RpcError::internal(error),
+        HostError::Log(error) => RpcError::failed(error),
     }
 }

@@ -19,14 +19,17 @@ pub(crate) struct Seq {
 impl Seq {
     /// Continues above everything that was ever handed out.
     pub(crate) fn open(file: &Path) -> io::Result<Self> {
-        let last = match fs::read_to_string(file) {
-            Ok(text) => text
-                .trim()
-                .parse()
-                .map_err(|_| io::Error::other("the sequence file holds no number"))?,
+        let last = match fs::read(file) {
+            Ok(text) => match std::str::from_utf8(&text)
+                .ok()
+                .and_then(|text| text.trim().parse().ok())
+            {
+                Some(last) => last,
+                None => beyond(file),
+            },
             // Zero is what a client has seen that has seen nothing.
             Err(error) if error.kind() == io::ErrorKind::NotFound => 1,
-            Err(error) => return Err(error),
+            Err(error) => return Err(at(file)(error)),
         };
         // The first block is reserved when the first number is wanted: a start that nobody uses writes nothing.
         Ok(Self {
@@ -65,6 +68,19 @@ impl Seq {
     }
 }
 
+/// Where to go on when a file no longer says it: above everything that any host can have handed out until now, which is
+/// fewer than a thousand numbers for each millisecond since 1970.
+fn beyond(file: &Path) -> u64 {
+    let aside = set_aside(file);
+    tracing::error!("{} holds no number; numbers go on far above; {aside}", file.display());
+    lodge_events::Timestamp::now().as_millisecond().unsigned_abs() << 10
+}
+
+/// An error that says which file it is about.
+pub(crate) fn at(file: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{}: {error}", file.display()))
+}
+
 /// Replaces a file so that a reader sees the old or the new content, never a part.
 pub(crate) fn write_atomically(file: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = file.as_os_str().to_owned();
@@ -82,6 +98,15 @@ pub(crate) fn write_atomically(file: &Path, content: &[u8]) -> io::Result<()> {
         out.sync_data()?;
     }
     fs::rename(&new, file)
+}
+
+/// Puts a file that is damaged where nothing is written over it. Where that is.
+pub(crate) fn set_aside(file: &Path) -> String {
+    let aside = file.with_extension("damaged");
+    match fs::rename(file, &aside) {
+        Ok(()) => format!("the file is now {}", aside.display()),
+        Err(error) => format!("it cannot be put aside: {error}"),
+    }
 }
 
 #[cfg(test)]
@@ -111,10 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_an_error_not_a_restart_at_zero() {
+    fn a_damaged_file_repeats_no_number_either() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("seq");
-        fs::write(&file, "banana").unwrap();
-        assert!(Seq::open(&file).is_err());
+        let before = Seq::open(&file).unwrap().next();
+        for damaged in [&b"banana"[..], b"", b"\0\0\0", b"10\xff"] {
+            fs::write(&file, damaged).unwrap();
+            let next = Seq::open(&file).unwrap().next();
+            // Clients count in doubles.
+            assert!(next > before && next < 1 << 53);
+            assert_eq!(fs::read(dir.path().join("seq.damaged")).unwrap(), damaged);
+            assert!(Seq::open(&file).unwrap().next() > next);
+        }
     }
 }

@@ -99,3 +99,36 @@ async fn remarks_are_seen_by_everybody_kept_and_given_to_the_model() {
     let mut seed = house.client_of("seed", "0.1.0").await;
     assert_eq!(seed.code("subscribe", json!({ "resource": channel })).await, -32001);
 }
+
+#[tokio::test]
+async fn a_remark_that_cannot_be_kept_is_refused_and_a_damaged_file_is_put_aside() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "hello").await;
+    let channel = format!("{session}/annotations");
+    a.subscribe(&channel).await;
+    let file = lodge_ahp::uri::file(house.work().join("wool.rs"));
+    // A file where the directory is to be is as bad as a full disk.
+    let directory = house.host.home().path().join("ahp/annotations");
+    std::fs::write(&directory, "").unwrap();
+    let why = a.refused(&channel, remark("one", &file, "too loose")).await;
+    assert!(why.starts_with("this cannot be kept: "), "{why}");
+    std::fs::remove_file(&directory).unwrap();
+    a.accepted(&channel, remark("two", &file, "too tight")).await;
+    drop(a);
+    let house = house.crash().await;
+    let mut a = house.client("a").await;
+    let state = a.subscribe(&channel).await["state"].clone();
+    assert_eq!(state["annotations"].as_array().unwrap().len(), 1, "{state:#}");
+    assert_eq!(state["annotations"][0]["id"], "two");
+    drop(a);
+    let house = house.crash().await;
+    let directory = house.host.home().path().join("ahp/annotations");
+    let kept = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(&kept, "{").unwrap();
+    let mut a = house.client("a").await;
+    assert_eq!(a.subscribe(&channel).await["state"], json!({ "annotations": [] }));
+    a.accepted(&channel, remark("three", &file, "right")).await;
+    assert_eq!(std::fs::read(kept.with_extension("damaged")).unwrap(), b"{");
+}
