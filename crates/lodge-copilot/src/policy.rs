@@ -41,7 +41,10 @@ pub(crate) fn read(config: &SessionConfig) -> Result<Option<ManagedPolicy>, RpcE
         (&permissions.allow, Rule::allow),
     ] {
         for text in list {
-            rules.push(rule(what(text).map_err(wrong)?));
+            let what = what(text).map_err(wrong)?;
+            what.check()
+                .map_err(|error| wrong(format!("{text:?} is not a rule: {error}")))?;
+            rules.push(rule(what));
         }
     }
     Ok(Some(ManagedPolicy {
@@ -94,6 +97,22 @@ fn what(text: &str) -> Result<What, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_that_would_fit_nothing_is_refused() {
+        for (text, is_read) in [
+            ("Read(a[)", false),
+            ("Tool(a[)", false),
+            ("Mcp(a{/b)", false),
+            ("Edit([ab])", true),
+        ] {
+            let config = SessionConfig {
+                managed_settings: Some(serde_json::json!({"permissions": {"deny": [text]}})),
+                ..SessionConfig::default()
+            };
+            assert_eq!(read(&config).is_ok(), is_read, "{text}");
+        }
+    }
 
     #[test]
     fn rules_of_policies_are_understood_and_others_refused() {

@@ -117,6 +117,17 @@ pub enum What {
     Url(String),
 }
 
+impl What {
+    /// Whether its pattern can be read. One that cannot would fit nothing, and a denial would never hold.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Tool(pattern) => globset::Glob::new(pattern).map(drop).map_err(|error| error.to_string()),
+            Self::Path { glob, .. } => pattern::path_matcher(glob, Path::new("/"), false).map(drop),
+            Self::Command(_) | Self::Url(_) => Ok(()),
+        }
+    }
+}
+
 /// What is done with a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
