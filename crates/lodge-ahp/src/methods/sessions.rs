@@ -9,7 +9,7 @@ use ahp_types::{
     state::{SessionActiveClient, SessionLifecycle, SessionOrigin, SessionStatus},
 };
 use lodge_host::{Approval, HostError, Mode};
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Request;
@@ -35,7 +35,7 @@ struct Create {
     working_directories: Option<Vec<String>>,
     #[serde(default)]
     config: Option<JsonObject>,
-    #[serde(default, deserialize_with = "active_client")]
+    #[serde(default)]
     active_client: Option<SessionActiveClient>,
     // What follows is the seed's.
     #[serde(default)]
@@ -46,15 +46,6 @@ struct Create {
     model: Option<Model>,
     #[serde(default)]
     fork: Option<Fork>,
-}
-
-/// Reads an active client. Programs in Go write tools that they have none of as `null`.
-fn active_client<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SessionActiveClient>, D::Error> {
-    let mut client = Option::<Value>::deserialize(from)?;
-    if let Some(tools @ Value::Null) = client.as_mut().and_then(|client| client.get_mut("tools")) {
-        *tools = Value::Array(Vec::new());
-    }
-    client.map(serde_json::from_value).transpose().map_err(D::Error::custom)
 }
 
 #[derive(Deserialize)]
@@ -93,7 +84,9 @@ pub(crate) struct Wanted {
 pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let face = request.face;
     let peer = request.peer()?;
-    let params: Create = rpc::params(request.params)?;
+    let mut params: Value = rpc::params(request.params)?;
+    actions::fill_lists(&mut params);
+    let params: Create = serde_json::from_value(params).map_err(|error| RpcError::params(error.to_string()))?;
     let named = if request.is_seed() {
         params.session.clone()
     } else {
