@@ -355,7 +355,12 @@ impl Shared {
         if !servers.is_empty() {
             let (env, hidden) = self.tool_state.program_environment();
             let cwd = self.settings.lock().cwd.clone();
-            self.mcp.surround(Surroundings { cwd, env, hidden });
+            self.mcp.surround(Surroundings {
+                cwd,
+                env,
+                hidden,
+                ..Surroundings::default()
+            });
             self.mcp.add(servers);
         }
     }

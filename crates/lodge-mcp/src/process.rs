@@ -25,6 +25,8 @@ pub struct Surroundings {
     pub env: Vec<(OsString, OsString)>,
     /// Variables of the host to hide.
     pub hidden: Vec<OsString>,
+    /// How long a server may take to start; two minutes when left out.
+    pub start_limit: Option<Duration>,
 }
 
 /// A running program. Dropping it ends the whole process group at once.

@@ -127,12 +127,13 @@ impl Inner {
                 })),
                 false => config,
             };
+            let limit = around.start_limit.unwrap_or(START_LIMIT);
             let task = tokio::spawn(async move {
-                let connected = tokio::time::timeout(START_LIMIT, establish(&server, &config, &around, owner)).await;
+                let connected = tokio::time::timeout(limit, establish(&server, &config, &around, owner)).await;
                 let connected = connected.unwrap_or_else(|_| {
                     Err(McpError::TimedOut {
                         server: server.to_string(),
-                        seconds: START_LIMIT.as_secs(),
+                        seconds: limit.as_secs(),
                     })
                 });
                 if let Some(inner) = weak.upgrade() {

@@ -123,10 +123,15 @@ fn configured(name: &str, config: ServerConfig) -> Configured {
 }
 
 fn servers(all: &[(&str, &str)]) -> (Servers, Arc<Notes>) {
+    servers_within(all, None)
+}
+
+fn servers_within(all: &[(&str, &str)], start_limit: Option<Duration>) -> (Servers, Arc<Notes>) {
     let notes = Arc::<Notes>::default();
     let servers = Servers::new(Arc::new(Listener(notes.clone())));
     servers.surround(Surroundings {
         cwd: std::env::temp_dir(),
+        start_limit,
         ..Surroundings::default()
     });
     servers.configure(
@@ -206,10 +211,11 @@ async fn a_server_with_a_bad_start_fails_and_the_others_work() {
     servers.shutdown().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
-    let (servers, _) = servers(&[("mute", "never answers"), ("flood", "fills its pipe without a line")]);
-    servers.ready(Duration::from_secs(1)).await;
+    let mute = [("mute", "never answers"), ("flood", "fills its pipe without a line")];
+    let (servers, _) = servers_within(&mute, Some(Duration::from_secs(2)));
+    servers.ready(Duration::from_millis(1)).await;
     assert_eq!(
         status(&servers, "mute").0,
         Status::Pending,
