@@ -6,6 +6,7 @@ mod bench;
 mod clients;
 mod deps;
 mod docs;
+mod features;
 mod sh;
 mod soak;
 mod test;

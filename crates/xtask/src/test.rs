@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use crate::{clients, deps, docs, sh};
+use crate::{clients, deps, docs, features, sh};
 
 /// How a step went: tests that passed and failed. A step that is one check counts as one.
 #[derive(Clone, Copy, Default)]
@@ -22,7 +22,11 @@ type Step = (&'static str, fn() -> Result<Count>);
 /// All steps, in order. What is quick to fail comes first.
 const STEPS: &[Step] = &[
     ("clients", || one(clients::install_all())),
-    ("deps", || one(deps::check().and_then(|()| deps::deny()))),
+    ("deps", || {
+        one(deps::check()
+            .and_then(|()| features::check())
+            .and_then(|()| deps::deny()))
+    }),
     ("fmt", || one(sh::run(sh::cargo().args(["fmt", "--all", "--check"])))),
     ("clippy", || {
         let lint = [
