@@ -119,6 +119,7 @@ impl Permissions {
                 .as_ref()
                 .map(|policy| policy.rules.clone())
                 .unwrap_or_default(),
+            jail: shared.tool_state.can_jail(),
         }
     }
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::{
     Database, ToolCx, ToolError, process,
     rules::Exclusions,
-    sandbox::{SandboxLauncher, SandboxSpec},
+    sandbox::{self, SandboxLauncher, SandboxSpec},
     scratch::Scratch,
     shells::{BackgroundShell, Shell},
     spill::{Collected, Place},
@@ -74,6 +74,11 @@ impl SessionTools {
     /// Whether shell commands are kept from the network.
     pub fn network_is_closed(&self) -> bool {
         self.launcher.as_ref().is_some_and(|launcher| !launcher.network)
+    }
+
+    /// Whether commands that nobody approved can run where they can do no harm.
+    pub fn can_jail(&self) -> bool {
+        self.launcher.is_some() && sandbox::can_jail()
     }
 
     /// Runs shell commands in a sandbox.
