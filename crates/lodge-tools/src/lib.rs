@@ -13,6 +13,7 @@ pub mod custom;
 mod cx;
 mod database;
 mod diff;
+pub mod git_env;
 mod guard;
 pub mod hooks;
 mod html;
