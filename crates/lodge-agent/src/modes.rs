@@ -99,6 +99,12 @@ impl Shared {
         Some(Outcome::failed(text, "denied"))
     }
 
+    /// What becomes of a call in plan mode that needs more than looking; nothing in other modes.
+    pub(crate) fn beyond_plan(&self) -> Option<Outcome> {
+        let text = "Plan mode: commands run confined, and that was not enough for this one. Do without it, or put it into the plan.";
+        (self.mode() == Mode::Plan).then(|| Outcome::failed(text, "denied"))
+    }
+
     /// Whether a call of a built-in tool changes nothing but the plan.
     pub(crate) fn only_looks(&self, tool: &str, need: &Need) -> bool {
         match need {

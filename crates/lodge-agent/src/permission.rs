@@ -20,8 +20,8 @@ use crate::{
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
-    /// Go ahead.
-    Allowed,
+    /// Go ahead. Where nobody approved it, it only looks harmless, and runs where it can do no harm.
+    Allowed { approved: bool },
     /// Yes, with other arguments.
     Edited {
         arguments: Value,
@@ -33,6 +33,8 @@ pub(crate) enum Verdict {
     /// No, and the turn ends here.
     Rejected(String),
 }
+
+const APPROVED: Verdict = Verdict::Allowed { approved: true };
 
 /// What a model reads when nobody could be asked.
 const NOBODY: &str = "Permission denied and could not request permission from user";
@@ -119,6 +121,7 @@ impl Permissions {
                 .as_ref()
                 .map(|policy| policy.rules.clone())
                 .unwrap_or_default(),
+            jail: shared.tool_state.can_jail(),
         }
     }
 
@@ -165,7 +168,7 @@ impl Shared {
     pub(crate) async fn permit(&self, request_id: &str, request: PermissionRequest) -> Result<Verdict, LogError> {
         let decision = self.permissions.decide(self, &request);
         let (result, verdict) = match (&decision, decision.result()) {
-            (Decision::Allow { .. }, _) => return Ok(Verdict::Allowed),
+            (Decision::Allow { approved, .. }, _) => return Ok(Verdict::Allowed { approved: *approved }),
             (Decision::Deny { why, .. }, Some(result)) => (result, Verdict::Denied(why.clone())),
             (Decision::AskByPolicy, _) => {
                 return self.ask_permission(request_id, request.with_managed_approval()).await;
@@ -255,7 +258,12 @@ impl Shared {
         self.permissions.remember(self, request, Keep::Session);
     }
 
-    async fn ask_permission(&self, request_id: &str, request: PermissionRequest) -> Result<Verdict, LogError> {
+    /// Has somebody say, whatever rules say.
+    pub(crate) async fn ask_permission(
+        &self,
+        request_id: &str,
+        request: PermissionRequest,
+    ) -> Result<Verdict, LogError> {
         if !self.clients.lock().any(|can| can.permissions) {
             self.recorder.record(requested(request_id, &request))?;
             self.recorder
@@ -270,22 +278,22 @@ impl Shared {
             _ => PermissionDecision::UserNotAvailable,
         };
         let (result, verdict) = match decision {
-            PermissionDecision::ApproveOnce => (PermissionResult::approved(), Verdict::Allowed),
+            PermissionDecision::ApproveOnce => (PermissionResult::approved(), APPROVED),
             PermissionDecision::ApproveEdited { arguments, for_session } => {
                 let verdict = Verdict::Edited { arguments, for_session };
                 (PermissionResult::approved(), verdict)
             }
             PermissionDecision::ApproveForSession => {
                 self.allow_for_session(&request);
-                (PermissionResult::approved(), Verdict::Allowed)
+                (PermissionResult::approved(), APPROVED)
             }
             PermissionDecision::ApproveForLocation => {
                 self.permissions.remember(self, &request, Keep::Kept(Scope::Location));
-                (PermissionResult::approved(), Verdict::Allowed)
+                (PermissionResult::approved(), APPROVED)
             }
             PermissionDecision::ApprovePermanently => {
                 self.permissions.remember(self, &request, Keep::Kept(Scope::Always));
-                (PermissionResult::approved(), Verdict::Allowed)
+                (PermissionResult::approved(), APPROVED)
             }
             PermissionDecision::Reject { feedback } => {
                 let text = told("The user rejected this tool call.", feedback.as_deref());

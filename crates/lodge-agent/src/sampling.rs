@@ -180,7 +180,7 @@ impl Shared {
             ..McpPermission::default()
         });
         match self.permit_for_now(request).await.map_err(told)? {
-            Verdict::Allowed => self.ask_for_server(&asked.request).await,
+            Verdict::Allowed { .. } => self.ask_for_server(&asked.request).await,
             Verdict::Edited { arguments, .. } => self.ask_for_server(&arguments).await,
             Verdict::Denied(why) | Verdict::Rejected(why) => Err(why),
         }

@@ -228,13 +228,28 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
 
 /// What came of asking for permission.
 pub(crate) enum Asked {
-    Allowed,
+    Allowed {
+        /// Whether somebody, a rule or the mode approved it; otherwise it only looks harmless.
+        approved: bool,
+    },
     /// The arguments are others now.
     Edited {
         /// Whether what the call became is allowed from now on.
         for_session: bool,
     },
     Refused(Outcome),
+}
+
+fn asked(verdict: Verdict, args: &mut Value) -> Asked {
+    match verdict {
+        Verdict::Allowed { approved } => Asked::Allowed { approved },
+        Verdict::Edited { arguments, for_session } => {
+            *args = arguments;
+            Asked::Edited { for_session }
+        }
+        Verdict::Denied(text) => Asked::Refused(Outcome::failed(text, "denied")),
+        Verdict::Rejected(text) => Asked::Refused(Outcome::failed(text, "rejected")),
+    }
 }
 
 impl Call<'_> {
@@ -303,7 +318,7 @@ impl Call<'_> {
     /// Whoever gives it may change the arguments.
     pub(crate) async fn permit(&self, request: PermissionRequest, args: &mut Value) -> Result<Option<Outcome>, Stop> {
         Ok(match self.ask(request.clone(), args).await? {
-            Asked::Allowed => None,
+            Asked::Allowed { .. } => None,
             Asked::Edited { for_session } => {
                 if for_session {
                     self.turn.shared.allow_for_session(&request);
@@ -317,17 +332,15 @@ impl Call<'_> {
     /// Asks for permission. Whoever gives it may change the arguments.
     pub(crate) async fn ask(&self, request: PermissionRequest, args: &mut Value) -> Result<Asked, Stop> {
         let request = request.with_tool_call_id(self.id);
-        Ok(
-            match self.turn.shared.permit(&self.request_id("permission"), request).await? {
-                Verdict::Allowed => Asked::Allowed,
-                Verdict::Edited { arguments, for_session } => {
-                    *args = arguments;
-                    Asked::Edited { for_session }
-                }
-                Verdict::Denied(text) => Asked::Refused(Outcome::failed(text, "denied")),
-                Verdict::Rejected(text) => Asked::Refused(Outcome::failed(text, "rejected")),
-            },
-        )
+        let verdict = self.turn.shared.permit(&self.request_id("permission"), request).await?;
+        Ok(asked(verdict, args))
+    }
+
+    /// Asks a person, although rules would have let it pass: it needs more than they allow.
+    pub(crate) async fn ask_person(&self, request: PermissionRequest, args: &mut Value) -> Result<Asked, Stop> {
+        let (shared, request) = (&self.turn.shared, request.with_tool_call_id(self.id));
+        let verdict = shared.ask_permission(&self.request_id("permission"), request).await?;
+        Ok(asked(verdict, args))
     }
 
     fn own(&self, tool: AgentTool, args: Value) -> BoxFuture<'_, Result<Outcome, Stop>> {

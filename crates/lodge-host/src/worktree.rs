@@ -3,7 +3,6 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 use serde::{Deserialize, Serialize};
@@ -41,19 +40,9 @@ pub enum WorktreeError {
 }
 
 fn git(directory: &Path, args: &[&str]) -> Result<String, WorktreeError> {
-    let mut command = Command::new("git");
-    command.arg("-C").arg(directory).args(args).stdin(Stdio::null());
-    // A host that was started from a hook of git must not take that repository for this one.
-    for variable in [
-        "GIT_DIR",
-        "GIT_WORK_TREE",
-        "GIT_INDEX_FILE",
-        "GIT_PREFIX",
-        "GIT_COMMON_DIR",
-    ] {
-        command.env_remove(variable);
-    }
-    let output = command.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C").output()?;
+    // Nobody said to trust the repository: what its configuration names is not started by making a work tree of it.
+    let mut command = lodge_tools::git_env::command(directory).map_err(WorktreeError::Git)?;
+    let output = command.args(args).output()?;
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(WorktreeError::Git(error));

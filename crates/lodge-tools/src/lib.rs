@@ -13,6 +13,7 @@ pub mod custom;
 mod cx;
 mod database;
 mod diff;
+pub mod git_env;
 mod guard;
 pub mod hooks;
 mod html;
@@ -34,7 +35,7 @@ mod user;
 
 pub use database::{Database, Statement, Table};
 pub use guard::{GUARD, guard_with, stand_guard};
-pub use process::sweep_orphans;
+pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans};
 pub use scratch::{Todo, TodoDependency, Todos};
 pub use shells::BackgroundShell;
 pub use state::SessionTools;

@@ -53,6 +53,10 @@ pub(crate) struct Start<'a> {
     pub(crate) stdin: bool,
     /// Program and arguments that come before the shell.
     pub(crate) launcher: &'a [OsString],
+    /// All variables that it gets. Otherwise those of the host, but for secrets.
+    pub(crate) environment: Option<&'a [(OsString, OsString)]>,
+    /// Where it puts temporary files, if not where everybody does.
+    pub(crate) temp: Option<&'a Path>,
 }
 
 impl Start<'_> {
@@ -84,31 +88,16 @@ impl Start<'_> {
             .process_group(0)
             .stdin(if self.stdin { Stdio::piped() } else { Stdio::null() })
             .stdout(writer.try_clone()?)
-            .stderr(writer)
-            .env(mark, marked)
-            .env("PWD", self.cwd)
-            .envs([
-                ("TERM", "dumb"),
-                ("NO_COLOR", "1"),
-                ("PAGER", "cat"),
-                ("GIT_PAGER", "cat"),
-                ("GIT_TERMINAL_PROMPT", "0"),
-            ]);
-        // A directory that looks like a bare repository could bring a configuration that runs programs.
-        if std::env::var_os("GIT_CONFIG_COUNT").is_none() {
-            let safe = [
-                ("COUNT", "1"),
-                ("KEY_0", "safe.bareRepository"),
-                ("VALUE_0", "explicit"),
-            ];
-            command.envs(safe.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
+            .stderr(writer);
+        match self.environment {
+            Some(variables) => {
+                command.env_clear().envs(variables.iter().cloned());
+            }
+            None => inherit(&mut command),
         }
-        for name in secrets() {
-            command.env_remove(name);
-        }
-        // They would make a command mean something else than what was looked at.
-        for name in ["CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS"] {
-            command.env_remove(name);
+        command.env(mark, marked).env("PWD", self.cwd);
+        if let Some(temp) = self.temp {
+            command.env("TMPDIR", temp);
         }
         let mut child = command.spawn()?;
         // The command holds the pipe's writing end: without dropping it there would be no end of file.
@@ -122,6 +111,32 @@ impl Start<'_> {
             stdin,
             group,
         })
+    }
+}
+
+/// Hands on the host's variables, but for secrets and those that would have a command mean something else than what was looked at.
+fn inherit(command: &mut Command) {
+    command.envs([
+        ("TERM", "dumb"),
+        ("NO_COLOR", "1"),
+        ("PAGER", "cat"),
+        ("GIT_PAGER", "cat"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+    ]);
+    // A directory that looks like a bare repository could bring a configuration that runs programs.
+    if std::env::var_os("GIT_CONFIG_COUNT").is_none() {
+        let safe = [
+            ("COUNT", "1"),
+            ("KEY_0", "safe.bareRepository"),
+            ("VALUE_0", "explicit"),
+        ];
+        command.envs(safe.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
+    }
+    for name in secrets() {
+        command.env_remove(name);
+    }
+    for name in ["CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS"] {
+        command.env_remove(name);
     }
 }
 
@@ -157,6 +172,32 @@ impl Group {
         }
     }
 
+    /// Ends what is left of a group that none of its processes can leave, right after its leader was waited for: as long as
+    /// there is one, the number is still the group's.
+    pub(crate) fn end_remains(&self) {
+        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+    }
+
+    /// How many processes are in the group. 0 where there is no `/proc`.
+    pub(crate) fn size(&self) -> usize {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let of_group = |pid: u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // Behind the name, which may hold anything: state, parent, group.
+            let group = stat
+                .rsplit_once(')')?
+                .1
+                .split_whitespace()
+                .nth(2)?
+                .parse::<i32>()
+                .ok()?;
+            (group == self.pid.as_raw_pid()).then_some(())
+        };
+        entries
+            .filter_map(|entry| of_group(entry.file_name().to_str()?.parse().ok()?))
+            .count()
+    }
+
     /// Whether a process of the group is left, without looking at those that left the group.
     pub(crate) fn has_members(&self) -> bool {
         rustix::process::test_kill_process_group(self.pid).is_ok()
@@ -169,13 +210,45 @@ impl Group {
     }
 }
 
+/// From now on no program that the host starts sees these variables: they hold keys of providers.
+pub fn hide_variables(names: impl IntoIterator<Item = String>) {
+    HIDDEN.lock().extend(names);
+}
+
+static HIDDEN: parking_lot::Mutex<Vec<String>> = parking_lot::Mutex::new(Vec::new());
+
 /// Variables of this host that no other program may see.
 pub(crate) fn secrets() -> Vec<OsString> {
     let own = std::env::vars_os().map(|(name, _)| name).filter(|name| {
         let text = name.to_string_lossy();
-        text.starts_with("LODGE_") && (text.ends_with("TOKEN") || text.ends_with("KEY"))
+        let secret = ["TOKEN", "KEY", "SECRET", "PASSWORD"];
+        text.starts_with("LODGE_") && secret.iter().any(|word| text.contains(word))
     });
-    SECRET.iter().map(OsString::from).chain(own).collect()
+    let hidden = HIDDEN.lock().clone();
+    SECRET
+        .iter()
+        .map(OsString::from)
+        .chain(own)
+        .chain(hidden.into_iter().map(OsString::from))
+        .collect()
+}
+
+/// What is ignored in this process from the start is caught instead, and nothing comes of it, which is the same to this process.
+/// But a program that it starts inherits what is ignored, while what is caught begins anew: a host that a script started in the
+/// background would have all its commands ignore Ctrl+C. Needs a runtime.
+pub fn hand_on_no_ignored_signals() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    for number in (1..=31).filter(|number| ignored >> (number - 1) & 1 == 1) {
+        // The standard library sees to this one in every program that it starts.
+        if SignalKind::from_raw(number) != SignalKind::pipe() {
+            let _ = signal(SignalKind::from_raw(number));
+        }
+    }
 }
 
 /// The variable that marks a process and all its descendants as this host's.

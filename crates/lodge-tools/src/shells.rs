@@ -2,7 +2,7 @@
 
 use std::{
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -16,6 +16,7 @@ use tokio::{
 use crate::{
     OutputSink, ToolUpdate,
     process::{Group, Spawned},
+    sandbox::{JAILED_TIME, Jail},
     spill::Collected,
     text::Cleaner,
 };
@@ -27,8 +28,17 @@ const MAX_PIPE: usize = 1 << 20;
 /// People watch this much of one call; the rest is in the result.
 const MAX_STREAMED: usize = 1 << 20;
 
+/// How much a jailed command may print.
+const JAILED_OUTPUT: u64 = 16 << 20;
+/// How many processes a jailed command may have at a time.
+const JAILED_PROCESSES: usize = 256;
+/// How often it is looked at.
+const JAILED_PAUSE: Duration = Duration::from_millis(50);
+
 /// Of what a shell prints, how much of the end is kept for people who look.
 const MAX_RECENT: usize = 4 << 10;
+/// And of a jailed one, to see whether it was refused something.
+const MAX_RECENT_JAILED: usize = 64 << 10;
 
 /// A command that goes on, or went on, beside the conversation.
 #[derive(Debug, Clone)]
@@ -55,7 +65,13 @@ pub(crate) struct Shell {
     group: Group,
     stdin: tokio::sync::Mutex<Option<ChildStdin>>,
     output: Mutex<Output>,
+    /// How many bytes it has printed.
+    printed: watch::Sender<u64>,
     exit: watch::Receiver<Option<i32>>,
+    /// Set for a command that nobody approved. It ends with the shell, and with it the private directory.
+    jail: Option<Jail>,
+    /// Which bound of its jail ended it.
+    exceeded: OnceLock<&'static str>,
 }
 
 struct Output {
@@ -74,8 +90,10 @@ impl Shell {
         process: Spawned,
         collected: Collected,
         sink: OutputSink,
+        jail: Option<Jail>,
     ) -> Arc<Self> {
         let (sender, exit) = watch::channel(None);
+        let jailed = jail.is_some();
         let shell = Arc::new(Self {
             id,
             command,
@@ -90,10 +108,32 @@ impl Shell {
                 streamed: 0,
                 recent: String::new(),
             }),
+            printed: watch::Sender::new(0),
             exit,
+            jail,
+            exceeded: OnceLock::new(),
         });
         tokio::spawn(watch_over(shell.clone(), process.child, process.output, sender));
+        if jailed {
+            tokio::spawn(hold_to_bounds(shell.clone()));
+        }
         shell
+    }
+
+    /// Waits until it has printed so many bytes.
+    pub(crate) async fn has_printed(&self, bytes: u64) {
+        let mut printed = self.printed.subscribe();
+        // The sender goes with the shell, and so would this.
+        let _ = printed.wait_for(|printed| *printed >= bytes).await;
+    }
+
+    /// Which bound of its jail it was ended for.
+    pub(crate) fn exceeded(&self) -> Option<&'static str> {
+        self.exceeded.get().copied()
+    }
+
+    pub(crate) fn is_jailed(&self) -> bool {
+        self.jail.is_some()
     }
 
     /// The exit code, once it has ended.
@@ -117,6 +157,11 @@ impl Shell {
     /// Output since the last take, for the model.
     pub(crate) fn take_output(&self) -> String {
         self.output.lock().collected.take()
+    }
+
+    /// Looks at what was printed last, without taking it.
+    pub(crate) fn peek_output<T>(&self, look: impl FnOnce(&str) -> T) -> T {
+        look(&self.output.lock().recent)
     }
 
     pub(crate) fn has_output(&self) -> bool {
@@ -181,11 +226,17 @@ impl Shell {
         if text.is_empty() {
             return;
         }
+        self.printed.send_modify(|printed| *printed += text.len() as u64);
         let mut output = self.output.lock();
         output.collected.push(text);
         output.recent.push_str(text);
-        if output.recent.len() > 2 * MAX_RECENT {
-            let surplus = output.recent.len() - MAX_RECENT;
+        let most = if self.is_jailed() {
+            MAX_RECENT_JAILED
+        } else {
+            MAX_RECENT
+        };
+        if output.recent.len() > 2 * most {
+            let surplus = output.recent.len() - most;
             let start = (surplus..).find(|at| output.recent.is_char_boundary(*at));
             output.recent.drain(..start.unwrap_or_default());
         }
@@ -243,6 +294,9 @@ async fn watch_over(
             }
             status = child.wait(), if code.is_none() => {
                 shell.group.leader_gone();
+                if shell.is_jailed() {
+                    shell.group.end_remains();
+                }
                 code = Some(status.map_or(-1, exit_code));
                 grace.as_mut().reset(tokio::time::Instant::now() + GRACE);
             }
@@ -254,6 +308,35 @@ async fn watch_over(
             exit.send_replace(code);
         }
         if code.is_some() && !open {
+            return;
+        }
+    }
+}
+
+/// Ends a jailed command that takes too long, prints too much or multiplies.
+async fn hold_to_bounds(shell: Arc<Shell>) {
+    let exceeded = tokio::select! {
+        _ = shell.exited() => return,
+        () = tokio::time::sleep(JAILED_TIME) => "it took longer than 120 seconds",
+        () = shell.has_printed(JAILED_OUTPUT) => "it printed more than 16 MB",
+        () = multiplies(&shell) => "it started more than 256 processes",
+    };
+    let _ = shell.exceeded.set(exceeded);
+    shell.group.kill();
+}
+
+/// Ends when there are too many processes. It is cheap to see that the machine has many more than before; only then they are
+/// counted.
+async fn multiplies(shell: &Shell) {
+    let threads = || {
+        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+        text.split_whitespace().nth(3)?.split_once('/')?.1.parse::<usize>().ok()
+    };
+    let before = threads().unwrap_or(0);
+    loop {
+        tokio::time::sleep(JAILED_PAUSE).await;
+        let many = threads().is_none_or(|now| now > before + JAILED_PROCESSES);
+        if many && shell.group.size() > JAILED_PROCESSES {
             return;
         }
     }

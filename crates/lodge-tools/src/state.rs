@@ -1,7 +1,7 @@
 //! What the tools of one session share and what must end with it.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     ffi::OsString,
     path::{Path, PathBuf},
     sync::{
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::{
     Database, ToolCx, ToolError, process,
     rules::Exclusions,
-    sandbox::{SandboxLauncher, SandboxSpec},
+    sandbox::{self, Jail, SandboxLauncher, SandboxSpec},
     scratch::Scratch,
     shells::{BackgroundShell, Shell},
     spill::{Collected, Place},
@@ -25,6 +25,8 @@ use crate::{
 const MAX_RUNNING: usize = 32;
 /// Ended shells whose output can still be read.
 const MAX_ENDED: usize = 32;
+/// Commands that a jail is not enough for; of more nothing is known.
+const MAX_BEYOND: usize = 1024;
 /// Calls whose permission is being asked.
 const MAX_ASKED: usize = 256;
 
@@ -48,6 +50,16 @@ pub struct SessionTools {
     large: Mutex<Option<PathBuf>>,
     exclusions: Exclusions,
     asked: Mutex<VecDeque<(Arc<str>, Vec<PathBuf>)>>,
+    /// Programs, and commands as they were written, for which a jail is not enough.
+    beyond_jail: Mutex<HashSet<Vec<String>>>,
+}
+
+/// How a shell is started.
+pub(crate) enum How {
+    /// A person, a rule or the mode approved the command; with a standard input or without.
+    Approved { stdin: bool },
+    /// Nobody did. It may read these places besides where the session works.
+    Jailed { read: Vec<PathBuf> },
 }
 
 impl SessionTools {
@@ -68,12 +80,35 @@ impl SessionTools {
             closed: AtomicBool::new(false),
             programs: AtomicBool::new(false),
             asked: Mutex::default(),
+            beyond_jail: Mutex::default(),
         }
     }
 
     /// Whether shell commands are kept from the network.
     pub fn network_is_closed(&self) -> bool {
-        self.launcher.as_ref().is_some_and(|launcher| !launcher.network)
+        let launcher = self.launcher.as_ref();
+        launcher.is_some_and(|launcher| launcher.approved && !launcher.network)
+    }
+
+    /// Whether commands that nobody approved can run where they can do no harm.
+    pub fn can_jail(&self) -> bool {
+        self.launcher.is_some() && sandbox::can_jail()
+    }
+
+    /// Notes programs that do not come along with a jail, so that the next time it is not tried.
+    pub(crate) fn jail_is_not_enough(&self, programs: Vec<String>) {
+        let mut beyond = self.beyond_jail.lock();
+        if beyond.len() < MAX_BEYOND && !programs.is_empty() {
+            beyond.insert(programs);
+        }
+    }
+
+    /// Whether that is known of a command that uses these.
+    pub(crate) fn is_beyond_jail(&self, programs: &[String]) -> bool {
+        let beyond = self.beyond_jail.lock();
+        beyond
+            .iter()
+            .any(|known| known.iter().all(|program| programs.contains(program)))
     }
 
     /// Runs shell commands in a sandbox.
@@ -142,7 +177,7 @@ impl SessionTools {
         cx: &ToolCx,
         name: Option<String>,
         command: &str,
-        stdin: bool,
+        how: &How,
     ) -> Result<Arc<Shell>, ToolError> {
         let mut shells = self.shells.lock();
         if self.closed.load(Ordering::Acquire) {
@@ -169,24 +204,43 @@ impl SessionTools {
         while shells.iter().any(|shell| shell.id == id) {
             id.push('x');
         }
-        let launcher = match &self.launcher {
-            Some(launcher) => launcher.prefix(&self.sandbox_spec(cx, launcher)),
-            None => Vec::new(),
+        let failed = |error: std::io::Error| {
+            let cwd = cx.cwd.display();
+            ToolError(format!("The shell could not be started in {cwd}: {error}"))
         };
+        let jail = match (how, &self.launcher) {
+            (How::Jailed { read }, Some(launcher)) if self.can_jail() => {
+                let roots = [&cx.cwd].into_iter().chain(&*cx.readable).chain(read);
+                let roots: Vec<PathBuf> = roots.cloned().collect();
+                Some(Jail::new(launcher, &self.dir, &roots).map_err(failed)?)
+            }
+            // What is left to run unasked there is harmless without one.
+            (How::Jailed { .. }, _) => Some(Jail::open(&self.dir).map_err(failed)?.0),
+            (How::Approved { .. }, _) => None,
+        };
+        let sandboxed = self.launcher.as_ref().filter(|launcher| launcher.approved);
+        let launcher = match (&jail, sandboxed) {
+            (Some(jail), _) => jail.launcher.clone(),
+            (None, Some(launcher)) => launcher.prefix(&self.sandbox_spec(cx, launcher)),
+            (None, None) => Vec::new(),
+        };
+        // Nothing new can be made in a directory that the hidden home lies in.
+        let home = sandboxed
+            .and_then(|launcher| launcher.home.as_ref())
+            .filter(|_| jail.is_none());
+        let temp = home.filter(|home| home.starts_with(std::env::temp_dir()));
+        let temp = temp.map(|_| self.dir.join("temp"));
         let name = format!("{}.{number}", self.name);
         let start = process::Start {
             command,
             cwd: &cx.cwd,
             name: &name,
-            stdin,
+            stdin: matches!(how, How::Approved { stdin: true }),
             launcher: &launcher,
+            environment: jail.as_ref().map(|jail| jail.environment.as_slice()),
+            temp: temp.as_deref(),
         };
-        let spawned = start.spawn().map_err(|error| {
-            ToolError(format!(
-                "The shell could not be started in {}: {error}",
-                cx.cwd.display()
-            ))
-        })?;
+        let spawned = start.spawn().map_err(failed)?;
         let collected = Collected::new(self.temp(), cx.max_output_bytes);
         let shell = Shell::adopt(
             id,
@@ -195,6 +249,7 @@ impl SessionTools {
             spawned,
             collected,
             cx.out.clone(),
+            jail,
         );
         shells.push(shell.clone());
         let ended = shells.iter().filter(|shell| shell.exit_code().is_some()).count();
@@ -219,7 +274,12 @@ impl SessionTools {
                 write.push(dir);
             }
         }
-        launcher.spec(write, self.asked(&cx.call_id).unwrap_or_default())
+        let mut own: Vec<PathBuf> = write.iter().chain([&cx.cwd]).cloned().collect();
+        own.push(self.dir.clone());
+        // Of directories in the home only those that the session works in; a home that is worked in stays hidden.
+        let home = launcher.home.as_deref();
+        own.retain(|place| home.is_some_and(|home| place.starts_with(home) && place != home));
+        launcher.writable(write, self.asked(&cx.call_id).unwrap_or_default(), own)
     }
 
     /// Whether a command runs that was left running.

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,13 @@ pub trait Tool: Send + Sync {
     fn intent(&self, _arguments: &Value) -> Option<String> {
         None
     }
+    /// Tries a call that nobody approved where it can do no harm. `None` from tools that do no harm anyway: those just run.
+    /// Nothing of it may be seen before it is known what comes of it, so its output has to be held back.
+    fn try_unasked(&self, _arguments: &Value, _cx: &ToolCx) -> Option<BoxFuture<'static, Attempt>> {
+        None
+    }
+    /// Notes that a call which [`Attempt::NotEnough`] was the answer to went well once it was approved.
+    fn needed_approval(&self, _arguments: &Value, _cx: &ToolCx) {}
     /// Does it. Dropping the future stops it and everything it started.
     fn run(&self, arguments: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>>;
 }
@@ -43,6 +51,16 @@ pub enum Need {
     Ask(Box<lodge_events::PermissionRequest>),
 }
 
+/// What came of trying a call that nobody approved.
+pub enum Attempt {
+    /// It has ended.
+    Ended(Result<ToolOutput, ToolError>),
+    /// It takes its time; this is the rest of it.
+    GoesOn(BoxFuture<'static, Result<ToolOutput, ToolError>>),
+    /// It needs more than it may have unasked. Nothing was changed, so it can run again once it is approved.
+    NotEnough,
+}
+
 /// What a tool may know about where it runs.
 #[derive(Clone)]
 pub struct ToolCx {
@@ -54,6 +72,8 @@ pub struct ToolCx {
     pub cwd: PathBuf,
     /// Directories that may be written without a question, `cwd` first.
     pub roots: Arc<[PathBuf]>,
+    /// Directories that the session works in, also when it may not write there.
+    pub readable: Arc<[PathBuf]>,
     /// The session's own directory (`session.db`, `files/`, large outputs below `temp/`).
     pub session_dir: PathBuf,
     /// Results longer than this many bytes are put into a file.
@@ -80,6 +100,40 @@ impl OutputSink {
     /// Reports one update.
     pub fn send(&self, update: ToolUpdate) {
         (self.0)(update)
+    }
+    /// A sink that keeps everything back until it is opened.
+    pub fn held(&self) -> (Self, HeldOutput) {
+        let held = HeldOutput {
+            sink: self.clone(),
+            updates: Arc::new(Mutex::new(Some(Vec::new()))),
+        };
+        let other = held.clone();
+        let sink = Self::new(move |update| {
+            let mut updates = other.updates.lock();
+            match &mut *updates {
+                Some(updates) => updates.push(update),
+                None => other.sink.send(update),
+            }
+        });
+        (sink, held)
+    }
+}
+
+/// What a running tool reported while nobody was to see it.
+#[derive(Clone)]
+pub struct HeldOutput {
+    sink: OutputSink,
+    updates: Arc<Mutex<Option<Vec<ToolUpdate>>>>,
+}
+
+impl HeldOutput {
+    /// Reports what was held back; what comes now is reported at once.
+    pub fn open(&self) {
+        // Under the lock, so that nothing overtakes it.
+        let mut updates = self.updates.lock();
+        for update in updates.take().into_iter().flatten() {
+            self.sink.send(update);
+        }
     }
 }
 

@@ -28,12 +28,14 @@ impl SessionTools {
             name: &name,
             stdin: false,
             launcher: &[],
+            environment: None,
+            temp: None,
         };
         let spawned = start
             .spawn()
             .map_err(|error| ToolError(format!("The shell could not be started in {}: {error}", cwd.display())))?;
         let collected = Collected::new(self.temp(), max_output_bytes);
-        let shell = Shell::adopt(name, command.to_owned(), cwd.to_owned(), spawned, collected, out);
+        let shell = Shell::adopt(name, command.to_owned(), cwd.to_owned(), spawned, collected, out, None);
         Ok(UserCommand(shell))
     }
 

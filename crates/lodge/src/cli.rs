@@ -105,15 +105,6 @@ pub(crate) enum Command {
         /// The host
         host: String,
     },
-    /// Runs a command inside the sandbox; used by Lodge itself
-    #[command(name = "__sandbox-exec", hide = true)]
-    SandboxExec {
-        /// What it may do, as JSON
-        spec: String,
-        /// The command
-        #[arg(last = true, required = true)]
-        command: Vec<std::ffi::OsString>,
-    },
 }
 
 #[derive(Subcommand)]

@@ -147,6 +147,10 @@ fn protection(page: &mut Page, home: &Path) {
     let report = lodge_tools::sandbox::report();
     let config = setup::config(home).unwrap_or_default();
     let off = config.sandbox == setup::Sandbox::Off;
+    match &report.jail {
+        (true, line) => page.good(line),
+        (false, line) => page.hint(line),
+    }
     for line in &report.lines {
         match report.available && !off {
             true => page.good(line),
@@ -154,7 +158,7 @@ fn protection(page: &mut Page, home: &Path) {
         }
     }
     if off {
-        page.hint("`sandbox = \"off\"` in lodge.toml: shell commands are not sandboxed");
+        page.hint("`sandbox = \"off\"` in lodge.toml: approved shell commands are not sandboxed");
     }
     match setup::network_stays_open(&config) {
         Some(why) => page.bad(format!(

@@ -25,6 +25,14 @@ use crate::cli::{Cli, Command, SessionsCommand};
 
 fn main() -> ExitCode {
     let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    // First, because every command of an agent waits for it.
+    if let [first, spec, _, command @ ..] = args.as_slice()
+        && first == lodge_tools::sandbox::SUBCOMMAND
+    {
+        let error = lodge_tools::sandbox::run(&spec.to_string_lossy(), command);
+        eprintln!("Error: {error}");
+        return ExitCode::from(lodge_tools::sandbox::NOT_STARTED);
+    }
     match serve::sdk_arguments(&args) {
         Ok(Some(sdk)) => return finish(runtime().and_then(|runtime| runtime.block_on(serve::for_sdk(sdk)))),
         Ok(None) => {}
@@ -119,7 +127,6 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             lodge_tools::stand_guard(&host);
             Ok(ExitCode::SUCCESS)
         }
-        Some(Command::SandboxExec { spec, command }) => serve::sandbox_exec(&spec, &command),
     }
 }
 

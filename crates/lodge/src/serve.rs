@@ -241,8 +241,3 @@ pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
-
-/// Becomes the command, inside the sandbox; comes back only if that fails.
-pub(crate) fn sandbox_exec(spec: &str, command: &[OsString]) -> Result<ExitCode> {
-    Err(lodge_tools::sandbox::run(spec, command).into())
-}

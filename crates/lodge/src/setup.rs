@@ -146,14 +146,22 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
         exclusive: how == Use::Alone,
         ..HomeOptions::default()
     };
+    lodge_tools::hide_variables(
+        config
+            .models
+            .providers
+            .iter()
+            .filter_map(|entry| entry.api_key_env.clone()),
+    );
+    lodge_tools::hand_on_no_ignored_signals();
     let home = match Home::open(home, options) {
         Err(error @ LogError::Locked { .. }) => bail!("{error}. Stop it, connect to it, or use another --home."),
         other => other?,
     };
     let host = Host::new(HostConfig {
+        sandbox: sandbox_launcher(&config, home.path())?,
         home,
         models,
-        sandbox: sandbox_launcher(&config)?,
         idle_after: idle_after.unwrap_or(IDLE_AFTER),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
@@ -161,16 +169,15 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
     Ok(host)
 }
 
-fn sandbox_launcher(config: &Config) -> Result<Option<SandboxLauncher>> {
+/// How commands are kept from doing harm. Turned off or not, those that nobody approved are jailed.
+fn sandbox_launcher(config: &Config, home: &Path) -> Result<Option<SandboxLauncher>> {
     if let Some(why) = network_stays_open(config) {
         bail!("`sandbox_network = \"off\"` in lodge.toml cannot be kept: {why}");
     }
-    if config.sandbox == Sandbox::Off || !sandbox::available() {
-        return Ok(None);
-    }
     Ok(std::env::current_exe().ok().map(|exe| SandboxLauncher {
+        approved: config.sandbox == Sandbox::Auto && sandbox::available(),
         network: config.sandbox_network == SandboxNetwork::On,
-        ..SandboxLauncher::new(exe)
+        ..SandboxLauncher::new(exe).hiding(home)
     }))
 }
 

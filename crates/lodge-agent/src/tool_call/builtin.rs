@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lodge_events::{
-    AssistantIntent, FileOperation, SessionPlanChanged, SessionTodosChanged, ToolExecutionPartialResult,
-    ToolExecutionProgress,
+    AssistantIntent, FileOperation, PermissionRequest, SessionPlanChanged, SessionTodosChanged,
+    ToolExecutionPartialResult, ToolExecutionProgress,
 };
-use lodge_tools::{Need, OutputSink, Tool, ToolCx, ToolUpdate};
+use lodge_tools::{Attempt, Need, OutputSink, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::{
     Asked, Call,
     outcome::{Outcome, Success, image_block},
 };
-use crate::{redact::Held, turn::Stop};
+use crate::{redact::Held, settings::Mode, turn::Stop};
 
 impl Call<'_> {
     pub(super) async fn builtin(&self, tool: &Arc<dyn Tool>, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
@@ -26,15 +26,82 @@ impl Call<'_> {
             }
             shared.recorder.note(AssistantIntent { intent });
         }
-        let refused = match tool.need(args, &cx) {
-            Ok(need) => self.refusal(tool, need, args, &cx, allowed).await?,
-            Err(error) => Some(Outcome::failed(error.0, "failure")),
+        let permission = match tool.need(args, &cx) {
+            Ok(need) => self.permission(tool, need, args, &cx, allowed).await?,
+            Err(error) => Permission::Refused(Outcome::failed(error.0, "failure")),
         };
-        self.start(args.clone())?;
-        match refused {
-            Some(refused) => Ok(refused),
-            None => self.execute(tool, args.clone(), cx).await,
+        match permission {
+            Permission::Unasked(request) => self.unasked(tool, request, args, cx).await,
+            permission => self.carry_out(tool, permission, args, cx).await,
         }
+    }
+
+    async fn carry_out(
+        &self,
+        tool: &Arc<dyn Tool>,
+        permission: Permission,
+        args: &Value,
+        cx: ToolCx,
+    ) -> Result<Outcome, Stop> {
+        self.start(args.clone())?;
+        match permission {
+            Permission::Refused(refused) => Ok(refused),
+            Permission::Approved | Permission::Unasked(_) => self.execute(tool, args.clone(), cx).await,
+        }
+    }
+
+    /// Runs a call that looks harmless, where it can do no harm. That it began is said when it is known what comes of it, or
+    /// after a while; if that was not enough for it, somebody is asked, as if it had not been tried.
+    async fn unasked(
+        &self,
+        tool: &Arc<dyn Tool>,
+        request: PermissionRequest,
+        args: &mut Value,
+        cx: ToolCx,
+    ) -> Result<Outcome, Stop> {
+        let (out, held) = cx.out.held();
+        let tried = tool.try_unasked(args, &ToolCx { out, ..cx.clone() });
+        let Some(tried) = tried else {
+            return self.carry_out(tool, Permission::Approved, args, cx).await;
+        };
+        let result = match tried.await {
+            Attempt::NotEnough => return self.beyond_jail(tool, request, args, cx).await,
+            Attempt::Ended(result) => {
+                self.start(args.clone())?;
+                held.open();
+                result
+            }
+            Attempt::GoesOn(rest) => {
+                self.start(args.clone())?;
+                held.open();
+                rest.await
+            }
+        };
+        self.outcome(result, false)
+    }
+
+    /// Asks about a call that was tried and needs more than it may have unasked.
+    async fn beyond_jail(
+        &self,
+        tool: &Arc<dyn Tool>,
+        request: PermissionRequest,
+        args: &mut Value,
+        cx: ToolCx,
+    ) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
+        let permission = match shared.beyond_plan() {
+            Some(refused) => Permission::Refused(refused),
+            None => {
+                let asked = self.ask_person(request, args).await?;
+                self.answered(tool, asked, args, &cx)?
+            }
+        };
+        let approved = matches!(permission, Permission::Approved);
+        let outcome = self.carry_out(tool, permission, args, cx.clone()).await?;
+        if approved && outcome.exit_code().is_none_or(|code| code == 0) {
+            tool.needed_approval(args, &cx);
+        }
+        Ok(outcome)
     }
 
     /// What a built-in tool knows of where it runs.
@@ -71,6 +138,7 @@ impl Call<'_> {
             call_id,
             cwd,
             roots: shared.writable_roots(),
+            readable: shared.roots(),
             session_dir: shared.dir.clone(),
             max_output_bytes,
             number_lines,
@@ -87,6 +155,12 @@ impl Call<'_> {
         let looked = shared.files_before(tool.touches(&args, &cx)).await;
         let result = tool.run(args, cx).await;
         shared.files_after(looked).await;
+        self.outcome(result, had_plan)
+    }
+
+    /// What is noted of a call that ran, and told to the model.
+    fn outcome(&self, result: Result<ToolOutput, ToolError>, had_plan: bool) -> Result<Outcome, Stop> {
+        let shared = &self.turn.shared;
         Ok(match result {
             Ok(output) => {
                 if output.changes.iter().any(|change| shared.is_plan_file(&change.path)) {
@@ -122,42 +196,80 @@ impl Call<'_> {
         })
     }
 
-    /// Why a built-in tool may not run. Asks where that is to be asked, and then its arguments may have changed.
-    async fn refusal(
+    /// Whether a built-in tool may run. Asks where that is to be asked, and then its arguments may have changed.
+    async fn permission(
         &self,
         tool: &Arc<dyn Tool>,
         need: Need,
         args: &mut Value,
         cx: &ToolCx,
         allowed: bool,
-    ) -> Result<Option<Outcome>, Stop> {
+    ) -> Result<Permission, Stop> {
         let shared = &self.turn.shared;
         let only_looks = shared.only_looks(tool.name(), &need);
         if let Some(refused) = shared.plan_refusal(only_looks) {
-            return Ok(Some(refused));
+            return Ok(Permission::Refused(refused));
         }
-        let Need::Ask(request) = need else { return Ok(None) };
-        if (allowed && !shared.is_governed(&request)) || shared.is_plan(&request) {
-            return Ok(None);
+        let Need::Ask(request) = need else {
+            return Ok(Permission::Approved);
+        };
+        // What plan mode lets pass only looks, and is held to it.
+        let confined = |approved: bool| match approved && shared.mode() != Mode::Plan {
+            true => Permission::Approved,
+            false => Permission::Unasked((*request).clone()),
+        };
+        if shared.is_plan(&request) {
+            return Ok(Permission::Approved);
         }
-        let for_session = match self.ask(*request, args).await? {
-            Asked::Refused(refused) => return Ok(Some(refused)),
+        if allowed && !shared.is_governed(&request) {
+            return Ok(confined(true));
+        }
+        match self.ask((*request).clone(), args).await? {
             // The mode may have changed while somebody thought about it.
-            Asked::Allowed => return Ok(shared.plan_refusal(only_looks)),
+            Asked::Allowed { approved } => Ok(match shared.plan_refusal(only_looks) {
+                Some(refused) => Permission::Refused(refused),
+                None => confined(approved),
+            }),
+            asked => self.answered(tool, asked, args, cx),
+        }
+    }
+
+    /// What an answer means.
+    fn answered(&self, tool: &Arc<dyn Tool>, asked: Asked, args: &Value, cx: &ToolCx) -> Result<Permission, Stop> {
+        let shared = &self.turn.shared;
+        let for_session = match asked {
+            Asked::Refused(refused) => return Ok(Permission::Refused(refused)),
+            Asked::Allowed { .. } => return Ok(Permission::Approved),
             Asked::Edited { for_session } => for_session,
         };
         let need = match tool.need(args, cx) {
-            Err(error) => return Ok(Some(Outcome::failed(error.0, "failure"))),
+            Err(error) => return Ok(Permission::Refused(Outcome::failed(error.0, "failure"))),
             Ok(need) => need,
         };
         let refused = shared.plan_refusal(shared.only_looks(tool.name(), &need));
-        let Need::Ask(request) = need else { return Ok(refused) };
+        let Need::Ask(request) = need else {
+            return Ok(refused.map_or(Permission::Approved, Permission::Refused));
+        };
         let refused = refused.or_else(|| Some(Outcome::failed(shared.forbidden(&request)?, "denied")));
-        if for_session && refused.is_none() {
+        if let Some(refused) = refused {
+            return Ok(Permission::Refused(refused));
+        }
+        if for_session {
             shared.allow_for_session(&request);
         }
-        Ok(refused)
+        Ok(match shared.mode() {
+            Mode::Plan => Permission::Unasked(*request),
+            _ => Permission::Approved,
+        })
     }
+}
+
+/// Whether a call may run.
+enum Permission {
+    Approved,
+    /// Nobody said no, and nobody yes.
+    Unasked(PermissionRequest),
+    Refused(Outcome),
 }
 
 /// Whether a model is one of those that the Copilot CLI numbered the lines of files for: Claude up to its fourth generation.

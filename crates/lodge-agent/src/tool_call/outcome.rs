@@ -55,6 +55,15 @@ impl Outcome {
         self
     }
 
+    /// How the command ended that it is about.
+    pub(super) fn exit_code(&self) -> Option<i64> {
+        let Self::Done(done) = self else { return None };
+        done.contents.iter().find_map(|block| match block {
+            ContentBlock::Terminal(block) => block.exit_code,
+            _ => None,
+        })
+    }
+
     pub(super) fn rejects(&self) -> bool {
         matches!(self, Self::Failed { code: "rejected", .. })
     }

@@ -2,8 +2,8 @@
 //! next message.
 
 use lodge_events::{
-    AgentMode, COMMAND_SOURCE, ContentBlock, Delivery, SessionTitleChanged, ToolError, ToolExecutionComplete,
-    ToolExecutionStart, ToolResult, ToolUserRequested, UserMessage,
+    AgentMode, COMMAND_SOURCE, Delivery, SessionTitleChanged, ToolError, ToolExecutionComplete, ToolExecutionStart,
+    ToolResult, ToolUserRequested, UserMessage,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -75,12 +75,9 @@ pub(crate) async fn run_for_person(
         interaction_id: Some(turn.interaction_id.clone()),
         ..ToolExecutionComplete::default()
     };
+    let code = outcome.exit_code();
     let failure = match outcome {
         Outcome::Done(done) => {
-            let code = done.contents.iter().find_map(|block| match block {
-                ContentBlock::Terminal(block) => block.exit_code,
-                _ => None,
-            });
             complete.result = Some(ToolResult {
                 content: done.content,
                 detailed_content: done.detailed,

@@ -11,10 +11,13 @@ use std::{
 };
 
 use super::index::Tracked;
+use crate::git_env;
 
 /// A git repository.
 pub struct Git {
     root: PathBuf,
+    /// Variables by which git starts none of the programs that the repository names; none where it is to start them.
+    restricted: Option<OnceLock<Result<Vec<(String, String)>, String>>>,
 }
 
 /// Why git did not do it, in its own words.
@@ -25,16 +28,15 @@ pub struct GitError(pub String);
 impl Git {
     /// Whether there is a git to ask.
     pub(super) fn is_there() -> bool {
-        static THERE: OnceLock<bool> = OnceLock::new();
-        *THERE.get_or_init(|| {
-            let version = Command::new("git").arg("--version").stdin(Stdio::null()).output();
-            version.is_ok_and(|output| output.status.success())
-        })
+        git_env::check().is_ok()
     }
 
     /// The repository whose work tree is `root`.
     pub(super) fn at(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self {
+            root: root.to_owned(),
+            restricted: Some(OnceLock::new()),
+        }
     }
 
     /// The repository that a directory is in.
@@ -48,38 +50,34 @@ impl Git {
         &self.root
     }
 
-    pub(super) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
-        let mut command = Command::new("git");
-        // What a repository configures to be run when it is looked at is not run.
-        command
-            .args([
-                "--no-optional-locks",
-                "-c",
-                "core.fsmonitor=false",
-                "-c",
-                "core.quotePath=false",
-            ])
-            .args(args)
-            .current_dir(&self.root)
-            .stdin(Stdio::null())
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("LC_ALL", "C");
-        for name in [
-            "GIT_DIR",
-            "GIT_WORK_TREE",
-            "GIT_INDEX_FILE",
-            "GIT_OBJECT_DIRECTORY",
-            "GIT_PREFIX",
-        ] {
-            command.env_remove(name);
+    /// The repository, for something that a person asked for where everything in it is trusted: its hooks, filters and
+    /// programs run.
+    #[must_use]
+    pub fn with_programs(self) -> Self {
+        Self {
+            root: self.root,
+            restricted: None,
         }
+    }
+
+    fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Command, GitError> {
+        let mut command = match &self.restricted {
+            Some(overrides) => {
+                let overrides = overrides.get_or_init(|| git_env::repository_overrides(&self.root));
+                git_env::with_overrides(&self.root, overrides.clone().map_err(GitError)?)
+            }
+            None => git_env::unrestricted(&self.root),
+        };
         command
+            .args(["--no-optional-locks", "-c", "core.quotePath=false"])
+            .args(args);
+        Ok(command)
     }
 
     /// Runs git and gives what it printed.
     pub(super) fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>, GitError> {
         let output = self
-            .command(args)
+            .command(args)?
             .output()
             .map_err(|error| GitError(error.to_string()))?;
         match output.status.success() {
@@ -150,8 +148,9 @@ impl Git {
         oids: &[&str],
         mut read: impl FnMut(&mut BufReader<ChildStdout>) -> Option<T>,
     ) -> Option<Vec<T>> {
-        let mut command = self.command(&["cat-file", how]);
-        let mut child = command
+        let mut child = self
+            .command(&["cat-file", how])
+            .ok()?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

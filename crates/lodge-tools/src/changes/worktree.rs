@@ -11,6 +11,7 @@ use super::{
     git::{Git, GitError},
     lines,
 };
+use crate::git_env::no_programs_args;
 
 /// Files of a work tree that are listed.
 const MOST_FILES: usize = 5_000;
@@ -44,20 +45,13 @@ impl Git {
     pub fn changes(&self, dir: &Path, against: Against) -> Result<Vec<GitChange>, GitError> {
         let commit = self.commit_of(against);
         let below = pathspec(self.root(), dir);
-        let diff = [
-            "diff",
-            "--raw",
-            "--numstat",
-            "-z",
-            "--no-abbrev",
-            "--no-renames",
-            "--no-ext-diff",
-        ];
-        let how = ["--no-textconv", "--ignore-submodules=all", &commit, "--"];
+        let mut diff = vec!["diff", "--raw", "--numstat", "-z", "--no-abbrev", "--no-renames"];
+        diff.extend(no_programs_args("diff"));
+        diff.extend([commit.as_str(), "--"]);
         let others = ["ls-files", "--others", "--exclude-standard", "-z", "--"];
         // First what git does not know: a file that is put into the index meanwhile is seen twice, and not not at all.
         let others = self.run(&with(others, [&below]))?;
-        let mut changes = self.read_diff(&self.run(&with([&diff[..], &how].concat(), [&below]))?);
+        let mut changes = self.read_diff(&self.run(&with(diff, [&below]))?);
         for name in others
             .split(|byte| *byte == 0)
             .filter(|name| !name.is_empty() && !name.ends_with(b"/"))
@@ -118,7 +112,8 @@ impl Git {
             }
             _ => {
                 let (commit, path) = (self.commit_of(against), pathspec(self.root(), &change.path));
-                let mut args = vec!["diff", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv"];
+                let mut args = vec!["diff", "--no-color", "--no-renames"];
+                args.extend(no_programs_args("diff"));
                 args.extend(ignore_space.then_some("--ignore-all-space"));
                 args.extend([commit.as_str(), "--"]);
                 String::from_utf8_lossy(&self.run(&with(args, [&path]))?).into_owned()

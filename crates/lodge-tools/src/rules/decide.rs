@@ -52,6 +52,7 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
         Mode::ApproveAll => {
             return Decision::Allow {
                 why: "everything is allowed in this mode".to_owned(),
+                approved: true,
             };
         }
         Mode::Ask | Mode::AutoApproveSafe | Mode::DenyAll => {}
@@ -61,6 +62,7 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
     {
         return Decision::Allow {
             why: "the tool needs no permission".to_owned(),
+            approved: true,
         };
     }
     let allowing = Allowing {
@@ -70,9 +72,20 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
         base: &rules.location,
         subject: &subject,
     };
-    match allowing.why(request) {
-        Some(why) => Decision::Allow { why },
-        None => Decision::Ask,
+    allowing.answer(request).unwrap_or(Decision::Ask)
+}
+
+fn approved_by(source: Source) -> Decision {
+    Decision::Allow {
+        why: format!("allowed by {}", source.words()),
+        approved: true,
+    }
+}
+
+fn looks_harmless(why: &str) -> Decision {
+    Decision::Allow {
+        why: why.to_owned(),
+        approved: false,
     }
 }
 
@@ -223,13 +236,13 @@ struct Allowing<'a> {
 }
 
 impl Allowing<'_> {
-    fn why(&self, request: &PermissionRequest) -> Option<String> {
+    fn answer(&self, request: &PermissionRequest) -> Option<Decision> {
         let by_name = |what: &What| match what {
             What::Tool(pattern) => self.subject.names.iter().any(|name| name_matches(name, pattern)),
             _ => false,
         };
         if let Some(source) = self.rule(by_name) {
-            return Some(format!("allowed by {}", source.words()));
+            return Some(approved_by(source));
         }
         match request {
             PermissionRequest::Read(read) => self.read(read),
@@ -237,7 +250,7 @@ impl Allowing<'_> {
             PermissionRequest::Shell(shell) => self.shell(shell),
             PermissionRequest::Url(url) => {
                 let source = self.rule(|what| matches!(what, What::Url(pattern) if url_matches(&url.url, pattern)))?;
-                Some(format!("allowed by {}", source.words()))
+                Some(approved_by(source))
             }
             _ => None,
         }
@@ -266,28 +279,30 @@ impl Allowing<'_> {
         self.subject.files.first()?.0.as_ref()?.first()
     }
 
-    fn read(&self, _: &ReadPermission) -> Option<String> {
+    fn read(&self, _: &ReadPermission) -> Option<Decision> {
         let path = self.real_place()?;
         if let Some(source) = self.file_rule(path, false) {
-            return Some(format!("allowed by {}", source.words()));
+            return Some(approved_by(source));
         }
         let safe = self.policy.mode == Mode::AutoApproveSafe || !self.policy.ask_for_reads_in_cwd;
-        (safe && targets::inside(path, &self.subject.roots)).then(|| "reads inside the working directory".to_owned())
+        (safe && targets::inside(path, &self.subject.roots))
+            .then(|| looks_harmless("reads inside the working directory"))
     }
 
-    fn write(&self, _: &WritePermission) -> Option<String> {
+    fn write(&self, _: &WritePermission) -> Option<Decision> {
         let path = self.real_place()?;
         if targets::guarded(path, &self.subject.roots) {
             return None;
         }
         if let Some(source) = self.file_rule(path, true) {
-            return Some(format!("allowed by {}", source.words()));
+            return Some(approved_by(source));
         }
         let safe = self.policy.mode == Mode::AutoApproveSafe || self.policy.allow_writes_in_cwd;
-        (safe && targets::inside(path, &self.subject.roots)).then(|| "writes inside the working directory".to_owned())
+        (safe && targets::inside(path, &self.subject.roots))
+            .then(|| looks_harmless("writes inside the working directory"))
     }
 
-    fn shell(&self, shell: &ShellPermission) -> Option<String> {
+    fn shell(&self, shell: &ShellPermission) -> Option<Decision> {
         let safe = self.policy.mode == Mode::AutoApproveSafe || !self.policy.ask_for_safe_commands;
         let read_only = shell.commands.iter().all(|command| command.read_only);
         let writes = shell.has_write_file_redirection || !read_only;
@@ -312,9 +327,19 @@ impl Allowing<'_> {
         if !(commands && files && urls && redirections) || (shell.commands.is_empty() && !safe) {
             return None;
         }
-        Some(match writes {
-            false if safe => "only reads inside the working directory".to_owned(),
-            _ => "its commands are allowed by rules".to_owned(),
+        let ruled = shell.can_offer_session_approval
+            && !shell.commands.is_empty()
+            && shell
+                .commands
+                .iter()
+                .all(|command| self.command_rule(shell, &command.identifier));
+        Some(match writes || ruled {
+            false => looks_harmless("only reads inside the working directory"),
+            // What writes was let through by rules about its commands, or by the mode that lets files be changed.
+            true => Decision::Allow {
+                why: "its commands are allowed by rules".to_owned(),
+                approved: true,
+            },
         })
     }
 

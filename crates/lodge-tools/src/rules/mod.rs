@@ -242,6 +242,8 @@ pub struct Place {
     pub session: Vec<Rule>,
     /// The policy that whoever opened the session brought.
     pub managed: Vec<Rule>,
+    /// Whether commands that nobody approved can be jailed on this machine.
+    pub jail: bool,
 }
 
 /// What becomes of a request.
@@ -251,6 +253,8 @@ pub enum Decision {
     Allow {
         /// Why, for people.
         why: String,
+        /// Whether a rule or the mode approves it. Otherwise it only looks harmless, and runs where it can do no harm.
+        approved: bool,
     },
     /// Do not.
     Deny {

@@ -485,3 +485,31 @@ fn files_that_are_wrong_are_refused_with_their_name() {
     assert!(error.to_string().contains("the rule cannot be added"), "{error}");
     drop(bench.dir);
 }
+
+#[test]
+fn a_command_counts_as_approved_when_a_rule_or_the_mode_says_so() {
+    let bench = bench();
+    let with = |mode: Mode, words: &[&str]| {
+        let mut rules = RuleSet::new(Policy::of(mode));
+        for words in words {
+            rules.add(Source::User, Rule::allow(What::Command((*words).to_owned())));
+        }
+        rules
+    };
+    for (mode, words, command, expected) in [
+        (Mode::Ask, &[][..], "ls", false),
+        (Mode::Ask, &["ls"][..], "ls", true),
+        (Mode::Ask, &["ls"][..], "ls | sort", false),
+        (Mode::Ask, &["ls", "make"][..], "ls && make", true),
+        (Mode::Ask, &["make"][..], "ls && make", true),
+        (Mode::AutoApproveSafe, &[][..], "cat a.txt", false),
+        (Mode::AutoApproveSafe, &[][..], "cat a.txt > b.txt", true),
+        (Mode::ApproveAll, &[][..], "ls", true),
+    ] {
+        let decision = decide(&bench.request(command), &with(mode, words), &bench.place);
+        let Decision::Allow { approved, .. } = decision else {
+            panic!("{command}: {decision:?}");
+        };
+        assert_eq!(approved, expected, "{mode:?} {words:?} {command}");
+    }
+}

@@ -1,5 +1,7 @@
 //! `bash`: runs a command.
 
+mod unasked;
+
 use std::{
     sync::{Arc, LazyLock},
     time::Duration,
@@ -10,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    Need, Tool, ToolCx, ToolError, ToolOutput, changes::Touches, cx::arguments, request, shell, shells::Shell,
+    Attempt, Need, Tool, ToolCx, ToolError, ToolOutput, changes::Touches, cx::arguments, request, shell, shells::Shell,
+    state::How,
 };
 
 /// Runs a command in a shell of its own.
@@ -19,7 +22,7 @@ pub(super) struct Bash;
 const DEFAULT_WAIT: f64 = 30.0;
 const MAX_WAIT: f64 = 24.0 * 3600.0;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 struct Arguments {
     command: String,
     #[serde(default)]
@@ -32,7 +35,7 @@ struct Arguments {
     initial_wait: Option<f64>,
 }
 
-#[derive(Deserialize, Default, PartialEq)]
+#[derive(Deserialize, Default, Clone, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
     #[default]
@@ -89,35 +92,74 @@ impl Tool for Bash {
         }
     }
 
+    fn try_unasked(&self, value: &Value, cx: &ToolCx) -> Option<BoxFuture<'static, Attempt>> {
+        let attempt = unasked::Unasked::of(value, cx);
+        Some(Box::pin(async move {
+            match attempt {
+                Some(attempt) => attempt.run().await,
+                None => Attempt::NotEnough,
+            }
+        }))
+    }
+
+    fn needed_approval(&self, value: &Value, cx: &ToolCx) {
+        if let Ok(args) = arguments::<Arguments>(self.name(), value) {
+            cx.state.jail_is_not_enough(unasked::programs(&args.command));
+        }
+    }
+
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args: Arguments = arguments("bash", &value)?;
             let background = args.mode == Mode::Async;
-            let shell = cx.state.start(&cx, args.shell_id, &args.command, background)?;
+            let how = How::Approved { stdin: background };
+            let shell = cx.state.start(&cx, args.shell_id.clone(), &args.command, &how)?;
             let guard = KillOnDrop(Some(shell.clone()));
-            // The first output of a background command shows whether it started at all.
-            let wait = args.initial_wait.unwrap_or(if background { 0.5 } else { DEFAULT_WAIT });
-            let wait = Duration::from_secs_f64(wait.clamp(0.0, MAX_WAIT));
-            let code = tokio::select! {
-                biased;
-                () = cx.cancel.cancelled() => return Err(ToolError(INTERRUPTED.to_owned())),
-                code = shell.exited_within(wait) => code,
-            };
+            let (code, wait) = (ended(&cx, &shell, args.wait()).await?, args.wait());
             guard.release();
-            shell.detach();
-            let output = shell.take_output();
-            Ok(match code {
-                Some(code) => {
-                    cx.state.forget(&shell);
-                    finished(&shell, output, code, &format!("<exited with exit code {code}>"))
-                }
-                None if background => still(
+            Ok(result(&cx, &shell, code, |output| match background {
+                true => still(
                     output,
                     &format!("<command started in background with shellId: {}>", shell.id),
                 ),
-                None => still(output, &still_running(&shell, wait)),
-            })
+                false => still(output, &still_running(&shell, wait)),
+            }))
         })
+    }
+}
+
+impl Arguments {
+    fn wait(&self) -> Duration {
+        // The first output of a background command shows whether it started at all.
+        let usual = if self.mode == Mode::Async { 0.5 } else { DEFAULT_WAIT };
+        Duration::from_secs_f64(self.initial_wait.unwrap_or(usual).clamp(0.0, MAX_WAIT))
+    }
+}
+
+/// How a shell ended, if it did in time.
+async fn ended(cx: &ToolCx, shell: &Shell, time: Duration) -> Result<Option<i32>, ToolError> {
+    tokio::select! {
+        biased;
+        () = cx.cancel.cancelled() => Err(ToolError(INTERRUPTED.to_owned())),
+        code = shell.exited_within(time) => Ok(code),
+    }
+}
+
+/// What a call answers when its command has ended, or else goes on without it.
+fn result(
+    cx: &ToolCx,
+    shell: &Arc<Shell>,
+    code: Option<i32>,
+    goes_on: impl FnOnce(String) -> ToolOutput,
+) -> ToolOutput {
+    shell.detach();
+    let output = shell.take_output();
+    match code {
+        Some(code) => {
+            cx.state.forget(shell);
+            finished(shell, output, code, &format!("<exited with exit code {code}>"))
+        }
+        None => goes_on(output),
     }
 }
 

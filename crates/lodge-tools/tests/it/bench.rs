@@ -57,6 +57,7 @@ impl Bench {
             call_id: call.into(),
             cwd: self.work(),
             roots: [self.work()].into(),
+            readable: [self.work()].into(),
             session_dir: self.dir.path().join("session"),
             max_output_bytes: self.max_output_bytes,
             number_lines: self.number_lines,

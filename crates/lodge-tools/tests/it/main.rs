@@ -6,6 +6,8 @@ mod changes;
 mod changes_odd;
 mod fetch;
 mod files;
+mod jail;
+mod jail_soak;
 mod places;
 mod processes;
 mod requests;

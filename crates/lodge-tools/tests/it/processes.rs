@@ -356,12 +356,14 @@ async fn a_sandboxed_command_starts_through_the_launcher() {
     std::fs::set_permissions(&exe, std::fs::Permissions::from_mode(0o700)).unwrap();
     let launcher = lodge_tools::sandbox::SandboxLauncher {
         exe,
+        approved: true,
         network: false,
         write: vec!["/cache".into()],
+        home: None,
     };
     bench.state = Arc::new(SessionTools::new(bench.dir.path().join("session")).with_sandbox(launcher));
     let text = bench.text("bash", bash("echo 'in it' > /nowhere/file")).await;
-    let spec = r#"{"write":["$W","$B/session/temp","$B/session/files","/cache"],"approved":["/nowhere/file"],"network":false}"#;
+    let spec = r#"{"writable":{"write":["$W","$B/session/temp","$B/session/files","/cache"],"approved":["/nowhere/file"],"network":false}}"#;
     assert!(text.starts_with(&format!("__sandbox-exec {spec} --\n")), "{text}");
     assert!(text.ends_with("<exited with exit code 1>"), "{text}");
 }

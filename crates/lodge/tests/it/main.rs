@@ -9,6 +9,7 @@ mod crash;
 mod doctor;
 mod grants;
 mod history;
+mod jail;
 mod orphans;
 mod proxy;
 mod sandbox;

@@ -1,0 +1,185 @@
+//! Commands that nobody approved, and what approved ones cannot see, through the built binary.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use serde_json::Value;
+use testkit::{Finished, Home, Running, events};
+
+/// Events of tools and of permission, in order.
+fn steps(events: &[Value]) -> Vec<&str> {
+    let mut steps = events::kinds(events);
+    steps.retain(|kind| kind.starts_with("tool.execution") || kind.starts_with("permission."));
+    steps
+}
+
+fn result(events: &[Value]) -> &Value {
+    &events::of_kind(events, "tool.execution_complete")[0]["data"]
+}
+
+fn has_jail() -> bool {
+    let has = lodge_tools::sandbox::can_jail();
+    if !has {
+        eprintln!("there is no jail here");
+    }
+    has
+}
+
+/// A program of that name that comes before the machine's own.
+fn shadow(home: &Home, name: &str, script: &str) -> String {
+    let bin = home.work().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let path = bin.join(name);
+    fs::write(&path, format!("#!/bin/bash\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
+}
+
+fn finish(command: &mut Command) -> Finished {
+    Running::start(command).finish()
+}
+
+#[test]
+fn an_unasked_command_begins_and_ends_without_a_question() {
+    let home = Home::new();
+    fs::write(home.work().join("a.txt"), "hello").unwrap();
+    let prompt = r#"call bash {"command":"ls","description":"Look"}"#;
+    let done = home.run(["run", "--json", prompt]).ok().events();
+    let steps = steps(&done);
+    assert_eq!(steps.first(), Some(&"tool.execution_start"), "{steps:?}");
+    assert_eq!(steps.last(), Some(&"tool.execution_complete"), "{steps:?}");
+    assert!(!steps.iter().any(|step| step.starts_with("permission.")), "{steps:?}");
+    let content = result(&done)["result"]["content"].as_str().unwrap();
+    assert!(
+        content.contains("a.txt") && content.contains("exit code 0"),
+        "{content}"
+    );
+}
+
+#[test]
+fn a_reader_that_writes_becomes_a_question_and_writes_nothing() {
+    if !has_jail() {
+        return;
+    }
+    for config in ["", "sandbox = \"off\""] {
+        let home = Home::new();
+        fs::create_dir_all(home.path()).unwrap();
+        fs::write(home.path().join("lodge.toml"), config).unwrap();
+        let path = shadow(&home, "ls", "echo pwned > pwned.txt");
+        let prompt = r#"call bash {"command":"ls","description":"Look"}"#;
+        let done = finish(home.command(["run", "--json", prompt]).env("PATH", path));
+        let events = done.events();
+        assert!(!home.work().join("pwned.txt").exists(), "{config}: {done:#?}");
+        // Nobody is there to be asked, so it is denied; and it has not begun before that.
+        let expected = [
+            "permission.requested",
+            "permission.completed",
+            "tool.execution_start",
+            "tool.execution_complete",
+        ];
+        assert_eq!(steps(&events), expected, "{config}");
+        assert_eq!(result(&events)["success"], false, "{config}");
+        let text = result(&events).to_string();
+        assert!(!text.contains("pwned.txt"), "the first try is not seen: {text}");
+    }
+}
+
+#[test]
+fn plan_mode_holds_readers_to_reading() {
+    if !has_jail() {
+        return;
+    }
+    let home = Home::new();
+    let path = shadow(&home, "ls", "echo pwned > pwned.txt");
+    let prompt = r#"call bash {"command":"ls","description":"Look"}"#;
+    let done = finish(
+        home.command(["run", "--json", "--mode", "plan", "--yolo", prompt])
+            .env("PATH", path),
+    );
+    assert!(!home.work().join("pwned.txt").exists(), "{done:#?}");
+    let events = done.events();
+    assert!(result(&events).to_string().contains("Plan mode"), "{done:#?}");
+}
+
+/// What a command said that was approved, on a host that knows secrets.
+fn approved(home: &Home, command: &str) -> String {
+    let prompt = format!(
+        "call bash {}",
+        serde_json::json!({"command": command, "description": "Look"})
+    );
+    let mut host = home.command(["run", "--json", "--yolo", &prompt]);
+    host.env("LODGE_PROVIDER_API_KEY", "CANARY-1")
+        .env("MY_OWN_KEY", "CANARY-2");
+    let done = finish(&mut host).ok().events();
+    result(&done)["result"]["content"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+#[test]
+fn approved_commands_see_no_secrets_of_the_host() {
+    if !lodge_tools::sandbox::available() {
+        eprintln!("there is no sandbox here");
+        return;
+    }
+    let home = Home::new();
+    let other = home.path().join("session-state/other");
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join("events.jsonl"), "CANARY-3").unwrap();
+    fs::write(home.path().join("host.json"), "CANARY-4").unwrap();
+    let config = r#"
+# CANARY-5
+default_model = "rehearsal"
+[[provider]]
+name = "mine"
+base_url = "http://127.0.0.1:9/v1"
+api_key_env = "MY_OWN_KEY"
+"#;
+    fs::write(home.path().join("lodge.toml"), config).unwrap();
+    std::os::unix::fs::symlink(home.path(), home.work().join("way")).unwrap();
+    let shown = |path: &Path| path.display().to_string();
+    let lodge = shown(&home.path());
+    for command in [
+        "env".to_owned(),
+        "cat /proc/$PPID/environ".to_owned(),
+        "grep -las CANARY- /proc/[0-9]*/environ; cat /proc/[0-9]*/environ".to_owned(),
+        format!("cat {lodge}/host.json"),
+        format!("cat {lodge}/lodge.toml"),
+        format!("cat {lodge}/session-state/other/events.jsonl"),
+        format!("grep -rs CANARY {lodge}"),
+        "cat way/host.json".to_owned(),
+        "cd .. && cat home/host.json".to_owned(),
+        format!("cp -r {lodge} copy; cat copy/*"),
+        format!("mv {lodge}/host.json stolen; ln {lodge}/host.json linked; cat stolen linked"),
+        format!("bash -c 'python3 -c \"print(open(\\\"{lodge}/host.json\\\").read())\"'"),
+    ] {
+        let said = approved(&home, &command);
+        assert!(!said.contains("CANARY-"), "{command}: {said}");
+    }
+    assert_eq!(fs::read_to_string(home.path().join("host.json")).unwrap(), "CANARY-4");
+    // What is the command's own business goes on as ever.
+    let own = "echo x > a.txt && cat a.txt && t=$(mktemp) && echo y > $t && cat $t && mkdir -p b/c && ls -d b/c && head -1 /etc/passwd";
+    let said = approved(&home, own);
+    assert!(said.contains("exit code 0") && said.contains("b/c"), "{said}");
+}
+
+#[test]
+fn children_of_a_host_whose_interrupts_are_ignored_have_theirs_back() {
+    let home = Home::new();
+    let prompt = r#"call bash {"command":"grep SigIgn /proc/self/status","description":"Look"}"#;
+    let like = home.command(["run", "--json", "--yolo", prompt]);
+    // As a script does that starts a host in the background.
+    let mut script = Command::new("bash");
+    script
+        .args(["-c", "trap '' INT QUIT HUP; \"$@\" & wait $!", "bash"])
+        .arg(like.get_program())
+        .args(like.get_args())
+        .current_dir(home.work())
+        .env_clear()
+        .envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let done = finish(&mut script).ok().events();
+    let content = result(&done)["result"]["content"].as_str().unwrap_or_default();
+    let mask = content.split_whitespace().nth(1).unwrap_or(content);
+    // Those above 31 are the C library's own.
+    assert_eq!(u64::from_str_radix(mask, 16).unwrap() & 0x7fff_ffff, 0, "{content}");
+}
