@@ -224,6 +224,9 @@ struct Allowing<'a> {
 
 impl Allowing<'_> {
     fn why(&self, request: &PermissionRequest) -> Option<String> {
+        if matches!(request, PermissionRequest::Write(_)) && self.writes_guarded() {
+            return None;
+        }
         let by_name = |what: &What| match what {
             What::Tool(pattern) => self.subject.names.iter().any(|name| name_matches(name, pattern)),
             _ => false,
@@ -262,6 +265,17 @@ impl Allowing<'_> {
         })
     }
 
+    /// Whether a file is written that no rule is enough for, by its name or by where its name leads.
+    fn writes_guarded(&self) -> bool {
+        let mut places = self
+            .subject
+            .files
+            .iter()
+            .filter_map(|(places, _)| places.as_ref())
+            .flatten();
+        places.any(|path| targets::guarded(path, &self.subject.roots))
+    }
+
     fn real_place(&self) -> Option<&PathBuf> {
         self.subject.files.first()?.0.as_ref()?.first()
     }
@@ -277,9 +291,6 @@ impl Allowing<'_> {
 
     fn write(&self, _: &WritePermission) -> Option<String> {
         let path = self.real_place()?;
-        if targets::guarded(path, &self.subject.roots) {
-            return None;
-        }
         if let Some(source) = self.file_rule(path, true) {
             return Some(format!("allowed by {}", source.words()));
         }
@@ -335,8 +346,10 @@ impl Allowing<'_> {
     /// Whether a command that is allowed may touch a file.
     fn file_of_command(&self, path: &Path, writes: bool) -> bool {
         let roots = &self.subject.roots;
-        let own = targets::inside(path, roots) && !(writes && targets::guarded(path, roots));
-        own || self.file_rule(path, writes).is_some()
+        if writes && targets::guarded(path, roots) {
+            return false;
+        }
+        targets::inside(path, roots) || self.file_rule(path, writes).is_some()
     }
 
     fn redirections_allowed(&self) -> bool {
