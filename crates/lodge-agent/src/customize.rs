@@ -7,7 +7,9 @@ use std::{
 };
 
 use lodge_events::{CustomAgent, SkillInfo, SkillInvoked, SkillTrigger};
+use lodge_mcp::ServerConfig;
 use lodge_tools::custom::{AgentDefinition, Found, Kind, Place, Places, Plugin, Skill, find_agents, find_skills};
+use lodge_trust::Gate;
 
 use crate::{session::Shared, settings::ToolFilter, subagents::builtin};
 
@@ -18,6 +20,8 @@ pub struct Customization {
     pub places: Places,
     /// Whether files of the project and the user are looked for.
     pub discover: bool,
+    /// Whether the app that opened the session answers for what the project's files start: it chose the folder.
+    pub vouched: bool,
     /// Whether there are skills at all.
     pub skills: bool,
     /// Directories with skills that a client names.
@@ -60,6 +64,7 @@ impl Default for Customization {
         Self {
             places: Places::default(),
             discover: true,
+            vouched: false,
             skills: true,
             skill_directories: Vec::new(),
             disabled_skills: BTreeSet::new(),
@@ -81,6 +86,8 @@ impl Default for Customization {
 pub struct CustomizationChange {
     /// Whether files are looked for.
     pub discover: Option<bool>,
+    /// Whether the app answers for what the project's files start.
+    pub vouched: Option<bool>,
     /// Whether there are skills at all.
     pub skills: Option<bool>,
     /// Directories with skills.
@@ -112,6 +119,7 @@ impl CustomizationChange {
             }
         }
         set(&mut to.discover, self.discover);
+        set(&mut to.vouched, self.vouched);
         set(&mut to.skills, self.skills);
         set(&mut to.skill_directories, self.skill_directories);
         set(&mut to.disabled_skills, self.disabled_skills);
@@ -172,6 +180,9 @@ impl Customization {
             true => Places::project(kind, cwd),
             false => Vec::new(),
         };
+        // Whoever works in the home directory has the person's own files there.
+        let user = self.places.user(kind);
+        places.retain(|place| user.iter().all(|own| own.path != place.path));
         let of = |plugin: &Plugin| match kind {
             Kind::Skills => plugin.skills.clone(),
             Kind::Agents => plugin.agents.clone(),
@@ -179,7 +190,7 @@ impl Customization {
         let own = self.own_plugins.iter().flat_map(of);
         places.extend(own.map(|path| Place::of_plugin(&path)));
         if self.discover {
-            places.extend(self.places.user(kind));
+            places.extend(user);
         }
         let brought = self.plugins.iter().flat_map(of);
         places.extend(brought.map(|path| Place::given(&path, cwd)));
@@ -295,31 +306,62 @@ impl Shared {
     /// Whether the agent at work has the tools of an MCP server: those that an agent brings are its alone.
     pub(crate) fn has_server(&self, definition: Option<&AgentDefinition>, server: &str) -> bool {
         let own = definition.and_then(|definition| definition.mcp_servers.as_ref());
-        !self.agent_servers.lock().contains(server) || own.is_some_and(|own| own.get(server).is_some())
+        !self.agent_servers.lock().contains(server) || own.is_some_and(|own| own.look().get(server).is_some())
     }
 
-    /// Starts the MCP servers that an agent brings, unless they run. A name that the session has is the session's.
-    pub(crate) async fn start_own_servers(&self, definition: Option<&AgentDefinition>) {
-        let servers = definition.and_then(|definition| definition.mcp_servers.as_ref()?.as_object());
-        let mut new = Vec::new();
-        for (name, value) in servers.into_iter().flatten() {
-            if self.mcp.info(name).is_some() {
-                continue;
+    /// Starts the MCP servers that an agent brings, unless they run, and tells which may not be started. A name that the session
+    /// has is the session's.
+    pub(crate) async fn start_own_servers(&self, definition: Option<&AgentDefinition>) -> Vec<String> {
+        let (mut new, mut refused) = (Vec::new(), Vec::new());
+        let brought = definition.and_then(|agent| Some((agent, agent.mcp_servers.as_ref()?)));
+        if let Some((agent, brought)) = brought {
+            let gate = self.gate();
+            for (name, value) in brought.look().as_object().into_iter().flatten() {
+                let known = self.mcp.info(name).is_some();
+                if known && !self.agent_servers.lock().contains(name) {
+                    continue;
+                }
+                if let Err(error) = lodge_mcp::check_name(name) {
+                    tracing::warn!(session = %self.id, %error, "an agent's MCP server is left out");
+                    continue;
+                }
+                let config = match gate.admit(brought.part(value)) {
+                    // One that was refused before may be accepted by now.
+                    Ok(_) if known && self.mcp.config(name).is_some() => continue,
+                    Ok(value) => ServerConfig::read(&value).map(|config| value.map(|_| config)),
+                    Err(why) => {
+                        let agent = &agent.name;
+                        refused.push(format!(
+                            "The MCP server {name} of the agent {agent} is not started, because {why}"
+                        ));
+                        Err(format!("It is not started, because {why}"))
+                    }
+                };
+                self.agent_servers.lock().insert(name.clone());
+                new.push(lodge_mcp::Configured {
+                    name: name.clone(),
+                    source: lodge_mcp::Source::Client,
+                    config,
+                });
             }
-            if let Err(error) = lodge_mcp::check_name(name) {
-                tracing::warn!(session = %self.id, %error, "an agent's MCP server is left out");
-                continue;
-            }
-            self.agent_servers.lock().insert(name.clone());
-            new.push(lodge_mcp::Configured {
-                name: name.clone(),
-                source: lodge_mcp::Source::Client,
-                config: lodge_mcp::ServerConfig::read(value),
-            });
         }
         if !new.is_empty() {
             self.root().add_mcp_servers(new);
             self.mcp_ready().await;
+        }
+        for message in &refused {
+            if let Err(error) = self.warn_once("mcp", message.clone()) {
+                tracing::warn!(session = %self.id, %error, message, "a warning could not be recorded");
+            }
+        }
+        refused
+    }
+
+    /// What the project's files may start in this session, at this moment.
+    fn gate(&self) -> Gate {
+        match self.root().settings.lock().customization.vouched {
+            true => Gate::vouched_for(),
+            false => Gate::of(&self.trust),
         }
     }
 }

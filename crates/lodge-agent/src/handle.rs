@@ -18,6 +18,7 @@ use lodge_tools::{
     custom::{AgentDefinition, Skill},
     rules::RuleSet,
 };
+use lodge_trust::Store;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
@@ -62,6 +63,8 @@ pub struct NewAgent {
     pub changes: Arc<Changes>,
     /// Permission rules.
     pub rules: RuleSet,
+    /// What the person trusts.
+    pub trust: Store,
     /// Finds the hooks that files describe.
     pub find_hooks: FindHooks,
     /// What the host has signed in to.
@@ -114,6 +117,7 @@ impl Agent {
             tool_state: new.tool_state,
             changes: new.changes,
             permissions: Arc::new(Permissions::new(new.rules)),
+            trust: Arc::new(new.trust),
             hooks: Arc::new(Hooks::new(new.find_hooks)),
             mcp: crate::mcp::none(shared),
             logins: new.logins,

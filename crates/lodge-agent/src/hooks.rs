@@ -82,16 +82,25 @@ impl Shared {
         let problems = files.problems.clone();
         *self.hooks.files.lock() = files;
         for message in problems {
-            if self.hooks.told.lock().contains(&message) {
-                continue;
-            }
-            self.hooks.told.lock().push(message.clone());
-            self.recorder.record(SessionWarning {
-                warning_type: "hooks".into(),
-                message,
-                ..SessionWarning::default()
-            })?;
+            self.warn_once("hooks", message)?;
         }
+        Ok(())
+    }
+
+    /// Tells people what is not as a file has it, unless they were told.
+    pub(crate) fn warn_once(&self, kind: &str, message: String) -> Result<(), LogError> {
+        {
+            let mut told = self.hooks.told.lock();
+            if told.contains(&message) {
+                return Ok(());
+            }
+            told.push(message.clone());
+        }
+        self.root().recorder.record(SessionWarning {
+            warning_type: kind.into(),
+            message,
+            ..SessionWarning::default()
+        })?;
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use lodge_tools::{
     SessionTools, Tool,
     changes::{Cause, Changes, Looked, Touches},
 };
+use lodge_trust::Store;
 use parking_lot::Mutex;
 
 use crate::{
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     /// What the session did to files.
     pub(crate) changes: Arc<Changes>,
     pub(crate) permissions: Arc<Permissions>,
+    /// What the person trusts of what folders bring.
+    pub(crate) trust: Arc<Store>,
     pub(crate) hooks: Arc<Hooks>,
     /// The MCP servers.
     pub(crate) mcp: lodge_mcp::Servers,

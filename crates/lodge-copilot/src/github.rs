@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, future::BoxFuture};
-use lodge_host::mcp::{Configured, ServerConfig, Source};
+use lodge_host::mcp::{Admitted, Configured, ServerConfig, Source};
 use lodge_models::{HttpRequest, ModelError, Network, TokenSource, Transport};
 use serde_json::{Value, json};
 
@@ -157,6 +157,6 @@ pub(crate) fn server(ctx: &Ctx, config: &SessionConfig) -> Option<Configured> {
     Some(Configured {
         name: SERVER.to_owned(),
         source: Source::Builtin,
-        config: ServerConfig::read(&server),
+        config: ServerConfig::read(&server).map(Admitted::of_program),
     })
 }

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use lodge_events::AutoTier;
 use lodge_host::{
     AgentDefinition, Approval, Change, Compaction, Customization, CustomizationChange, HookFiles, ManagedPolicy,
-    McpFiles, ModelChoice, NewSession, Plugin, Resume, SectionChange, Session, SystemMessage, ToolFilter,
-    mcp::{self, Configured, ServerConfig, Source, Status},
+    McpFiles, ModelChoice, NewSession, Origin, Plugin, Resume, SectionChange, Session, Startable, SystemMessage,
+    ToolFilter,
+    mcp::{self, Admitted, Configured, ServerConfig, Source, Status},
 };
 use uuid::Uuid;
 
@@ -78,6 +79,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
             mcp_servers: mcp_servers(config)?,
             customization: Customization {
                 discover: config.enable_config_discovery.unwrap_or(false),
+                vouched: config.enable_config_discovery.unwrap_or(false),
                 skills: config.enable_skills.unwrap_or(true),
                 skill_directories: config.skill_directories.clone().unwrap_or_default(),
                 disabled_skills: config.disabled_skills.iter().flatten().cloned().collect(),
@@ -351,10 +353,10 @@ pub(crate) fn mcp_servers(config: &SessionConfig) -> Result<Vec<Configured>, Rpc
     let disabled = config.disabled_mcp_servers.as_deref().unwrap_or_default();
     let servers = config.mcp_servers.iter().flatten().map(|(name, value)| {
         mcp::check_name(name).map_err(RpcError::params)?;
-        let mut config = ServerConfig::read(value);
-        if let Ok(config) = &mut config {
+        let config = ServerConfig::read(value).map(|mut config| {
             config.disabled |= disabled.contains(name);
-        }
+            Admitted::of_client(config)
+        });
         Ok(Configured {
             name: name.clone(),
             source: Source::Client,
@@ -388,7 +390,7 @@ fn agents(configs: Option<&[CustomAgentConfig]>) -> Result<Option<Vec<AgentDefin
             tools: config.tools.clone(),
             model: config.model.clone(),
             reasoning_effort: config.reasoning_effort.clone(),
-            mcp_servers: config.mcp_servers.clone(),
+            mcp_servers: (config.mcp_servers.clone()).map(|servers| Startable::new(Origin::Client, servers)),
             skills: config.skills.clone().unwrap_or_default(),
             infer: config.infer.unwrap_or(true),
             ..AgentDefinition::default()
@@ -405,6 +407,7 @@ fn customization(
 ) -> Result<Option<CustomizationChange>, RpcError> {
     let change = CustomizationChange {
         discover: config.enable_config_discovery.or(fresh.then_some(false)),
+        vouched: config.enable_config_discovery.or(fresh.then_some(false)),
         skills: config.enable_skills,
         skill_directories: config.skill_directories.clone(),
         disabled_skills: config

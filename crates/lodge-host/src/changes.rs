@@ -1,11 +1,15 @@
 //! What sessions did to files: told, compared, undone.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use lodge_events::UserMessage;
 use lodge_tools::changes::{Changes, Delta, Git, GitChange, Hash, Restored, Scope};
 
-use crate::{Against, HostError, Session};
+use crate::{Against, HostError, Session, Trust};
 
 /// Which changes are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,24 +75,48 @@ impl WorkTree {
         with_git(dir, move |git, _| Ok(git.stage(&paths)?)).await
     }
 
-    /// Commits everything in a directory but for what is below `except`. Answers with the commit's line.
-    pub async fn commit(dir: PathBuf, except: PathBuf, message: String) -> Result<String, HostError> {
+    /// Commits everything in a directory but for what is below the home, as a person asked for. Hooks and programs of the
+    /// repository run where it is trusted. Answers with the commit's line.
+    pub async fn commit(dir: PathBuf, home: PathBuf, message: String) -> Result<String, HostError> {
         with_git(dir, move |git, dir| {
-            let except = lodge_tools::paths::real(&except).unwrap_or(except);
-            Ok(git.commit(&dir, &except, &message)?)
+            let trusted = Trust::at(&home).covers(git.root());
+            let except = lodge_tools::paths::real(&home).unwrap_or(home);
+            if trusted {
+                return Ok(git.with_programs().commit(&dir, &except, &message)?);
+            }
+            let said = git.commit(&dir, &except, &message)?;
+            Ok(match has_hooks(git.root()) {
+                true => format!(
+                    "{said} (without its git hooks, as nobody trusts {})",
+                    git.root().display()
+                ),
+                false => said,
+            })
         })
         .await
     }
 }
 
+/// Whether a commit would run something that the repository brings.
+fn has_hooks(root: &Path) -> bool {
+    let hooks = std::fs::read_dir(root.join(".git/hooks"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    hooks.into_iter().any(|hook| {
+        let path = hook.path();
+        path.extension().is_none_or(|extension| extension != "sample")
+    })
+}
+
 async fn with_git<T: Send + 'static>(
     dir: PathBuf,
-    run: impl FnOnce(&Git, PathBuf) -> Result<T, HostError> + Send + 'static,
+    run: impl FnOnce(Git, PathBuf) -> Result<T, HostError> + Send + 'static,
 ) -> Result<T, HostError> {
     let done = tokio::task::spawn_blocking(move || {
         let dir = lodge_tools::paths::real(&dir).unwrap_or(dir);
         let git = Git::around(&dir).ok_or(lodge_tools::changes::ChangesError::NoGit)?;
-        run(&git, dir)
+        run(git, dir)
     });
     done.await
         .map_err(|_| HostError::Invalid("Git could not be asked.".into()))?
@@ -149,7 +177,7 @@ impl Session {
         with_git(self.settings().cwd, move |git, cwd| {
             let mut differing = git.changes(&cwd, Against::Head)?;
             differing.retain(|change| only.as_ref().is_none_or(|only| only.contains(&change.path)));
-            Ok(changes.discard(git, &differing)?)
+            Ok(changes.discard(&git, &differing)?)
         })
         .await
     }

@@ -495,6 +495,7 @@ impl Inner {
             settings,
             builtins: self.builtins.clone(),
             tool_state: Arc::new(tool_state),
+            trust: Trust::of(&self.home).store().clone(),
             find_hooks: Trust::of(&self.home).find_hooks(),
             logins: self.logins.clone(),
             publish: hub.clone(),

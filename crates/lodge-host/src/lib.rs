@@ -30,7 +30,7 @@ pub use rewind::{RewindPoint, Rewound, can_put_back};
 pub use servers::{logins, mcp_servers};
 pub use session::{Attachment, Session};
 pub use stored::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};
-pub use trust::Trust;
+pub use trust::{Brought, Trust};
 pub use worktree::{Worktree, WorktreeError, branches, can_begin};
 
 pub use lodge_agent::{
@@ -52,6 +52,7 @@ pub use lodge_tools::custom::{
     AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES, Skill,
     Tier, find_agents, find_skills,
 };
+pub use lodge_trust::{Gate, Origin, Standing, Startable};
 
 pub use lodge_tools::{BackgroundShell, Database, OutputSink, Statement, Table, Todos, ToolUpdate, UserCommand, rules};
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use lodge_mcp::{Configured, Logins, Source};
+use lodge_mcp::{Configured, Logins};
+use lodge_trust::Gate;
 
 use crate::{McpFiles, host::Inner, session::Session, trust::Trust};
 
@@ -38,20 +39,14 @@ pub fn mcp_servers(
     files: &McpFiles,
     cwd: &Path,
 ) -> Vec<Configured> {
-    let (home, trusted) = match files {
+    let (home, gate) = match files {
         McpFiles::Off => return Vec::new(),
-        McpFiles::Trusted => (home, trust.covers(cwd)),
-        McpFiles::All(other) => (other.as_deref().unwrap_or(home), true),
+        McpFiles::Trusted => (home, trust.gate()),
+        McpFiles::All(other) => (other.as_deref().unwrap_or(home), Gate::vouched_for()),
     };
     let mut servers = configured.to_vec();
     let own = lodge_mcp::files::of_user(home).into_iter();
-    for mut server in own.chain(lodge_mcp::files::of_project(cwd)) {
-        if server.source == Source::Workspace && !trusted && server.config.is_ok() {
-            server.config = Err(format!(
-                "It is not started, because it could run anything. If you trust this folder: lodge trust {}",
-                cwd.display()
-            ));
-        }
+    for server in own.chain(lodge_mcp::files::of_project(cwd, &gate)) {
         servers.retain(|known| known.name != server.name);
         servers.push(server);
     }

@@ -1,4 +1,4 @@
-//! Which folders a person trusts: only there, what a project's files describe is run without a word.
+//! What a person trusts of what folders bring: hooks, MCP servers, and the servers of custom agents.
 
 use std::{
     io,
@@ -8,17 +8,29 @@ use std::{
 
 use lodge_agent::{FindHooks, GitContext, HookFiles};
 use lodge_log::Home;
-use lodge_tools::{custom::Plugin, hooks::FileHooks};
+use lodge_tools::{
+    custom::{Kind, Places, Plugin, find_agents},
+    hooks::{self, FileHooks},
+};
+use lodge_trust::{Fingerprint, Gate, Origin, Standing, Store};
+use serde_json::Value;
 
-/// The file in the home that names trusted folders, one a line.
-const FILE: &str = "trusted-folders";
-/// Where a project describes hooks.
-const PROJECT_HOOKS: &str = ".github/hooks";
-
-/// The folders that the person of a home trusts.
+/// What the person of a home trusts.
 #[derive(Debug, Clone)]
 pub struct Trust {
     home: PathBuf,
+    store: Store,
+}
+
+/// A file that a folder brings and that can start programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Brought {
+    /// The file, or one that it needs.
+    pub path: PathBuf,
+    /// What it starts, for people: a line each.
+    pub starts: Vec<String>,
+    /// Whether it was accepted as it is.
+    pub standing: Standing,
 }
 
 impl Trust {
@@ -29,42 +41,85 @@ impl Trust {
 
     /// Of the home at this place.
     pub fn at(home: &Path) -> Self {
-        Self { home: home.to_owned() }
+        Self {
+            home: home.to_owned(),
+            store: Store::at(home),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What may be started at this moment.
+    pub fn gate(&self) -> Gate {
+        Gate::of(&self.store)
     }
 
     /// The trusted folders.
     pub fn folders(&self) -> Vec<PathBuf> {
-        let text = std::fs::read_to_string(self.home.join(FILE)).unwrap_or_default();
-        let lines = text.lines().map(str::trim);
-        lines.filter(|line| line.starts_with('/')).map(PathBuf::from).collect()
+        self.store.folders()
     }
 
     /// Whether a folder is trusted, or is inside of one that is.
     pub fn covers(&self, folder: &Path) -> bool {
-        let Ok(real) = std::fs::canonicalize(folder) else {
-            return false;
-        };
-        self.folders().iter().any(|trusted| real.starts_with(trusted))
+        self.store.covers(folder)
     }
 
-    /// Trusts a folder from now on, or no longer.
-    pub fn set(&self, folder: &Path, trusted: bool) -> io::Result<()> {
-        let real = std::fs::canonicalize(folder)?;
-        let mut folders = self.folders();
-        folders.retain(|other| *other != real);
-        if trusted {
-            folders.push(real);
+    /// Trusts a folder from now on and accepts what it brings as it is, or trusts it no longer. Answers what was accepted.
+    pub fn set(&self, folder: &Path, trusted: bool) -> io::Result<Vec<Brought>> {
+        if !trusted {
+            self.store.forget(folder)?;
+            return Ok(Vec::new());
         }
-        let lines: Vec<String> = folders.iter().map(|folder| format!("{}\n", folder.display())).collect();
-        std::fs::create_dir_all(&self.home)?;
-        let new = self.home.join(format!("{FILE}.new"));
-        std::fs::write(&new, lines.concat())?;
-        std::fs::rename(new, self.home.join(FILE))
+        let real = std::fs::canonicalize(folder)?;
+        let mut folders = self.store.folders();
+        folders.push(real.clone());
+        // What a folder further up brings is accepted there.
+        let own = |base: &Path| {
+            let base = std::fs::canonicalize(base).ok();
+            base.is_some_and(|base| folders.iter().any(|folder| base.starts_with(folder)))
+        };
+        let files: Vec<(Fingerprint, Vec<String>)> = brought_to(&real)
+            .into_iter()
+            .filter(|(base, ..)| own(base))
+            .map(|(_, fingerprint, starts)| (fingerprint, starts))
+            .collect();
+        let fingerprints: Vec<Fingerprint> = files.iter().map(|(fingerprint, _)| fingerprint.clone()).collect();
+        let before: Vec<Standing> = fingerprints.iter().map(|file| self.store.standing(file)).collect();
+        self.store.trust(&real, &fingerprints)?;
+        let accepted = files.into_iter().zip(before);
+        Ok(accepted
+            .map(|((fingerprint, starts), standing)| Brought {
+                path: fingerprint.path,
+                starts,
+                standing,
+            })
+            .collect())
+    }
+
+    /// What is brought to a session in this folder that can start programs, and what was said of it. Reads files.
+    pub fn review(&self, folder: &Path) -> Vec<Brought> {
+        let files = brought_to(folder).into_iter();
+        files
+            .map(|(_, fingerprint, starts)| Brought {
+                standing: self.store.standing(&fingerprint),
+                path: fingerprint.path,
+                starts,
+            })
+            .collect()
     }
 
     /// Finds the hooks of a session.
     pub(crate) fn find_hooks(self) -> FindHooks {
         Arc::new(move |cwd, which| self.hooks(cwd, which))
+    }
+
+    fn hook_gate(&self, which: HookFiles) -> Gate {
+        match which {
+            HookFiles::All => Gate::vouched_for(),
+            HookFiles::Off | HookFiles::Trusted => self.gate(),
+        }
     }
 
     /// The hooks that a session in this directory has: the person's in `<home>/hooks`, a project's in `.github/hooks`.
@@ -73,24 +128,12 @@ impl Trust {
         if which == HookFiles::Off {
             return hooks;
         }
-        hooks.read(&self.home.join("hooks"), cwd);
+        hooks.read_own(&self.home.join("hooks"), cwd);
+        let gate = self.hook_gate(which);
         for base in places(cwd) {
-            let dir = base.join(PROJECT_HOOKS);
-            if self.runs(&base, which) {
-                hooks.read(&dir, &base);
-            } else if !files_with_hooks(&dir).is_empty() {
-                hooks.problems.push(format!(
-                    "The hooks in {} are not run, because they could run anything. If you trust this folder: lodge trust {}",
-                    dir.display(),
-                    base.display()
-                ));
-            }
+            hooks.read_folder(&base, &gate);
         }
         hooks
-    }
-
-    fn runs(&self, base: &Path, which: HookFiles) -> bool {
-        which == HookFiles::All || self.covers(base)
     }
 
     /// The files that describe hooks for a session in this directory with these plugins, and whether these are run.
@@ -106,20 +149,24 @@ impl Trust {
         if which == HookFiles::Off {
             return files;
         }
-        let own = files_with_hooks(&self.home.join("hooks")).into_iter();
+        let own = hooks::files_in(&self.home.join("hooks")).into_iter();
         files.extend(own.map(|file| (file, true)));
+        let gate = self.hook_gate(which);
         for base in places(cwd) {
-            let (found, run) = (files_with_hooks(&base.join(PROJECT_HOOKS)), self.runs(&base, which));
-            files.extend(found.into_iter().map(|file| (file, run)));
+            let brought = hooks::brought_by(&base).into_iter();
+            files.extend(brought.map(|(path, file)| {
+                let run = file.is_ok_and(|file| gate.check(file.origin()).is_ok());
+                (path, run)
+            }));
         }
         files
     }
 
-    /// Where such files are looked for, and the file that says which folders are trusted.
+    /// Where such files are looked for, and the files that say what is trusted.
     pub(crate) fn hook_places(&self, cwd: &Path) -> Vec<PathBuf> {
-        let project = places(cwd).into_iter().map(|base| base.join(PROJECT_HOOKS));
-        let own = [self.home.join("hooks"), self.home.join(FILE)];
-        own.into_iter().chain(project).collect()
+        let project = places(cwd).into_iter().map(|base| base.join(hooks::IN_FOLDERS));
+        let own = [self.home.join("hooks")].into_iter().chain(self.store.places());
+        own.chain(project).collect()
     }
 }
 
@@ -133,41 +180,58 @@ fn places(cwd: &Path) -> Vec<PathBuf> {
     places
 }
 
-fn files_with_hooks(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let files = entries.map(|entry| entry.path());
-    let mut files: Vec<PathBuf> = files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-        .collect();
-    files.sort();
-    files
+/// Everything that can start programs and that folders bring to a session in this one: the folder, the file, what it starts.
+fn brought_to(cwd: &Path) -> Vec<(PathBuf, Fingerprint, Vec<String>)> {
+    let mut found: Vec<(PathBuf, Fingerprint, Vec<String>)> = Vec::new();
+    let mut add = |origin: &Origin, starts: Vec<String>| {
+        let Origin::Folder { folder, fingerprints } = origin else {
+            return;
+        };
+        for (number, fingerprint) in fingerprints.iter().enumerate() {
+            // The first describes what is started; the others only come along.
+            let starts = if number == 0 { starts.clone() } else { Vec::new() };
+            match found.iter_mut().find(|(_, known, _)| known.path == fingerprint.path) {
+                Some((_, _, known)) => known.extend(starts),
+                None => found.push((folder.clone(), fingerprint.clone(), starts)),
+            }
+        }
+    };
+    for (name, server) in lodge_mcp::files::brought_by(cwd) {
+        if let Ok(server) = server {
+            add(server.origin(), vec![server_line(&name, server.look())]);
+        }
+    }
+    for base in places(cwd) {
+        for (_, file) in hooks::brought_by(&base) {
+            if let Ok(file) = file {
+                add(file.origin(), file.look().commands());
+            }
+        }
+    }
+    for agent in find_agents(&Places::project(Kind::Agents, cwd)).all {
+        let Some(servers) = &agent.mcp_servers else { continue };
+        let named = servers.look().as_object().into_iter().flatten();
+        let lines = named.map(|(name, server)| format!("agent {}: {}", agent.name, server_line(name, server)));
+        add(servers.origin(), lines.collect());
+    }
+    found
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trust_covers_what_is_inside_and_can_be_taken_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let trust = Trust::at(&dir.path().join("home"));
-        let (inside, outside) = (dir.path().join("a/b"), dir.path().join("ab"));
-        std::fs::create_dir_all(&inside).unwrap();
-        std::fs::create_dir_all(&outside).unwrap();
-        std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
-        trust.set(&dir.path().join("a"), true).unwrap();
-        trust.set(&dir.path().join("a"), true).unwrap();
-        assert_eq!(trust.folders().len(), 1);
-        for (folder, expected) in [
-            (dir.path().join("a"), true),
-            (inside.clone(), true),
-            (inside.join("link"), false),
-            (outside, false),
-            (dir.path().join("a/none"), false),
-        ] {
-            assert_eq!(trust.covers(&folder), expected, "{}", folder.display());
+/// What a server is, as its file has it.
+fn server_line(name: &str, server: &Value) -> String {
+    let text = |key: &str| server[key].as_str();
+    let started = match (text("command"), text("url")) {
+        (Some(command), _) => {
+            let args = server["args"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str);
+            let words: Vec<&str> = std::iter::once(command).chain(args).collect();
+            words.join(" ")
         }
-        trust.set(&dir.path().join("a"), false).unwrap();
-        assert!(!trust.covers(&inside));
-    }
+        (None, Some(url)) => url.to_owned(),
+        (None, None) => "nothing that Lodge knows".to_owned(),
+    };
+    format!("MCP server {name}: {started}")
 }

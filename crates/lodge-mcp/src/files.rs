@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use lodge_trust::{Admitted, FolderFile, Gate, Startable};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -26,20 +27,53 @@ const FILE_BYTES: u64 = 1 << 20;
 /// The person's servers.
 pub fn of_user(home: &Path) -> Vec<Configured> {
     let file = home.join(USER_FILE);
-    configured(&file, Source::User, &expander(&[], home))
+    configured(&file, Source::User, &expander(&[], home), Admitted::of_person)
 }
 
-/// A project's servers.
-pub fn of_project(folder: &Path) -> Vec<Configured> {
-    let mut found: Vec<Configured> = Vec::new();
-    for file in PROJECT_FILES {
-        for server in configured(&folder.join(file), Source::Workspace, &expander(FOLDER, folder)) {
-            if !found.iter().any(|known| known.name == server.name) {
+/// A project's servers, as far as they may be started.
+pub fn of_project(folder: &Path, gate: &Gate) -> Vec<Configured> {
+    let expand = expander(FOLDER, folder);
+    let admit = |server: Startable<Value>| {
+        let server = server.try_map(|value| config(value, &expand))?;
+        let admitted = gate.admit(server);
+        admitted.map_err(|why| format!("It is not started, because {why}"))
+    };
+    let servers = brought_by(folder).into_iter().map(|(name, server)| Configured {
+        name,
+        source: Source::Workspace,
+        config: server.and_then(admit),
+    });
+    servers.collect()
+}
+
+/// What a project's files say of servers, by name, or why a file says nothing. Of two with the same name the first counts.
+pub fn brought_by(folder: &Path) -> Vec<(String, Result<Startable<Value>, String>)> {
+    let mut found: Vec<(String, Result<Startable<Value>, String>)> = Vec::new();
+    for name in PROJECT_FILES {
+        let servers = match FolderFile::read(folder, name, FILE_BYTES) {
+            Ok(None) => continue,
+            Ok(Some(file)) => entries_of(file.text()).map(|servers| {
+                let named = servers.into_iter().filter(|(name, _)| check_name(name).is_ok());
+                let startable = named.map(|(name, value)| (name, Ok(file.startable(value))));
+                startable.collect::<Vec<_>>()
+            }),
+            Err(error) => Err(error),
+        };
+        let path = folder.join(name);
+        let servers = servers.unwrap_or_else(|error| vec![unusable(&path, &error)]);
+        for server in servers {
+            if !found.iter().any(|known| known.0 == server.0) {
                 found.push(server);
             }
         }
     }
     found
+}
+
+/// A file that cannot be used is one server that says why.
+fn unusable<T>(file: &Path, error: &str) -> (String, Result<T, String>) {
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    (name, Err(format!("{} cannot be used: {error}", file.display())))
 }
 
 /// The files that describe servers, whether they are there or not.
@@ -59,8 +93,10 @@ pub fn of_plugin(
 ) -> Vec<Configured> {
     let expand = expander(names, root);
     let files = files.iter().filter(|file| file.is_file());
-    let mut found: Vec<Configured> = files.flat_map(|file| configured(file, source, &expand)).collect();
-    found.extend(entries(own, source, &expand));
+    let mut found: Vec<Configured> = files
+        .flat_map(|file| configured(file, source, &expand, Admitted::of_client))
+        .collect();
+    found.extend(entries(own, source, &expand, Admitted::of_client));
     found
 }
 
@@ -79,48 +115,63 @@ pub fn file_of(source: Source, name: &str, home: &Path, folder: &Path) -> Option
     }
 }
 
-/// The servers of one file. A file that cannot be used is one server that says why.
-fn configured(file: &Path, source: Source, expand: &dyn Fn(&str) -> Result<String, String>) -> Vec<Configured> {
-    let servers = match read(file) {
-        Ok(servers) => servers,
+/// The servers of one file that is not a folder's.
+fn configured(
+    file: &Path,
+    source: Source,
+    expand: &dyn Fn(&str) -> Result<String, String>,
+    admit: fn(ServerConfig) -> Admitted<ServerConfig>,
+) -> Vec<Configured> {
+    match read(file) {
+        Ok(servers) => entries(servers, source, expand, admit),
         Err(error) => {
-            return vec![Configured {
-                name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-                source,
-                config: Err(format!("{} cannot be used: {error}", file.display())),
-            }];
+            let (name, config) = unusable(file, &error);
+            vec![Configured { name, source, config }]
         }
-    };
-    entries(servers, source, expand)
+    }
 }
 
 /// The person's servers from elsewhere than their file.
 pub fn of_person(servers: Map<String, Value>) -> Vec<Configured> {
-    entries(servers, Source::User, &expander(&[], Path::new("")))
+    entries(
+        servers,
+        Source::User,
+        &expander(&[], Path::new("")),
+        Admitted::of_person,
+    )
 }
 
 fn entries(
     servers: Map<String, Value>,
     source: Source,
     expand: &dyn Fn(&str) -> Result<String, String>,
+    admit: fn(ServerConfig) -> Admitted<ServerConfig>,
 ) -> Vec<Configured> {
     let servers = servers.into_iter().filter(|(name, _)| check_name(name).is_ok());
-    let read = |mut value: Value| {
-        expand_all(&mut value, expand)?;
-        ServerConfig::read(&value)
-    };
     servers
         .map(|(name, value)| Configured {
             name,
             source,
-            config: read(value),
+            config: config(value, expand).map(admit),
         })
         .collect()
 }
 
+fn config(mut value: Value, expand: &dyn Fn(&str) -> Result<String, String>) -> Result<ServerConfig, String> {
+    expand_all(&mut value, expand)?;
+    ServerConfig::read(&value)
+}
+
 /// The entries of a file, as they are written; none when there is no file.
 fn read(file: &Path) -> Result<Map<String, Value>, String> {
-    let mut whole = read_whole(file)?;
+    servers_in(read_whole(file)?)
+}
+
+fn entries_of(text: &str) -> Result<Map<String, Value>, String> {
+    servers_in(parse(text)?)
+}
+
+fn servers_in(mut whole: Map<String, Value>) -> Result<Map<String, Value>, String> {
     let key = if whole.contains_key("mcpServers") {
         "mcpServers"
     } else {
@@ -141,11 +192,14 @@ fn read_whole(file: &Path) -> Result<Map<String, Value>, String> {
         Ok(about) if about.len() > FILE_BYTES => return Err("it is too long".into()),
         Ok(_) => {}
     }
-    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    parse(&fs::read_to_string(file).map_err(|error| error.to_string())?)
+}
+
+fn parse(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    match serde_json::from_str(&without_comments(&text)).map_err(|error| error.to_string())? {
+    match serde_json::from_str(&without_comments(text)).map_err(|error| error.to_string())? {
         Value::Object(whole) => Ok(whole),
         _ => Err("it must hold an object".into()),
     }
@@ -379,7 +433,7 @@ mod tests {
             "{ // mine\n \"servers\": {\"a\": {\"command\": \"y\"}, /* http://no */ \"c\": {\"url\": \"http://h//x\"}}}",
         );
         put(".github/mcp.json", "not json");
-        let found = of_project(dir.path());
+        let found = of_project(dir.path(), &Gate::vouched_for());
         let names: Vec<_> = found
             .iter()
             .map(|server| (server.name.as_str(), server.config.is_ok()))
@@ -388,12 +442,16 @@ mod tests {
         let Ok(ServerConfig {
             transport: Transport::Stdio { command, .. },
             ..
-        }) = &found[0].config
+        }) = found[0].config.as_deref()
         else {
             panic!("{found:?}");
         };
         assert_eq!(command, "x", "the first file counts");
-        assert!(of_project(Path::new("/nowhere")).is_empty());
+        assert!(of_project(Path::new("/nowhere"), &Gate::vouched_for()).is_empty());
+        let store = lodge_trust::Store::at(&dir.path().join("home"));
+        for server in of_project(dir.path(), &Gate::of(&store)) {
+            assert!(server.config.is_err(), "nobody trusts this folder: {}", server.name);
+        }
     }
 
     #[test]

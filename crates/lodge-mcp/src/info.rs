@@ -4,6 +4,8 @@ use std::{sync::Arc, time::SystemTime};
 
 use serde_json::{Map, Value};
 
+use lodge_trust::Admitted;
+
 use crate::config::{ServerConfig, Source};
 
 /// The state of a server.
@@ -51,8 +53,8 @@ pub struct Configured {
     pub name: String,
     /// Where it was configured.
     pub source: Source,
-    /// How.
-    pub config: Result<ServerConfig, String>,
+    /// How, for one that may be started.
+    pub config: Result<Admitted<ServerConfig>, String>,
 }
 
 /// A tool of a server.

@@ -24,6 +24,7 @@ pub use auth::{AuthReason, AuthRequest, Challenge, Secret};
 pub use call::{Call, CallResult, Progress};
 pub use config::{OauthClient, Remote, ServerConfig, Source, Transport, check_name};
 pub use info::{Configured, Prompt, ServerInfo, Status, Tool};
+pub use lodge_trust::Admitted;
 pub use login::{Login, LoginOptions, Logins};
 pub use owner::{Elicitation, ElicitationAnswer, List, Owner, Sampling};
 pub use process::Surroundings;

@@ -114,7 +114,7 @@ impl Servers {
         let mut entries = self.0.entries.lock();
         for configured in wanted {
             match entries.iter_mut().find(|entry| *entry.name == configured.name) {
-                Some(entry) if entry.config.as_deref().ok() == configured.config.as_ref().ok() => {
+                Some(entry) if entry.config.as_deref().ok() == configured.config.as_deref().ok() => {
                     entry.source = configured.source;
                 }
                 Some(entry) => {

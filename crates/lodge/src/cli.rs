@@ -69,10 +69,13 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// List the models that can be used
     Models,
-    /// Let the hooks and MCP servers that a folder brings run, or no longer
+    /// Let the hooks and MCP servers that a folder brings run as they are now, or no longer
     Trust {
         /// The folder; without one, the trusted ones are listed
         folder: Option<PathBuf>,
+        /// Only show what it brings, and what has changed since it was accepted
+        #[arg(long, requires = "folder", conflicts_with = "remove")]
+        show: bool,
         /// Trust it no longer
         #[arg(long, requires = "folder")]
         remove: bool,

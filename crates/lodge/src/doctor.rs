@@ -258,7 +258,7 @@ fn hooks(page: &mut Page, home: &Path) {
     page.head("Hooks");
     let cwd = std::env::current_dir().unwrap_or_default();
     if Trust::at(home).covers(&cwd) {
-        page.good("this folder is trusted: the hooks and MCP servers that it brings are run");
+        page.good("this folder is trusted: the hooks and MCP servers that it brings are run as you accepted them");
     }
     let hooks = Trust::at(home).hooks(&cwd, HookFiles::Trusted);
     match hooks.len() {

@@ -14,6 +14,7 @@ mod run;
 mod serve;
 mod sessions;
 mod setup;
+mod trust;
 mod view;
 
 use std::{io::Write, process::ExitCode};
@@ -112,7 +113,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Sessions(command)) => sessions::sessions(&home?, command),
         Some(Command::Check(args)) => sessions::check(&home?, &args),
         Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),
-        Some(Command::Trust { folder, remove }) => sessions::trust(&home?, folder.as_deref(), !remove),
+        Some(Command::Trust { folder, show, remove }) => trust::run(&home?, folder.as_deref(), show, remove),
         Some(Command::Grants { command }) => grants::run(&home?, command.as_ref()),
         Some(Command::Automations { command }) => runtime()?.block_on(attach::automations(&home?, command.as_ref())),
         Some(Command::Mcp { command }) => runtime()?.block_on(mcp::run(&home?, command.as_ref())),

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lodge_events::Payload;
-use lodge_host::{Home, HomeOptions, ListFilter, SessionSummary, SyncPolicy, Trust, can_put_back};
+use lodge_host::{Home, HomeOptions, ListFilter, SessionSummary, SyncPolicy, can_put_back};
 use lodge_log::{Position, Store};
 
 use crate::{
@@ -204,28 +204,8 @@ fn delete(home: &Path, ids: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn println_quietly(line: &str) {
+pub(crate) fn println_quietly(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
-}
-
-/// Lists the trusted folders, or changes whether one is.
-pub(crate) fn trust(home: &Path, folder: Option<&Path>, trusted: bool) -> Result<ExitCode> {
-    let trust = Trust::at(home);
-    let Some(folder) = folder else {
-        for folder in trust.folders() {
-            println_quietly(&folder.display().to_string());
-        }
-        return Ok(ExitCode::SUCCESS);
-    };
-    trust
-        .set(folder, trusted)
-        .with_context(|| format!("{} cannot be trusted", folder.display()))?;
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    println_quietly(&match trusted {
-        true => format!("Hooks and MCP servers of {} may run from now on.", folder.display()),
-        false => format!("Hooks and MCP servers of {} do not run any more.", folder.display()),
-    });
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Verifies logs.

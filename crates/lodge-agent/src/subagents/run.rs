@@ -95,6 +95,7 @@ impl Shared {
             tool_state: self.tool_state.clone(),
             permissions: self.permissions.clone(),
             changes: self.changes.clone(),
+            trust: self.trust.clone(),
             hooks: self.hooks.clone(),
             mcp: self.mcp.clone(),
             logins: self.logins.clone(),

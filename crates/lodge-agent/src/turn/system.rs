@@ -50,7 +50,7 @@ impl Turn {
         }
         let git = if settings.git { git } else { GitContext::default() };
         let definition = shared.definition();
-        shared.start_own_servers(definition.as_deref()).await;
+        let refused = shared.start_own_servers(definition.as_deref()).await;
         let tool_names: Vec<String> = shared.tools().into_iter().map(|(spec, _)| spec.name).collect();
         let preloaded = shared.preloaded_skills(definition.as_deref()).await;
         let cx = system_prompt::PromptContext {
@@ -76,6 +76,13 @@ impl Turn {
         for skill in &preloaded {
             let context = crate::transcript::skill_context(&skill.name, &skill.path, &skill.content);
             text = format!("{text}\n\n{context}");
+        }
+        if !refused.is_empty() {
+            let refused = refused.join("\n");
+            text = format!(
+                "{text}\n\n<mcp_servers_not_started>\n{refused}\nTheir tools are not there. Only the user can accept them: say \
+                 so if you need them.\n</mcp_servers_not_started>"
+            );
         }
         (text, settings.mode, preloaded)
     }

@@ -49,7 +49,10 @@ fn info(agent: &AgentDefinition, prompt: bool) -> Value {
     set("disableModelInvocation", (!agent.infer).then(|| json!(true)));
     set("tools", agent.tools.as_ref().map(|tools| json!(tools)));
     set("model", agent.model.as_ref().map(|model| json!(model)));
-    set("mcpServers", agent.mcp_servers.clone());
+    set(
+        "mcpServers",
+        agent.mcp_servers.as_ref().map(|servers| servers.look().clone()),
+    );
     set("skills", (!agent.skills.is_empty()).then(|| json!(agent.skills)));
     set("prompt", prompt.then(|| json!(agent.prompt)));
     info

@@ -7,10 +7,10 @@ use std::{
 };
 
 use lodge_host::{
-    AccessToken, Answer,
+    AccessToken, Answer, Gate,
     mcp::{
-        Call, Configured, LoginOptions, McpError, OauthClient, ServerConfig, ServerInfo, Servers, Source, Status, Tool,
-        check_name,
+        Admitted, Call, Configured, LoginOptions, McpError, OauthClient, ServerConfig, ServerInfo, Servers, Source,
+        Status, Tool, check_name,
         files::{self, UserFile},
     },
 };
@@ -242,7 +242,7 @@ impl StartParams {
             session.session().add_mcp_servers(vec![Configured {
                 name: self.server_name.clone(),
                 source: Source::Client,
-                config: Ok(config),
+                config: Ok(Admitted::of_client(config)),
             }]);
         }
         Ok(())
@@ -352,7 +352,9 @@ struct DiscoverParams {
 async fn discover(ctx: Ctx, params: DiscoverParams) -> Result<Value, RpcError> {
     let home = ctx.host.home().path().to_owned();
     let found = tokio::task::spawn_blocking(move || {
-        let project = params.working_directory.map(|folder| files::of_project(&folder));
+        // They are only listed, wherever that is.
+        let gate = Gate::vouched_for();
+        let project = params.working_directory.map(|folder| files::of_project(&folder, &gate));
         files::of_user(&home)
             .into_iter()
             .chain(project.into_iter().flatten())

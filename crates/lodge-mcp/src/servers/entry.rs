@@ -36,7 +36,7 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(configured: Configured) -> Self {
-        let config = configured.config.map(Arc::new);
+        let config = configured.config.map(|config| Arc::new(config.into_inner()));
         let state = match &config {
             Ok(config) if config.disabled => State::Disabled,
             Ok(_) => State::Idle,

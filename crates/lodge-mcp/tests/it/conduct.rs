@@ -118,7 +118,7 @@ fn configured(name: &str, config: ServerConfig) -> Configured {
     Configured {
         name: name.to_owned(),
         source: Source::Client,
-        config: Ok(config),
+        config: Ok(lodge_trust::Admitted::of_client(config)),
     }
 }
 

@@ -5,10 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use lodge_trust::{FolderFile, Origin, Startable};
 use serde_json::Value;
 
 use super::{
-    Found, MOST, Place, Tier, entries,
+    Found, LONGEST_FILE, MOST, Place, Tier, entries,
     front_matter::{Parts, find, flag, split, text, words},
     hidden_by, is_name, read,
 };
@@ -63,7 +64,7 @@ pub struct AgentDefinition {
     /// The effort it wants.
     pub reasoning_effort: Option<String>,
     /// MCP servers of its own, as configured.
-    pub mcp_servers: Option<Value>,
+    pub mcp_servers: Option<Startable<Value>>,
     /// Skills that it gets without asking.
     pub skills: Vec<String>,
     /// Whether the model may start it.
@@ -121,7 +122,7 @@ pub fn find_agents(places: &[Place]) -> Found<AgentDefinition> {
                 ));
                 return found;
             }
-            match read_agent(&path, place.tier, &mut found.warnings) {
+            match read_agent(&path, place, &mut found.warnings) {
                 Ok(agent) if names.insert(agent.name.clone()) => found.all.push(agent),
                 Ok(agent) => found.hidden.push(hidden_by(&path, &agent.name)),
                 Err(error) => found.errors.push(error),
@@ -131,9 +132,35 @@ pub fn find_agents(places: &[Place]) -> Found<AgentDefinition> {
     found
 }
 
-fn read_agent(path: &Path, tier: Tier, warnings: &mut Vec<String>) -> Result<AgentDefinition, String> {
-    let file = read(path)?;
-    let Parts { fields, body } = split(&file).map_err(|error| format!("{}: {error}", path.display()))?;
+fn read_agent(path: &Path, place: &Place, warnings: &mut Vec<String>) -> Result<AgentDefinition, String> {
+    let wrong = |error: String| format!("{}: {error}", path.display());
+    // What a folder's file says is known together with what the file is, so that it can be asked whether it may be started.
+    let brought = match place.brought_by() {
+        Some(folder) => {
+            let name = path.strip_prefix(folder).unwrap_or(path);
+            FolderFile::read(folder, name, LONGEST_FILE).map_err(wrong)?
+        }
+        None => None,
+    };
+    let own;
+    let file = match &brought {
+        Some(brought) => brought.text(),
+        None => {
+            own = read(path)?;
+            &own
+        }
+    };
+    let startable = |servers: &Value| match &brought {
+        Some(brought) => brought.startable(servers.clone()),
+        None => {
+            let origin = match place.tier {
+                Tier::User | Tier::Shared => Origin::Person,
+                Tier::Given | Tier::Plugin | Tier::Project | Tier::Inherited => Origin::Client,
+            };
+            Startable::new(origin, servers.clone())
+        }
+    };
+    let Parts { fields, body } = split(file).map_err(wrong)?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = text(&fields, &["name"]).unwrap_or_else(|| stem.trim_end_matches(".agent").to_owned());
     if !is_name(&name) {
@@ -156,14 +183,14 @@ fn read_agent(path: &Path, tier: Tier, warnings: &mut Vec<String>) -> Result<Age
         reasoning_effort: text(&fields, &["reasoning-effort", "reasoningEffort", "effort"]),
         mcp_servers: find(&fields, &["mcp-servers", "mcpServers"])
             .filter(|servers| servers.is_object())
-            .cloned(),
+            .map(startable),
         skills: words(&fields, &["skills"]).unwrap_or_default(),
         infer: flag(&fields, &["disable-model-invocation"])
             .map(|disabled| !disabled)
             .or_else(|| flag(&fields, &["infer"]))
             .unwrap_or(true),
         user_invocable: flag(&fields, &["user-invocable", "user-invokable"]).unwrap_or(true),
-        source: match tier {
+        source: match place.tier {
             Tier::Given => AgentSource::Client,
             Tier::Project => AgentSource::Project,
             Tier::Inherited => AgentSource::Inherited,
@@ -223,7 +250,7 @@ mod tests {
         let docs = &found.all[0];
         assert_eq!(docs.tools.as_deref().unwrap(), ["read", "edit"]);
         assert!(!docs.infer && docs.user_invocable);
-        assert_eq!(docs.mcp_servers.as_ref().unwrap()["x"]["command"], "y");
+        assert_eq!(docs.mcp_servers.as_ref().unwrap().look()["x"]["command"], "y");
         assert_eq!(docs.prompt, "You write docs.");
         assert_eq!(found.all[1].model, None);
         assert_eq!(found.errors.len(), 1, "{:?}", found.errors);

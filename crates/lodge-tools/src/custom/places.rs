@@ -117,8 +117,16 @@ impl Places {
     }
 }
 
-/// Directories that a client names; relative ones count from the working directory.
 impl Place {
+    /// The folder that brings what is in it; `None` for the person's and clients' own.
+    pub(super) fn brought_by(&self) -> Option<&Path> {
+        match self.tier {
+            // `<folder>/.github/agents`
+            Tier::Project | Tier::Inherited => self.path.ancestors().nth(2),
+            Tier::Given | Tier::Plugin | Tier::User | Tier::Shared => None,
+        }
+    }
+
     /// One of a plugin.
     pub fn of_plugin(path: &Path) -> Self {
         Self {
@@ -129,7 +137,7 @@ impl Place {
         }
     }
 
-    /// One that a client names.
+    /// One that a client names; a relative one counts from the working directory.
     pub fn given(path: &Path, cwd: &Path) -> Self {
         Self {
             path: cwd.join(path),

@@ -15,6 +15,7 @@ use std::{
 
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use lodge_trust::{Admitted, FolderFile, Gate, Startable, Untrusted};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -26,6 +27,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// Files larger than this are no hooks.
 const LARGEST_FILE: u64 = 1 << 20;
+/// Where a folder describes hooks.
+pub const IN_FOLDERS: &str = ".github/hooks";
 
 /// The hooks of a session.
 #[derive(Debug, Default, Clone)]
@@ -51,8 +54,9 @@ pub struct FileHook {
     pub source: PathBuf,
 }
 
-#[derive(Deserialize)]
-struct File {
+/// What a file says of hooks.
+#[derive(Debug, Clone, Deserialize)]
+pub struct HookFile {
     version: Option<u64>,
     #[serde(default, rename = "disableAllHooks")]
     disabled: bool,
@@ -76,34 +80,99 @@ struct Entry {
     matcher: Option<String>,
 }
 
+impl HookFile {
+    /// When it runs what, for people.
+    pub fn commands(&self) -> Vec<String> {
+        let entries = self.hooks.iter().flat_map(|(event, entries)| {
+            let entries = entries.iter().cloned().flat_map(single);
+            entries.filter_map(move |entry| {
+                let entry: Entry = serde_json::from_value(entry).ok()?;
+                Some(format!("hook {event}: {}", entry.bash.or(entry.command)?))
+            })
+        });
+        entries.collect()
+    }
+}
+
+/// The `*.json` files of a directory, by name.
+pub fn files_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| is_file(path)).collect();
+    files.sort();
+    files
+}
+
+fn is_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
+}
+
+/// The hooks that a folder brings, by file, or what is wrong with the file.
+pub fn brought_by(folder: &Path) -> Vec<(PathBuf, Result<Startable<HookFile>, String>)> {
+    let dir = folder.join(IN_FOLDERS);
+    let read = |path: &Path| {
+        let name = path.strip_prefix(folder).unwrap_or(path);
+        let file = FolderFile::read(folder, name, LARGEST_FILE)?.ok_or("it is gone")?;
+        let of_hooks = |path: &Path| path.parent().is_some_and(|dir| dir.ends_with(IN_FOLDERS)) && is_file(path);
+        let parsed = serde_json::from_str(file.text()).map_err(|error| error.to_string())?;
+        Ok(file.with_all_beneath(IN_FOLDERS, of_hooks).startable(parsed))
+    };
+    let files = files_in(&dir).into_iter();
+    files
+        .map(|path| {
+            let read = read(&path);
+            (path, read)
+        })
+        .collect()
+}
+
 impl FileHooks {
-    /// Adds what the `*.json` files of a directory describe, in the order of their names. `base` is where hooks run that do
-    /// not say where.
-    pub fn read(&mut self, dir: &Path, base: &Path) {
-        let Ok(entries) = std::fs::read_dir(dir) else { return };
-        let mut files: Vec<PathBuf> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-            .collect();
-        files.sort();
-        for path in files {
-            if let Err(problem) = self.read_file(&path, base) {
+    /// Adds what the `*.json` files of a directory of the person's describe, in the order of their names. `base` is where
+    /// hooks run that do not say where.
+    pub fn read_own(&mut self, dir: &Path, base: &Path) {
+        for path in files_in(dir) {
+            if let Err(problem) = self.read_file(&path, base, Admitted::of_person) {
                 self.problems.push(format!("{}: {problem}", path.display()));
             }
         }
     }
 
-    fn read_file(&mut self, path: &Path, base: &Path) -> Result<(), String> {
+    /// Adds what a folder brings, as far as it may be started; the rest is told.
+    pub fn read_folder(&mut self, folder: &Path, gate: &Gate) {
+        for (path, file) in brought_by(folder) {
+            let admitted = match file.map(|file| gate.admit(file)) {
+                Ok(Ok(admitted)) => self.take(admitted, &path, folder),
+                Ok(Err(why)) => {
+                    let told = match why {
+                        Untrusted::Folder { folder } => format!(
+                            "The hooks in {} are not run, because they could run anything. If you trust this folder: \
+                             lodge trust {}",
+                            folder.join(IN_FOLDERS).display(),
+                            folder.display()
+                        ),
+                        changed => format!("The hooks in {} are not run, because {changed}", path.display()),
+                    };
+                    if !self.problems.contains(&told) {
+                        self.problems.push(told);
+                    }
+                    continue;
+                }
+                Err(problem) => Err(problem),
+            };
+            if let Err(problem) = admitted {
+                self.problems.push(format!("{}: {problem}", path.display()));
+            }
+        }
+    }
+
+    /// Reads a file that is not a folder's.
+    fn read_file(&mut self, path: &Path, base: &Path, admit: fn(HookFile) -> Admitted<HookFile>) -> Result<(), String> {
         let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
         if size > LARGEST_FILE {
             return Err("too large for hooks".to_owned());
         }
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        self.take(
-            serde_json::from_str(&text).map_err(|error| error.to_string())?,
-            path,
-            base,
-        )
+        let file = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        self.take(admit(file), path, base)
     }
 
     /// Adds what a plugin describes. Its hooks run in `base`, and find the plugin's own directory in their environment.
@@ -112,7 +181,7 @@ impl FileHooks {
         let files = plugin.hooks.iter().filter(|path| path.is_file());
         let mut problems: Vec<String> = Vec::new();
         for path in files {
-            if let Err(problem) = self.read_file(path, base) {
+            if let Err(problem) = self.read_file(path, base, Admitted::of_client) {
                 problems.push(format!("{}: {problem}", path.display()));
             }
         }
@@ -123,7 +192,7 @@ impl FileHooks {
                 None => serde_json::json!({ "hooks": own }),
             };
             let read = serde_json::from_value(whole).map_err(|error| error.to_string());
-            if let Err(problem) = read.and_then(|file| self.take(file, &plugin.root, base)) {
+            if let Err(problem) = read.and_then(|file| self.take(Admitted::of_client(file), &plugin.root, base)) {
                 problems.push(format!("the plugin {}: {problem}", plugin.name));
             }
         }
@@ -137,7 +206,9 @@ impl FileHooks {
         }
     }
 
-    fn take(&mut self, file: File, path: &Path, base: &Path) -> Result<(), String> {
+    /// The only way to a hook that can run.
+    fn take(&mut self, file: Admitted<HookFile>, path: &Path, base: &Path) -> Result<(), String> {
+        let file = file.into_inner();
         if let Some(version) = file.version.filter(|version| *version != 1) {
             return Err(format!("version {version} is not known; 1 is"));
         }

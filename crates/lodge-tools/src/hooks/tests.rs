@@ -10,7 +10,7 @@ fn hooks(files: &[(&str, &str)]) -> (tempfile::TempDir, FileHooks) {
         std::fs::write(dir.path().join(name), text).unwrap();
     }
     let mut hooks = FileHooks::default();
-    hooks.read(dir.path(), dir.path());
+    hooks.read_own(dir.path(), dir.path());
     (dir, hooks)
 }
 

@@ -237,6 +237,9 @@ struct Allowing<'a> {
 
 impl Allowing<'_> {
     fn answer(&self, request: &PermissionRequest) -> Option<Decision> {
+        if matches!(request, PermissionRequest::Write(_)) && self.writes_guarded() {
+            return None;
+        }
         let by_name = |what: &What| match what {
             What::Tool(pattern) => self.subject.names.iter().any(|name| name_matches(name, pattern)),
             _ => false,
@@ -275,6 +278,17 @@ impl Allowing<'_> {
         })
     }
 
+    /// Whether a file is written that no rule is enough for, by its name or by where its name leads.
+    fn writes_guarded(&self) -> bool {
+        let mut places = self
+            .subject
+            .files
+            .iter()
+            .filter_map(|(places, _)| places.as_ref())
+            .flatten();
+        places.any(|path| targets::guarded(path, &self.subject.roots))
+    }
+
     fn real_place(&self) -> Option<&PathBuf> {
         self.subject.files.first()?.0.as_ref()?.first()
     }
@@ -291,9 +305,6 @@ impl Allowing<'_> {
 
     fn write(&self, _: &WritePermission) -> Option<Decision> {
         let path = self.real_place()?;
-        if targets::guarded(path, &self.subject.roots) {
-            return None;
-        }
         if let Some(source) = self.file_rule(path, true) {
             return Some(approved_by(source));
         }
@@ -360,8 +371,10 @@ impl Allowing<'_> {
     /// Whether a command that is allowed may touch a file.
     fn file_of_command(&self, path: &Path, writes: bool) -> bool {
         let roots = &self.subject.roots;
-        let own = targets::inside(path, roots) && !(writes && targets::guarded(path, roots));
-        own || self.file_rule(path, writes).is_some()
+        if writes && targets::guarded(path, roots) {
+            return false;
+        }
+        targets::inside(path, roots) || self.file_rule(path, writes).is_some()
     }
 
     fn redirections_allowed(&self) -> bool {

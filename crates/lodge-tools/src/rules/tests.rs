@@ -175,6 +175,38 @@ fn modes_answer_as_their_names_say() {
         allow: write a.txt
         ask: write .git/hooks/pre-commit
         ask: write .lodge/permissions.toml
+        ask: write .mcp.json
+        ask: write sub/.MCP.json
+        ask: write mcp.json
+        ask: write .github/hooks/a.json
+        ask: write .GitHub/Hooks/deep/run.sh
+        ask: write .github/agents/x.md
+        ask: write .github/skills/x/SKILL.md
+        ask: write .github/prompts/x.md
+        ask: write src/../.github/mcp.json
+        allow: write .github/copilot-instructions.md
+        allow: write .github/workflows/ci.yml
+        allow: write AGENTS.md
+        allow: write .gitattributes
+        allow: write .gitignore
+        allow: write Makefile
+        allow: write github/hooks/a.json
+        ask: write .claude/settings.json
+        ask: write .agents/skills/x/SKILL.md
+        ask: write .vscode/tasks.json
+        ask: write my.code-workspace
+        ask: write .idea/workspace.xml
+        ask: write .husky/pre-commit
+        ask: write .pre-commit-config.yaml
+        ask: write .envrc
+        ask: write .bashrc
+        ask: write sub/.zshenv
+        ask: write .npmrc
+        ask: write .cargo/config.toml
+        ask: write .config/fish/config.fish
+        ask: echo x > .mcp.json
+        ask: echo x >> .github/hooks/run.sh
+        ask: echo x > .envrc
         ask: write link.txt
         ask: write way-out/new
         allow: echo x > new.txt
@@ -373,6 +405,47 @@ fn a_project_may_deny_anything_but_allow_only_its_own_files() {
             "not taken: a project may only allow its own files, not tools",
         ]
     );
+}
+
+#[test]
+fn files_that_start_programs_are_asked_about_whatever_way_leads_to_them() {
+    let bench = bench();
+    let link = |to: &str, from: &str| std::os::unix::fs::symlink(to, bench.place.cwd.join(from)).unwrap();
+    for path in [".github", "real-hooks", "conf", "src/.github/agents"] {
+        std::fs::create_dir_all(bench.place.cwd.join(path)).unwrap();
+    }
+    link("../real-hooks", ".github/hooks");
+    link("conf", ".claude");
+    link(".git", "innocent");
+    link(".mcp.json", "innocent.json");
+    link("data.json", "src/.mcp.json");
+    let table = "
+        ask: write real-hooks/a.json
+        ask: write conf/settings.json
+        ask: write innocent/config
+        ask: write innocent.json
+        ask: write src/.mcp.json
+        ask: write src/.github/agents/x.md
+        ask: echo x > real-hooks/run.sh
+        ask: echo x > innocent/config
+        allow: write a.txt
+        allow: echo x > a.txt
+        ";
+    bench.check(&RuleSet::new(Policy::of(Mode::AutoApproveSafe)), table);
+    // Neither are they allowed by rules that were made for everything else.
+    let mut rules = RuleSet::new(Policy::of(Mode::Ask));
+    rules.location = bench.place.cwd.clone();
+    for what in [
+        What::Tool("write".into()),
+        What::Command("echo".into()),
+        What::Path {
+            glob: "**".into(),
+            access: None,
+        },
+    ] {
+        rules.add(Source::User, Rule::allow(what));
+    }
+    bench.check(&rules, table);
 }
 
 #[test]

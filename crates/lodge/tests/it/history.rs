@@ -129,6 +129,46 @@ fn a_folder_is_trusted_and_no_longer() {
 }
 
 #[test]
+fn a_file_that_changed_is_shown_and_runs_only_when_it_is_accepted() {
+    let home = Home::new();
+    let work = home.work().to_str().unwrap().to_owned();
+    let hook = |command: &str| {
+        let hooks = home.work().join(".github/hooks");
+        fs::create_dir_all(&hooks).unwrap();
+        let text = format!(r#"{{"version":1,"hooks":{{"sessionStart":[{{"bash":"{command}"}}]}}}}"#);
+        fs::write(hooks.join("a.json"), text).unwrap();
+    };
+    hook("touch one");
+    let shown = home.run(["trust", "--show", &work]).ok();
+    assert!(shown.stdout().contains("hook sessionStart: touch one"), "{shown:#?}");
+    assert_eq!(home.run(["trust"]).ok().stdout().trim(), "", "showing accepts nothing");
+    let accepted = home.run(["trust", &work]).ok();
+    assert!(
+        accepted.stdout().contains("hook sessionStart: touch one"),
+        "{accepted:#?}"
+    );
+    hook("touch two");
+    let run = home.run(["run", "say hello"]).ok();
+    assert!(!home.work().join("two").exists());
+    let told = format!("{}{}", run.stdout(), run.stderr);
+    assert!(told.contains("has changed since it was accepted"), "{told}");
+    for shown in [home.run(["trust"]).ok(), home.run(["trust", "--show", &work]).ok()] {
+        assert!(shown.stdout().contains("changed since it was accepted"), "{shown:#?}");
+        assert!(shown.stdout().contains("hook sessionStart: touch two"), "{shown:#?}");
+    }
+    let _ = home.run(["trust", &work]).ok();
+    let _ = home.run(["run", "say hello"]).ok();
+    assert!(home.work().join("two").exists());
+    // Neither a folder that is not there nor a contradiction is taken for something else.
+    let wrong = home.run(["trust", "/no/such/folder"]);
+    assert!(
+        !wrong.status.success() && wrong.stderr.contains("/no/such/folder"),
+        "{wrong:#?}"
+    );
+    assert!(!home.run(["trust", "--show", "--remove", &work]).status.success());
+}
+
+#[test]
 fn the_first_message_is_taken_back_and_put_back_by_last() {
     let home = Home::new();
     let _ = home

@@ -1,0 +1,125 @@
+//! Files of a folder, with fingerprints of exactly the bytes that were read.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use ring::digest::{SHA256, digest};
+
+use crate::gate::{Origin, Startable};
+
+/// So many files beside a definition are looked at.
+const MOST_BESIDE: usize = 500;
+/// So deep beneath it.
+const DEEPEST: usize = 8;
+/// A file beside a definition with more than this cannot be accepted.
+const LONGEST_BESIDE: u64 = 4 << 20;
+
+/// A file and what is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The file: the folder without links, then its name in the folder.
+    pub path: PathBuf,
+    /// SHA-256 of its contents; nothing where these cannot be had, and such a file is never accepted.
+    pub sha256: Option<String>,
+}
+
+impl Fingerprint {
+    fn of(path: PathBuf, contents: Option<&[u8]>) -> Self {
+        let hex = |contents: &[u8]| -> String {
+            let digest = digest(&SHA256, contents);
+            digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        };
+        Self {
+            path,
+            sha256: contents.map(hex),
+        }
+    }
+}
+
+/// A file in which a folder describes something that can be started.
+#[derive(Debug, Clone)]
+pub struct FolderFile {
+    folder: PathBuf,
+    text: String,
+    fingerprints: Vec<Fingerprint>,
+}
+
+impl FolderFile {
+    /// Reads a file of a folder; nothing where there is none. `name` is relative to the folder.
+    pub fn read(folder: &Path, name: impl AsRef<Path>, most_bytes: u64) -> Result<Option<Self>, String> {
+        let bytes = match read(&folder.join(&name), most_bytes) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let real = fs::canonicalize(folder).map_err(|error| error.to_string())?;
+        let fingerprint = Fingerprint::of(real.join(&name), Some(&bytes));
+        Ok(Some(Self {
+            folder: folder.to_owned(),
+            text: String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?,
+            fingerprints: vec![fingerprint],
+        }))
+    }
+
+    /// Counts everything else beneath a directory of the folder to what must be accepted: scripts lie beside what names them.
+    /// Files that `is_other` says yes to are definitions of their own.
+    #[must_use]
+    pub fn with_all_beneath(mut self, name: impl AsRef<Path>, is_other: impl Fn(&Path) -> bool) -> Self {
+        let real = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let mut found = Vec::new();
+        beneath(&real.join(name), DEEPEST, &mut found);
+        found.retain(|path| !is_other(path));
+        found.sort();
+        let too_many = found.len() > MOST_BESIDE;
+        for path in found.into_iter().take(MOST_BESIDE) {
+            let contents = read(&path, LONGEST_BESIDE).ok().filter(|_| !too_many);
+            self.fingerprints.push(Fingerprint::of(path, contents.as_deref()));
+        }
+        self
+    }
+
+    /// What is in it, for reading it. What is read from it goes through [`FolderFile::startable`].
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Something that the file describes.
+    pub fn startable<T>(&self, what: T) -> Startable<T> {
+        Startable::new(
+            Origin::Folder {
+                folder: self.folder.clone(),
+                fingerprints: self.fingerprints.clone(),
+            },
+            what,
+        )
+    }
+}
+
+fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(most_bytes + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most_bytes {
+        true => Err(io::Error::other("it is too long")),
+        false => Ok(bytes),
+    }
+}
+
+/// Files beneath a directory. Links to directories are not followed.
+fn beneath(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if found.len() > MOST_BESIDE {
+            return;
+        }
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        match depth.checked_sub(1) {
+            Some(depth) if is_dir => beneath(&entry.path(), depth, found),
+            _ => found.push(entry.path()),
+        }
+    }
+}

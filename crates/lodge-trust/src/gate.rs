@@ -1,0 +1,193 @@
+//! The gate.
+
+use std::{
+    collections::HashMap,
+    ops::Deref,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    file::Fingerprint,
+    store::{Standing, Store, standing},
+};
+
+/// Where something that can be started was described.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// In this program.
+    Program,
+    /// By the person: in their home, in their configuration, on the command line.
+    Person,
+    /// By an app or a client, whom the person lets open sessions; plugins that it brings are its own.
+    Client,
+    /// In a file of a folder, which may be anybody's.
+    Folder {
+        /// The folder that brings it.
+        folder: PathBuf,
+        /// The file that describes it, then the files that it needs.
+        fingerprints: Vec<Fingerprint>,
+    },
+}
+
+/// Something that can be started, before anybody asked whether it may be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Startable<T> {
+    origin: Origin,
+    what: T,
+}
+
+impl<T> Startable<T> {
+    /// Of this origin. What a folder brings comes from [`crate::FolderFile::startable`].
+    pub fn new(origin: Origin, what: T) -> Self {
+        Self { origin, what }
+    }
+
+    /// Where it was described.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// What it is, to show it to people.
+    pub fn look(&self) -> &T {
+        &self.what
+    }
+
+    /// Reads more from it.
+    pub fn try_map<U, E>(self, read: impl FnOnce(T) -> Result<U, E>) -> Result<Startable<U>, E> {
+        Ok(Startable {
+            what: read(self.what)?,
+            origin: self.origin,
+        })
+    }
+
+    /// A part of it.
+    pub fn part<U>(&self, what: U) -> Startable<U> {
+        Startable::new(self.origin.clone(), what)
+    }
+}
+
+/// Something that may be started.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Admitted<T>(T);
+
+impl<T> Admitted<T> {
+    /// What this program describes.
+    pub fn of_program(what: T) -> Self {
+        Self(what)
+    }
+
+    /// What the person describes, outside of any folder that sessions work in.
+    pub fn of_person(what: T) -> Self {
+        Self(what)
+    }
+
+    /// What an app or client describes, or a plugin that it brings.
+    pub fn of_client(what: T) -> Self {
+        Self(what)
+    }
+
+    /// Reads more from it.
+    pub fn map<U>(self, read: impl FnOnce(T) -> U) -> Admitted<U> {
+        Admitted(read(self.0))
+    }
+
+    /// What it is.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> Deref for Admitted<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Why something is not started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Untrusted {
+    /// Nobody said to trust the folder.
+    #[error("it could run anything. If you trust this folder: lodge trust {}", folder.display())]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+    },
+    /// It came into the folder after that was trusted.
+    #[error("{} is new here, and nobody has accepted it. {}", file.display(), see(folder))]
+    New {
+        /// The folder that brings it.
+        folder: PathBuf,
+        /// The file.
+        file: PathBuf,
+    },
+    /// It has other contents than those that were accepted.
+    #[error("{} has changed since it was accepted. {}", file.display(), see(folder))]
+    Changed {
+        /// The folder that brings it.
+        folder: PathBuf,
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+fn see(folder: &Path) -> String {
+    let folder = folder.display();
+    format!("To see what it starts: lodge trust --show {folder}; to accept it: lodge trust {folder}")
+}
+
+/// Decides what may be started, by what a person trusts at this moment.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    folders: Vec<PathBuf>,
+    accepted: HashMap<PathBuf, String>,
+    vouched: bool,
+}
+
+impl Gate {
+    /// By what the store says now.
+    pub fn of(store: &Store) -> Self {
+        Self {
+            folders: store.folders(),
+            accepted: store.accepted(),
+            vouched: false,
+        }
+    }
+
+    /// For a session whose app chose the folder and asks for what it brings: the app answers for it.
+    pub fn vouched_for() -> Self {
+        Self {
+            folders: Vec::new(),
+            accepted: HashMap::new(),
+            vouched: true,
+        }
+    }
+
+    /// Lets something pass, or says why not.
+    pub fn admit<T>(&self, startable: Startable<T>) -> Result<Admitted<T>, Untrusted> {
+        self.check(&startable.origin)?;
+        Ok(Admitted(startable.what))
+    }
+
+    /// Whether what comes from there would pass.
+    pub fn check(&self, origin: &Origin) -> Result<(), Untrusted> {
+        let (folder, fingerprints) = match origin {
+            Origin::Program | Origin::Person | Origin::Client => return Ok(()),
+            Origin::Folder { .. } if self.vouched => return Ok(()),
+            Origin::Folder { folder, fingerprints } => (folder.clone(), fingerprints),
+        };
+        if !crate::store::covers(&self.folders, &folder) || fingerprints.is_empty() {
+            return Err(Untrusted::Folder { folder });
+        }
+        for fingerprint in fingerprints {
+            let file = fingerprint.path.clone();
+            match standing(&self.accepted, fingerprint) {
+                Standing::Accepted => {}
+                Standing::New => return Err(Untrusted::New { folder, file }),
+                Standing::Changed => return Err(Untrusted::Changed { folder, file }),
+            }
+        }
+        Ok(())
+    }
+}

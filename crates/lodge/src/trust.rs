@@ -1,0 +1,88 @@
+//! `lodge trust`: which folders may start what they bring, and what that is.
+
+use std::{path::Path, process::ExitCode};
+
+use anyhow::{Context as _, Result};
+use lodge_host::{Brought, Standing, Trust};
+
+use crate::sessions::println_quietly;
+
+/// Lists the trusted folders, shows what one brings, or changes whether it is trusted.
+pub(crate) fn run(home: &Path, folder: Option<&Path>, show: bool, remove: bool) -> Result<ExitCode> {
+    let trust = Trust::at(home);
+    let Some(folder) = folder else {
+        for folder in trust.folders() {
+            println_quietly(&folder.display().to_string());
+            let waiting = trust.review(&folder).into_iter();
+            print(waiting.filter(|file| file.standing != Standing::Accepted), true);
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let real = folder
+        .canonicalize()
+        .with_context(|| format!("{} cannot be trusted", folder.display()));
+    if remove {
+        let real = real.unwrap_or_else(|_| folder.to_owned());
+        trust
+            .set(&real, false)
+            .with_context(|| format!("{} is still trusted", real.display()))?;
+        println_quietly(&format!(
+            "Hooks and MCP servers of {} do not run any more.",
+            real.display()
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let real = real?;
+    if show {
+        let brought = trust.review(&real);
+        println_quietly(&match (trust.covers(&real), brought.is_empty()) {
+            (_, true) => format!("{} brings nothing that could run.", real.display()),
+            (true, _) => format!("{} is trusted. It brings:", real.display()),
+            (false, _) => format!("{} is not trusted, and none of this runs:", real.display()),
+        });
+        print(brought, true);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let accepted = trust
+        .set(&real, true)
+        .with_context(|| format!("{} cannot be trusted", real.display()))?;
+    println_quietly(&match accepted.is_empty() {
+        true => format!(
+            "{} is trusted. It brings nothing that could run; what comes later is asked about.",
+            real.display()
+        ),
+        false => format!("{} is trusted. This may run from now on, as it is:", real.display()),
+    });
+    print(accepted, false);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints files with what they start. `now` says how they stand; else how they stood before they were accepted.
+fn print(files: impl IntoIterator<Item = Brought>, now: bool) {
+    for file in files {
+        let standing = match (file.standing, now) {
+            (Standing::Accepted, true) => " (accepted)",
+            (Standing::Accepted, false) => "",
+            (Standing::New, true) => " (new: does not run until you accept it)",
+            (Standing::New, false) => " (new)",
+            (Standing::Changed, true) => " (changed since it was accepted: does not run until you accept it)",
+            (Standing::Changed, false) => " (changed)",
+        };
+        println_quietly(&format!("  {}{standing}", file.path.display()));
+        for line in &file.starts {
+            // What a file says is not let write on the terminal but as text.
+            let line: String = line.chars().flat_map(shown).collect();
+            println_quietly(&format!("    {line}"));
+        }
+    }
+}
+
+fn shown(letter: char) -> Vec<char> {
+    // Neither control characters nor those that turn the direction of text or hide in it.
+    let hides =
+        matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    match letter.is_control() || hides {
+        true => letter.escape_default().collect(),
+        false => vec![letter],
+    }
+}
