@@ -2,6 +2,7 @@
 //!
 //! This room knows every session and brings them to life and to rest. It may not know any wire.
 
+mod admission;
 mod changes;
 mod commands;
 mod config;
@@ -19,6 +20,7 @@ mod trust;
 mod watched;
 mod worktree;
 
+pub use admission::{Admission, ConnectionLimits, Slot, TooManyClients};
 pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
