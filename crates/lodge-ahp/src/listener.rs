@@ -13,7 +13,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use lodge_host::{Admission, Slot};
+use lodge_host::{Connections, Slot};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
@@ -51,7 +51,7 @@ impl Listener {
     }
 
     /// Serves connections until it is stopped.
-    pub(crate) async fn serve(self, router: Router, admission: Admission, stop: CancellationToken) {
+    pub(crate) async fn serve(self, router: Router, connections: Connections, stop: CancellationToken) {
         let tls = match &self {
             Self::Tcp(_, tls) => tls.clone(),
             Self::Unix(_) => None,
@@ -64,7 +64,7 @@ impl Listener {
             let stream = match accepted {
                 Ok(stream) => stream,
                 Err(error) => {
-                    admission.accept_failed(&error).await;
+                    connections.accept_failed(&error).await;
                     continue;
                 }
             };
@@ -72,7 +72,7 @@ impl Listener {
                 Stream::Tcp(_, address) => Some(*address),
                 Stream::Unix(_) => None,
             };
-            let slot = Arc::new(admission.admit(address));
+            let slot = Arc::new(connections.admit(address));
             let (router, tls, stop) = (router.clone(), tls.clone(), stop.clone());
             tokio::spawn(async move {
                 tokio::select! {

@@ -92,7 +92,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         .route("/", get(upgrade))
         .fallback(get(upgrade))
         .with_state(doorway.clone());
-    let (admission, stop) = (face.host.admission().clone(), face.stop.clone());
+    let (connections, stop) = (face.host.connections().clone(), face.stop.clone());
     face.tasks.spawn(watch(face.clone()));
     face.begin_automations();
     let (address, socket, task) = match listen {
@@ -104,12 +104,12 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
                 .local_addr()
                 .map_err(io("the address listened on is not known"))?;
             let listener = Listener::Tcp(listener, acceptor);
-            let task = tokio::spawn(listener.serve(router, admission, stop));
+            let task = tokio::spawn(listener.serve(router, connections, stop));
             (Some(bound), None, task)
         }
         Listen::Unix(path) => {
             let listener = bind_unix(&path).map_err(io(&format!("cannot listen on {}", path.display())))?;
-            let task = tokio::spawn(Listener::Unix(listener).serve(router, admission, stop));
+            let task = tokio::spawn(Listener::Unix(listener).serve(router, connections, stop));
             (None, Some(path), task)
         }
     };

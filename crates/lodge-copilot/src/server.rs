@@ -131,20 +131,20 @@ where
 pub async fn serve_tcp(host: Host, listener: TcpListener, options: ServerOptions) -> io::Result<()> {
     let shared = Shared::new(options);
     let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), shared.peers.clone())));
-    let admission = host.admission().clone();
+    let connections = host.connections().clone();
     loop {
         let (socket, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             // One connection that could not be accepted (out of descriptors, reset in the queue) is not the end.
             Err(error) => {
-                admission.accept_failed(&error).await;
+                connections.accept_failed(&error).await;
                 continue;
             }
         };
         // Answers and deltas are small and each is waited for.
         let _ = socket.set_nodelay(true);
         tracing::debug!(%address, "connection accepted");
-        let slot = admission.admit(Some(address.ip()));
+        let slot = connections.admit(Some(address.ip()));
         let connection = Arc::new(Connection::new(host.clone(), shared.clone(), Some(slot)));
         let shared = shared.clone();
         tokio::spawn(async move {

@@ -23,7 +23,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::{
-    Admission, HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary, Storage,
+    Connections, HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary, Storage,
     hub::Hub,
     servers::logins,
     session::{Live, Session},
@@ -70,7 +70,7 @@ pub(crate) struct Inner {
     opening: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     pub(crate) lifecycle: broadcast::Sender<Lifecycle>,
     secrets: Arc<Secrets>,
-    admission: Admission,
+    connections: Connections,
 }
 
 impl Host {
@@ -92,7 +92,7 @@ impl Host {
             opening: Mutex::default(),
             lifecycle: broadcast::channel(1024).0,
             secrets: Arc::default(),
-            admission: Admission::default(),
+            connections: Connections::default(),
         });
         tokio::spawn(put_out_idle(Arc::downgrade(&inner), config.idle_after));
         Self(inner)
@@ -128,8 +128,8 @@ impl Host {
     }
 
     /// The budget that the connections of all faces share.
-    pub fn admission(&self) -> &Admission {
-        &self.0.admission
+    pub fn connections(&self) -> &Connections {
+        &self.0.connections
     }
 
     /// What happens to sessions, whoever does it.

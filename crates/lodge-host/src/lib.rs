@@ -2,10 +2,10 @@
 //!
 //! This room knows every session and brings them to life and to rest. It may not know any wire.
 
-mod admission;
 mod changes;
 mod commands;
 mod config;
+mod connections;
 mod custom;
 mod export;
 mod fork;
@@ -20,10 +20,10 @@ mod trust;
 mod watched;
 mod worktree;
 
-pub use admission::{Admission, ConnectionLimits, Slot, TooManyClients};
 pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
+pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
 pub use custom::disabled_skills;
 pub use export::{Export, Format};
 pub use host::{Host, HostConfig};

@@ -234,7 +234,7 @@ async fn next(socket: &mut TcpStream) -> (u8, Vec<u8>) {
 #[tokio::test]
 async fn nobody_stands_on_the_doorstep_for_ever() {
     let house = house().await;
-    house.host.admission().set_limits(ConnectionLimits {
+    house.host.connections().set_limits(ConnectionLimits {
         authenticate_within: Duration::from_secs(2),
         ..ConnectionLimits::default()
     });

@@ -163,7 +163,7 @@ async fn nobody_stands_on_the_doorstep_for_ever() {
         connection_token: Some("sesame".into()),
         ..ServerOptions::default()
     };
-    house.host.admission().set_limits(ConnectionLimits {
+    house.host.connections().set_limits(ConnectionLimits {
         authenticate_within: Duration::from_secs(2),
         ..ConnectionLimits::default()
     });

@@ -73,7 +73,7 @@ pub struct TooManyClients(usize);
 
 /// Everybody who is connected. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Admission(Arc<Mutex<State>>);
+pub struct Connections(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -97,7 +97,7 @@ struct Failures {
     last: Instant,
 }
 
-impl Admission {
+impl Connections {
     /// The limits.
     pub fn limits(&self) -> ConnectionLimits {
         self.0.lock().limits
@@ -132,7 +132,7 @@ impl Admission {
         state.strangers.insert(id, stranger);
         Slot {
             deadline: Instant::now() + state.limits.authenticate_within,
-            admission: self.clone(),
+            connections: self.clone(),
             id,
             address,
             displaced,
@@ -171,7 +171,7 @@ impl State {
 /// One connection's place in the budget, until it is dropped.
 #[derive(Debug)]
 pub struct Slot {
-    admission: Admission,
+    connections: Connections,
     id: u64,
     address: Option<IpAddr>,
     displaced: CancellationToken,
@@ -186,12 +186,12 @@ impl Slot {
 
     /// The limits.
     pub fn limits(&self) -> ConnectionLimits {
-        self.admission.limits()
+        self.connections.limits()
     }
 
     /// The connection showed the token: from now on nobody takes its place.
     pub fn authenticate(&self) -> Result<(), TooManyClients> {
-        let mut state = self.admission.0.lock();
+        let mut state = self.connections.0.lock();
         // A client already, or one that lost its place meanwhile and is about to be closed.
         if !state.strangers.contains_key(&self.id) {
             return Ok(());
@@ -210,7 +210,7 @@ impl Slot {
         let Some(address) = self.address else {
             return Duration::ZERO;
         };
-        let mut state = self.admission.0.lock();
+        let mut state = self.connections.0.lock();
         let free = state.limits.wrong_tokens_per_address;
         if state.failures.len() >= FAILURES_KEPT {
             state
@@ -243,7 +243,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.admission.0.lock();
+        let mut state = self.connections.0.lock();
         if state.strangers.remove(&self.id).is_none() && !self.displaced.is_cancelled() {
             state.clients -= 1;
         }
@@ -262,16 +262,16 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn admission() -> Admission {
-        let admission = Admission::default();
-        admission.set_limits(ConnectionLimits {
+    fn connections() -> Connections {
+        let connections = Connections::default();
+        connections.set_limits(ConnectionLimits {
             clients: 2,
             strangers: 3,
             strangers_per_address: 2,
             wrong_tokens_per_address: 1,
             ..ConnectionLimits::default()
         });
-        admission
+        connections
     }
 
     fn at(text: &str) -> Option<IpAddr> {
@@ -280,24 +280,26 @@ mod tests {
 
     #[test]
     fn the_oldest_stranger_makes_room_and_clients_never_do() {
-        let admission = admission();
-        let client = admission.admit(at("127.0.0.1"));
+        let connections = connections();
+        let client = connections.admit(at("127.0.0.1"));
         client.authenticate().unwrap();
-        let strangers: Vec<Slot> = (0..5).map(|_| admission.admit(at("127.0.0.1"))).collect();
+        let strangers: Vec<Slot> = (0..5).map(|_| connections.admit(at("127.0.0.1"))).collect();
         let displaced: Vec<bool> = strangers.iter().map(|slot| slot.displaced.is_cancelled()).collect();
         assert_eq!(displaced, [true, true, false, false, false]);
         assert!(!client.displaced.is_cancelled());
-        assert_eq!(admission.connected(), (3, 1));
+        assert_eq!(connections.connected(), (3, 1));
         drop(strangers);
         drop(client);
-        assert_eq!(admission.connected(), (0, 0));
+        assert_eq!(connections.connected(), (0, 0));
     }
 
     #[test]
     fn one_address_displaces_its_own_strangers_first() {
-        let admission = admission();
-        let other = admission.admit(at("192.0.2.1"));
-        let mine: Vec<Slot> = (0..4).map(|n| admission.admit(at(&format!("2001:db8::{n}")))).collect();
+        let connections = connections();
+        let other = connections.admit(at("192.0.2.1"));
+        let mine: Vec<Slot> = (0..4)
+            .map(|n| connections.admit(at(&format!("2001:db8::{n}"))))
+            .collect();
         assert!(!other.displaced.is_cancelled());
         let displaced: Vec<bool> = mine.iter().map(|slot| slot.displaced.is_cancelled()).collect();
         assert_eq!(displaced, [true, true, false, false]);
@@ -305,36 +307,36 @@ mod tests {
 
     #[test]
     fn clients_are_limited_and_a_place_that_is_left_can_be_taken() {
-        let admission = admission();
-        let mut slots: Vec<Slot> = (0..3).map(|_| admission.admit(None)).collect();
+        let connections = connections();
+        let mut slots: Vec<Slot> = (0..3).map(|_| connections.admit(None)).collect();
         assert_eq!(slots[0].authenticate(), Ok(()));
         assert_eq!(slots[1].authenticate(), Ok(()));
         assert_eq!(slots[2].authenticate(), Err(TooManyClients(2)));
         slots.remove(0);
         assert_eq!(slots[1].authenticate(), Ok(()));
-        assert_eq!(admission.connected(), (0, 2));
+        assert_eq!(connections.connected(), (0, 2));
     }
 
     #[test]
     fn a_stranger_that_lost_its_place_does_not_become_a_client() {
-        let admission = admission();
-        let late = admission.admit(None);
-        let _others: Vec<Slot> = (0..3).map(|_| admission.admit(None)).collect();
+        let connections = connections();
+        let late = connections.admit(None);
+        let _others: Vec<Slot> = (0..3).map(|_| connections.admit(None)).collect();
         assert_eq!(late.authenticate(), Ok(()));
-        assert_eq!(admission.connected(), (3, 0));
+        assert_eq!(connections.connected(), (3, 0));
         drop(late);
-        assert_eq!(admission.connected(), (3, 0));
+        assert_eq!(connections.connected(), (3, 0));
     }
 
     #[test]
     fn each_wrong_token_of_an_address_is_answered_later_than_the_one_before() {
-        let admission = admission();
-        let guesser = admission.admit(at("192.0.2.1"));
+        let connections = connections();
+        let guesser = connections.admit(at("192.0.2.1"));
         let delays: Vec<Duration> = (0..4).map(|_| guesser.wrong_token()).collect();
         assert_eq!(delays, [0, 100, 200, 300].map(Duration::from_millis));
         for _ in 0..100 {
-            assert!(admission.admit(at("192.0.2.1")).wrong_token() <= LONGEST_DELAY);
+            assert!(connections.admit(at("192.0.2.1")).wrong_token() <= LONGEST_DELAY);
         }
-        assert_eq!(admission.admit(at("192.0.2.2")).wrong_token(), Duration::ZERO);
+        assert_eq!(connections.admit(at("192.0.2.2")).wrong_token(), Duration::ZERO);
     }
 }
