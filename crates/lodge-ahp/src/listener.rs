@@ -129,10 +129,10 @@ where
 /// An answer as it is sent: whoever was refused is answered later with every attempt, and has to connect again.
 async fn refused_slowly(answer: Result<Response<Body>, Infallible>, slot: &Slot) -> Response<Body> {
     let Ok(mut answer) = answer;
-    if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+    if answer.status() == StatusCode::FORBIDDEN {
         sleep(slot.wrong_token()).await;
     }
-    if !answer.status().is_success() && answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+    if answer.status().is_client_error() || answer.status().is_server_error() {
         let close = HeaderValue::from_static("close");
         answer.headers_mut().insert(header::CONNECTION, close);
     }
