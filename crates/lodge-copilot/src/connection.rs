@@ -177,6 +177,9 @@ impl Connection {
         drop(frames);
         // Waits for the writer so that the socket is closed when this returns.
         let _ = writer.await;
+        if let Some(slot) = &self.slot {
+            slot.release();
+        }
         for id in ids {
             self.host.rest(&id).await;
         }

@@ -2,7 +2,7 @@
 //! places, little memory and little time, and can never take the place of a client.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     io,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
@@ -80,7 +80,7 @@ struct State {
     limits: ConnectionLimits,
     /// In the order in which they came.
     strangers: BTreeMap<u64, Stranger>,
-    clients: usize,
+    clients: HashSet<u64>,
     last: u64,
     failures: HashMap<IpAddr, Failures>,
 }
@@ -150,7 +150,7 @@ impl Connections {
     /// How many are connected: strangers and clients.
     pub fn connected(&self) -> (usize, usize) {
         let state = self.0.lock();
-        (state.strangers.len(), state.clients)
+        (state.strangers.len(), state.clients.len())
     }
 }
 
@@ -196,11 +196,11 @@ impl Slot {
         if !state.strangers.contains_key(&self.id) {
             return Ok(());
         }
-        if state.clients >= state.limits.clients {
+        if state.clients.len() >= state.limits.clients {
             return Err(TooManyClients(state.limits.clients));
         }
         state.strangers.remove(&self.id);
-        state.clients += 1;
+        state.clients.insert(self.id);
         Ok(())
     }
 
@@ -235,6 +235,13 @@ impl Slot {
             .min(LONGEST_DELAY)
     }
 
+    /// Gives the place back, whoever still holds this.
+    pub fn release(&self) {
+        let mut state = self.connections.0.lock();
+        state.strangers.remove(&self.id);
+        state.clients.remove(&self.id);
+    }
+
     /// Resolves when the connection has to make room for another.
     pub async fn displaced(&self) {
         self.displaced.cancelled().await;
@@ -243,10 +250,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.connections.0.lock();
-        if state.strangers.remove(&self.id).is_none() && !self.displaced.is_cancelled() {
-            state.clients -= 1;
-        }
+        self.release();
     }
 }
 
