@@ -9,7 +9,7 @@ use std::{
 
 use axum::{
     Router,
-    extract::{RawQuery, State, ws::WebSocketUpgrade},
+    extract::{RawQuery, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
     routing::get,
@@ -22,9 +22,9 @@ use crate::{
     auth::Door,
     config::{AhpConfig, Listen},
     connection,
-    doorstep::Doorsteps,
     face::Face,
-    tls::TlsListener,
+    listener::Listener,
+    upgrade::Upgrade,
 };
 
 /// Why the face does not listen.
@@ -69,7 +69,6 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         move |error| ServeError::Io { what, error }
     };
     let listen = config.listen.clone();
-    let patience = config.limits.upgrade_patience;
     let acceptor = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
     if let Listen::Tcp(address) = &listen
         && !address.ip().is_loopback()
@@ -93,8 +92,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         .route("/", get(upgrade))
         .fallback(get(upgrade))
         .with_state(doorway.clone());
-    let stop = face.stop.clone();
-    let stopped = async move { stop.cancelled().await };
+    let (connections, stop) = (face.host.connections().clone(), face.stop.clone());
     face.tasks.spawn(watch(face.clone()));
     face.begin_automations();
     let (address, socket, task) = match listen {
@@ -105,30 +103,13 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
             let bound = listener
                 .local_addr()
                 .map_err(io("the address listened on is not known"))?;
-            let task = tokio::spawn(async move {
-                let _ = match acceptor {
-                    Some(acceptor) => {
-                        let listener = TlsListener::new(listener, acceptor, bound);
-                        let listener = Doorsteps { listener, patience };
-                        axum::serve(listener, router).with_graceful_shutdown(stopped).await
-                    }
-                    None => {
-                        let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
-                            let _ = stream.set_nodelay(true);
-                        });
-                        let listener = Doorsteps { listener, patience };
-                        axum::serve(listener, router).with_graceful_shutdown(stopped).await
-                    }
-                };
-            });
+            let listener = Listener::Tcp(listener, acceptor);
+            let task = tokio::spawn(listener.serve(router, connections, stop));
             (Some(bound), None, task)
         }
         Listen::Unix(path) => {
             let listener = bind_unix(&path).map_err(io(&format!("cannot listen on {}", path.display())))?;
-            let listener = Doorsteps { listener, patience };
-            let task = tokio::spawn(async move {
-                let _ = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
-            });
+            let task = tokio::spawn(Listener::Unix(listener).serve(router, connections, stop));
             (None, Some(path), task)
         }
     };
@@ -157,22 +138,18 @@ async fn upgrade(
     State(doorway): State<Arc<Doorway>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, StatusCode>,
 ) -> Response {
     if !doorway.door.admits(&headers, query.as_deref()) {
         return StatusCode::FORBIDDEN.into_response();
     }
-    let Ok(upgrade) = upgrade else {
-        return StatusCode::UPGRADE_REQUIRED.into_response();
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(status) => return status.into_response(),
     };
     let limit = doorway.face.config.limits.frame_bytes;
     let face = doorway.face.clone();
-    upgrade
-        .max_message_size(limit)
-        .max_frame_size(limit)
-        .read_buffer_size(8 << 10)
-        .write_buffer_size(32 << 10)
-        .on_upgrade(move |socket| connection::run(face, socket))
+    upgrade.accept(limit, move |socket| connection::run(face, socket))
 }
 
 impl Server {

@@ -1,14 +1,12 @@
 //! One connection: reads frames, serves requests side by side, and holds what the client has open.
 
-use std::{
-    collections::HashMap, convert::Infallible, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration,
-};
+use std::{collections::HashMap, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt,
     future::{BoxFuture, poll_immediate},
 };
-use lodge_host::Host;
+use lodge_host::{Host, Slot, TooManyClients};
 use lodge_models::{Auth, Catalogue};
 use parking_lot::Mutex;
 use serde_json::{Value, value::RawValue};
@@ -26,6 +24,9 @@ use crate::{
     storage::{Files, Provider},
 };
 
+/// How long a client that is sent away may take to read why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// What every method gets to work with.
 pub(crate) type Ctx = Arc<Connection>;
 
@@ -41,11 +42,14 @@ pub(crate) struct Connection {
     sessions: Mutex<HashMap<String, Arc<Attached>>>,
     /// What `connect` told about the client.
     state: Mutex<ConnectionState>,
+    /// Its place in the host's budget of connections, where it came over the network.
+    slot: Option<Slot>,
 }
 
 #[derive(Default)]
 struct ConnectionState {
     authenticated: bool,
+    wrong_tokens: u32,
     /// Whether `connect` was called, as every client does that speaks version 3 only.
     greeted: bool,
     client_name: Option<String>,
@@ -78,7 +82,7 @@ impl Outcome {
 pub(crate) type MethodResult = Result<Outcome, RpcError>;
 
 impl Connection {
-    pub(crate) fn new(host: Host, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(host: Host, shared: Arc<Shared>, slot: Option<Slot>) -> Self {
         let state = ConnectionState {
             authenticated: shared.options.connection_token.is_none(),
             ..ConnectionState::default()
@@ -90,16 +94,25 @@ impl Connection {
             exchanges: Arc::default(),
             sessions: Mutex::default(),
             state: Mutex::new(state),
+            slot,
         }
     }
 
-    /// Closes the connection when it has not said who it is in time. Nobody stands on the doorstep for ever: files are few.
-    pub(crate) async fn watch_doorstep(&self, patience: Duration) -> Infallible {
-        tokio::time::sleep(patience).await;
-        if !self.state.lock().authenticated {
-            self.peer.close("it did not bring the token in time");
+    /// Its place, as long as it has not shown the token.
+    fn stranger(&self) -> Option<&Slot> {
+        self.slot.as_ref().filter(|_| !self.state.lock().authenticated)
+    }
+
+    /// Closes a stranger that takes too long, or whose place is needed. Resolves when it is none any more.
+    async fn watch_stranger(&self) {
+        let Some(slot) = self.stranger() else { return };
+        let reason = tokio::select! {
+            () = tokio::time::sleep_until(slot.deadline().into()) => "it did not bring the token in time",
+            () = slot.displaced() => "it made room for a newer connection",
+        };
+        if self.stranger().is_some() {
+            self.peer.close(reason);
         }
-        std::future::pending().await
     }
 
     /// Serves until the client closes its side, or is closed for not keeping up. Whatever it had open is detached; its
@@ -113,12 +126,32 @@ impl Connection {
             let peer = self.peer.clone();
             async move { peer.write_to(&mut output).await }
         });
+        if self.state.lock().authenticated {
+            match self.slot.as_ref().map_or(Ok(()), Slot::authenticate) {
+                Ok(()) => self.shared.peers.add(self.peer.clone()),
+                Err(error) => self.refuse(&error.to_string()).await,
+            }
+        }
+        let watch = tokio::spawn({
+            let this = self.clone();
+            async move { this.watch_stranger().await }
+        });
         let mut frames = FrameReader::new(input);
+        frames.allow(self.stranger().map(|slot| slot.limits().bytes_before_token));
+        let mut messages = 0;
         loop {
             let next = tokio::select! {
                 next = frames.next() => next,
                 () = self.peer.closed() => break,
             };
+            messages += 1;
+            if let Some(slot) = self.stranger()
+                && messages > slot.limits().messages_before_token
+            {
+                self.refuse(&format!("more than {} messages before the token", messages - 1))
+                    .await;
+                break;
+            }
             match next {
                 Ok(Some(Inbound::Body(body))) => self.serve(&body).await,
                 Ok(Some(Inbound::TooLarge(length))) => {
@@ -126,20 +159,41 @@ impl Connection {
                     self.peer.fail(None, RpcError::new(INVALID_REQUEST, message));
                 }
                 Ok(Some(Inbound::Malformed(what))) => self.peer.fail(None, RpcError::new(PARSE_ERROR, what)),
+                Ok(Some(Inbound::OverAllowance)) => {
+                    let limit = self.slot.as_ref().map_or(0, |slot| slot.limits().bytes_before_token);
+                    self.refuse(&format!("more than {limit} bytes before the token")).await;
+                }
                 Ok(None) => self.peer.close("the client closed the connection"),
                 Err(error) => self.peer.close(&format!("reading failed: {error}")),
             }
+            if self.stranger().is_none() {
+                frames.allow(None);
+            }
         }
+        watch.abort();
         let sessions = std::mem::take(&mut *self.sessions.lock());
         let ids: Vec<String> = sessions.keys().cloned().collect();
         drop(sessions);
         drop(frames);
         // Waits for the writer so that the socket is closed when this returns.
         let _ = writer.await;
+        if let Some(slot) = &self.slot {
+            slot.release();
+        }
         for id in ids {
             self.host.rest(&id).await;
         }
         tracing::info!(reason = self.peer.reason().as_deref(), "connection ended");
+    }
+
+    /// Says why nothing more is taken from the connection, and ends it.
+    async fn refuse(&self, why: &str) {
+        let message = format!("the connection is closed: {why}");
+        self.peer.fail(None, RpcError::new(INVALID_REQUEST, message));
+        self.peer.finish();
+        if tokio::time::timeout(LAST_WORDS, self.peer.closed()).await.is_err() {
+            self.peer.close(why);
+        }
     }
 
     /// Serves one message.
@@ -208,6 +262,25 @@ impl Connection {
                 result
             });
         }
+        // Whoever has not shown the token has one request at a time.
+        if let Some(slot) = self.stranger() {
+            let result = work.await;
+            let refused = |error: &RpcError| error.code == AUTHENTICATION_FAILED && method == "connect";
+            if !result.as_ref().is_err_and(refused) {
+                return self.finish(method, id, result);
+            }
+            tokio::time::sleep(slot.wrong_token()).await;
+            self.finish(method, id, result);
+            let wrong = {
+                let mut state = self.state.lock();
+                state.wrong_tokens += 1;
+                state.wrong_tokens
+            };
+            if wrong >= slot.limits().wrong_tokens {
+                self.refuse(&format!("{wrong} wrong tokens")).await;
+            }
+            return;
+        }
         match poll_immediate(&mut work).await {
             Some(result) => self.finish(method, id, result),
             None => {
@@ -264,11 +337,19 @@ impl Connection {
     }
 
     /// The client gave the right connection token, or none is wanted.
-    pub(crate) fn authenticated(&self, client_name: Option<String>) {
+    pub(crate) fn authenticated(&self, client_name: Option<String>) -> Result<(), TooManyClients> {
+        if let Some(slot) = &self.slot {
+            slot.authenticate()?;
+        }
         let mut state = self.state.lock();
-        state.authenticated = true;
+        let known = std::mem::replace(&mut state.authenticated, true);
         state.greeted = true;
         state.client_name = client_name;
+        drop(state);
+        if !known {
+            self.shared.peers.add(self.peer.clone());
+        }
+        Ok(())
     }
 
     /// The client wants to count what happens in its sessions.

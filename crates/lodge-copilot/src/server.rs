@@ -1,6 +1,6 @@
 //! Serving clients over standard input and output and over TCP.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc};
 
 use lodge_host::Host;
 use parking_lot::Mutex;
@@ -38,8 +38,6 @@ pub struct ServerOptions {
     pub approve_all: bool,
     /// How many bytes may wait for a client before it is disconnected.
     pub queue_bytes: usize,
-    /// How long a connection may take to bring the token, where one is wanted.
-    pub patience: Duration,
     /// Traces of sessions, where they are wanted.
     pub traces: Option<TraceOptions>,
     /// Directories of plugins that every session gets.
@@ -57,7 +55,6 @@ impl Default for ServerOptions {
             copilot_api: None,
             approve_all: false,
             queue_bytes: 64 * 1024 * 1024,
-            patience: Duration::from_secs(30),
             traces: None,
             plugin_directories: Vec::new(),
         }
@@ -70,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) tokens: Tokens,
     pub(crate) boards: Boards,
     pub(crate) traces: Option<Traces>,
+    pub(crate) peers: Arc<Peers>,
 }
 
 impl Shared {
@@ -79,11 +77,12 @@ impl Shared {
             options,
             tokens: Tokens::default(),
             boards: Boards::default(),
+            peers: Arc::default(),
         })
     }
 }
 
-/// Everybody who is connected, to be told of what happens to sessions.
+/// Everybody who is connected and has shown the token, to be told of what happens to sessions.
 #[derive(Default)]
 pub(crate) struct Peers(Mutex<Vec<Peer>>);
 
@@ -122,42 +121,36 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let peers = Arc::new(Peers::default());
-    let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), peers.clone())));
-    let connection = Arc::new(Connection::new(host, Shared::new(options)));
-    peers.add(connection.peer.clone());
+    let shared = Shared::new(options);
+    let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), shared.peers.clone())));
+    let connection = Arc::new(Connection::new(host, shared, None));
     connection.run(input, output).await;
 }
 
 /// Serves clients that connect to a TCP listener, for as long as the future is polled.
 pub async fn serve_tcp(host: Host, listener: TcpListener, options: ServerOptions) -> io::Result<()> {
     let shared = Shared::new(options);
-    let peers = Arc::new(Peers::default());
-    let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), peers.clone())));
+    let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), shared.peers.clone())));
+    let connections = host.connections().clone();
     loop {
         let (socket, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             // One connection that could not be accepted (out of descriptors, reset in the queue) is not the end.
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                connections.accept_failed(&error).await;
                 continue;
             }
         };
         // Answers and deltas are small and each is waited for.
         let _ = socket.set_nodelay(true);
-        tracing::info!(%address, "connection accepted");
-        let connection = Arc::new(Connection::new(host.clone(), shared.clone()));
-        peers.add(connection.peer.clone());
-        let peers = peers.clone();
-        let patience = shared.options.patience;
+        tracing::debug!(%address, "connection accepted");
+        let slot = connections.admit(Some(address.ip()));
+        let connection = Arc::new(Connection::new(host.clone(), shared.clone(), Some(slot)));
+        let shared = shared.clone();
         tokio::spawn(async move {
             let (input, output) = socket.into_split();
-            tokio::select! {
-                () = connection.clone().run(input, output) => {}
-                never = connection.watch_doorstep(patience) => match never {},
-            }
-            peers.sweep();
+            connection.run(input, output).await;
+            shared.peers.sweep();
         });
     }
 }

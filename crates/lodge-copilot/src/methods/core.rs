@@ -83,7 +83,7 @@ async fn connect(ctx: Ctx, params: ConnectParams) -> Result<Value, RpcError> {
         .client_info
         .as_ref()
         .and_then(|info| info.get("name")?.as_str().map(str::to_owned));
-    ctx.authenticated(name);
+    ctx.authenticated(name).map_err(RpcError::failed)?;
     if params.enable_git_hub_telemetry_forwarding == Some(true) {
         ctx.count();
     }

@@ -13,4 +13,6 @@ mod jail;
 mod orphans;
 mod proxy;
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod strangers;
 mod terminal;
