@@ -2,6 +2,7 @@
 //! and the host's memory stays bounded.
 
 use std::{
+    collections::VecDeque,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     process::Command,
@@ -117,6 +118,8 @@ fn frame(message: &Value) -> Vec<u8> {
 struct Sdk {
     reader: BufReader<TcpStream>,
     last: u64,
+    /// Events that came before an answer.
+    waiting: VecDeque<Value>,
 }
 
 impl Sdk {
@@ -124,6 +127,7 @@ impl Sdk {
         let mut sdk = Self {
             reader: BufReader::new(stranger(host.sdk)),
             last: 0,
+            waiting: VecDeque::new(),
         };
         sdk.call("connect", json!({ "token": host.token })).unwrap();
         sdk
@@ -159,14 +163,18 @@ impl Sdk {
                     None => Ok(message["result"].take()),
                 };
             }
+            self.waiting.push_back(message);
         }
     }
 
     fn turn(&mut self, session: &str, text: &str) {
+        self.waiting.clear();
         let params = json!({ "sessionId": session, "prompt": text });
         self.call("session.send", params).unwrap();
         loop {
-            let event = &self.next()["params"];
+            // It may be over before the answer comes.
+            let message = self.waiting.pop_front().unwrap_or_else(|| self.next());
+            let event = &message["params"];
             if event["sessionId"] == session && event["event"]["type"] == "session.idle" {
                 return;
             }
