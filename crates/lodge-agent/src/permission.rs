@@ -170,8 +170,14 @@ impl Shared {
         let (result, verdict) = match (&decision, decision.result()) {
             (Decision::Allow { approved, .. }, _) => return Ok(Verdict::Allowed { approved: *approved }),
             (Decision::Deny { why, .. }, Some(result)) => (result, Verdict::Denied(why.clone())),
-            (Decision::AskByPolicy, _) => {
-                return self.ask_permission(request_id, request.with_managed_approval()).await;
+            (Decision::AskByPolicy { why }, _) => {
+                let request = request.with_managed_approval().with_warning(why.as_deref());
+                return self.ask_permission(request_id, request).await;
+            }
+            (Decision::Ask { why }, _) => {
+                return self
+                    .ask_permission(request_id, request.with_warning(why.as_deref()))
+                    .await;
             }
             _ => return self.ask_permission(request_id, request).await,
         };

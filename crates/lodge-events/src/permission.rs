@@ -192,6 +192,17 @@ impl PermissionRequest {
         self
     }
 
+    /// The same request with something more that a person should know. Only commands can say so.
+    pub fn with_warning(mut self, warning: Option<&str>) -> Self {
+        if let (Self::Shell(shell), Some(warning)) = (&mut self, warning) {
+            shell.warning = Some(match shell.warning.take() {
+                Some(before) => format!("{before} {warning}"),
+                None => warning.to_owned(),
+            });
+        }
+        self
+    }
+
     /// The request made ready for people, as clients show it (`promptRequest`). `None` for unknown kinds.
     pub fn prompt(&self) -> Option<Value> {
         let not_shown: &[&str] = match self {

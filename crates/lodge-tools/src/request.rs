@@ -115,19 +115,21 @@ pub(crate) fn shell_of(command: &str, found: shell::Analysis) -> ShellPermission
 
 /// Writing to the input of a command that runs.
 pub(crate) fn shell_input(cx: &ToolCx, command: &str, input: &str) -> PermissionRequest {
-    let commands = shell::analyse(command).commands;
+    let found = shell::analyse(command);
     ShellPermission {
         tool_call_id: Some(cx.call_id.to_string()),
         full_command_text: input.to_owned(),
         intention: format!("Write to the input of: {command}"),
-        commands: commands
+        // Whoever reads input as commands runs more than its name says.
+        can_offer_session_approval: found.can_be_remembered(),
+        commands: found
+            .commands
             .into_iter()
             .map(|command| ShellCommand {
                 read_only: false,
                 ..command
             })
             .collect(),
-        can_offer_session_approval: true,
         ..ShellPermission::default()
     }
     .into()

@@ -2,14 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use lodge_events::{PermissionRequest, PermissionResultKind, ReadPermission, ShellPermission, WritePermission};
+use globset::GlobMatcher;
+use lodge_events::{
+    PermissionRequest, PermissionResultKind, PermissionRule, ReadPermission, ShellCommand, ShellPermission,
+    WritePermission,
+};
 
 use super::{
     Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, Source, What,
     pattern::{begins_with, covers, name_matches, path_matcher, url_matches},
     sampling_of, targets,
 };
-use crate::paths;
+use crate::{paths, shell::analyse};
 
 /// Decides a request by the rules, or says that somebody has to be asked.
 pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> Decision {
@@ -46,7 +50,17 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
     }
     let asks = |rule: &Rule| rule.effect == Effect::Ask && subject.touches(&rule.what, &rules.location);
     if all.iter().any(|(_, rule)| asks(rule)) {
-        return Decision::AskByPolicy;
+        return Decision::AskByPolicy { why: None };
+    }
+    let unchecked: Vec<&(Source, &Rule)> = all.iter().filter(|(_, rule)| subject.hides_from(rule)).collect();
+    if !unchecked.is_empty() {
+        let why = Some(could_not_check(&unchecked));
+        let policy = unchecked.iter().any(|(source, _)| *source == Source::Managed);
+        return if policy {
+            Decision::AskByPolicy { why }
+        } else {
+            Decision::Ask { why }
+        };
     }
     match rules.policy.mode {
         Mode::ApproveAll => {
@@ -67,12 +81,33 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
     }
     let allowing = Allowing {
         hidden: !rules.exclusions.is_empty(),
+        files: all
+            .iter()
+            .filter_map(|(source, rule)| FileRule::of(*source, rule, &rules.location))
+            .collect(),
         rules: all,
         policy: rules.policy,
-        base: &rules.location,
+        jail: place.jail,
         subject: &subject,
     };
-    allowing.answer(request).unwrap_or(Decision::Ask)
+    allowing.answer(request).unwrap_or(Decision::Ask { why: None })
+}
+
+/// Names rules that cannot be applied to a command, for people.
+fn could_not_check(rules: &[&(Source, &Rule)]) -> String {
+    let names: Vec<String> = rules
+        .iter()
+        .take(3)
+        .map(|(source, rule)| {
+            let PermissionRule { kind, argument } = rule.named();
+            format!("{kind} {} ({})", argument.unwrap_or_default(), source.words())
+        })
+        .collect();
+    let more = if rules.len() > names.len() { ", …" } else { "" };
+    format!(
+        "What this command runs is only known when it runs. Rules that could not be checked: {}{more}.",
+        names.join(", ")
+    )
 }
 
 fn approved_by(source: Source) -> Decision {
@@ -98,12 +133,27 @@ pub fn governs(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> b
     let strict = place.managed.iter().filter(|rule| rule.effect != Effect::Allow);
     strict
         .into_iter()
-        .any(|rule| subject.touches(&rule.what, &rules.location))
+        .any(|rule| subject.touches(&rule.what, &rules.location) || subject.hides_from(rule))
 }
 
 /// Commands that read whole directories.
 const SEARCHERS: &[&str] = &[
-    "grep", "egrep", "fgrep", "rg", "ag", "find", "git grep", "git diff", "git show", "git log", "diff",
+    "grep",
+    "egrep",
+    "fgrep",
+    "rg",
+    "ag",
+    "find",
+    "git grep",
+    "git diff",
+    "git show",
+    "git log",
+    "git whatchanged",
+    "git stash list",
+    "git stash show",
+    "git reflog",
+    "git reflog show",
+    "diff",
 ];
 
 /// What a request is about, in terms of rules.
@@ -135,10 +185,14 @@ impl<'a> Subject<'a> {
         match request {
             PermissionRequest::Shell(shell) => {
                 subject.names = names(&["shell", "bash"]);
+                let mut looked = targets::Looked::default();
                 subject.files = shell
                     .possible_paths
                     .iter()
-                    .map(|path| (targets::of_command(&place.cwd, path), shell.has_write_file_redirection))
+                    .map(|path| {
+                        let places = targets::of_command(&place.cwd, path, &mut looked);
+                        (places, shell.has_write_file_redirection)
+                    })
                     .collect();
                 subject.urls = shell.possible_urls.iter().map(|url| url.url.clone()).collect();
             }
@@ -191,10 +245,11 @@ impl<'a> Subject<'a> {
                         .flatten()
                         .map(|segment| &segment.full_command_text);
                     let named = shell.commands.iter().map(|command| &command.identifier);
-                    segments.chain(named).any(|text| begins_with(text, words))
+                    segments.chain(named).any(|text| runs(text, words))
                 }
                 _ => false,
             },
+            What::Path { .. } if self.files.is_empty() => false,
             What::Path { glob, access } => {
                 let Ok(matcher) = path_matcher(glob, base, true) else {
                     return false;
@@ -212,10 +267,36 @@ impl<'a> Subject<'a> {
         }
     }
 
+    /// Whether it is a command that a rule against something cannot be applied to, because it may run or touch more than
+    /// can be seen.
+    fn hides_from(&self, rule: &Rule) -> bool {
+        let PermissionRequest::Shell(shell) = self.request else {
+            return false;
+        };
+        let opaque = !shell.can_offer_session_approval;
+        match (rule.effect, &rule.what) {
+            (Effect::Allow, _) | (_, What::Tool(_)) => false,
+            (_, What::Command(_) | What::Url(_)) => opaque,
+            (_, What::Path { .. }) => opaque || self.files.iter().any(|(places, _)| places.is_none()),
+        }
+    }
+
     /// Whether it is a command that may write the paths it names.
     fn runs_writer(&self) -> bool {
         matches!(self.request, PermissionRequest::Shell(shell) if shell.commands.iter().any(|command| !command.read_only))
     }
+}
+
+/// Whether a command is one that a rule names, also when it has another path or runs as somebody else.
+fn runs(text: &str, words: &str) -> bool {
+    let outer = |word: &str| matches!(word, "sudo" | "doas" | "nohup") || word.contains('=');
+    let mut inner = text;
+    while let Some((_, rest)) = inner.split_once(' ').filter(|(word, _)| outer(word)) {
+        inner = rest;
+    }
+    let program = inner.split(' ').next().unwrap_or_default();
+    let name = program.rfind('/').map_or(inner, |at| &inner[at + 1..]);
+    [text, inner, name].iter().any(|text| begins_with(text, words))
 }
 
 /// A path as it is named and as it was resolved when permission was asked: a rule may be about either.
@@ -230,9 +311,31 @@ struct Allowing<'a> {
     /// Whether some files are hidden.
     hidden: bool,
     rules: Vec<(Source, &'a Rule)>,
+    files: Vec<FileRule>,
     policy: Policy,
-    base: &'a Path,
+    /// Whether what nobody approved runs where it can do no harm.
+    jail: bool,
     subject: &'a Subject<'a>,
+}
+
+/// A rule that allows files, ready to be compared.
+struct FileRule {
+    source: Source,
+    access: Option<Access>,
+    matcher: GlobMatcher,
+}
+
+impl FileRule {
+    fn of(source: Source, rule: &Rule, base: &Path) -> Option<Self> {
+        match &rule.what {
+            What::Path { glob, access } if rule.effect == Effect::Allow => Some(Self {
+                source,
+                access: *access,
+                matcher: path_matcher(glob, base, false).ok()?,
+            }),
+            _ => None,
+        }
+    }
 }
 
 impl Allowing<'_> {
@@ -269,13 +372,10 @@ impl Allowing<'_> {
 
     /// The source of a rule that allows a file to be read or written.
     fn file_rule(&self, path: &Path, write: bool) -> Option<Source> {
-        self.rule(|what| match what {
-            What::Path { glob, access } => {
-                let enough = *access != Some(Access::Read) || !write;
-                enough && path_matcher(glob, self.base, false).is_ok_and(|matcher| covers(&matcher, path))
-            }
-            _ => false,
-        })
+        self.files
+            .iter()
+            .find(|rule| (rule.access != Some(Access::Read) || !write) && covers(&rule.matcher, path))
+            .map(|rule| rule.source)
     }
 
     /// Whether a file is written that no rule is enough for, by its name or by where its name leads.
@@ -314,15 +414,20 @@ impl Allowing<'_> {
     }
 
     fn shell(&self, shell: &ShellPermission) -> Option<Decision> {
+        // What was not understood may run more than it shows: no rule about commands can be enough for it.
+        if !shell.can_offer_session_approval || shell.commands.is_empty() {
+            return None;
+        }
         let safe = self.policy.mode == Mode::AutoApproveSafe || !self.policy.ask_for_safe_commands;
         let read_only = shell.commands.iter().all(|command| command.read_only);
         let writes = shell.has_write_file_redirection || !read_only;
+        let harmless = self.jail || analyse(&shell.full_command_text).is_trivial();
+        let ruled = |command: &ShellCommand| self.command_rule(shell, &command.identifier);
         let commands = shell.commands.iter().all(|command| {
             // What searches whole directories would find hidden files too.
-            let safe = safe && !(self.hidden && SEARCHERS.contains(&command.identifier.as_str()));
-            // What was not understood may run more than it shows: no rule about commands can be enough for it.
-            (safe && command.read_only)
-                || (shell.can_offer_session_approval && self.command_rule(shell, &command.identifier))
+            let finds_hidden = self.hidden && SEARCHERS.contains(&command.identifier.as_str());
+            let harmless = harmless || command.identifier == "cd";
+            (safe && harmless && command.read_only && !finds_hidden) || ruled(command)
         });
         let files = self.subject.files.iter().all(|(places, _)| {
             places
@@ -335,18 +440,11 @@ impl Allowing<'_> {
         });
         // Programs that only read write nothing but what is redirected, which counts as writing a file.
         let redirections = !(shell.has_write_file_redirection && read_only) || self.redirections_allowed();
-        if !(commands && files && urls && redirections) || (shell.commands.is_empty() && !safe) {
+        if !(commands && files && urls && redirections) {
             return None;
         }
-        let ruled = shell.can_offer_session_approval
-            && !shell.commands.is_empty()
-            && shell
-                .commands
-                .iter()
-                .all(|command| self.command_rule(shell, &command.identifier));
-        Some(match writes || ruled {
+        Some(match writes || shell.commands.iter().all(ruled) {
             false => looks_harmless("only reads inside the working directory"),
-            // What writes was let through by rules about its commands, or by the mode that lets files be changed.
             true => Decision::Allow {
                 why: "its commands are allowed by rules".to_owned(),
                 approved: true,
@@ -377,16 +475,15 @@ impl Allowing<'_> {
         targets::inside(path, roots) || self.file_rule(path, writes).is_some()
     }
 
+    /// Whether rules allow all files to be written. No mode does: what nobody approved runs where nothing can be written.
     fn redirections_allowed(&self) -> bool {
-        self.policy.mode == Mode::AutoApproveSafe
-            || self.policy.allow_writes_in_cwd
-            || self
-                .subject
-                .files
-                .iter()
-                .filter_map(|(places, _)| places.as_ref())
-                .flatten()
-                .all(|path| self.file_rule(path, true).is_some())
+        let mut places = self
+            .subject
+            .files
+            .iter()
+            .filter_map(|(places, _)| places.as_ref())
+            .flatten();
+        places.all(|path| self.file_rule(path, true).is_some())
     }
 }
 

@@ -46,7 +46,8 @@ pub enum Mode {
     /// Ask, but for what the [`Policy`] says is harmless.
     #[default]
     Ask,
-    /// Reading and writing files inside the roots and commands that only read are allowed; the rest is asked.
+    /// Reading and writing files inside the roots and commands that only read are allowed; the rest is asked, and so is a
+    /// command that writes a file by redirection.
     AutoApproveSafe,
     /// Everything is allowed that no rule denies (`--yolo`).
     ApproveAll,
@@ -268,16 +269,22 @@ pub enum Decision {
         path: Option<String>,
     },
     /// Somebody has to say.
-    Ask,
+    Ask {
+        /// What they should know, when a rule could not be checked.
+        why: Option<String>,
+    },
     /// A person has to say, because policy wants it.
-    AskByPolicy,
+    AskByPolicy {
+        /// The same.
+        why: Option<String>,
+    },
 }
 
 impl Decision {
     /// The result for `permission.completed`; `None` when somebody has to be asked.
     pub fn result(&self) -> Option<PermissionResult> {
         match self {
-            Self::Ask | Self::AskByPolicy => None,
+            Self::Ask { .. } | Self::AskByPolicy { .. } => None,
             Self::Allow { .. } => Some(PermissionResult::approved()),
             Self::Deny {
                 why, path: Some(path), ..

@@ -6,19 +6,31 @@ use globset::GlobBuilder;
 
 use crate::paths;
 
-/// Names looked at for one pattern before it counts as unknown.
+/// Names looked at, and found, for the patterns of one command before they count as unknown.
 const MAX_NAMES: usize = 5000;
+const MAX_FOUND: usize = 1000;
+/// Longer and deeper paths count as unknown: comparing them with rules takes the square of that.
+const MAX_LENGTH: usize = 4096;
+const MAX_DEPTH: usize = 128;
+
+/// What was spent on the patterns of one command.
+#[derive(Default)]
+pub(super) struct Looked {
+    names: usize,
+    found: usize,
+}
 
 /// The places a path of a shell command means, or `None` when that is not known before it runs.
 ///
 /// `..` is followed as the system does it, after links; patterns are matched with what is there now, because what a
 /// pattern matches may be a link to somewhere else.
-pub(super) fn of_command(cwd: &Path, text: &str) -> Option<Vec<PathBuf>> {
+pub(super) fn of_command(cwd: &Path, text: &str, looked: &mut Looked) -> Option<Vec<PathBuf>> {
     // `~name` and `~-` are directories that only the shell knows.
     let other_home = text
         .strip_prefix('~')
         .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
-    if text.contains(['$', '`', '\0']) || text.is_empty() || other_home {
+    let absurd = text.len() > MAX_LENGTH || text.split('/').count() > MAX_DEPTH;
+    if text.contains(['$', '`', '\0']) || text.is_empty() || other_home || absurd {
         return None;
     }
     let path = paths::in_directory(cwd, text);
@@ -26,7 +38,6 @@ pub(super) fn of_command(cwd: &Path, text: &str) -> Option<Vec<PathBuf>> {
         return Some(vec![paths::real(&path).ok()?]);
     }
     let mut found = vec![PathBuf::from("/")];
-    let mut looked_at = 0;
     for part in path.components().skip(1) {
         let name = part.as_os_str().to_string_lossy();
         if !name.contains(['*', '?', '[']) {
@@ -42,13 +53,14 @@ pub(super) fn of_command(cwd: &Path, text: &str) -> Option<Vec<PathBuf>> {
                 .flatten()
                 .flatten()
             {
-                looked_at += 1;
-                if looked_at > MAX_NAMES {
+                looked.names += 1;
+                if looked.names > MAX_NAMES || looked.found > MAX_FOUND {
                     return None;
                 }
                 let file = entry.file_name();
                 let hidden = file.to_string_lossy().starts_with('.') && !name.starts_with('.');
                 if !hidden && glob.is_match(&file) {
+                    looked.found += 1;
                     next.push(dir.join(file));
                 }
             }

@@ -1,23 +1,29 @@
 //! Commands people should look at twice.
 
-use super::word::Word;
+use lodge_events::ShellCommand;
+
+/// Whether something is downloaded and something runs what it is given.
+pub(super) fn runs_download(commands: &[ShellCommand]) -> bool {
+    let runs = |names: &[&str]| {
+        let mut words = commands.iter().flat_map(|command| command.identifier.split(' '));
+        words.any(|word| names.contains(&word))
+    };
+    runs(&["curl", "wget"]) && runs(&["sh", "bash", "zsh", "dash", "python3", "python", "node"])
+}
 
 /// What is risky about a call of a program.
-pub(super) fn of_call(words: &[Word]) -> Option<&'static str> {
-    let name = super::programs::name_of(words.first()?.shown());
-    let args: Vec<&str> = words[1..].iter().map(Word::shown).collect();
+pub(super) fn warning(command: &str) -> Option<&'static str> {
+    let mut words = command.split_whitespace();
+    let name = words.next()?;
+    let args: Vec<&str> = words.collect();
     let short = |letters: &str| {
         args.iter()
             .any(|arg| arg.starts_with('-') && !arg.starts_with("--") && arg.contains(|c| letters.contains(c)))
     };
     let has = |wanted: &[&str]| args.iter().any(|arg| wanted.contains(arg));
-    let wide = args.iter().any(|arg| {
-        matches!(
-            *arg,
-            "/" | "/*" | "~" | "~/" | "~/*" | "." | "./" | ".." | "*" | "$HOME"
-        )
-    });
+    let wide = has(&["/", "/*", "~", "~/", "~/*", ".", "./", "..", "*", "$HOME"]);
     Some(match name {
+        "sudo" | "doas" => "Runs with administrator rights.",
         "rm" if (short("rR") || has(&["--recursive"])) && wide => "Deletes a whole directory tree.",
         "dd" if args.iter().any(|arg| arg.starts_with("of=/dev/")) => "Writes directly to a device.",
         "mkfs" | "fdisk" | "parted" | "wipefs" => "Changes disks.",
@@ -44,7 +50,3 @@ pub(super) fn of_call(words: &[Word]) -> Option<&'static str> {
         _ => return None,
     })
 }
-
-pub(super) const AS_ADMINISTRATOR: &str = "Runs with administrator rights.";
-pub(super) const RUNS_DOWNLOAD: &str = "Runs what it downloads.";
-pub(super) const FORK_BOMB: &str = "Starts itself without end.";

@@ -1,209 +1,171 @@
-//! Which git commands only read.
+//! Which git commands only read, with which options. What a repository's configuration makes of them is the jail's
+//! business.
 
 use super::{
-    programs::{Call, is_bad, looks_like_path, path_in_option},
-    word::Word,
+    build::join,
+    options,
+    programs::{Call, path},
+    reader::Word,
 };
 
-/// Options before the subcommand that take a value.
-const GLOBAL_VALUES: &[&str] = &[
-    "-C",
-    "-c",
-    "--git-dir",
-    "--work-tree",
-    "--namespace",
-    "--exec-path",
-    "--config-env",
-    "--super-prefix",
-];
+/// Options for what shows changes.
+const CHANGES: &str = "abpuswqzRWEFi # U: S: G: n: L: M? C? B? --abbrev? --abbrev-commit --after= --all --ancestry-path \
+    --author= --before= --binary --branches? --cached --check --cherry-pick --color? --color-words? --committer= \
+    --compact-summary --date= --date-order --decorate? --diff-algorithm= --diff-filter= --dirstat? --exit-code \
+    --extended-regexp --find-renames? --first-parent --fixed-strings --follow --format= --full-history --full-index \
+    --function-context --graph --grep= --histogram --ignore-all-space --ignore-blank-lines --ignore-space-at-eol \
+    --ignore-space-change --ignore-submodules? --inter-hunk-context= --invert-grep --left-right --max-count= --merge-base \
+    --merges --minimal --name-only --name-status --no-abbrev-commit --no-color --no-decorate --no-ext-diff --no-merges \
+    --no-patch --no-prefix --no-renames --no-textconv --numstat --oneline --patch --patch-with-stat --patience \
+    --pickaxe-regex --pretty? --quiet --raw --regexp-ignore-case --relative? --remotes? --reverse --shortstat \
+    --simplify-by-decoration --since= --skip= --source --staged --stat? --submodule? --summary --tags? --text --topo-order \
+    --unified= --until= --word-diff? --word-diff-regex=";
 
-/// Subcommands that only read whatever their arguments are, but for the options below.
+/// Subcommands and their options (see [`options`]). Those of two words come first.
 #[rustfmt::skip]
-const READING: &[&str] = &[
-    "status", "log", "diff", "show", "rev-parse", "ls-files", "ls-tree", "cat-file", "blame", "annotate", "describe",
-    "shortlog", "for-each-ref", "rev-list", "name-rev", "merge-base", "diff-tree", "diff-index", "diff-files", "grep",
-    "whatchanged", "count-objects", "version", "check-ignore", "check-attr", "show-ref", "cherry", "range-diff",
-    "show-branch", "verify-commit", "verify-tag", "fsck",
+const SUBCOMMANDS: &[(&str, &str)] = &[
+    ("remote get-url", "- --all --push"), ("stash list", CHANGES), ("stash show", CHANGES), ("worktree list", "v --porcelain"),
+    ("reflog show", CHANGES),
+    ("log", CHANGES), ("show", CHANGES), ("diff", CHANGES), ("whatchanged", CHANGES), ("shortlog", "sne # --summary \
+        --numbered --email --all --no-merges --since= --until= --author="), ("rev-list", "# n: --all --count --first-parent \
+        --left-right --max-count= --merges --no-merges --objects --oneline --reverse --since= --until= --author="),
+    ("status", "sbvz u? --short --branch --porcelain? --long --untracked-files? --ignored? --show-stash --no-column \
+        --ahead-behind --no-ahead-behind --renames --no-renames"),
+    ("blame", "wselptfncb L: C? M? --porcelain --line-porcelain --date= --since= --show-name --show-number --show-email --root"),
+    ("annotate", "wselptfncb L: C? M?"),
+    ("branch", "arvql --list --show-current --all --remotes --merged? --no-merged? --contains= --no-contains= --sort= \
+        --format= --color? --no-color --column? --no-column --points-at= --verbose --abbrev="),
+    ("tag", "l n? --list --contains= --no-contains= --merged? --no-merged? --points-at= --sort= --format= --column?"),
+    ("remote", "v --verbose"),
+    ("reflog", CHANGES),
+    ("rev-parse", "q --show-toplevel --abbrev-ref? --short? --verify --git-dir --absolute-git-dir --is-inside-work-tree \
+        --is-bare-repository --show-prefix --show-cdup --symbolic --symbolic-full-name --all --branches? --tags? --quiet"),
+    ("ls-files", "cdmoisuztv x: --cached --deleted --modified --others --ignored --stage --unmerged --exclude= \
+        --exclude-standard --full-name --error-unmatch --with-tree= --directory --abbrev?"),
+    ("ls-tree", "rtdlz --name-only --name-status --full-name --full-tree --long --abbrev? --object-only"),
+    ("cat-file", "ptse"),
+    ("grep", "aciIlLnoqpvwWhHEFGP # A: B: C: e: --cached --untracked --heading --break --count --line-number --name-only \
+        --files-with-matches --files-without-match --ignore-case --word-regexp --invert-match --all-match --max-depth= \
+        --color? --no-color --show-function --function-context --only-matching --column --fixed-strings --extended-regexp"),
+    ("describe", "- --tags --all --always --dirty? --long --abbrev= --match= --exclude= --exact-match --contains --first-parent"),
+    ("merge-base", "a --all --is-ancestor --fork-point --octopus --independent"),
+    ("name-rev", "- --name-only --tags --always"),
+    ("show-ref", "qds --heads --tags --head --branches --verify --hash? --quiet --abbrev?"),
+    ("for-each-ref", "- --format= --sort= --count= --points-at= --merged? --no-merged? --contains= --no-contains="),
+    ("count-objects", "vH --verbose --human-readable"),
+    ("check-ignore", "vqnz --verbose --quiet --non-matching --no-index"),
+    ("config", "lz --get= --get-all= --get-regexp= --list --global --local --system --show-origin --show-scope --name-only \
+        --bool --int --path --type= --null"),
+    ("symbolic-ref", "q --short --quiet"),
+    ("version", ""),
 ];
 
-/// Options that write a file or run a program.
-const BAD: &[&str] = &[
-    "--output",
-    "--ext-diff",
-    "--open-files-in-pager",
-    "--exec",
-    "--upload-pack",
-    "--lost-found",
-    "--filters",
-    "--textconv",
+/// Families of subcommands, where the second word says what is done.
+const FAMILIES: &[&str] = &[
+    "stash",
+    "remote",
+    "worktree",
+    "submodule",
+    "bisect",
+    "notes",
+    "reflog",
+    "lfs",
 ];
 
 pub(super) fn call(args: &[Word]) -> Call {
+    let mut dir = String::new();
+    let mut rest = args;
+    let mut plain = true;
+    while let [option, after @ ..] = rest
+        && option.text.starts_with('-')
+    {
+        (rest, plain) = match (option.text.as_str(), after) {
+            ("-C", [to, after @ ..]) => {
+                dir = join(&dir, &path(to));
+                (after, plain && !to.glob && !to.quoted_pattern)
+            }
+            ("--no-pager" | "-P" | "--no-optional-locks" | "--literal-pathspecs", _) => (after, plain),
+            // Others name programs to run.
+            ("-c" | "--git-dir" | "--work-tree" | "--namespace" | "--config-env", [_, after @ ..]) => (after, false),
+            _ => (after, false),
+        };
+    }
     let mut call = Call {
         identifier: "git".to_owned(),
-        rememberable: true,
+        rememberable: plain,
+        paths: (!dir.is_empty()).then(|| (dir.clone(), false)).into_iter().collect(),
         ..Call::default()
     };
-    let mut global_ok = true;
-    let mut at = 0;
-    while let Some(word) = args.get(at) {
-        let text = word.shown();
-        if !text.starts_with('-') {
-            break;
-        }
-        let repository = text
-            .strip_prefix("--git-dir=")
-            .or_else(|| args.get(at + 1).filter(|_| text == "--git-dir").map(Word::shown));
-        // Any directory that came with the files could bring a configuration that runs programs, but for one named so.
-        global_ok &= repository.is_none_or(|path| path == ".git" || path.ends_with("/.git"));
-        match text {
-            "-C" | "--git-dir" | "--work-tree" => {
-                call.paths
-                    .extend(args.get(at + 1).map(|path| (path.shown().to_owned(), false)));
-            }
-            "--no-pager" | "-P" | "--no-optional-locks" | "--literal-pathspecs" | "--version" | "--help" => {}
-            _ if text.starts_with("--git-dir=") || text.starts_with("--work-tree=") => {
-                call.paths.extend(path_in_option(text).map(|path| (path, false)));
-            }
-            // A configuration given here can name programs to run.
-            _ => global_ok = false,
-        }
-        at += if GLOBAL_VALUES.contains(&text) { 2 } else { 1 };
-    }
-    let Some(subcommand) = args.get(at) else {
-        call.read_only = global_ok;
-        return call;
-    };
-    let Some(name) = subcommand.text.as_deref() else {
-        call.rememberable = false;
-        return call;
-    };
-    let rest = &args[at + 1..];
-    let texts: Vec<&str> = rest.iter().map(Word::shown).collect();
-    let families = [
-        "stash",
-        "remote",
-        "worktree",
-        "submodule",
-        "bisect",
-        "notes",
-        "reflog",
-        "lfs",
-    ];
-    call.identifier = match texts
+    let [name, operands @ ..] = rest else { return call };
+    let family = FAMILIES.contains(&name.text.as_str());
+    let second = operands
         .first()
-        .filter(|first| families.contains(&name) && !first.starts_with(['-', '$']))
-    {
-        Some(first) => format!("git {name} {first}"),
-        None => format!("git {name}"),
-    };
-    let known = rest.iter().all(|word| !word.may_be_option());
-    let options = || texts.iter().take_while(|text| **text != "--");
-    let harmful = options().any(|text| is_bad(text, BAD) || (name == "grep" && is_bad(text, &["-O"])));
-    call.read_only = global_ok && known && !harmful && (READING.contains(&name) || lists(name, &texts));
-    // Names of branches look like paths too, but only those that lead out of the directory matter.
-    let after_dashes = texts
+        .filter(|second| family && !second.text.starts_with('-'));
+    for word in [Some(name), second].into_iter().flatten() {
+        call.identifier.push(' ');
+        call.identifier.push_str(&word.text);
+        call.rememberable &= !word.glob && !word.text.is_empty() && !word.text.contains(char::is_whitespace);
+    }
+    // These run what they are given.
+    let runs = ["git bisect run", "git submodule foreach", "git filter-branch"].contains(&call.identifier.as_str());
+    let exec = operands
         .iter()
-        .position(|text| *text == "--")
-        .map_or(texts.len(), |at| at + 1);
-    for (index, text) in texts.iter().enumerate() {
-        let outside = text.starts_with('/') || text.starts_with('~') || text.split('/').any(|part| part == "..");
-        if text.starts_with('-') {
-            call.paths
-                .extend(path_in_option(text).map(|path| (path, !call.read_only)));
-        } else if index >= after_dashes || text.starts_with('$') || (outside && looks_like_path(text)) {
-            call.paths.push(((*text).to_owned(), false));
+        .any(|word| word.text.starts_with("--exec") || word.text.starts_with("-x"));
+    call.rememberable &= !(runs || exec && matches!(name.text.as_str(), "rebase" | "difftool"));
+    match reading(&dir, rest).filter(|_| plain) {
+        Some(paths) => {
+            call.read_only = true;
+            call.paths.extend(paths.into_iter().map(|path| (path, false)));
         }
+        None => call.paths.extend(
+            operands
+                .iter()
+                .filter(|word| leads_out(&word.text))
+                .map(|word| (join(&dir, &path(word)), false)),
+        ),
     }
     call
 }
 
-/// Whether a subcommand that can do both is only asked to list.
-fn lists(name: &str, args: &[&str]) -> bool {
-    let positional: Vec<&str> = args.iter().copied().filter(|text| !text.starts_with('-')).collect();
-    let only = |allowed: &[&str]| {
-        args.iter()
-            .filter(|text| text.starts_with('-'))
-            .all(|text| allowed.contains(&text.split('=').next().unwrap_or(text)))
+/// The paths that a subcommand names, when it only reads.
+fn reading(dir: &str, words: &[Word]) -> Option<Vec<String>> {
+    let (name, list) = SUBCOMMANDS.iter().find(|(name, _)| {
+        let mut given = words.iter();
+        name.split(' ')
+            .all(|part| given.next().is_some_and(|word| word.text == part))
+    })?;
+    let sorted = options::sort(list, &words[name.split(' ').count()..], false)?;
+    let operands = &sorted.operands;
+    let fits = match *name {
+        "branch" => operands.is_empty() || sorted.has(&["list"]),
+        "tag" => operands.is_empty() || sorted.has(&["l", "list"]),
+        "remote" | "reflog" => operands.is_empty(),
+        "config" => operands.is_empty() && sorted.has(&["l", "list", "get", "get-all", "get-regexp"]),
+        "symbolic-ref" => operands.len() == 1,
+        _ => true,
     };
-    let asks = |options: &[&str]| {
-        args.iter()
-            .any(|text| options.contains(&text.split('=').next().unwrap_or(text)))
-    };
-    match (name, positional.first().copied()) {
-        ("branch", first) => {
-            let listing = [
-                "--list",
-                "-l",
-                "--contains",
-                "--no-contains",
-                "--merged",
-                "--no-merged",
-                "--points-at",
-            ];
-            let also = [
-                "-a",
-                "-r",
-                "-v",
-                "-vv",
-                "-q",
-                "--all",
-                "--remotes",
-                "--show-current",
-                "--sort",
-                "--format",
-                "--no-color",
-                "--color",
-                "--column",
-                "--no-column",
-                "--abbrev",
-            ];
-            only(&[&listing[..], &also[..]].concat()) && (first.is_none() || asks(&listing))
+    let mut paths = Vec::new();
+    for (index, word) in operands.iter().enumerate() {
+        let text = word.text.as_str();
+        // `:(top)` and the like: names that do not mean what they say.
+        if text.starts_with(':') || word.quoted_pattern && index >= sorted.before_dashes {
+            return None;
         }
-        ("tag", first) => {
-            let listing = [
-                "-l",
-                "--list",
-                "--contains",
-                "--no-contains",
-                "--points-at",
-                "--merged",
-                "--no-merged",
-            ];
-            only(&[&listing[..], &["-n", "--sort", "--format", "--column"]].concat())
-                && (first.is_none() || asks(&listing))
-        }
-        ("remote", None) => only(&["-v", "--verbose"]),
-        ("remote", Some("get-url")) => only(&["--all", "--push"]),
-        ("config", _) => {
-            asks(&["--get", "--get-all", "--get-regexp", "--list", "-l"])
-                && only(&[
-                    "--get",
-                    "--get-all",
-                    "--get-regexp",
-                    "--list",
-                    "-l",
-                    "--global",
-                    "--local",
-                    "--system",
-                    "--show-origin",
-                    "--show-scope",
-                    "-z",
-                    "--null",
-                    "--name-only",
-                    "--bool",
-                    "--int",
-                    "--path",
-                    "--type",
-                ])
-        }
-        ("stash", Some("list" | "show")) => true,
-        ("worktree", Some("list")) => true,
-        ("submodule", Some("status" | "summary")) => true,
-        ("reflog", None | Some("show")) => true,
-        ("notes", Some("list" | "show")) => true,
-        ("bisect", Some("log")) => true,
-        ("symbolic-ref", Some(_)) => positional.len() == 1 && only(&["--short", "-q", "--quiet"]),
-        _ => false,
+        // Names of branches look like paths too; only what could be a file matters.
+        let in_tree = text.split_once(':').map(|(_, path)| path.to_owned());
+        let range = text.contains("..") && !leads_out(text);
+        let file =
+            index >= sorted.before_dashes || *name == "blame" || word.glob || text.contains(['/', '.']) && !range;
+        paths.extend(
+            in_tree
+                .or_else(|| file.then(|| path(word)))
+                .map(|path| join(dir, &path)),
+        );
     }
+    fits.then_some(paths)
+}
+
+/// Whether a path may lie outside the directory.
+fn leads_out(text: &str) -> bool {
+    text.starts_with(['/', '~']) || text.split('/').any(|part| part == "..")
 }

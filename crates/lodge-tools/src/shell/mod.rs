@@ -1,19 +1,19 @@
-//! What a shell command does, read from its grammar before it runs.
+//! What a shell command does, as far as that can be known before it runs.
 //!
-//! The command is parsed as bash parses it; programs are told from their arguments, quoting is removed, what is nested
-//! (substitutions, `sh -c`, `xargs`, `find -exec`) is looked at too. The rule behind everything: what is not surely
-//! understood is not taken for harmless.
+//! The rule behind everything: it allows, it does not forbid. A small strict reader ([`reader`]) takes simple commands of
+//! literal words; tables say which programs only read, and with which options ([`readers`], [`git`]). What is in none of
+//! them is not taken for harmless, and text that the reader refuses is not understood: its programs are only guessed at
+//! ([`guess`]), to be shown to people and compared with denials.
 
-mod calls;
+mod build;
 mod danger;
-mod dirs;
 mod git;
+mod guess;
+mod options;
 mod programs;
-mod redirects;
-mod scripts;
-mod variables;
-mod walk;
-mod word;
+mod reader;
+mod readers;
+mod special;
 mod wrappers;
 
 use lodge_events::{CommandSegment, ShellCommand};
@@ -25,7 +25,7 @@ pub struct Analysis {
     pub commands: Vec<ShellCommand>,
     /// The same with their arguments, each time they are called.
     pub segments: Vec<CommandSegment>,
-    /// Paths it names. One that holds a `$` is only known when the command runs.
+    /// Paths it names.
     pub paths: Vec<String>,
     /// Paths among them that it may write.
     pub writes: Vec<String>,
@@ -35,27 +35,39 @@ pub struct Analysis {
     pub writes_by_redirection: bool,
     /// What is risky about it, for people.
     pub warning: Option<String>,
-    /// Whether everything in it was understood.
+    /// Whether everything in it was understood; otherwise the rest is a guess.
     pub understood: bool,
     /// Whether the names of its programs say what it does.
     rememberable: bool,
+    /// Whether it is one program of a very short list, plainly called.
+    trivial: bool,
 }
 
 impl Analysis {
-    /// Whether an approval of its programs for later would mean something.
+    /// Whether its programs say what it does, so that rules about commands can be applied to it.
     pub fn can_be_remembered(&self) -> bool {
         self.understood && self.rememberable && !self.commands.is_empty()
     }
 
     /// Whether all of its programs only read and it writes no file.
     pub fn only_reads(&self) -> bool {
-        self.understood && !self.writes_by_redirection && self.commands.iter().all(|command| command.read_only)
+        self.can_be_remembered() && !self.writes_by_redirection && self.commands.iter().all(|command| command.read_only)
+    }
+
+    /// Whether it is harmless even where nothing keeps it from doing harm.
+    pub fn is_trivial(&self) -> bool {
+        self.trivial && self.only_reads()
     }
 }
 
-/// Reads a command.
+/// Reads a command. The work is linear in its length, and what is too long is not read.
 pub fn analyse(command: &str) -> Analysis {
-    walk::analyse(command)
+    let found = reader::read(command).and_then(|commands| build::analysis(&commands));
+    let mut found = found.unwrap_or_else(|| guess::analysis(command));
+    if danger::runs_download(&found.commands) {
+        found.warning = Some("Runs what it downloads.".to_owned());
+    }
+    found
 }
 
 #[cfg(test)]

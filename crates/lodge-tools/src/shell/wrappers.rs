@@ -1,288 +1,104 @@
-//! Programs that run another program given in their arguments.
+//! Words that are no program: what the shell itself does, and programs that run another program.
 
-use super::word::Word;
+use super::{
+    programs::name_of,
+    reader::{Simple, Word, is_name},
+};
 
-/// What a wrapper makes of its arguments.
-#[derive(Debug, PartialEq)]
-pub(super) enum Wrapped {
-    /// Not a wrapper.
-    No,
-    /// Runs nothing.
-    Nothing,
-    /// Runs these words, after `assignments` of variables and in another directory.
-    Words {
-        words: Vec<Word>,
-        assignments: Vec<String>,
-        directory: Option<Word>,
-        more_args: bool,
-    },
-    /// Runs these words with the rights of somebody else.
-    AsOther(Vec<Word>),
-    /// Runs this text as a script.
-    Script(Word),
-    /// Runs something that cannot be told.
-    Unknown,
-}
-
-/// Options of a wrapper: those that take a value, those that make it something else, arguments to pass over.
-struct Wrapper {
-    name: &'static str,
-    values: &'static [&'static str],
-    /// Options that may be there; with any other it is not understood.
-    flags: &'static [&'static str],
-    skip: usize,
-}
-
+/// Words of the shell's language, commands that change how it goes on, and programs that run what they are given in ways
+/// that are not looked into. A command that begins with one is not understood.
 #[rustfmt::skip]
-const WRAPPERS: &[Wrapper] = &[
-    Wrapper { name: "nohup", values: &[], flags: &[], skip: 0 },
-    Wrapper { name: "time", values: &[], flags: &["-p"], skip: 0 },
-    Wrapper { name: "exec", values: &["-a"], flags: &["-c", "-l"], skip: 0 },
-    Wrapper { name: "command", values: &[], flags: &["-p"], skip: 0 },
-    Wrapper { name: "builtin", values: &[], flags: &[], skip: 0 },
-    Wrapper { name: "setsid", values: &[], flags: &["-f", "-w", "-c", "--fork", "--wait"], skip: 0 },
-    Wrapper { name: "nice", values: &["-n", "--adjustment"], flags: &[], skip: 0 },
-    Wrapper { name: "ionice", values: &["-c", "-n", "--class"], flags: &["-t"], skip: 0 },
-    Wrapper { name: "stdbuf", values: &["-i", "-o", "-e"], flags: &[], skip: 0 },
-    Wrapper { name: "timeout", values: &["-k", "-s", "--kill-after", "--signal"], flags: &["-v", "--foreground", "--preserve-status"], skip: 1 },
-    Wrapper { name: "chronic", values: &[], flags: &[], skip: 0 },
+const OPAQUE: &[&str] = &[
+    "!", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then",
+    "until", "while",
+    ".", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "compgen", "complete", "compopt", "continue",
+    "declare", "dirs", "disown", "enable", "eval", "exec", "exit", "export", "fc", "fg", "getopts", "hash", "history",
+    "jobs", "let", "local", "logout", "mapfile", "popd", "pushd", "read", "readarray", "readonly", "return", "set",
+    "shift", "shopt", "source", "suspend", "times", "trap", "typeset", "ulimit", "umask", "unalias", "unset", "wait",
+    "ash", "busybox", "chroot", "chrt", "entr", "expect", "flock", "gdb", "ionice", "ltrace", "nsenter", "parallel",
+    "pkexec", "runuser", "script", "setsid", "strace", "su", "taskset", "toybox", "unshare", "watch",
 ];
 
-/// What `words` (program first) run.
-pub(super) fn unwrap(words: &[Word]) -> Wrapped {
-    let name = super::programs::name_of(words[0].shown());
-    let args = &words[1..];
-    match name {
-        "sudo" | "doas" | "su" | "pkexec" | "runuser" => administrator(name, args),
-        "env" => env(args),
-        "xargs" | "parallel" => xargs(name, args),
-        "eval" | "watch" => joined(name, args),
-        "trap" => match args.strip_prefix(&[Word::literal("--")]).unwrap_or(args) {
-            [] => Wrapped::Nothing,
-            [script, _, ..] if matches!(script.text.as_deref(), Some("-" | "")) => Wrapped::Nothing,
-            [script, _, ..] => Wrapped::Script(script.clone()),
-            _ => Wrapped::Unknown,
-        },
-        "command" | "builtin" if args.first().is_some_and(|word| matches!(word.shown(), "-v" | "-V")) => Wrapped::No,
-        _ if super::programs::is_shell(name) => shell(args),
-        _ => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
-            Some(wrapper) => plain(wrapper, args),
-            None => Wrapped::No,
-        },
-    }
+/// Shells: only a file is something to know them by.
+const SHELLS: &[&str] = &["bash", "csh", "dash", "fish", "ksh", "pwsh", "sh", "tcsh", "zsh"];
+
+/// Wrappers that are understood: their options that take a value, those that do not, and arguments to pass over.
+#[rustfmt::skip]
+const WRAPPERS: &[(&str, &[&str], &[&str], usize)] = &[
+    ("command", &[], &[], 0),
+    ("doas", &["-u"], &["-n"], 0),
+    ("env", &[], &[], 0),
+    ("nice", &["-n"], &[], 0),
+    ("nohup", &[], &[], 0),
+    ("stdbuf", &["-i", "-o", "-e"], &["-oL", "-o0", "-eL", "-e0", "-i0"], 0),
+    ("sudo", &["-u", "-g"], &["-E", "-H", "-n"], 0),
+    ("time", &[], &["-p"], 0),
+    ("timeout", &["-k", "-s"], &["-v", "--foreground", "--preserve-status"], 1),
+    ("xargs", &["-n", "-P", "-L"], &["-0", "-r", "-t", "-0r", "-r0"], 0),
+];
+
+/// The program that is really run.
+pub(super) struct Inner<'a> {
+    pub(super) words: &'a [Word],
+    /// What stands before it and makes it something else: variables that are set, another user, a file for its output.
+    pub(super) prefix: Vec<&'a str>,
+    /// Whether its arguments are all that it gets.
+    pub(super) checked: bool,
 }
 
-fn words(words: &[Word]) -> Wrapped {
-    Wrapped::Words {
-        words: words.to_vec(),
-        assignments: Vec::new(),
-        directory: None,
-        more_args: false,
-    }
-}
-
-fn plain(wrapper: &Wrapper, args: &[Word]) -> Wrapped {
-    let mut at = 0;
-    while let Some(text) = args.get(at).and_then(|word| word.text.as_deref()) {
-        if text == "--" {
-            at += 1;
-            break;
+/// What a command runs; `None` when that is not understood.
+pub(super) fn unwrap(simple: &Simple) -> Option<Inner<'_>> {
+    let mut prefix: Vec<&str> = simple.assignments.iter().map(|word| word.text.as_str()).collect();
+    let mut words = simple.words.as_slice();
+    let mut checked = true;
+    loop {
+        let first = words.first().filter(|word| !word.glob && !word.home)?;
+        let name = name_of(&first.text);
+        let usual = |b: u8| b.is_ascii_alphanumeric() || b"_-./+:@[".contains(&b);
+        if name.is_empty() || !name.bytes().all(usual) || OPAQUE.contains(&name) {
+            return None;
         }
-        let Some(letter) = text.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
-            break;
+        if SHELLS.contains(&name) && words.get(1).is_none_or(|word| word.text.starts_with('-')) {
+            return None;
+        }
+        let wrapper = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name);
+        let looks_up = name == "command"
+            && words
+                .get(1)
+                .is_some_and(|word| matches!(word.text.as_str(), "-v" | "-V"));
+        let Some((_, values, flags, skip)) = wrapper.filter(|_| !looks_up) else {
+            return Some(Inner { words, prefix, checked });
         };
-        let value = |flag: &&'static str| *flag == text || text.starts_with(flag) && text.len() > flag.len();
-        if wrapper.values.contains(&text) {
-            at += 2;
-        } else if wrapper.flags.contains(&text)
-            || wrapper.values.iter().any(value)
-            || (wrapper.name == "nice" && letter.chars().all(|c| c.is_ascii_digit()))
-        {
-            at += 1;
-        } else {
-            return Wrapped::Unknown;
-        }
-    }
-    words(args.get(at + wrapper.skip..).unwrap_or_default())
-}
-
-fn administrator(name: &str, args: &[Word]) -> Wrapped {
-    if name == "su" {
-        return Wrapped::Unknown;
-    }
-    let mut at = 0;
-    while let Some(text) = args.get(at).and_then(|word| word.text.as_deref()) {
-        match text {
-            "-u" | "-g" | "-p" | "-C" | "-h" | "-U" | "-D" | "--user" | "--group" => at += 2,
-            "--" => {
-                at += 1;
-                break;
-            }
-            _ if text.starts_with('-') || is_assignment(text).is_some() => at += 1,
-            _ => break,
-        }
-    }
-    Wrapped::AsOther(args.get(at..).unwrap_or_default().to_vec())
-}
-
-/// The name of a variable that an argument sets.
-pub(super) fn is_assignment(text: &str) -> Option<&str> {
-    let (name, _) = text.split_once('=')?;
-    let named = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    (named && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')).then_some(name)
-}
-
-fn env(args: &[Word]) -> Wrapped {
-    let mut assignments = Vec::new();
-    let mut directory = None;
-    let mut at = 0;
-    while let Some(word) = args.get(at) {
-        // `X=$y` sets a variable whatever the value is.
-        let text = word.shown();
-        if let Some(name) = is_assignment(text) {
-            assignments.push(name.to_owned());
-        } else {
-            match text {
-                "-i" | "-" | "-0" | "--ignore-environment" | "--null" => {}
-                "-u" | "--unset" => at += 1,
-                "-C" | "--chdir" => {
-                    at += 1;
-                    directory = args.get(at).cloned();
-                }
-                "--" => {
-                    at += 1;
-                    break;
-                }
-                _ if text.starts_with("--unset=") => {}
-                // `-S` splits a string into words.
-                _ if text.starts_with('-') => return Wrapped::Unknown,
-                _ => break,
-            }
-        }
-        at += 1;
-    }
-    match args.get(at..).unwrap_or_default() {
-        [] => Wrapped::No,
-        rest => Wrapped::Words {
-            words: rest.to_vec(),
-            assignments,
-            directory,
-            more_args: false,
-        },
-    }
-}
-
-fn xargs(name: &str, args: &[Word]) -> Wrapped {
-    if name == "parallel" {
-        return Wrapped::Unknown;
-    }
-    let values = [
-        "-I",
-        "-n",
-        "-P",
-        "-L",
-        "-d",
-        "-s",
-        "-E",
-        "-a",
-        "--max-args",
-        "--max-procs",
-        "--delimiter",
-        "--arg-file",
-    ];
-    let flags = [
-        "-0",
-        "-r",
-        "-t",
-        "-p",
-        "-x",
-        "--null",
-        "--no-run-if-empty",
-        "--verbose",
-        "-r0",
-        "-0r",
-    ];
-    let mut at = 0;
-    let mut replaced = None;
-    while let Some(text) = args.get(at).and_then(|word| word.text.as_deref()) {
-        if text == "--" {
-            at += 1;
-            break;
-        }
-        if !text.starts_with('-') {
-            break;
-        }
-        if let Some(attached) = text.strip_prefix("-I") {
-            replaced = match attached {
-                "" => args.get(at + 1).map(Word::shown),
-                attached => Some(attached),
+        let mut own = 1;
+        while let Some(option) = words.get(own).filter(|word| word.text.starts_with('-')) {
+            let text = option.text.as_str();
+            own += match (values.contains(&text), flags.contains(&text)) {
+                (true, _) => 2,
+                (_, true) => 1,
+                _ => return None,
             };
         }
-        if values.contains(&text) {
-            at += 2;
-        } else if flags.contains(&text) || values.iter().any(|value| text.starts_with(value)) {
-            at += 1;
-        } else {
-            return Wrapped::Unknown;
+        own += skip;
+        if name == "env" {
+            let set = words[own..].iter().take_while(|word| sets_variable(word)).count();
+            prefix.extend(words[own..own + set].iter().map(|word| word.text.as_str()));
+            own += set;
         }
-    }
-    let mut words = args.get(at..).unwrap_or_default().to_vec();
-    if words.is_empty() {
-        words.push(Word::literal("echo"));
-    }
-    // What is read stands in their place, in scripts and names of programs too.
-    for word in &mut words {
-        if replaced.is_some_and(|replaced| word.shown().contains(replaced)) {
-            *word = Word::unknown("$(xargs)");
+        // What stands for names of files could be several words, and the program another one.
+        if words.get(..own)?.iter().any(|word| word.glob) {
+            return None;
         }
-    }
-    Wrapped::Words {
-        words,
-        assignments: Vec::new(),
-        directory: None,
-        more_args: true,
+        words = &words[own..];
+        match name {
+            "sudo" | "doas" | "nohup" => prefix.push(name),
+            // Nothing is known about the arguments that it adds.
+            "xargs" => checked = false,
+            _ => {}
+        }
     }
 }
 
-/// `eval` and `watch` join their arguments and run that.
-fn joined(name: &str, args: &[Word]) -> Wrapped {
-    if name == "watch" && args.iter().any(|word| word.shown().starts_with('-')) {
-        return Wrapped::Unknown;
-    }
-    let texts: Option<Vec<&str>> = args
-        .iter()
-        .map(|word| word.text.as_deref().filter(|_| !word.glob))
-        .collect();
-    match texts {
-        Some(texts) => Wrapped::Script(Word::literal(texts.join(" "))),
-        None => Wrapped::Unknown,
-    }
-}
-
-/// `sh -c '…'`.
-fn shell(args: &[Word]) -> Wrapped {
-    let mut at = 0;
-    while let Some(text) = args.get(at).and_then(|word| word.text.as_deref()) {
-        match text {
-            "--norc" | "--noprofile" | "--posix" => at += 1,
-            "-o" => at += 2,
-            _ => {
-                let Some(letters) = text.strip_prefix('-') else { break };
-                if letters.is_empty() || !letters.chars().all(|c| "ceux".contains(c)) {
-                    break;
-                }
-                at += 1;
-                if letters.contains('c') {
-                    // `bash -c -- script`
-                    if args.get(at).is_some_and(|word| word.shown() == "--") {
-                        at += 1;
-                    }
-                    return args
-                        .get(at)
-                        .map_or(Wrapped::Unknown, |script| Wrapped::Script(script.clone()));
-                }
-            }
-        }
-    }
-    Wrapped::No
+/// Whether a word sets a variable, as `env` reads it.
+fn sets_variable(word: &Word) -> bool {
+    word.text.split_once('=').is_some_and(|(name, _)| is_name(name))
 }

@@ -1,6 +1,7 @@
 //! Tests of the tools through their public face.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod bash_programs;
 mod bench;
 mod changes;
 mod changes_odd;

@@ -1,0 +1,60 @@
+//! The table of commands, each with what becomes of it.
+
+use super::*;
+
+/// Rules for the table.
+fn rules(mode: Mode) -> RuleSet {
+    let mut rules = RuleSet::new(Policy::of(mode));
+    for words in ["rm", "git push"] {
+        rules.add(Source::User, Rule::deny(What::Command(words.to_owned())));
+    }
+    let glob = "secrets".to_owned();
+    rules.add(Source::User, Rule::deny(What::Path { glob, access: None }));
+    rules
+}
+
+/// `unasked`, `asked`, `opaque` for text that is asked about because it was not understood, or `denied`.
+fn verdict(bench: &Bench, command: &str) -> &'static str {
+    let understood = shell::analyse(command).can_be_remembered();
+    let request = bench.request_for(command);
+    let decided = decide(&request, &rules(Mode::Ask), &bench.place);
+    let with_all_approved = decide(&request, &rules(Mode::ApproveAll), &bench.place);
+    match (&decided, &with_all_approved) {
+        (Decision::Allow { approved: false, .. }, Decision::Allow { approved: true, .. }) => "unasked",
+        (Decision::Deny { .. }, Decision::Deny { .. }) => "denied",
+        (Decision::Ask { .. }, Decision::Allow { .. }) if understood => "asked",
+        (Decision::Ask { why: Some(_) }, Decision::Ask { why: Some(why) }) => {
+            assert!(
+                why.contains("shell rm (the user's rules)") || why.contains("path secrets"),
+                "{command}: {why}"
+            );
+            "opaque"
+        }
+        other => panic!("{command}: {other:?}"),
+    }
+}
+
+/// Each line is a verdict and a command, in which `⏎` stands for a line end.
+#[test]
+fn a_thousand_commands_are_unasked_asked_or_denied() {
+    let bench = bench();
+    let table = include_str!("../../shell/cases.txt");
+    let rows: Vec<(&str, &str)> = table
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with("# "))
+        .map(|line| line.split_once(' ').unwrap())
+        .collect();
+    let distinct: std::collections::BTreeSet<&str> = rows.iter().map(|(_, command)| *command).collect();
+    assert!(distinct.len() == rows.len() && rows.len() >= 1000, "{}", rows.len());
+    let found: Vec<(&str, &str)> = rows
+        .iter()
+        .map(|(_, command)| (verdict(&bench, &command.replace('⏎', "\n")), *command))
+        .collect();
+    let wrong: Vec<String> = rows
+        .iter()
+        .zip(found)
+        .filter(|(row, found)| *row != found)
+        .map(|(row, found)| format!("{}: {}, not {}", row.1, found.0, row.0))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
