@@ -2,8 +2,7 @@
 
 use axum::{Extension, Router};
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
-use lodge_door::{LocalListener, Refused};
-use tokio::{io::AsyncWriteExt, net::UnixStream};
+use lodge_door::{LocalListener, Refused, turn_away};
 use tokio_util::sync::CancellationToken;
 
 /// Serves connections until told to stop.
@@ -25,17 +24,17 @@ pub(crate) async fn serve(mut listener: LocalListener, router: Router, stop: Can
                     }
                 });
             }
-            Err(why) => drop(tokio::spawn(refuse(stream, why))),
+            Err(why) => drop(tokio::spawn(async move {
+                turn_away(stream, refusal(why).as_bytes()).await;
+            })),
         }
     }
 }
 
-async fn refuse(mut stream: UnixStream, why: Refused) {
+fn refusal(why: Refused) -> String {
     let text = format!("{why}\n");
-    let answer = format!(
+    format!(
         "HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
         text.len()
-    );
-    let _ = stream.write_all(answer.as_bytes()).await;
-    let _ = stream.shutdown().await;
+    )
 }

@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use lodge_door::{Admission, Door, LocalListener, Refused};
+use lodge_door::{Admission, Door, LocalListener, Refused, turn_away};
 use lodge_host::Host;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, UnixStream},
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
 };
 
 use crate::{
@@ -271,18 +271,19 @@ impl Server {
                         shared.peers.sweep();
                     });
                 }
-                Err(why) => drop(tokio::spawn(refuse(stream, why))),
+                Err(why) => drop(tokio::spawn(async move {
+                    turn_away(stream, refusal(why).as_bytes()).await;
+                })),
             }
         }
     }
 }
 
-async fn refuse(mut stream: UnixStream, why: Refused) {
+fn refusal(why: Refused) -> String {
     let error = serde_json::json!({ "code": AUTHENTICATION_FAILED, "message": why.to_string() });
     let body = serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error });
     let frame = Frame::whole(body.to_string());
-    let _ = stream.write_all(format!("{}{body}", frame.header()).as_bytes()).await;
-    let _ = stream.shutdown().await;
+    format!("{}{body}", frame.header())
 }
 
 /// The line on standard output from which the SDKs learn the port.

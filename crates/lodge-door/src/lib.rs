@@ -17,7 +17,7 @@ pub use self::{
     devices::Device,
     door::{Door, DoorError, PairError, Paired, Ticket},
     files::write_private,
-    local::LocalListener,
+    local::{LocalListener, turn_away},
     orphans::adopt_orphans,
     tickets::TICKET_LIFE,
     tree::{PersonsTerminal, Refused},

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::net::{UnixListener, UnixStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream},
+    time::timeout,
+};
 
 use crate::{Admission, Door, Refused, secret, tree};
 
@@ -17,6 +21,9 @@ use crate::{Admission, Door, Refused, secret, tree};
 const LONGEST_PATH: usize = 107;
 /// How often the socket's file is looked for. Somebody may delete it, or the whole home.
 const LOOK: Duration = Duration::from_secs(5);
+/// How long, and for how many bytes, one is listened to that may not come in.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+const MOST_LAST_WORDS: u64 = 64 << 10;
 
 /// A socket of this machine that is listened on. Its file goes when this is dropped.
 #[derive(Debug)]
@@ -107,6 +114,19 @@ impl LocalListener {
             Err(error) => tracing::debug!(%error, "the local socket is gone and cannot be opened again"),
         }
     }
+}
+
+/// Tells a connection that it may not come in, in the face's own words, and closes it. What it still says is read first: it
+/// would not see the answer otherwise.
+pub async fn turn_away(mut stream: UnixStream, answer: &[u8]) {
+    let told = async {
+        stream.write_all(answer).await?;
+        stream.shutdown().await?;
+        let mut rest = (&mut stream).take(MOST_LAST_WORDS);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+    };
+    // Whoever does not listen need not be told.
+    let _ = timeout(LAST_WORDS, told).await;
 }
 
 impl SocketFile {

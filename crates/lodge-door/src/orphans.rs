@@ -6,12 +6,14 @@ use std::{collections::HashSet, time::Duration};
 use rustix::process::{Pid, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::{Door, tree::Terminals};
+
 /// How long a child that ended is left to whoever may still wait for it.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Makes this process the parent of orphans below it, and sees to it that they are gone when they end. Call it on the
 /// runtime of the host.
-pub fn adopt_orphans() {
+pub fn adopt_orphans(door: &Door) {
     let me = rustix::process::getpid();
     if let Err(error) = rustix::process::set_child_subreaper(Some(me)) {
         tracing::warn!(%error, "daemons that agents start will not be recognised as theirs");
@@ -20,14 +22,15 @@ pub fn adopt_orphans() {
     let Ok(mut ended) = signal(SignalKind::child()) else {
         return;
     };
+    let terminals = door.terminals.clone();
     tokio::spawn(async move {
         while ended.recv().await.is_some() {
             // The runtime waits for the host's own children within moments. What is still there after a while was adopted:
             // nobody else waits for it.
-            let mut before = ended_children(me);
+            let mut before = ended_children(me, &terminals);
             while !before.is_empty() {
                 tokio::time::sleep(PATIENCE).await;
-                let now = ended_children(me);
+                let now = ended_children(me, &terminals);
                 for pid in now.intersection(&before) {
                     let _ = rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG);
                 }
@@ -37,13 +40,14 @@ pub fn adopt_orphans() {
     });
 }
 
-/// Children that ended and were not waited for. The kernel gives orphans to the first thread of the process, which starts
-/// no programs itself.
-fn ended_children(me: Pid) -> HashSet<Pid> {
+/// Children that ended and that nobody else waits for. The kernel gives orphans to the first thread of the process, which
+/// starts no programs itself; it also gives it those of threads that ended, such as the shells of terminals.
+fn ended_children(me: Pid, terminals: &Terminals) -> HashSet<Pid> {
     let me = me.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{me}/task/{me}/children")).unwrap_or_default();
     let pids = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
-    pids.filter_map(Pid::from_raw).filter(|pid| is_zombie(*pid)).collect()
+    let adopted = pids.filter(|pid| !terminals.has_shell(*pid)).filter_map(Pid::from_raw);
+    adopted.filter(|pid| is_zombie(*pid)).collect()
 }
 
 fn is_zombie(pid: Pid) -> bool {

@@ -68,6 +68,11 @@ impl crate::Door {
 }
 
 impl Terminals {
+    /// Whether this is the number of a terminal's shell that its terminal has not waited for yet.
+    pub(crate) fn has_shell(&self, pid: i32) -> bool {
+        self.0.lock().iter().any(|shell| shell.pid == pid)
+    }
+
     fn contains(&self, process: Process) -> bool {
         self.0.lock().contains(&process)
     }

@@ -114,9 +114,9 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
     let host = setup::host(home, setup::Use::Alone, global.sync, None)?;
     // What tools of a killed host left running. Looking through all processes takes a while: beside the start.
     tokio::task::spawn_blocking(lodge_tools::sweep_orphans);
-    // What agents start must be known as theirs before there is any of it.
-    lodge_door::adopt_orphans();
     let door = Arc::new(Door::open(home)?);
+    // What agents start must be known as theirs before there is any of it.
+    lodge_door::adopt_orphans(&door);
     let sdk_listener = TcpListener::bind(("127.0.0.1", args.sdk_port)).await.with_context(|| {
         format!(
             "Cannot listen on port {}; choose another with --sdk-port",
