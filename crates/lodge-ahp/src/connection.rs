@@ -6,6 +6,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::{SinkExt, StreamExt, stream::SplitSink};
+use lodge_door::Admission;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
@@ -44,8 +45,11 @@ const MESSAGE_COST: usize = 256;
 type Waiting = (Incoming, OwnedSemaphorePermit);
 
 /// Lives as long as the socket does.
-pub(crate) async fn run(face: Arc<Face>, socket: Socket) {
-    let conn = face.connect();
+pub(crate) async fn run(face: Arc<Face>, socket: Socket, admission: Admission) {
+    let conn = face.connect(admission);
+    if conn.admission.identity.device().is_some() {
+        tokio::spawn(watch_device(conn.clone()));
+    }
     let (sink, mut stream) = socket.split();
     let mut writer = tokio::spawn(write(conn.clone(), sink));
     let limits = face.config.limits.clone();
@@ -101,6 +105,14 @@ pub(crate) async fn run(face: Arc<Face>, socket: Socket) {
     face.disconnect(&conn);
     if !written {
         let _ = writer.await;
+    }
+}
+
+/// Ends the connection at once when its device is revoked, whatever it waits for.
+async fn watch_device(conn: Arc<Conn>) {
+    tokio::select! {
+        () = conn.admission.revoked() => conn.close(Closing::Revoked),
+        () = conn.ended() => {}
     }
 }
 

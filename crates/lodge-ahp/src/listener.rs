@@ -99,7 +99,8 @@ async fn greet(stream: Stream, tls: Option<TlsAcceptor>, router: Router, slot: A
     }
 }
 
-async fn speak_http<S>(stream: S, router: Router, slot: Arc<Slot>)
+/// Speaks HTTP on a connection until it has become a WebSocket or ends.
+pub(crate) async fn speak_http<S>(stream: S, router: Router, slot: Arc<Slot>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

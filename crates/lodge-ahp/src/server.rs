@@ -7,24 +7,19 @@ use std::{
     sync::Arc,
 };
 
-use axum::{
-    Router,
-    extract::{RawQuery, State},
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
-    routing::get,
-};
+use axum::Router;
+use lodge_door::LocalListener;
 use lodge_host::{Host, Lifecycle};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
-    auth::Door,
+    auth::Gate,
     config::{AhpConfig, Listen},
-    connection,
     face::Face,
+    http::{self, Doorway},
     listener::Listener,
-    upgrade::Upgrade,
+    local,
 };
 
 /// Why the face does not listen.
@@ -49,14 +44,10 @@ pub enum ServeError {
     },
 }
 
-struct Doorway {
-    face: Arc<Face>,
-    door: Door,
-}
-
 /// A face that listens. Dropping it does not stop it; [`Server::shutdown`] does.
 pub struct Server {
     doorway: Arc<Doorway>,
+    router: Router,
     address: Option<SocketAddr>,
     socket: Option<PathBuf>,
     task: tokio::task::JoinHandle<()>,
@@ -72,13 +63,14 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     let acceptor = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
     if let Listen::Tcp(address) = &listen
         && !address.ip().is_loopback()
-        && (config.tls.is_none() || config.token.is_none())
+        && (config.tls.is_none() || config.door.token().is_none())
     {
         return Err(ServeError::Exposed(*address));
     }
     let over_tcp = matches!(listen, Listen::Tcp(_));
-    let door = Door::new(
-        config.token.clone(),
+    let secure = config.tls.is_some();
+    let gate = Gate::new(
+        config.door.clone(),
         config.allowed_hosts.clone(),
         config.allowed_origins.clone(),
         over_tcp,
@@ -86,12 +78,11 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     let face = Face::new(host, config).map_err(io("the files of the AHP face cannot be opened"))?;
     let doorway = Arc::new(Doorway {
         face: face.clone(),
-        door,
+        gate,
+        secure,
     });
-    let router = Router::new()
-        .route("/", get(upgrade))
-        .fallback(get(upgrade))
-        .with_state(doorway.clone());
+    let router = http::router(doorway.clone());
+    let served = router.clone();
     let (connections, stop) = (face.host.connections().clone(), face.stop.clone());
     face.tasks.spawn(watch(face.clone()));
     face.begin_automations();
@@ -115,6 +106,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     };
     Ok(Server {
         doorway,
+        router: served,
         address,
         socket,
         task,
@@ -134,24 +126,6 @@ fn bind_unix(path: &PathBuf) -> std::io::Result<tokio::net::UnixListener> {
     Ok(listener)
 }
 
-async fn upgrade(
-    State(doorway): State<Arc<Doorway>>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-    upgrade: Result<Upgrade, StatusCode>,
-) -> Response {
-    if !doorway.door.admits(&headers, query.as_deref()) {
-        return StatusCode::FORBIDDEN.into_response();
-    }
-    let upgrade = match upgrade {
-        Ok(upgrade) => upgrade,
-        Err(status) => return status.into_response(),
-    };
-    let limit = doorway.face.config.limits.frame_bytes;
-    let face = doorway.face.clone();
-    upgrade.accept(limit, move |socket| connection::run(face, socket))
-}
-
 impl Server {
     /// The address listened on, when it is TCP.
     pub fn local_addr(&self) -> Option<SocketAddr> {
@@ -163,9 +137,12 @@ impl Server {
         self.socket.as_ref()
     }
 
-    /// A ticket that lets one connection in within a minute, by `?ticket=`.
-    pub fn ticket(&self) -> String {
-        self.doorway.door.ticket()
+    /// Serves a socket of this machine, too, until the face stops.
+    pub fn serve_local(&self, listener: LocalListener) {
+        let face = &self.doorway.face;
+        let connections = face.host.connections().clone();
+        let served = local::serve(listener, self.router.clone(), connections, face.stop.clone());
+        face.tasks.spawn(served);
     }
 
     /// Tells clients that the host stops, and waits until they are let go.

@@ -6,6 +6,7 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, poll_immediate},
 };
+use lodge_door::{Admission, Role};
 use lodge_host::{Host, Slot, TooManyClients};
 use lodge_models::{Auth, Catalogue};
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use crate::{
     inference::{Exchanges, SdkTransport},
     methods,
     peer::Peer,
+    roles,
     rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
     server::Shared,
     session::{Attached, SessionId},
@@ -44,11 +46,14 @@ pub(crate) struct Connection {
     state: Mutex<ConnectionState>,
     /// Its place in the host's budget of connections, where it came over the network.
     slot: Option<Slot>,
+    /// Who it is, where that is known without a token.
+    known: Option<Admission>,
 }
 
 #[derive(Default)]
 struct ConnectionState {
-    authenticated: bool,
+    /// Who was let in, once it is known.
+    admission: Option<Admission>,
     wrong_tokens: u32,
     /// Whether `connect` was called, as every client does that speaks version 3 only.
     greeted: bool,
@@ -82,25 +87,22 @@ impl Outcome {
 pub(crate) type MethodResult = Result<Outcome, RpcError>;
 
 impl Connection {
-    pub(crate) fn new(host: Host, shared: Arc<Shared>, slot: Option<Slot>) -> Self {
-        let state = ConnectionState {
-            authenticated: shared.options.connection_token.is_none(),
-            ..ConnectionState::default()
-        };
+    pub(crate) fn new(host: Host, shared: Arc<Shared>, slot: Option<Slot>, known: Option<Admission>) -> Self {
         Self {
             peer: Peer::new(shared.options.queue_bytes),
             host,
             shared,
             exchanges: Arc::default(),
             sessions: Mutex::default(),
-            state: Mutex::new(state),
+            state: Mutex::default(),
             slot,
+            known,
         }
     }
 
     /// Its place, as long as it has not shown the token.
     fn stranger(&self) -> Option<&Slot> {
-        self.slot.as_ref().filter(|_| !self.state.lock().authenticated)
+        self.slot.as_ref().filter(|_| !self.is_admitted())
     }
 
     /// Closes a stranger that takes too long, or whose place is needed. Resolves when it is none any more.
@@ -126,11 +128,10 @@ impl Connection {
             let peer = self.peer.clone();
             async move { peer.write_to(&mut output).await }
         });
-        if self.state.lock().authenticated {
-            match self.slot.as_ref().map_or(Ok(()), Slot::authenticate) {
-                Ok(()) => self.shared.peers.add(self.peer.clone()),
-                Err(error) => self.refuse(&error.to_string()).await,
-            }
+        if let Some(admission) = self.known.clone()
+            && let Err(error) = self.admit(admission)
+        {
+            self.refuse(&error.to_string()).await;
         }
         let watch = tokio::spawn({
             let this = self.clone();
@@ -300,8 +301,8 @@ impl Connection {
         if self.state.lock().shut_down {
             return std::future::ready(Err(RpcError::failed("the runtime has been shut down"))).boxed();
         }
-        if method != "connect" && !self.state.lock().authenticated {
-            return std::future::ready(Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED"))).boxed();
+        if let Err(error) = self.check_role(method) {
+            return std::future::ready(Err(error)).boxed();
         }
         let Some(found) = methods::find(method) else {
             tracing::warn!(method, "unknown method");
@@ -336,20 +337,56 @@ impl Connection {
         }
     }
 
-    /// The client gave the right connection token, or none is wanted.
-    pub(crate) fn authenticated(&self, client_name: Option<String>) -> Result<(), TooManyClients> {
+    /// Whether whoever this is may call a method.
+    fn check_role(&self, method: &str) -> Result<(), RpcError> {
+        let state = self.state.lock();
+        match &state.admission {
+            // Where the right token is to be shown.
+            _ if method == "connect" => Ok(()),
+            None => Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED")),
+            Some(admission) => {
+                let needed = roles::needed(method);
+                let allowed = admission.check(needed);
+                if allowed.is_ok() && needed == Role::Approve {
+                    // The log's schema has no room for who answered.
+                    tracing::info!(by = %admission.identity, method, "a question was answered");
+                }
+                allowed.map_err(RpcError::failed)
+            }
+        }
+    }
+
+    /// Lets the client in. It hears of sessions from now on.
+    pub(crate) fn admit(&self, admission: Admission) -> Result<(), TooManyClients> {
         if let Some(slot) = &self.slot {
             slot.authenticate()?;
         }
-        let mut state = self.state.lock();
-        let known = std::mem::replace(&mut state.authenticated, true);
-        state.greeted = true;
-        state.client_name = client_name;
-        drop(state);
-        if !known {
+        let first = self.state.lock().admission.replace(admission.clone()).is_none();
+        if first {
             self.shared.peers.add(self.peer.clone());
         }
+        if admission.identity.device().is_some() {
+            let peer = self.peer.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = admission.revoked() => peer.close("its device was revoked"),
+                    () = peer.closed() => {}
+                }
+            });
+        }
         Ok(())
+    }
+
+    /// The client shook hands.
+    pub(crate) fn greet(&self, client_name: Option<String>) {
+        let mut state = self.state.lock();
+        state.greeted = true;
+        state.client_name = client_name;
+    }
+
+    /// Whether the client was let in.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.state.lock().admission.is_some()
     }
 
     /// The client wants to count what happens in its sessions.

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use lodge_door::Admission;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -70,6 +71,8 @@ pub(crate) enum Closing {
     Unreadable,
     /// The other end is gone.
     Gone,
+    /// Its device may not come in any more.
+    Revoked,
 }
 
 impl Closing {
@@ -82,6 +85,7 @@ impl Closing {
             Self::Broken => (1002, "the frame is malformed or too large"),
             Self::Unreadable => (1011, "a file could not be read to its end"),
             Self::Gone => (1000, ""),
+            Self::Revoked => (4401, "this device was revoked"),
         }
     }
 }
@@ -115,6 +119,8 @@ pub(crate) struct Conn {
     /// Not even what is queued is sent.
     cut: CancellationToken,
     peer: OnceLock<Peer>,
+    /// Who was let in, and what they may do.
+    pub(crate) admission: Admission,
     large: Arc<Semaphore>,
     calls: Mutex<Calls>,
 }
@@ -136,9 +142,10 @@ impl std::fmt::Debug for Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(id: u64, limit: usize) -> Self {
+    pub(crate) fn new(id: u64, limit: usize, admission: Admission) -> Self {
         Self {
             id,
+            admission,
             limit,
             queue: Mutex::default(),
             unsent: AtomicUsize::new(0),
@@ -270,9 +277,15 @@ impl Conn {
 
     /// Ends the connection after what is queued.
     pub(crate) fn close(&self, why: Closing) {
-        self.queue.lock().closing.get_or_insert(why);
+        let mut queue = self.queue.lock();
+        queue.closing.get_or_insert(why);
+        if why == Closing::Revoked {
+            queue.frames.clear();
+            queue.bytes = 0;
+        }
+        drop(queue);
         self.end.cancel();
-        if matches!(why, Closing::Gone | Closing::TooSlow) {
+        if matches!(why, Closing::Gone | Closing::TooSlow | Closing::Revoked) {
             self.cut.cancel();
         }
         self.wake.notify_one();
@@ -313,7 +326,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_does_not_read_is_cut_off_and_costs_no_more_memory() {
-        let conn = Conn::new(1, 1000);
+        let conn = Conn::new(1, 1000, Admission::owner());
         for _ in 0..100 {
             conn.push(Frame::from("x".repeat(100)));
         }
@@ -324,7 +337,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_frame_may_be_larger_than_the_queue() {
-        let conn = Conn::new(1, 10);
+        let conn = Conn::new(1, 10, Admission::owner());
         conn.push(Frame::from("x".repeat(100)));
         let mut frames = VecDeque::new();
         assert_eq!(conn.take(&mut frames).await, Ok(()));
@@ -333,7 +346,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_queued_goes_out_before_the_end() {
-        let conn = Conn::new(1, 1000);
+        let conn = Conn::new(1, 1000, Admission::owner());
         conn.push(Frame::from("last words".to_owned()));
         conn.close(Closing::GoingAway);
         let mut frames = VecDeque::new();
