@@ -50,6 +50,8 @@ pub struct SessionTools {
     large: Mutex<Option<PathBuf>>,
     exclusions: Exclusions,
     asked: Mutex<VecDeque<(Arc<str>, Vec<PathBuf>)>>,
+    /// Whether private directories that a killed host left were removed.
+    jails_swept: AtomicBool,
     /// Programs, and commands as they were written, for which a jail is not enough.
     beyond_jail: Mutex<HashSet<Vec<String>>>,
 }
@@ -80,6 +82,7 @@ impl SessionTools {
             closed: AtomicBool::new(false),
             programs: AtomicBool::new(false),
             asked: Mutex::default(),
+            jails_swept: AtomicBool::new(false),
             beyond_jail: Mutex::default(),
         }
     }
@@ -208,6 +211,9 @@ impl SessionTools {
             let cwd = cx.cwd.display();
             ToolError(format!("The shell could not be started in {cwd}: {error}"))
         };
+        if matches!(how, How::Jailed { .. }) && !self.jails_swept.swap(true, Ordering::AcqRel) {
+            sandbox::sweep_jails(&self.dir);
+        }
         let jail = match (how, &self.launcher) {
             (How::Jailed { read }, Some(launcher)) if self.can_jail() => {
                 let roots = [&cx.cwd].into_iter().chain(&*cx.readable).chain(read);

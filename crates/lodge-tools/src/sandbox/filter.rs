@@ -287,3 +287,37 @@ fn allowed(signals_are_scoped: bool) -> Result<Rules, BackendError> {
     }
     Ok(rules)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel takes no longer programs.
+    const LONGEST: usize = 4096;
+
+    #[test]
+    fn the_filters_are_short_enough_for_the_kernel() {
+        for scoped in [true, false] {
+            for filter in jail(scoped).unwrap() {
+                assert!(filter.len() < LONGEST, "{}", filter.len());
+            }
+        }
+    }
+
+    #[test]
+    fn without_scoped_signals_none_can_be_sent_to_others() {
+        if !super::super::can_jail() {
+            eprintln!("there is no jail here");
+            return;
+        }
+        let parent = rustix::process::getppid().unwrap();
+        let tried = std::thread::spawn(move || {
+            for filter in jail(false).unwrap() {
+                seccompiler::apply_filter(&filter).unwrap();
+            }
+            let own = rustix::process::test_kill_current_process_group();
+            (rustix::process::test_kill_process(parent), own)
+        });
+        assert_eq!(tried.join().unwrap(), (Err(rustix::io::Errno::PERM), Ok(())));
+    }
+}

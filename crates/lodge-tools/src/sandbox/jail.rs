@@ -20,6 +20,8 @@ use crate::{paths, spill};
 
 /// How long a jailed command may take.
 pub const JAILED_TIME: Duration = Duration::from_secs(120);
+/// Where the private directories of a session are made.
+const JAILS: &str = "temp/jails";
 /// Of what [`run_jailed`] reads, how much.
 const MOST_OUTPUT: u64 = 1 << 20;
 
@@ -64,9 +66,7 @@ impl Jail {
 
     /// No jail, for a machine that has none: of all that only the variables, and a directory for temporary files.
     pub(crate) fn open(session: &Path) -> io::Result<(Self, GitConfig)> {
-        let dir = session
-            .join("temp")
-            .join(format!("jail-{}", uuid::Uuid::new_v4().simple()));
+        let dir = session.join(JAILS).join(uuid::Uuid::new_v4().simple().to_string());
         let private = dir.join("tmp");
         spill::make_private_dir(&private)?;
         // From here on it is removed, whatever happens.
@@ -80,6 +80,16 @@ impl Jail {
         std::fs::write(&git_config, &settings.text)?;
         jail.environment = environment::variables(&private, &git_config);
         Ok((jail, settings))
+    }
+}
+
+/// Removes what commands of a host that was killed left in their private directories.
+pub(crate) fn sweep_jails(session: &Path) {
+    let jails = session.join(JAILS);
+    if let Err(error) = std::fs::remove_dir_all(&jails)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, path = %jails.display(), "what commands left in their private directories stays there");
     }
 }
 

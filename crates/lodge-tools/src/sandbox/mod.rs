@@ -11,6 +11,7 @@
 //! The restrictions are put on by the host's own program, started again with a hidden subcommand, which then becomes the
 //! shell; so nothing runs between `fork` and `exec`.
 
+#[cfg(target_os = "linux")]
 mod around;
 mod environment;
 #[cfg(target_os = "linux")]
@@ -34,8 +35,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use jail::Jail;
 pub use jail::{JAILED_TIME, run_jailed};
+pub(crate) use jail::{Jail, sweep_jails};
 pub use launcher::SandboxLauncher;
 pub(crate) use verdict::blames_jail;
 

@@ -290,7 +290,7 @@ fn a_jailed_command_does_no_harm() {
     ] {
         assert!(heard.is_err(), "{name}");
     }
-    let left = std::fs::read_dir(place.at("home/session-state/one/temp")).unwrap();
+    let left = std::fs::read_dir(place.at("home/session-state/one/temp/jails")).unwrap();
     assert_eq!(left.count(), 0, "private directories go away");
 }
 

@@ -40,19 +40,30 @@ fn finish(command: &mut Command) -> Finished {
 
 #[test]
 fn an_unasked_command_begins_and_ends_without_a_question() {
-    let home = Home::new();
-    fs::write(home.work().join("a.txt"), "hello").unwrap();
-    let prompt = r#"call bash {"command":"ls","description":"Look"}"#;
-    let done = home.run(["run", "--json", prompt]).ok().events();
-    let steps = steps(&done);
-    assert_eq!(steps.first(), Some(&"tool.execution_start"), "{steps:?}");
-    assert_eq!(steps.last(), Some(&"tool.execution_complete"), "{steps:?}");
-    assert!(!steps.iter().any(|step| step.starts_with("permission.")), "{steps:?}");
-    let content = result(&done)["result"]["content"].as_str().unwrap();
-    assert!(
-        content.contains("a.txt") && content.contains("exit code 0"),
-        "{content}"
-    );
+    // The second prints more than is held back.
+    for (command, expected) in [("ls", "a.txt"), ("cat many.txt", "line 19999")] {
+        let home = Home::new();
+        fs::write(home.work().join("a.txt"), "hello").unwrap();
+        let many: String = (0..20_000).map(|number| format!("line {number}\n")).collect();
+        fs::write(home.work().join("many.txt"), many).unwrap();
+        let prompt = format!(r#"call bash {{"command":"{command}","description":"Look"}}"#);
+        let done = home.run(["run", "--json", &prompt]).ok().events();
+        let steps = steps(&done);
+        assert_eq!(steps.first(), Some(&"tool.execution_start"), "{steps:?}");
+        assert_eq!(steps.last(), Some(&"tool.execution_complete"), "{steps:?}");
+        assert!(
+            steps[1..steps.len() - 1]
+                .iter()
+                .all(|step| *step == "tool.execution_partial_result")
+        );
+        let shown = events::of_kind(&done, "tool.execution_partial_result");
+        let shown: String = shown
+            .iter()
+            .filter_map(|part| part["data"]["partialOutput"].as_str())
+            .collect();
+        assert!(shown.contains(expected), "{command}");
+        assert_eq!(result(&done)["success"], true);
+    }
 }
 
 #[test]
@@ -81,6 +92,31 @@ fn a_reader_that_writes_becomes_a_question_and_writes_nothing() {
         let text = result(&events).to_string();
         assert!(!text.contains("pwned.txt"), "the first try is not seen: {text}");
     }
+}
+
+#[test]
+fn what_the_jail_refused_runs_once_a_person_said_yes() {
+    if !has_jail() {
+        return;
+    }
+    let home = Home::new();
+    let path = shadow(&home, "ls", "echo once >> done.txt");
+    let mut host = Running::start(home.command(["--port", "0", "--sdk-port", "0"]).env("PATH", path));
+    host.line_with("Ctrl-C stops");
+    let mut person = home.talk(["attach", "--new"]);
+    for times in 1..=2 {
+        person.say(r#"call bash {"command":"ls","description":"Look"} then say finished"#);
+        // The second time it is asked at once, because the program is known to need it.
+        person.line_with("? Run this command?");
+        let done = fs::read_to_string(home.work().join("done.txt")).unwrap_or_default();
+        assert_eq!(done, "once\n".repeat(times - 1), "not before the answer");
+        person.say("y");
+        person.line_with("finished");
+        let done = fs::read_to_string(home.work().join("done.txt")).unwrap_or_default();
+        assert_eq!(done, "once\n".repeat(times), "once for each yes");
+    }
+    person.finish().ok();
+    host.kill();
 }
 
 #[test]
