@@ -206,44 +206,23 @@ fn identifier(name: &str, args: &[Word]) -> (String, bool) {
     (identifier, true)
 }
 
+/// Options with a file that is written, and others with a value.
+type Downloader = (&'static [&'static str], &'static [&'static str]);
+#[rustfmt::skip]
+const CURL: Downloader = (
+    &["-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar"],
+    &["-X", "-H", "-d", "-A", "-u", "-m", "-w", "-e", "-b", "-F", "-T", "--data", "--header", "--request", "--user", "--max-time",
+        "--retry", "--user-agent"],
+);
+#[rustfmt::skip]
+const WGET: Downloader = (
+    &["-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"],
+    &["--header", "--user", "--user-agent", "-U", "-t", "-T"],
+);
+
 /// Addresses without a scheme and files that downloads are written to.
 fn download(name: &str, args: &[Word], paths: &mut Vec<(String, bool)>, urls: &mut Vec<String>) {
-    let (outputs, values): (&[&str], &[&str]) = match name {
-        "curl" => (
-            &["-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar"],
-            &[
-                "-X",
-                "-H",
-                "-d",
-                "-A",
-                "-u",
-                "-m",
-                "-w",
-                "-e",
-                "-b",
-                "-F",
-                "-T",
-                "--data",
-                "--header",
-                "--request",
-                "--user",
-                "--max-time",
-                "--retry",
-                "--user-agent",
-            ],
-        ),
-        _ => (
-            &[
-                "-O",
-                "--output-document",
-                "-o",
-                "--output-file",
-                "-P",
-                "--directory-prefix",
-            ],
-            &["--header", "--user", "--user-agent", "-U", "-t", "-T"],
-        ),
-    };
+    let (outputs, values) = if name == "curl" { CURL } else { WGET };
     let mut rest = args.iter().map(|word| word.text.as_str());
     while let Some(text) = rest.next() {
         if outputs.contains(&text) {
