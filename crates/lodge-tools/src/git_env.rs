@@ -96,6 +96,7 @@ pub fn overrides() -> Vec<(String, String)> {
 /// that does nothing else.
 pub fn repository_overrides(directory: &Path) -> Result<Vec<(String, String)>, String> {
     let configured = configuration(directory)?;
+    check_work_tree(directory, &configured)?;
     Ok(variables(named(&configured).into_iter()))
 }
 
@@ -233,6 +234,30 @@ fn configuration(directory: &Path) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
+/// Refuses a repository that would have git work elsewhere than in its own folder: what is thrown away or restored there would
+/// be files of somebody else's choice.
+fn check_work_tree(directory: &Path, configured: &[Line]) -> Result<(), String> {
+    let moved = configured.iter().rfind(|(own, key, _)| !own && key == "core.worktree");
+    let root = directory.ancestors().find(|dir| dir.join(".git").exists());
+    let (Some((_, _, named)), Some(root)) = (moved, root) else {
+        return Ok(());
+    };
+    let file = std::fs::read_to_string(root.join(".git")).unwrap_or_default();
+    let git_dir = root.join(file.strip_prefix("gitdir:").map_or(".git", str::trim));
+    // A linked work tree does not obey what was written for the main one.
+    if git_dir.join("commondir").exists() {
+        return Ok(());
+    }
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    match real(&git_dir.join(named)) == real(root) {
+        true => Ok(()),
+        false => Err(format!(
+            "the configuration of the repository in {} has git work in {named}",
+            root.display()
+        )),
+    }
+}
+
 /// What a repository configures that starts programs, as the person has it, or as nothing.
 fn named(configured: &[Line]) -> Vec<(String, String)> {
     let fixed = |key: &str| SETTINGS.iter().any(|(name, _)| name.eq_ignore_ascii_case(key));
@@ -298,6 +323,27 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(version_of(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_repository_works_nowhere_but_in_its_own_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let sh = |command: &str| {
+            let done = Command::new("bash")
+                .args(["-c", command])
+                .current_dir(dir.path())
+                .output();
+            assert!(done.unwrap().status.success(), "{command}");
+        };
+        sh("git init -q own && git init -q moved && mkdir -p own/sub elsewhere modules");
+        sh("git -C moved config core.worktree ../../elsewhere");
+        // As submodules have it.
+        sh("git init -q inner && mv inner/.git modules/inner && echo gitdir: ../modules/inner > inner/.git");
+        sh("git --git-dir modules/inner config core.worktree ../../inner");
+        for (name, expected) in [("own", true), ("own/sub", true), ("inner", true), ("moved", false)] {
+            let checked = repository_overrides(&dir.path().join(name));
+            assert_eq!(checked.is_ok(), expected, "{name}: {checked:?}");
         }
     }
 

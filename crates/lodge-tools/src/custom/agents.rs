@@ -138,7 +138,8 @@ fn read_agent(path: &Path, place: &Place, warnings: &mut Vec<String>) -> Result<
     let brought = match place.brought_by() {
         Some(folder) => {
             let name = path.strip_prefix(folder).unwrap_or(path);
-            FolderFile::read(folder, name, LONGEST_FILE).map_err(wrong)?
+            let file = FolderFile::read(folder, name, LONGEST_FILE).map_err(wrong)?;
+            Some(file.ok_or_else(|| wrong("it is gone".to_owned()))?)
         }
         None => None,
     };
@@ -155,7 +156,12 @@ fn read_agent(path: &Path, place: &Place, warnings: &mut Vec<String>) -> Result<
         None => {
             let origin = match place.tier {
                 Tier::User | Tier::Shared => Origin::Person,
-                Tier::Given | Tier::Plugin | Tier::Project | Tier::Inherited => Origin::Client,
+                Tier::Given | Tier::Plugin => Origin::Client,
+                // Without a file there is nothing that could be accepted.
+                Tier::Project | Tier::Inherited => Origin::Folder {
+                    folder: path.to_owned(),
+                    fingerprints: Vec::new(),
+                },
             };
             Startable::new(origin, servers.clone())
         }
