@@ -89,10 +89,10 @@ pub(crate) async fn run(face: Arc<Face>, socket: Socket, admission: Admission) {
                     room = room.clone().acquire_many_owned(cost) => room,
                     () = conn.ended() => break true,
                 };
-                // The worker takes everything until the connection ends.
-                let Ok(()) = room.map_or(Ok(()), |room| work.send((incoming, room))) else {
-                    break false;
-                };
+                // The worker takes everything until the connection ends, and nobody closes the semaphore.
+                if let Ok(room) = room {
+                    let _ = work.send((incoming, room));
+                }
             }
             Err((id, error)) => answer(&conn, id.as_deref(), Err(error)),
         }

@@ -260,7 +260,7 @@ impl GoodClient {
             times.sort();
             times[times.len() * 99 / 100]
         };
-        println!(
+        eprintln!(
             "{what}: {} pings on both wires, p99 {:?}; {} turns, p99 {:?}; peak {} MB",
             pings.len(),
             p99(&mut pings),
@@ -407,7 +407,7 @@ fn four_hundred_sessions_work_with_256_descriptors() {
             created.unwrap()["sessionId"].as_str().unwrap().to_owned()
         })
         .collect();
-    println!("400 sessions open: {} descriptors", host.descriptors());
+    eprintln!("400 sessions open: {} descriptors", host.descriptors());
     // All of them are open for this client; each has to be written to again.
     for session in sessions.iter().step_by(7) {
         sdk.turn(session, "say still here");
