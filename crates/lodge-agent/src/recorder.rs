@@ -216,6 +216,17 @@ impl Recorder {
             return Ok(None);
         };
         let Some(first) = events.first() else { return Ok(None) };
+        if let Some(back) = events.iter().position(|event| Some(event.id()) == inner.log.last_id()) {
+            // A process that died put back these; the rest follows, if there is any.
+            let rest = &events[back + 1..];
+            if !rest.is_empty() {
+                inner.log.append_all(rest)?;
+                inner.read_anew()?;
+            }
+            rewound::forget(&*inner.log);
+            rest.iter().for_each(|event| self.publish.publish(event));
+            return Ok(rest.first().map(Event::id));
+        }
         let mut since = None;
         for recorded in inner.log.read_back()? {
             let recorded = recorded?;

@@ -25,6 +25,7 @@ use uuid::Uuid;
 use crate::{
     HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary, Storage,
     hub::Hub,
+    rewind,
     servers::logins,
     session::{Live, Session},
     trust::Trust,
@@ -93,7 +94,9 @@ impl Host {
             secrets: Arc::default(),
         });
         tokio::spawn(put_out_idle(Arc::downgrade(&inner), config.idle_after));
-        Self(inner)
+        let host = Self(inner);
+        tokio::spawn(rewind::finish_all_interrupted(host.clone()));
+        host
     }
 
     pub(crate) fn of(inner: Arc<Inner>) -> Self {
@@ -253,6 +256,16 @@ impl Host {
         let repaired = opened.repaired.as_ref().map(ToString::to_string);
         let session = self.0.start_with(id, opened, facts, settings, storage)?;
         session.use_mcp_files(McpFiles::default());
+        if let Err(error) = session.finish_interrupted().await {
+            let message = format!("A rewind was interrupted and cannot be finished: {error}");
+            tracing::warn!(session = id, message);
+            let info = SessionInfo {
+                info_type: "rewind_interrupted".into(),
+                message,
+                ..SessionInfo::default()
+            };
+            session.record(info).await?;
+        }
         if let Some(message) = repaired {
             session
                 .record(SessionInfo {
@@ -318,9 +331,13 @@ impl Host {
             live.agent.close().await;
             live.hub.close();
         }
+        let dir = self.0.home.sessions().dir(id)?;
         match self.0.home.sessions().delete(id) {
             Err(LogError::NotFound { .. }) => return Err(HostError::NotFound(id.to_owned())),
             other => other?,
+        }
+        if let Err(error) = Changes::forget_interrupted(&dir, self.0.home_path()) {
+            tracing::warn!(session = id, %error, "the journal of an interrupted rewind stays behind");
         }
         let _ = self.0.lifecycle.send(Lifecycle::Deleted(id.to_owned()));
         Ok(())

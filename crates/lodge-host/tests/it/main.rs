@@ -11,5 +11,6 @@ mod import;
 mod kit;
 mod life;
 mod modes;
+mod rewind_killed;
 mod soak;
 mod turns;
