@@ -256,6 +256,7 @@ impl Host {
         let repaired = opened.repaired.as_ref().map(ToString::to_string);
         let session = self.0.start_with(id, opened, facts, settings, storage)?;
         session.use_mcp_files(McpFiles::default());
+        // Before anybody else gets it: what they see is what it ends with.
         if let Err(error) = session.finish_interrupted().await {
             let message = format!("A rewind was interrupted and cannot be finished: {error}");
             tracing::warn!(session = id, message);
@@ -275,6 +276,7 @@ impl Host {
                 })
                 .await?;
         }
+        self.0.enlist(&session);
         Ok(session)
     }
 
@@ -474,7 +476,9 @@ impl Inner {
         settings: Settings,
         storage: &Storage,
     ) -> Result<Session, HostError> {
-        self.start_with(id, opened, Facts::default(), settings, storage)
+        let session = self.start_with(id, opened, Facts::default(), settings, storage)?;
+        self.enlist(&session);
+        Ok(session)
     }
 
     fn start_with(
@@ -523,8 +527,12 @@ impl Inner {
             host: Arc::downgrade(self),
             mcp_files: Mutex::default(),
         });
-        self.live.lock().insert(id.to_owned(), live.clone());
         Ok(Session(live))
+    }
+
+    /// From here on others find the session.
+    fn enlist(&self, session: &Session) {
+        self.live.lock().insert(session.id().to_owned(), session.0.clone());
     }
 
     /// Opens a session's log anew when another process has written to it.
