@@ -8,7 +8,9 @@ use std::{
 };
 
 use lodge_agent::{Agent, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits};
-use lodge_events::{Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, WorkingDirectoryContext};
+use lodge_events::{
+    Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, SessionWarning, WorkingDirectoryContext,
+};
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
 use lodge_mcp::{Configured, Logins};
 use lodge_models::Catalogue as Models;
@@ -267,6 +269,14 @@ impl Host {
             };
             session.record(info).await?;
         }
+        if let Some(message) = session.queue_damage() {
+            let warning = SessionWarning {
+                warning_type: "queue_damaged".into(),
+                message: message.to_owned(),
+                ..SessionWarning::default()
+            };
+            session.record(warning).await?;
+        }
         if let Some(message) = repaired {
             session
                 .record(SessionInfo {
@@ -333,12 +343,15 @@ impl Host {
             live.agent.close().await;
             live.hub.close();
         }
-        let dir = self.0.home.sessions().dir(id)?;
+        let sessions = self.0.home.sessions();
+        let dir = sessions.exists(id).is_ok_and(|there| there).then(|| sessions.dir(id));
         match self.0.home.sessions().delete(id) {
             Err(LogError::NotFound { .. }) => return Err(HostError::NotFound(id.to_owned())),
             other => other?,
         }
-        if let Err(error) = Changes::forget_interrupted(&dir, self.0.home_path()) {
+        if let Some(Ok(dir)) = dir
+            && let Err(error) = Changes::forget_interrupted(&dir, self.0.home_path())
+        {
             tracing::warn!(session = id, %error, "the journal of an interrupted rewind stays behind");
         }
         let _ = self.0.lifecycle.send(Lifecycle::Deleted(id.to_owned()));

@@ -203,7 +203,11 @@ impl FileLog {
         }
         let path = self.path.clone();
         let error = LogError::io("bring to the disk", &path);
-        if let Some(at) = self.index.changed_block(&*self.file, 0).map_err(LogError::io("read", &self.path))? {
+        if let Some(at) = self
+            .index
+            .changed_block(&*self.file, 0)
+            .map_err(LogError::io("read", &self.path))?
+        {
             return Err(error(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("the disk lost what was written from byte {at} on; open the session again to have it mended"),

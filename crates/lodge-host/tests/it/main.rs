@@ -13,4 +13,5 @@ mod life;
 mod modes;
 mod rewind_killed;
 mod soak;
+mod storage;
 mod turns;

@@ -78,7 +78,7 @@ fn lay_out(work: &Path) {
         std::fs::write(dir.join(format!("file-{n}")), format!("{n}\n").repeat(100 * n)).unwrap();
     }
     for n in 0..3 {
-        std::fs::write(work.join(format!("large-{n}")), vec![b'a' + n; 2 << 20]).unwrap();
+        std::fs::write(work.join(format!("large-{n}")), vec![b'a' + n; 1 << 20]).unwrap();
     }
     std::fs::write(work.join("run"), "#!/bin/sh\n").unwrap();
     std::fs::write(work.join("file-to-dir"), "file\n").unwrap();
@@ -90,7 +90,7 @@ fn lay_out(work: &Path) {
 }
 
 const TURN: &str = "for f in dir-*/deep/*; do echo more >> $f; done; rm dir-2/deep/file-7; rm -r dir-3; chmod 600 run; \
-    for n in 0 1 2; do head -c 1500000 /dev/zero > large-$n; done; rm file-to-dir; mkdir file-to-dir; echo i > file-to-dir/i; \
+    for n in 0 1 2; do head -c 700000 /dev/zero > large-$n; done; rm file-to-dir; mkdir file-to-dir; echo i > file-to-dir/i; \
     rm -r dir-to-file; echo f > dir-to-file; rmdir empty; ln -sfn large-0 link; mkdir -p made/deep; echo m > made/deep/m; \
     for n in $(seq 20); do echo $n > made/$n; done; chmod 700 dir-1";
 
@@ -139,7 +139,8 @@ impl Scene {
     }
 
     fn copy(&self, from: &str, to: &str) {
-        let script = format!("rm -rf {to} && cp -a {from} {to}");
+        // The host of the round before may still write something as it goes.
+        let script = format!("for n in 1 2 3 4 5; do rm -rf {to} && break; sleep 0.2; done; cp -a {from} {to}");
         let status = Command::new("sh")
             .args(["-c", &script])
             .current_dir(self.dir.path())
@@ -206,6 +207,7 @@ impl Scene {
                 "{context}"
             );
         }
+        drop(session);
         host.shutdown().await;
         is == 1
     }
