@@ -1,4 +1,4 @@
-//! Taking a session back to before a message, with its files or without, and undoing that: see [`LogHalf`] for how files and log
+//! Taking a session back to before a message, with its files or without, and undoing that: see `LogHalf` for how files and log
 //! come to the same end, whatever happens in between.
 
 use std::{
