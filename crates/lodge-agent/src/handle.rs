@@ -237,6 +237,11 @@ impl Agent {
         self.shared.plan_path()
     }
 
+    /// That messages which waited for their turn were found damaged when the session was opened, for people.
+    pub fn queue_damage(&self) -> Option<&str> {
+        self.shared.queue.damage()
+    }
+
     /// Changes the queue. Answers how many messages that changed.
     pub async fn change_queue(&self, change: QueueChange) -> Result<usize, AgentError> {
         self.ask(|reply| Command::Queue(change, reply)).await?

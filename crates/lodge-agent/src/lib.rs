@@ -59,6 +59,7 @@ pub use instructions::{Instruction, instruction_places, instructions};
 pub use limits::limits;
 pub use recorder::{Publish, Reopen};
 pub use redact::Secrets;
+pub use rewound::may_go;
 pub use session::{ContextSize, GitContext};
 pub use settings::{
     Approval, AutoChoice, Change, Compaction, Delivery, ManagedPolicy, Mode, ModelSource, Prompt, RulesChange,

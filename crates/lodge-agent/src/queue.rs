@@ -51,6 +51,8 @@ pub(crate) struct Queue {
     lists: Mutex<Lists>,
     /// Nowhere, for a sub-agent's: it does not outlive the host.
     kept: Option<Mutex<Kept>>,
+    /// What became of a file that could not be read, for people.
+    damage: Option<String>,
 }
 
 impl Queue {
@@ -59,6 +61,7 @@ impl Queue {
         Self {
             lists: Mutex::default(),
             kept: None,
+            damage: None,
         }
     }
 
@@ -69,9 +72,10 @@ impl Queue {
             file: None,
             len: 0,
         };
-        let left = std::fs::read(&kept.path).ok();
-        let left: Option<(usize, Lists)> =
-            left.and_then(|text| Some((text.len(), serde_json::from_slice(&text).ok()?)));
+        let (left, damage) = match read(&kept.path) {
+            Ok(left) => (left, None),
+            Err(error) => (None, Some(set_aside(&kept.path, &error))),
+        };
         let mut lists = Lists {
             pid: std::process::id(),
             ..Lists::default()
@@ -87,7 +91,13 @@ impl Queue {
         Self {
             lists: Mutex::new(lists),
             kept: Some(Mutex::new(kept)),
+            damage,
         }
+    }
+
+    /// That waiting messages were found in a file that cannot be read, and where that file is now.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// Looks at it.
@@ -205,6 +215,29 @@ impl Kept {
     }
 }
 
+/// What a file holds, and how long it is.
+fn read(path: &Path) -> io::Result<Option<(usize, Lists)>> {
+    match std::fs::read(path) {
+        Ok(text) if text.trim_ascii().is_empty() => Ok(None),
+        Ok(text) => Ok(Some((text.len(), serde_json::from_slice(&text)?))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Messages that somebody was told are accepted are not overwritten because they cannot be read.
+fn set_aside(path: &Path, error: &io::Error) -> String {
+    let aside = path.with_extension(format!("damaged-{}.json", uuid::Uuid::new_v4().simple()));
+    let became = match std::fs::rename(path, &aside) {
+        Ok(()) => format!("The file was kept as {}; send the messages again.", aside.display()),
+        Err(error) => format!("The file could not be set aside ({error})."),
+    };
+    format!(
+        "Messages that waited for their turn cannot be read from {}: {error}. {became}",
+        path.display()
+    )
+}
+
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     std::os::unix::fs::OpenOptionsExt::mode(options.write(true).create(true).truncate(false), 0o600);
@@ -300,6 +333,27 @@ mod tests {
             assert_eq!(ids(&again), expected);
             // Not dropped: it would remove the file of an empty queue.
             std::mem::forget(again);
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_set_aside_and_told() {
+        for garbled in [&b"{\"pid\":1,\"waiting\":[{"[..], b"\0\0\0\0", b"[1,2]", b"\xff\xfe{}"] {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join(FILE), garbled).unwrap();
+            let queue = Queue::open(dir.path(), &Facts::default());
+            let damage = queue.damage().unwrap().to_owned();
+            queue.change(|lists| lists.waiting.push_back(prompt("a")));
+            let aside = std::fs::read_dir(dir.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().path());
+            let aside: Vec<PathBuf> = aside
+                .filter(|path| path.to_string_lossy().contains("damaged"))
+                .collect();
+            assert_eq!(std::fs::read(&aside[0]).unwrap(), garbled);
+            assert!(damage.contains(&aside[0].display().to_string()), "{damage}");
+            let again = Queue::open(dir.path(), &Facts::default());
+            assert_eq!((ids(&again), again.damage()), (vec!["a".to_owned()], None));
         }
     }
 

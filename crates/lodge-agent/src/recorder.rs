@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lodge_events::{Event, Payload, SessionSnapshotRewind};
-use lodge_log::{LogError, Position, SessionLog, Snapshot};
+use lodge_events::{Event, Payload, SessionError, SessionSnapshotRewind};
+use lodge_log::{LogError, Position, SessionLog, Snapshot, SyncTicket};
 use lodge_models::{Message, ToolCall};
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -37,6 +37,8 @@ struct Inner {
     saved: Option<Instant>,
     /// What no event may hold.
     secrets: Arc<Secrets>,
+    /// Whether clients know that the last sync failed.
+    told_unsynced: bool,
 }
 
 /// Records and publishes.
@@ -74,6 +76,7 @@ impl Recorder {
                 transcript: None,
                 saved: None,
                 secrets,
+                told_unsynced: false,
             })),
             publish,
             lane: None,
@@ -165,22 +168,53 @@ impl Recorder {
 
     /// Asks for what was written to reach the disk, as the policy says.
     pub(crate) fn sync(&self) {
-        drop(self.inner.lock().log.request_sync());
+        let ticket = self.inner.lock().log.request_sync();
+        self.tell_failure(ticket);
+    }
+
+    /// Tells clients when a sync that was asked for fails: what they saw may not survive the machine.
+    fn tell_failure(&self, ticket: SyncTicket) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let (inner, publish) = (Arc::downgrade(&self.inner), self.publish.clone());
+        runtime.spawn(async move {
+            let outcome = ticket.await;
+            let Some(inner) = inner.upgrade() else { return };
+            let mut inner = inner.lock();
+            let told = std::mem::replace(&mut inner.told_unsynced, outcome.is_err());
+            if let (Err(error), false) = (outcome, told) {
+                let payload = SessionError {
+                    error_type: "storage".into(),
+                    message: format!(
+                        "The session's log could not be brought to the disk: {error}. What was said last may be lost if \
+                         the machine stops. Nothing more is accepted until the log can be written again: free some space \
+                         or mend the disk."
+                    ),
+                    ..SessionError::default()
+                };
+                let event = Event::new_ephemeral(inner.head, None, payload);
+                publish.publish(&inner.secrets.hide(event));
+            }
+        });
     }
 
     /// As [`Recorder::sync`], and now and then the facts with it: what a killed host had counted since is read from the
     /// log, or was no more than a second's worth.
     pub(crate) fn sync_and_save(&self) {
         let mut inner = self.inner.lock();
-        match inner.saved {
-            Some(saved) if saved.elapsed() < SAVE_EVERY => drop(inner.log.request_sync()),
+        let ticket = match inner.saved {
+            Some(saved) if saved.elapsed() < SAVE_EVERY => inner.log.request_sync(),
             _ => inner.save_facts(),
-        }
+        };
+        drop(inner);
+        self.tell_failure(ticket);
     }
 
     /// As [`Recorder::sync`], with the facts.
     pub(crate) fn save(&self) {
-        self.inner.lock().save_facts();
+        let ticket = self.inner.lock().save_facts();
+        self.tell_failure(ticket);
     }
 
     /// Runs something between two events: nothing is recorded or published meanwhile.
@@ -216,6 +250,17 @@ impl Recorder {
             return Ok(None);
         };
         let Some(first) = events.first() else { return Ok(None) };
+        if let Some(back) = events.iter().position(|event| Some(event.id()) == inner.log.last_id()) {
+            // A process that died put back these; the rest follows, if there is any.
+            let rest = &events[back + 1..];
+            if !rest.is_empty() {
+                inner.log.append_all(rest)?;
+                inner.read_anew()?;
+            }
+            rewound::forget(&*inner.log);
+            rest.iter().for_each(|event| self.publish.publish(event));
+            return Ok(rest.first().map(Event::id));
+        }
         let mut since = None;
         for recorded in inner.log.read_back()? {
             let recorded = recorded?;
@@ -344,7 +389,7 @@ impl Inner {
         Ok(look(self.transcript.as_mut().expect("it was just put there")))
     }
 
-    fn save_facts(&mut self) {
+    fn save_facts(&mut self) -> SyncTicket {
         self.saved = Some(Instant::now());
         if let Ok(facts) = serde_json::to_vec(&self.facts) {
             self.log.save_snapshot(Snapshot {
@@ -352,6 +397,6 @@ impl Inner {
                 bytes: facts.into(),
             });
         }
-        drop(self.log.request_sync());
+        self.log.request_sync()
     }
 }

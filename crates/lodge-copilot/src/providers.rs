@@ -267,7 +267,7 @@ impl Chooser {
                 ProviderType::Azure => "azure",
                 ProviderType::Anthropic => "anthropic",
             },
-            "baseUrl": provider.base_url,
+            "baseUrl": provider.base_url.expose(),
             "headers": provider.headers,
             "transport": provider.transport.as_deref().unwrap_or("http"),
         });
@@ -298,7 +298,7 @@ impl Chooser {
         }
         let mut endpoint = json!({
             "type": if access.wire == WireApi::Messages { "anthropic" } else { "openai" },
-            "baseUrl": access.base_url,
+            "baseUrl": access.base_url.expose(),
             "headers": headers,
             "transport": if access.sockets { "websockets" } else { "http" },
         });

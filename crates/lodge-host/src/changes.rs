@@ -142,6 +142,7 @@ impl Session {
         if self.is_busy() {
             return Err(lodge_agent::AgentError::Busy.into());
         }
+        self.finish_interrupted().await?;
         let scope = self.scope(span).await?;
         self.with_changes(move |changes| Ok(changes.restore(&scope, only.as_ref(), force)?))
             .await
@@ -182,7 +183,7 @@ impl Session {
         .await
     }
 
-    async fn with_changes<T: Send + 'static>(
+    pub(crate) async fn with_changes<T: Send + 'static>(
         &self,
         run: impl FnOnce(&Changes) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, HostError> {
@@ -192,7 +193,7 @@ impl Session {
     }
 
     /// The turns that a span means, in the order of the log.
-    async fn scope(&self, span: Span) -> Result<Scope, HostError> {
+    pub(crate) async fn scope(&self, span: Span) -> Result<Scope, HostError> {
         let (first, last) = match span {
             Span::Session => return Ok(Scope::Session),
             Span::Turn(id) => return Ok(Scope::Of(id)),

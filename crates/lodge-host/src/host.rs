@@ -8,7 +8,9 @@ use std::{
 };
 
 use lodge_agent::{Agent, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits};
-use lodge_events::{Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, WorkingDirectoryContext};
+use lodge_events::{
+    Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, SessionWarning, WorkingDirectoryContext,
+};
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
 use lodge_mcp::{Configured, Logins};
 use lodge_models::Catalogue as Models;
@@ -25,6 +27,7 @@ use uuid::Uuid;
 use crate::{
     Connections, HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary, Storage,
     hub::Hub,
+    rewind,
     servers::logins,
     session::{Live, Session},
     trust::Trust,
@@ -95,7 +98,9 @@ impl Host {
             connections: Connections::default(),
         });
         tokio::spawn(put_out_idle(Arc::downgrade(&inner), config.idle_after));
-        Self(inner)
+        let host = Self(inner);
+        tokio::spawn(rewind::finish_all_interrupted(host.clone()));
+        host
     }
 
     pub(crate) fn of(inner: Arc<Inner>) -> Self {
@@ -260,6 +265,25 @@ impl Host {
         let repaired = opened.repaired.as_ref().map(ToString::to_string);
         let session = self.0.start_with(id, opened, facts, settings, storage)?;
         session.use_mcp_files(McpFiles::default());
+        // Before anybody else gets it: what they see is what it ends with.
+        if let Err(error) = session.finish_interrupted().await {
+            let message = format!("A rewind was interrupted and cannot be finished: {error}");
+            tracing::warn!(session = id, message);
+            let info = SessionInfo {
+                info_type: "rewind_interrupted".into(),
+                message,
+                ..SessionInfo::default()
+            };
+            session.record(info).await?;
+        }
+        if let Some(message) = session.queue_damage() {
+            let warning = SessionWarning {
+                warning_type: "queue_damaged".into(),
+                message: message.to_owned(),
+                ..SessionWarning::default()
+            };
+            session.record(warning).await?;
+        }
         if let Some(message) = repaired {
             session
                 .record(SessionInfo {
@@ -269,6 +293,7 @@ impl Host {
                 })
                 .await?;
         }
+        self.0.enlist(&session);
         Ok(session)
     }
 
@@ -325,9 +350,16 @@ impl Host {
             live.agent.close().await;
             live.hub.close();
         }
+        let sessions = self.0.home.sessions();
+        let dir = sessions.exists(id).is_ok_and(|there| there).then(|| sessions.dir(id));
         match self.0.home.sessions().delete(id) {
             Err(LogError::NotFound { .. }) => return Err(HostError::NotFound(id.to_owned())),
             other => other?,
+        }
+        if let Some(Ok(dir)) = dir
+            && let Err(error) = Changes::forget_interrupted(&dir, self.0.home_path())
+        {
+            tracing::warn!(session = id, %error, "the journal of an interrupted rewind stays behind");
         }
         let _ = self.0.lifecycle.send(Lifecycle::Deleted(id.to_owned()));
         Ok(())
@@ -464,7 +496,9 @@ impl Inner {
         settings: Settings,
         storage: &Storage,
     ) -> Result<Session, HostError> {
-        self.start_with(id, opened, Facts::default(), settings, storage)
+        let session = self.start_with(id, opened, Facts::default(), settings, storage)?;
+        self.enlist(&session);
+        Ok(session)
     }
 
     fn start_with(
@@ -514,8 +548,12 @@ impl Inner {
             host: Arc::downgrade(self),
             mcp_files: Mutex::default(),
         });
-        self.live.lock().insert(id.to_owned(), live.clone());
         Ok(Session(live))
+    }
+
+    /// From here on others find the session.
+    fn enlist(&self, session: &Session) {
+        self.live.lock().insert(session.id().to_owned(), session.0.clone());
     }
 
     /// Opens a session's log anew when another process has written to it.

@@ -184,7 +184,7 @@ impl FileLog {
     /// Somebody deleted the log while the session lives. What was written is still in the open file; a session that goes
     /// on needs its beginning, so it is all put back.
     fn restore(&mut self) -> io::Result<()> {
-        let disk = &*self.shared.disk;
+        let disk = self.shared.disk.clone();
         if retry(|| disk.exists(&self.path))? {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
@@ -192,6 +192,38 @@ impl FileLog {
             ));
         }
         retry(|| disk.create_dir(&self.dir))?;
+        self.write_anew(false)?;
+        tracing::warn!(path = %self.path.display(), "the log of a live session was deleted; it has been put back");
+        Ok(())
+    }
+
+    /// After a failed sync: what the system may have dropped is checked against what was appended, and all of it is written
+    /// anew. Only a sync of bytes that were written after the failure says anything.
+    fn regain_trust(&mut self) -> Result<(), LogError> {
+        if !self.shared.syncer.distrusted().has(&self.path) {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        let error = LogError::io("bring to the disk", &path);
+        if let Some(at) = self
+            .index
+            .changed_block(&*self.file, 0)
+            .map_err(LogError::io("read", &self.path))?
+        {
+            return Err(error(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("the disk lost what was written from byte {at} on; open the session again to have it mended"),
+            )));
+        }
+        self.write_anew(true).map_err(error)?;
+        self.shared.syncer.distrusted().remove(&self.path);
+        tracing::warn!(path = %self.path.display(), "the log was written anew after a failed sync");
+        Ok(())
+    }
+
+    /// Copies the log to a new file that takes its place, brought to the disk first if `durable`.
+    fn write_anew(&mut self, durable: bool) -> io::Result<()> {
+        let disk = self.shared.disk.clone();
         let fresh = self.dir.join("events.jsonl.new");
         let file = retry(|| disk.open(&fresh, Mode::Replace))?;
         let mut buf = vec![0; 64 * 1024];
@@ -204,11 +236,16 @@ impl FileLog {
             write_all(&*file, &mut [IoSlice::new(&buf[..read])])?;
             at += read as u64;
         }
+        if durable {
+            retry(|| file.sync())?;
+        }
         retry(|| disk.rename(&fresh, &self.path))?;
         self.file = self.shared.files.adopt(&self.path, file);
         self.is_new();
         self.forget_side_file();
-        tracing::warn!(path = %self.path.display(), "the log of a live session was deleted; it has been put back");
+        if durable {
+            retry(|| disk.sync_dir(&self.dir))?;
+        }
         Ok(())
     }
 
@@ -220,6 +257,9 @@ impl FileLog {
         let mut done = write_all(&*self.file, &mut parts).map_err(LogError::io("append to", &self.path));
         if done.is_ok() && self.shared.policy == SyncPolicy::Always {
             let synced = bring_to_disk(&*self.file, &self.new_dirs, &*self.shared.disk);
+            if synced.is_err() {
+                self.shared.syncer.distrusted().add(&self.path);
+            }
             done = synced.map_err(LogError::io("bring to the disk", &self.path));
         }
         if done.is_err() {
@@ -308,6 +348,7 @@ impl SessionLog for FileLog {
         }
         let alone = Alone::with(&self.shared, &self.file, &self.path)?;
         self.find_end()?;
+        self.regain_trust()?;
         let at = self.end();
         self.write(events)?;
         drop(alone);
@@ -364,6 +405,9 @@ impl SessionLog for FileLog {
     }
 
     fn request_sync(&mut self) -> SyncTicket {
+        if let Err(error) = self.regain_trust() {
+            return SyncTicket::failed(&error);
+        }
         match self.job(None, false) {
             Some(job) => self.submit(job),
             None => SyncTicket::done(),
@@ -371,8 +415,11 @@ impl SessionLog for FileLog {
     }
 
     fn sync(&mut self) -> Result<(), LogError> {
-        bring_to_disk(&*self.file, &self.new_dirs, &*self.shared.disk)
-            .map_err(LogError::io("bring to the disk", &self.path))?;
+        self.regain_trust()?;
+        bring_to_disk(&*self.file, &self.new_dirs, &*self.shared.disk).map_err(|error| {
+            self.shared.syncer.distrusted().add(&self.path);
+            LogError::io("bring to the disk", &self.path)(error)
+        })?;
         self.new_dirs.clear();
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! | `turn` | what was appended since the last sync that completed. The host asks for one when it accepts a user message and when a turn ends, and does not wait for it: at most the running turn and the few milliseconds a disk takes |
 //! | `never` | whatever the system had not written back by itself (with Linux's defaults the last 30 seconds or so) |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
@@ -101,6 +102,17 @@ impl SyncTicket {
     pub fn done() -> SyncTicket {
         let ticket = SyncTicket::new(PathBuf::new());
         ticket.settle(&Ok(()));
+        ticket
+    }
+
+    /// A ticket for something that cannot be synced.
+    pub(crate) fn failed(error: &LogError) -> SyncTicket {
+        let (path, source) = match error {
+            LogError::Io { path, source, .. } => (path.clone(), io::Error::new(source.kind(), source.to_string())),
+            other => (PathBuf::new(), io::Error::other(other.to_string())),
+        };
+        let ticket = SyncTicket::new(path);
+        ticket.settle(&Err(source));
         ticket
     }
 
@@ -211,6 +223,33 @@ pub(crate) struct Syncer {
     shared: Arc<(Mutex<Queue>, Condvar)>,
     disk: Arc<dyn Disk>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    distrusted: Arc<Distrusted>,
+}
+
+/// Logs of which a sync failed. The system may have dropped what it could not write and call the file clean: no later sync
+/// of it says anything. Such a log takes nothing more until it was read back, checked and written anew.
+#[derive(Default)]
+pub(crate) struct Distrusted {
+    /// Whether there are any, to be asked at every append.
+    any: AtomicBool,
+    paths: Mutex<HashSet<PathBuf>>,
+}
+
+impl Distrusted {
+    pub(crate) fn add(&self, path: &Path) {
+        self.paths.lock().insert(path.to_owned());
+        self.any.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        self.any.load(Ordering::Acquire) && self.paths.lock().contains(path)
+    }
+
+    pub(crate) fn remove(&self, path: &Path) {
+        let mut paths = self.paths.lock();
+        paths.remove(path);
+        self.any.store(!paths.is_empty(), Ordering::Release);
+    }
 }
 
 impl Syncer {
@@ -219,7 +258,12 @@ impl Syncer {
             shared: Arc::default(),
             disk,
             thread: Mutex::new(None),
+            distrusted: Arc::default(),
         }
+    }
+
+    pub(crate) fn distrusted(&self) -> &Distrusted {
+        &self.distrusted
     }
 
     /// Hands a log to the thread. A request for a log that is still waiting joins the one that waits.
@@ -261,13 +305,13 @@ impl Syncer {
     fn start(&self) {
         let mut thread = self.thread.lock();
         if thread.is_none() {
-            let (shared, disk) = (self.shared.clone(), self.disk.clone());
+            let (shared, disk, distrusted) = (self.shared.clone(), self.disk.clone(), self.distrusted.clone());
             let builder = std::thread::Builder::new().name("lodge-sync".into());
-            match builder.spawn(move || run(&shared, &*disk)) {
+            match builder.spawn(move || run(&shared, &*disk, &distrusted)) {
                 Ok(handle) => *thread = Some(handle),
                 Err(error) => {
                     tracing::error!(%error, "cannot start the sync thread; syncing in place");
-                    perform_waiting(&self.shared.0, &*self.disk);
+                    perform_waiting(&self.shared.0, &*self.disk, &self.distrusted);
                 }
             }
         }
@@ -284,7 +328,7 @@ impl Drop for Syncer {
     }
 }
 
-fn run(shared: &(Mutex<Queue>, Condvar), disk: &dyn Disk) {
+fn run(shared: &(Mutex<Queue>, Condvar), disk: &dyn Disk, distrusted: &Distrusted) {
     let (queue, wake) = shared;
     loop {
         let mut guard = queue.lock();
@@ -295,11 +339,11 @@ fn run(shared: &(Mutex<Queue>, Condvar), disk: &dyn Disk) {
             wake.wait(&mut guard);
         }
         drop(guard);
-        perform_waiting(queue, disk);
+        perform_waiting(queue, disk, distrusted);
     }
 }
 
-fn perform_waiting(queue: &Mutex<Queue>, disk: &dyn Disk) {
+fn perform_waiting(queue: &Mutex<Queue>, disk: &dyn Disk, distrusted: &Distrusted) {
     let mut guard = queue.lock();
     let batch = std::mem::take(&mut guard.waiting);
     guard.running = batch
@@ -316,7 +360,10 @@ fn perform_waiting(queue: &Mutex<Queue>, disk: &dyn Disk) {
         match (&outcome, job.index) {
             (Ok(()), Some(index)) => index.save(disk),
             (Ok(()), None) => {}
-            (Err(error), _) => tracing::error!(path = %path.display(), %error, "cannot bring the log to the disk"),
+            (Err(error), _) => {
+                distrusted.add(&path);
+                tracing::error!(path = %path.display(), %error, "cannot bring the log to the disk");
+            }
         }
         queue.lock().running.remove(&path);
         ticket.settle(&outcome);

@@ -3,6 +3,7 @@
 //! This room knows how to turn a conversation into a request and a response stream into chunks. It may not know
 //! sessions, events, tools' insides or who is asking.
 
+mod base_url;
 mod catalogue;
 mod error;
 mod network;
@@ -12,6 +13,7 @@ mod transport;
 mod types;
 mod wire;
 
+pub use base_url::BaseUrl;
 pub use catalogue::{
     AzureConfig, Catalogue, CatalogueError, Discovery, ModelEntry, ModelsConfig, ProviderConfig, ProviderEntry,
 };

@@ -296,6 +296,7 @@ fn entity(name: &str) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::text;
+    use proptest::prelude::*;
 
     #[test]
     fn pages_become_readable_text() {
@@ -328,6 +329,20 @@ mod tests {
             ("<script>never closed", ""),
         ] {
             assert_eq!(text(html), expected, "{html}");
+        }
+    }
+
+    const SAMPLES: &[&str] = &[
+        "<html><head><title>T</title><style>a{}</style></head><body><h1>H</h1><p>a &amp; b <a href=\"x\">l</a></p></body></html>",
+        "<ul><li>1<ol><li>2</li></ol></li></ul><pre>a\n b</pre><table><tr><td>x</td></tr></table><!-- c --><script>x</script>",
+        "<p>&#x41;&#65;&nbsp;&#xffffffff;&unknown;</p><br/><img alt='i' src=\"y\"><b><i>n</b></i>",
+    ];
+
+    proptest! {
+        #![proptest_config(testkit::fuzz::config())]
+        #[test]
+        fn no_page_does_harm(page in testkit::fuzz::text(SAMPLES)) {
+            super::text(&page);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod binary;
 pub mod events;
+pub mod fuzz;
 pub mod json_schema;
 pub mod model_server;
 pub mod random;

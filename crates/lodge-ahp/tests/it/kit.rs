@@ -75,7 +75,7 @@ async fn house_made(limits: Limits, resources: Policy, models: ModelsConfig, clo
 pub(crate) async fn house_of(models: &testkit::model_server::ModelServer) -> House {
     let provider = lodge_models::ProviderEntry {
         name: "there".into(),
-        base_url: models.openai_url(),
+        base_url: models.openai_url().into(),
         ..Default::default()
     };
     let model = lodge_models::ModelEntry {

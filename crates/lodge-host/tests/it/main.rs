@@ -11,6 +11,8 @@ mod import;
 mod kit;
 mod life;
 mod modes;
+mod rewind_killed;
 mod soak;
+mod storage;
 mod trust;
 mod turns;

@@ -264,3 +264,44 @@ fn syncs_that_are_asked_for_at_once_are_made_once() {
     let made = disk.syncs() - before;
     assert!((1..1000).contains(&made), "{made} syncs for 1000 requests");
 }
+
+#[test]
+fn after_a_failed_sync_no_later_one_is_believed_until_the_log_was_written_anew() {
+    for sync in [SyncPolicy::Turn, SyncPolicy::Always] {
+        let disk = TestDisk::default();
+        let t = home(&disk, sync);
+        let mut log = t.store().create("s").unwrap();
+        log.append_all(&[event(0), event(1)]).unwrap();
+        log.request_sync().wait().unwrap();
+        log.append(&event(2)).unwrap();
+        let file = |path: &std::path::Path| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+        let old = file(&t.log_path("s"));
+        disk.fail_syncs(true);
+        log.sync().unwrap_err();
+        // Nothing is accepted while the disk fails, and nobody is told that it is safe.
+        let error = log.append(&event(3)).unwrap_err().to_string();
+        assert!(error.contains("bring to the disk"), "{sync}: {error}");
+        log.request_sync().wait().unwrap_err();
+        assert_eq!(log.count(), 3, "{sync}");
+        disk.fail_syncs(false);
+        log.append(&event(3)).unwrap();
+        assert_ne!(file(&t.log_path("s")), old, "{sync}: the same file was believed");
+        log.request_sync().wait().unwrap();
+        assert_eq!(std::fs::read(t.log_path("s")).unwrap(), lines(0..=3), "{sync}");
+        // What is lost is said, and mended by whoever opens the log again.
+        log.append(&event(4)).unwrap();
+        disk.fail_syncs(true);
+        log.sync().unwrap_err();
+        disk.fail_syncs(false);
+        let mut lost = std::fs::read(t.log_path("s")).unwrap();
+        let end = lost.len();
+        lost[end - 40..].fill(0);
+        std::fs::write(t.log_path("s"), lost).unwrap();
+        let error = log.append(&event(5)).unwrap_err().to_string();
+        assert!(error.contains("open the session again"), "{sync}: {error}");
+        drop(log);
+        let mut opened = t.store().open("s").unwrap();
+        assert_eq!((opened.log.count(), opened.repaired.is_some()), (4, true), "{sync}");
+        opened.log.append(&event_saying(4, "again")).unwrap();
+    }
+}

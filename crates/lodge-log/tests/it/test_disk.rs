@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use lodge_log::{Disk, DiskFile, Mode, RealDisk, Stat};
 
@@ -36,6 +36,7 @@ struct Inner {
     calls: AtomicUsize,
     hit: AtomicUsize,
     syncs: AtomicUsize,
+    sync_fails: AtomicBool,
     plan: parking_lot::Mutex<Option<Plan>>,
 }
 
@@ -59,6 +60,11 @@ impl TestDisk {
 
     pub(crate) fn was_hit(&self) -> bool {
         self.0.hit.load(SeqCst) > 0
+    }
+
+    /// Whether every sync of a file fails from now on.
+    pub(crate) fn fail_syncs(&self, fail: bool) {
+        self.0.sync_fails.store(fail, SeqCst);
     }
 
     /// How often something was brought to the disk.
@@ -179,6 +185,9 @@ impl DiskFile for TestFile {
 
     fn sync(&self) -> io::Result<()> {
         self.disk.0.syncs.fetch_add(1, SeqCst);
+        if self.disk.0.sync_fails.load(SeqCst) {
+            return Err(io::Error::from_raw_os_error(5));
+        }
         self.disk.fail()
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::{ProviderType, Secret, WireApi};
+use crate::{BaseUrl, ProviderType, Secret, WireApi};
 
 /// The part of `lodge.toml` that is about models.
 ///
@@ -45,7 +45,7 @@ pub struct ProviderEntry {
     /// `completions` or `responses`; Anthropic has its own.
     pub wire_api: Option<WireApi>,
     /// The address below which the wire's path stands.
-    pub base_url: String,
+    pub base_url: BaseUrl,
     /// The key itself; better is `api_key_env`.
     pub api_key: Option<Secret>,
     /// The environment variable that holds the key.
@@ -98,7 +98,7 @@ pub struct ProviderConfig {
     /// `http` (default) or `websockets`.
     pub transport: Option<String>,
     /// The address below which the wire's path stands.
-    pub base_url: String,
+    pub base_url: BaseUrl,
     /// A key.
     pub api_key: Option<Secret>,
     /// A bearer token; goes before the key.

@@ -405,7 +405,7 @@ impl Catalogue {
             ));
         };
         let name = provider.name.as_deref().unwrap_or("default");
-        check_address(name, &provider.base_url)?;
+        check_address(name, provider.base_url.expose())?;
         let kind = provider.kind.unwrap_or_default();
         let mut endpoint = Endpoint::new(name, kind, wire_of(kind, provider.wire_api), provider.base_url.clone());
         endpoint.headers.clone_from(&provider.headers);
@@ -462,7 +462,7 @@ fn configured_endpoint(
     entry: ProviderEntry,
     env: &impl Fn(&str) -> Option<String>,
 ) -> Result<Endpoint, CatalogueError> {
-    check_address(&entry.name, &entry.base_url)?;
+    check_address(&entry.name, entry.base_url.expose())?;
     let from_variable = |variable: String| match env(&variable) {
         Some(key) => Auth::Key(key.into()),
         None => Auth::Missing(variable),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use serde::Deserialize;
 
 use super::{IDLE_TIMEOUT, Target};
-use crate::{ModelError, ModelRequest, Secret, TokenSource};
+use crate::{BaseUrl, ModelError, ModelRequest, Secret, TokenSource};
 
 /// The kind of provider: decides the form of the address and of the credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -73,7 +73,7 @@ pub struct Endpoint {
     /// The wire to speak.
     pub wire: WireApi,
     /// The address that the wire's path is added to.
-    pub base_url: String,
+    pub base_url: BaseUrl,
     /// Credentials.
     pub auth: Auth,
     /// Headers for every request.
@@ -95,7 +95,7 @@ const AZURE_API_VERSION: &str = "2024-10-21";
 
 impl Endpoint {
     /// An endpoint without credentials.
-    pub fn new(provider: impl Into<String>, kind: ProviderType, wire: WireApi, base_url: impl Into<String>) -> Self {
+    pub fn new(provider: impl Into<String>, kind: ProviderType, wire: WireApi, base_url: impl Into<BaseUrl>) -> Self {
         Self {
             provider: provider.into(),
             kind,
@@ -157,9 +157,10 @@ impl Endpoint {
 
     /// The address without query, final slash, or a path that people copy along with it.
     fn base(&self) -> (&str, Option<&str>) {
-        let (base, query) = match self.base_url.split_once('?') {
+        let address = self.base_url.expose();
+        let (base, query) = match address.split_once('?') {
             Some((base, query)) => (base, Some(query)),
-            None => (self.base_url.as_str(), None),
+            None => (address, None),
         };
         let mut base = base.trim_end_matches('/');
         for path in ["/chat/completions", "/responses", "/v1/messages"] {
@@ -170,14 +171,18 @@ impl Endpoint {
 
     /// What messages name when something goes wrong.
     pub(crate) fn target(&self, model: &str) -> Target {
-        let rest = self
-            .base_url
-            .split_once("://")
-            .map_or(self.base_url.as_str(), |(_, rest)| rest);
+        let address = self.base_url.expose();
+        let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
         let host = rest.split(['/', '?']).next().unwrap_or_default();
         // Credentials may stand before the host's name.
         let host = host.rsplit('@').next().unwrap_or_default();
-        Target::new(&self.provider, host, model)
+        let mut target = Target::new(&self.provider, host, model);
+        // A provider that is not pleased may answer with the address.
+        self.base_url
+            .secrets()
+            .into_iter()
+            .for_each(|secret| target.hide(secret));
+        target
     }
 
     /// All headers of a call. What the caller set goes before what the provider's configuration says, and that before
@@ -259,7 +264,7 @@ fn copilot_headers(integration: &str, client: Option<&str>) -> [(&'static str, S
 #[derive(Debug, Clone)]
 pub struct CopilotAccess {
     /// Its address.
-    pub base_url: String,
+    pub base_url: BaseUrl,
     /// The wire that the model speaks.
     pub wire: WireApi,
     /// Whether that wire is also spoken over a WebSocket.

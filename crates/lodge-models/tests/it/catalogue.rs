@@ -333,7 +333,7 @@ async fn providers_of_sdk_clients_are_read_as_they_send_them() {
     );
 
     let nameless = ProviderConfig {
-        base_url: server.openai_url(),
+        base_url: server.openai_url().into(),
         ..ProviderConfig::default()
     };
     let error = catalogue.resolve_with_provider(&nameless, None, None).err().unwrap();

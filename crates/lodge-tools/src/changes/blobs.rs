@@ -114,6 +114,17 @@ impl Blobs {
         Ok(bytes)
     }
 
+    /// Brings kept contents to the disk.
+    pub(super) fn sync<'a>(&self, hashes: impl Iterator<Item = &'a Hash>) -> io::Result<()> {
+        let mut dirs = HashSet::new();
+        for hash in hashes {
+            let path = self.path(hash);
+            File::open(&path)?.sync_all()?;
+            dirs.extend(path.parent().map(Path::to_owned));
+        }
+        dirs.iter().try_for_each(|dir| File::open(dir)?.sync_all())
+    }
+
     /// Gives another session these contents without copying them.
     pub(super) fn link(&self, to: &Path, wanted: &HashSet<&Hash>) -> io::Result<()> {
         let other = Self::new(to.to_owned(), self.limits.clone());

@@ -51,6 +51,14 @@ impl Entry {
         matches!(self, Self::File { .. } | Self::Link { .. })
     }
 
+    /// The name of its contents, where they are kept.
+    pub(super) fn content(&self) -> Option<&Hash> {
+        match self {
+            Self::File { content, .. } => content.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether it was kept well enough to be made again.
     pub(super) fn is_known(&self) -> bool {
         !matches!(self, Self::File { content: None, .. } | Self::Other)

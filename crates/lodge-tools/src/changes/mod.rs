@@ -3,18 +3,24 @@
 //! Before a call that may change files, [`Changes::before`] looks; after it, [`Changes::after`] looks again, and what differs
 //! is written down beside the session's log with the contents of both sides. A call that says which files it changes costs a
 //! look at these; one that may change anything (a shell command) costs a look at the tree. [`Changes::restore`] puts files
-//! back and leaves alone what somebody else changed since.
+//! back as a transaction (`transaction.rs`) and leaves alone what somebody else changed since.
 //!
 //! Everything here blocks: call it where that is allowed.
 
+mod apply;
 mod blobs;
 mod entry;
+mod faults;
 mod git;
 mod index;
+mod journal;
 mod lines;
 mod records;
 mod restore;
 mod scan;
+#[cfg(test)]
+mod tests;
+mod transaction;
 mod worktree;
 
 use std::{
@@ -30,6 +36,7 @@ use tokio::sync::watch;
 use self::{
     blobs::Blobs,
     entry::look,
+    faults::Faults,
     records::Records,
     scan::{Cache, Tree},
 };
@@ -39,6 +46,7 @@ pub use self::{
     git::{Git, GitError},
     records::{Cause, Delta, Scope},
     restore::{Restored, Skip},
+    transaction::Restoration,
     worktree::{Against, GitChange},
 };
 
@@ -93,6 +101,39 @@ pub enum ChangesError {
     /// The working directory is in no git repository.
     #[error("the working directory is not in a git repository")]
     NoGit,
+    /// A rewind was interrupted and is finished first.
+    #[error("an interrupted rewind of this session must be finished first; open the session again")]
+    Interrupted,
+    /// The journal of an interrupted restoration cannot be read.
+    #[error(
+        "files may be half restored: the journal of an interrupted restoration cannot be read ({error}). It was set aside as {}",
+        path.display()
+    )]
+    DamagedJournal {
+        /// Where it is now.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: String,
+    },
+    /// A file could not be restored, so none was.
+    #[error("{} cannot be restored, so no file was changed: {error}", path.display())]
+    RolledBack {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file could neither be restored nor put back.
+    #[error(
+        "files are half restored: {} cannot be put back: {error}. It is tried again when the session is next opened or rewound",
+        path.display()
+    )]
+    Stuck {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// Git refused.
     #[error(transparent)]
     Git(#[from] GitError),
@@ -108,6 +149,8 @@ pub struct Changes {
     /// What belongs to the host and is no business of the session's.
     skipped: PathBuf,
     records: PathBuf,
+    journal: journal::Place,
+    faults: Faults,
     inner: Mutex<Inner>,
     /// Whether `inner` knows of calls under way; to be asked without waiting for a look.
     open: AtomicBool,
@@ -144,6 +187,8 @@ impl Changes {
             limits,
             skipped: crate::paths::real(host_dir).unwrap_or_else(|_| host_dir.to_owned()),
             records: dir.join("changes.jsonl"),
+            journal: journal::Place::new(session_dir, host_dir),
+            faults: Faults::default(),
             inner: Mutex::default(),
             open: AtomicBool::new(false),
             changed: watch::Sender::new(0),
@@ -340,91 +385,60 @@ impl Changes {
         Ok(self.records(inner)?.knows(id))
     }
 
-    /// Puts files back as they were before the changes of a scope: all of them, or those in `only`. A file that is not as
-    /// these changes left it is left alone, unless `force`. What is overwritten is kept: the restoration can be restored.
-    pub fn restore(
-        &self,
-        scope: &Scope,
-        only: Option<&BTreeSet<PathBuf>>,
-        force: bool,
-    ) -> Result<Restored, ChangesError> {
-        let inner = &mut *self.inner.lock();
-        if !inner.running.is_empty() || !inner.files.is_empty() {
-            return Err(ChangesError::Busy);
-        }
-        let mut deltas = self.records(inner)?.sum(scope);
-        if let Some(only) = only {
-            // Directories that were made for a file go with it when nothing else is in them, and come back with it.
-            deltas.retain(|delta| only.iter().any(|path| path.starts_with(&delta.path)));
-        }
-        let mut report = Restored::default();
-        let steps = restore::plan(&deltas, force, &self.blobs, &mut report);
-        if steps.is_empty() {
-            return Ok(report);
-        }
-        let id = format!("restore-{}", uuid::Uuid::new_v4());
-        let undo = steps.iter().map(|step| Delta {
-            path: step.path.clone(),
-            before: step.now.clone(),
-            after: step.then.clone(),
-            disputed: false,
-        });
-        let cause = Cause {
-            id: id.clone(),
-            event: None,
-        };
-        // Written before it is done: also one that is cut short can be undone.
-        let undo = undo.collect();
-        self.records(inner)?.note(&cause, undo)?;
-        restore::run(steps, &self.blobs, &mut report);
-        report.id = Some(id);
-        // What a command left running may change next is told from here on.
-        let roots: Vec<PathBuf> = inner.trees.iter().map(|tree| tree.root().to_owned()).collect();
-        inner.trees = self.look(&roots, &mut inner.cache, &mut inner.too_large);
-        self.touched();
-        Ok(report)
-    }
-
     /// Makes files of a work tree what they are in git's last commit. Like a restoration, it can be restored.
     pub fn discard(&self, git: &Git, changes: &[GitChange]) -> Result<Restored, ChangesError> {
         let inner = &mut *self.inner.lock();
         let mut report = Restored::default();
-        let mut deltas = Vec::new();
+        let mut kept = Vec::new();
         for change in changes {
-            let path = &change.path;
-            let mut skip = |why: Skip| report.skipped.push((path.clone(), why));
-            let before = match look(path, &self.blobs) {
-                Ok(before) if before.is_known() => before,
+            match look(&change.path, &self.blobs) {
+                Ok(before) if before.is_known() => kept.push((change, before)),
                 // It could not be brought back.
-                Ok(_) => {
-                    skip(Skip::NotKept);
-                    continue;
-                }
-                Err(error) => {
-                    skip(Skip::Failed(error.to_string()));
-                    continue;
-                }
-            };
-            match git.discard(change) {
-                Ok(()) => report.restored.push(path.clone()),
-                Err(error) => skip(Skip::Failed(error.to_string())),
-            }
-            if let Ok(after) = look(path, &self.blobs) {
-                deltas.push(Delta {
-                    path: path.clone(),
-                    before,
-                    after,
-                    disputed: false,
-                });
+                Ok(_) => report.skipped.push((change.path.clone(), Skip::NotKept)),
+                Err(error) => report
+                    .skipped
+                    .push((change.path.clone(), Skip::Failed(error.to_string()))),
             }
         }
-        deltas.retain(|delta| delta.before != delta.after);
+        if kept.is_empty() {
+            return Ok(report);
+        }
+        let id = format!("restore-{}", uuid::Uuid::new_v4());
+        let cause = Cause {
+            id: id.clone(),
+            event: None,
+        };
+        let delta = |path: &Path, before: Entry, after: Entry| Delta {
+            path: path.to_owned(),
+            before,
+            after,
+            disputed: false,
+        };
+        // Written down before git does anything: what it overwrites can be brought back, also when this is cut short.
+        self.blobs
+            .sync(kept.iter().filter_map(|(_, before)| before.content()))?;
+        let befores = kept
+            .iter()
+            .map(|(change, before)| delta(&change.path, before.clone(), before.clone()));
+        let befores = befores.collect();
+        let records = self.records(inner)?;
+        records.note(&cause, befores)?;
+        records.sync()?;
+        let mut deltas = Vec::new();
+        for (change, before) in kept {
+            match git.discard(change) {
+                Ok(()) => report.restored.push(change.path.clone()),
+                Err(error) => report
+                    .skipped
+                    .push((change.path.clone(), Skip::Failed(error.to_string()))),
+            }
+            if let Ok(after) = look(&change.path, &self.blobs)
+                && after != before
+            {
+                deltas.push(delta(&change.path, before, after));
+            }
+        }
         if !deltas.is_empty() {
-            let id = format!("restore-{}", uuid::Uuid::new_v4());
-            let cause = Cause {
-                id: id.clone(),
-                event: None,
-            };
             self.records(inner)?.note(&cause, deltas)?;
             report.id = Some(id);
         }
@@ -469,8 +483,12 @@ impl Changes {
         if !self.records.parent().is_some_and(Path::exists) {
             return;
         }
+        let Some(unfinished) = self.wanted_by_journal() else {
+            return;
+        };
         let Ok(records) = self.records(inner) else { return };
-        let wanted = wanted(records);
+        let mut wanted = wanted(records);
+        wanted.extend(&unfinished);
         self.blobs.retain(|hash| wanted.contains(hash));
         inner.cache = Cache::default();
         inner.trees = Vec::new();
@@ -479,11 +497,7 @@ impl Changes {
 
 /// The contents that changes refer to.
 fn wanted(records: &Records) -> HashSet<&Hash> {
-    let files = records.entries().filter_map(|entry| match entry {
-        Entry::File { content, .. } => content.as_ref(),
-        _ => None,
-    });
-    files.collect()
+    records.entries().filter_map(Entry::content).collect()
 }
 
 fn find<'a>(trees: &'a [Tree], root: &Path) -> Option<&'a Tree> {

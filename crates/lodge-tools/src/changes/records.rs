@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -54,6 +54,28 @@ pub struct Delta {
     pub after: Entry,
     /// Whether somebody else changed it between two of the changes that this one sums up.
     pub disputed: bool,
+}
+
+/// A path that changed, and what was there first.
+pub(super) struct Target {
+    pub(super) path: PathBuf,
+    /// What was there before the first change: what is to be there again.
+    pub(super) then: Entry,
+    /// What may be there without anybody else having changed it: what the last turn left, and what restorations after it
+    /// began and ended with. A restoration is what was meant; the disk says what was done.
+    pub(super) left: Vec<Entry>,
+    /// Whether somebody else changed it between two of the changes.
+    pub(super) disputed: bool,
+}
+
+impl Target {
+    fn last(&self) -> &Entry {
+        self.left.last().expect("a target begins with one")
+    }
+
+    pub(super) fn is_shown(&self) -> bool {
+        self.then.is_shown() || self.last().is_shown()
+    }
 }
 
 struct Record {
@@ -121,7 +143,7 @@ impl Records {
             .or_insert((before, after));
     }
 
-    /// Writes changes down, all of them in one piece.
+    /// Writes changes down, all of them in one piece. Doing so again changes nothing.
     pub(super) fn note(&mut self, cause: &Cause, deltas: Vec<Delta>) -> io::Result<()> {
         let lines: Vec<Line> = deltas
             .into_iter()
@@ -153,8 +175,26 @@ impl Records {
         Ok(())
     }
 
+    /// Brings what was written down to the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()?;
+        self.path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+    }
+
     /// What the changes of a scope come to, by path.
     pub(super) fn sum(&self, scope: &Scope) -> Vec<Delta> {
+        let targets = self.targets(scope).into_iter();
+        let deltas = targets.map(|target| Delta {
+            after: target.last().clone(),
+            path: target.path,
+            before: target.then,
+            disputed: target.disputed,
+        });
+        deltas.filter(|delta| delta.before != delta.after).collect()
+    }
+
+    /// Every path that the changes of a scope touched, also where they come to nothing.
+    pub(super) fn targets(&self, scope: &Scope) -> Vec<Target> {
         let first = match scope {
             Scope::Of(id) => self.records.iter().position(|record| record.cause.is(id)),
             Scope::Turns(ids) => self
@@ -169,25 +209,23 @@ impl Records {
             Scope::Turns(ids) => record.cause.is_restoration() || ids.iter().any(|id| record.cause.is(id)),
             Scope::Session => true,
         });
-        let mut sums: BTreeMap<&Path, Delta> = BTreeMap::new();
-        for (path, (before, after)) in meant.flat_map(|record| &record.files) {
-            match sums.get_mut(path.as_path()) {
-                None => {
-                    let delta = Delta {
-                        path: path.clone(),
-                        before: before.clone(),
-                        after: after.clone(),
-                        disputed: false,
-                    };
-                    sums.insert(path, delta);
+        let mut targets: BTreeMap<&Path, Target> = BTreeMap::new();
+        for record in meant {
+            for (path, (before, after)) in &record.files {
+                let target = targets.entry(path).or_insert_with(|| Target {
+                    path: path.clone(),
+                    then: before.clone(),
+                    left: vec![before.clone()],
+                    disputed: false,
+                });
+                target.disputed |= !target.left.contains(before);
+                if !record.cause.is_restoration() {
+                    target.left.clear();
                 }
-                Some(sum) => {
-                    sum.disputed |= sum.after != *before;
-                    sum.after.clone_from(after);
-                }
+                target.left.push(after.clone());
             }
         }
-        sums.into_values().filter(|delta| delta.before != delta.after).collect()
+        targets.into_values().collect()
     }
 
     /// Writes down elsewhere what is known of turns that these events began, and of what was restored among them. False when

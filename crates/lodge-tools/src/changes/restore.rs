@@ -1,22 +1,16 @@
-//! Puts files back as they were. Each is replaced in one step: whoever is interrupted leaves it old or new, never half.
+//! Which files a restoration changes, and what became of them.
 
 use std::{
-    fs::File,
-    io::{self, Write},
+    collections::BTreeMap,
     path::{Path, PathBuf},
-};
-
-use rustix::{
-    fs::{AtFlags, Mode, OFlags},
-    io::Errno,
 };
 
 use super::{
     blobs::Blobs,
-    entry::{Entry, look, place},
-    records::Delta,
+    entry::{Entry, look},
+    journal::Step,
+    records::Target,
 };
-use crate::paths::open_beneath;
 
 /// What became of a restoration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,131 +54,64 @@ impl std::fmt::Display for Skip {
     }
 }
 
-/// One thing to do: from what is there to what was there.
-pub(super) struct Step {
-    pub(super) path: PathBuf,
-    pub(super) now: Entry,
-    pub(super) then: Entry,
-}
-
-/// Finds out what has to be done, touching nothing.
-pub(super) fn plan(deltas: &[Delta], force: bool, blobs: &Blobs, report: &mut Restored) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for delta in deltas {
-        let skip = match look(&delta.path, blobs) {
+/// Compares the disk with what is to be there, touching nothing. What the records say of a path decides only whether
+/// what stands there may be overwritten, never whether something has to be done.
+pub(super) fn plan(targets: &[Target], force: bool, blobs: &Blobs, report: &mut Restored) -> Vec<Step> {
+    let mut steps = BTreeMap::new();
+    for target in targets {
+        let skip = match look(&target.path, blobs) {
             Err(error) => Some(Skip::Failed(error.to_string())),
-            Ok(now) if now == delta.before && now.is_known() => {
-                if delta.before.is_shown() || delta.after.is_shown() {
-                    report.already.push(delta.path.clone());
+            Ok(now) if now == target.then && now.is_known() => {
+                if target.is_shown() {
+                    report.already.push(target.path.clone());
                 }
                 continue;
             }
-            Ok(_) if !delta.before.is_known() => Some(Skip::NotKept),
-            Ok(now) if !force && (delta.disputed || now != delta.after || !now.is_known()) => Some(Skip::Changed),
+            Ok(_) if !target.then.is_known() => Some(Skip::NotKept),
+            Ok(now) if !force && (target.disputed || !target.left.contains(&now) || !now.is_known()) => {
+                Some(Skip::Changed)
+            }
             Ok(Entry::Other) => Some(Skip::Changed),
             Ok(now) => {
-                steps.push(Step {
-                    path: delta.path.clone(),
-                    now,
-                    then: delta.before.clone(),
-                });
+                let then = target.then.clone();
+                steps.insert(target.path.clone(), (now, then));
                 None
             }
         };
-        report.skipped.extend(skip.map(|skip| (delta.path.clone(), skip)));
+        report.skipped.extend(skip.map(|skip| (target.path.clone(), skip)));
     }
-    steps
+    add_missing_directories(&mut steps);
+    let steps = steps.into_iter();
+    steps.map(|(path, (now, then))| Step { path, now, then }).collect()
 }
 
-/// Does it. Removing goes from the inside out, making from the outside in.
-pub(super) fn run(mut steps: Vec<Step>, blobs: &Blobs, report: &mut Restored) {
-    steps.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-    let mut failed: Vec<PathBuf> = Vec::new();
-    let mut note = |path: &Path, result: io::Result<()>| {
-        if let Err(error) = result {
-            failed.push(path.to_owned());
-            report.skipped.push((path.to_owned(), Skip::Failed(error.to_string())));
-        }
-    };
-    for step in steps.iter().rev() {
-        let is_directory = matches!(step.now, Entry::Directory { .. });
-        let stays = is_directory == matches!(step.then, Entry::Directory { .. }) && step.then != Entry::Absent;
-        if step.now == Entry::Absent || stays {
-            continue;
-        }
-        match remove(&step.path, is_directory) {
-            // Somebody put something into it, so it stays.
-            Err(error) if is_directory && step.then == Entry::Absent && error.raw_os_error() == not_empty() => {}
-            result => note(&step.path, result),
+/// Directories that somebody removed are made again for the files in them, as steps of their own: what is rolled back goes
+/// with them.
+fn add_missing_directories(steps: &mut BTreeMap<PathBuf, (Entry, Entry)>) {
+    let mut missing = Vec::new();
+    for path in steps
+        .iter()
+        .filter(|(_, (_, then))| *then != Entry::Absent)
+        .map(|(path, _)| path)
+    {
+        for dir in path.ancestors().skip(1) {
+            if steps.contains_key(dir) || dir.symlink_metadata().is_ok() {
+                break;
+            }
+            missing.push(dir.to_owned());
         }
     }
-    for step in &steps {
-        note(&step.path, make(&step.path, &step.then, blobs));
-    }
-    // Modes of directories last: one that takes no files may still have had to.
-    for step in steps.iter().rev() {
-        if let Entry::Directory { mode } = step.then {
-            note(&step.path, set_mode(&step.path, mode));
-        }
-    }
-    let shown = |step: &&Step| step.now.is_shown() || step.then.is_shown();
-    let done = steps.iter().filter(shown).map(|step| step.path.clone());
-    report.restored.extend(done.filter(|path| !failed.contains(path)));
-}
-
-fn not_empty() -> Option<i32> {
-    Some(Errno::NOTEMPTY.raw_os_error())
-}
-
-fn remove(path: &Path, is_directory: bool) -> io::Result<()> {
-    let (parent, name) = place(path).parent(false)?;
-    let flags = if is_directory {
-        AtFlags::REMOVEDIR
-    } else {
-        AtFlags::empty()
-    };
-    match rustix::fs::unlinkat(&parent, &name, flags) {
-        Err(Errno::NOENT) => Ok(()),
-        other => Ok(other?),
+    for dir in missing {
+        let mode = mode_around(&dir);
+        steps.entry(dir).or_insert((Entry::Absent, Entry::Directory { mode }));
     }
 }
 
-fn make(path: &Path, entry: &Entry, blobs: &Blobs) -> io::Result<()> {
-    if matches!(entry, Entry::Absent | Entry::Other) {
-        return Ok(());
-    }
-    let (parent, name) = place(path).parent(true)?;
-    let temporary = format!(".lodge-{}", uuid::Uuid::new_v4().simple());
-    let made = match entry {
-        Entry::Directory { .. } => {
-            return match rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o700)) {
-                Err(Errno::EXIST) => Ok(()),
-                other => Ok(other?),
-            };
-        }
-        Entry::Link { target } => rustix::fs::symlinkat(target, &parent, &temporary).map_err(io::Error::from),
-        Entry::File { content, mode, .. } => (|| {
-            let hash = content.as_ref().ok_or(io::ErrorKind::NotFound)?;
-            let bytes = blobs.read(hash)?;
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-            let file = open_beneath(&parent, Path::new(&temporary), flags, Mode::from_raw_mode(0o600))?;
-            let mut file = File::from(file);
-            file.write_all(&bytes)?;
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))?;
-            Ok(())
-        })(),
-        Entry::Absent | Entry::Other => unreachable!("returned above"),
-    };
-    let placed = made.and_then(|()| Ok(rustix::fs::renameat(&parent, &temporary, &parent, &name)?));
-    if placed.is_err() {
-        let _ = rustix::fs::unlinkat(&parent, &temporary, AtFlags::empty());
-    }
-    placed
-}
-
-fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    let (parent, name) = place(path).parent(false)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let directory = open_beneath(&parent, Path::new(&name), flags, Mode::empty())?;
-    Ok(rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode))?)
+/// The mode of the nearest directory that is there.
+fn mode_around(dir: &Path) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    let around = dir.ancestors().find_map(|dir| dir.symlink_metadata().ok());
+    around
+        .filter(std::fs::Metadata::is_dir)
+        .map_or(0o755, |found| found.mode() & 0o777)
 }

@@ -253,17 +253,20 @@ fn scalar(text: &str, depth: usize) -> Option<Value> {
     Some(match text.chars().next() {
         Some('"') => match serde_json::from_str(text) {
             Ok(value) => value,
-            Err(_) => Value::String(text[1..text.len() - 1].to_owned()),
+            Err(_) => Value::String(between(text, ['"', '"']).unwrap_or(text).to_owned()),
         },
-        Some('\'') => Value::String(text[1..text.len() - 1].replace("''", "'")),
+        Some('\'') => match between(text, ['\'', '\'']) {
+            Some(inner) => Value::String(inner.replace("''", "'")),
+            None => Value::String(text.to_owned()),
+        },
         Some('[') => Value::Array(
-            pieces(&text[1..text.len() - 1])
+            pieces(between(text, ['[', ']'])?)
                 .into_iter()
                 .map(|piece| scalar(piece, depth + 1))
                 .collect::<Option<_>>()?,
         ),
         Some('{') => Value::Object(
-            pieces(&text[1..text.len() - 1])
+            pieces(between(text, ['{', '}'])?)
                 .into_iter()
                 .map(|piece| {
                     let (name, rest) = key(piece)?;
@@ -280,6 +283,11 @@ fn scalar(text: &str, depth: usize) -> Option<Value> {
                 .map_or_else(|_| Value::String(text.to_owned()), Value::Number),
         },
     })
+}
+
+/// What stands between two signs, where a text begins with the one and ends with the other.
+fn between(text: &str, [open, close]: [char; 2]) -> Option<&str> {
+    text.strip_prefix(open)?.strip_suffix(close)
 }
 
 /// What stands between commas that are not inside brackets or quotes.
@@ -366,6 +374,7 @@ pub(super) fn find<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> Option
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -443,6 +452,23 @@ mod tests {
         ] {
             let fields = [("tools".to_owned(), value)].into_iter().collect();
             assert_eq!(words(&fields, &["tools"]).unwrap(), expected);
+        }
+    }
+
+    const SAMPLES: &[&str] = &[
+        "---\nname: a\ndescription: 'it''s'\ntools: [read, \"write\", {a: [b, 'c']}]\n---\nbody\n",
+        "---\nmap:\n  deep:\n    - one\n    - two: 2\n      three: |-\n        text\n        more\ntext: >\n  folded\n  text\n---\n",
+        "\u{feff}---\r\n\"quoted key\": 1.5 # comment\r\nempty:\r\nlist:\r\n- a\r\n- - b\r\n...\r\n\r\nbody",
+        "---\na: [[1, 2], {b: 'c, d'}, \"e]\"]\nopen: [1,\n  2]\n---\n",
+    ];
+
+    proptest! {
+        #![proptest_config(testkit::fuzz::config())]
+        #[test]
+        fn no_front_matter_does_harm(text in testkit::fuzz::text(SAMPLES)) {
+            if let Ok(parts) = split(&text) {
+                prop_assert!(text.ends_with(parts.body));
+            }
         }
     }
 }

@@ -90,3 +90,30 @@ pub(super) fn flattened(mut output: Map<String, Value>) -> Map<String, Value> {
     }
     output
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SAMPLES: &[&str] = &[
+        r#"{"permissionDecision":"deny","permissionDecisionReason":"no"}"#,
+        r#"{"hookSpecificOutput":{"hookEventName":"PreToolUse","updatedInput":{"command":"ls"}},"continue":false}"#,
+        r#"{"toolArgs":"{\"command\":\"ls\"}","timestamp":1700000000000,"toolResult":{"textResult":"x"}}"#,
+    ];
+
+    proptest! {
+        #![proptest_config(testkit::fuzz::config())]
+        #[test]
+        fn no_output_of_a_hook_does_harm(text in testkit::fuzz::text(SAMPLES)) {
+            if let Ok(output) = serde_json::from_str::<Map<String, Value>>(text.trim()) {
+                let flat = flattened(output.clone());
+                prop_assert!(!flat.contains_key("updatedInput"));
+                for (event, _) in EVENTS {
+                    for_vscode(event, &Value::Object(output.clone()));
+                }
+            }
+        }
+    }
+}

@@ -344,6 +344,7 @@ fn file_path(uri: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn parse(parts: &[&[u8]]) -> Vec<Piece> {
         let mut parser = Parser::new("n0");
@@ -459,5 +460,47 @@ mod tests {
             b"\x1b]633;D;0;n0\x07nothing ran",
             &[Piece::Detected, text("nothing ran")],
         );
+    }
+
+    const SAMPLES: &[&str] = &[
+        "\x1b]633;A\x07prompt\x1b]633;B\x07\x1b]633;E;ls \\x3b -l;nonce\x07\x1b]633;C\x07out\x1b]633;D;0\x07",
+        "text\x1b]0;title\x1b\\\x1b]7;file://host/a%20b\x07\x1b[6n\x1b[?6n\x1b]10;?\x07\x1b[>cé🦀",
+        "\x1b]133;A\x07\x1b]133;C;cmdline=ls\x07\x1b]133;D;127\x07\x1bP1$r\x1b\\\x1b]1337;CurrentDir=/x\x07",
+    ];
+
+    /// All that came of some pieces, with texts joined.
+    fn read(pieces: &[Vec<u8>]) -> (Vec<String>, usize) {
+        let (mut parser, mut out, mut held) = (Parser::new("nonce"), Vec::new(), 0);
+        for piece in pieces {
+            parser.push(piece, &mut out);
+            held = held.max(parser.held.len());
+        }
+        parser.finish(None, &mut out);
+        let mut read: Vec<String> = Vec::new();
+        let mut in_text = false;
+        for piece in out {
+            match (piece, read.last_mut()) {
+                (Piece::Text(text), Some(last)) if in_text => last.push_str(&text),
+                (Piece::Text(text), _) => {
+                    in_text = true;
+                    read.push(text);
+                }
+                (other, _) => {
+                    in_text = false;
+                    read.push(format!("{other:?}"));
+                }
+            }
+        }
+        (read, held)
+    }
+
+    proptest! {
+        #![proptest_config(testkit::fuzz::config())]
+        #[test]
+        fn no_output_does_harm_wherever_it_is_cut(pieces in testkit::fuzz::pieces(SAMPLES)) {
+            let (read_in_pieces, held) = read(&pieces);
+            prop_assert!(held <= LONGEST + 8);
+            prop_assert_eq!(read_in_pieces, read(&[pieces.concat()]).0);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `web_fetch`: reads an address.
 
 use std::{
+    net::{IpAddr, SocketAddr},
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -8,6 +9,7 @@ use std::{
 use futures_util::{StreamExt, future::BoxFuture};
 use reqwest::{
     Client, Response, Url,
+    dns::{Addrs, Name, Resolve, Resolving},
     header::{ACCEPT, CONTENT_TYPE, LOCATION},
     redirect::Policy,
 };
@@ -57,6 +59,7 @@ static CLIENT: LazyLock<Result<Client, String>> = LazyLock::new(|| {
     Client::builder()
         .user_agent(concat!("lodge/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::none())
+        .dns_resolver(Arc::new(Names))
         .connect_timeout(Duration::from_secs(15))
         .timeout(TIME_LIMIT)
         .build()
@@ -132,8 +135,8 @@ async fn fetch(args: Arguments) -> Result<ToolOutput, ToolError> {
                 response.status().as_u16()
             )));
         };
-        // Permission was given for this host; another one has to be asked for.
-        if next.host_str() != url.host_str() || (url.scheme() == "https" && next.scheme() == "http") {
+        // Permission was given for this place; another one has to be asked for.
+        if !is_same_place(&url, &next) {
             return Err(ToolError(format!(
                 "{url} redirects to {next}. Call web_fetch with that URL to follow."
             )));
@@ -141,6 +144,49 @@ async fn fetch(args: Arguments) -> Result<ToolOutput, ToolError> {
         url = next;
     }
     Err(ToolError(format!("Failed to fetch {}: too many redirects", args.url)))
+}
+
+/// Whether who may fetch the one may fetch the other: the same server, or its encrypted door.
+fn is_same_place(url: &Url, next: &Url) -> bool {
+    let encrypted = url.scheme() == "http" && next.scheme() == "https" && url.port().is_none() && next.port().is_none();
+    url.origin() == next.origin() || (encrypted && url.host_str() == next.host_str())
+}
+
+/// Names by which people call their own machine. No other name may lead to it: whoever lets a name be fetched does not let
+/// the owner of the name choose what on this machine is read.
+fn is_own_name(name: &str) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Whether an address is this machine's, or of the link that it is on, where clouds keep credentials.
+fn is_own_address(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_unspecified() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unspecified() || v6.is_unicast_link_local(),
+    }
+}
+
+/// Looks up names, and refuses those that lead to this machine without saying so.
+struct Names;
+
+impl Resolve for Names {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let addresses: Vec<SocketAddr> = found.collect();
+            let own = addresses.iter().find(|address| is_own_address(address.ip()));
+            if let Some(own) = own.filter(|_| !is_own_name(name.as_str())) {
+                let text = format!(
+                    "{} leads to {}, which is an address of this machine",
+                    name.as_str(),
+                    own.ip()
+                );
+                return Err(text.into());
+            }
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
 }
 
 /// The innermost cause: what is around it only repeats the address.
@@ -210,4 +256,63 @@ async fn finish(args: &Arguments, url: &Url, response: Response) -> Result<ToolO
         content,
         ..ToolOutput::default()
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_is_followed_within_a_place_only() {
+        for (from, to, followed) in [
+            ("http://a/x", "http://a/y", true),
+            ("http://a/x", "https://a/x", true),
+            ("http://a:80/x", "http://a/x", true),
+            ("https://a/x", "http://a/x", false),
+            ("http://a/x", "http://a:8080/x", false),
+            ("http://a:8080/x", "http://a:22/x", false),
+            ("http://a:8080/x", "https://a:8080/x", false),
+            ("http://a:8080/x", "https://a/x", false),
+            ("http://a/x", "http://b/x", false),
+            ("http://a/x", "http://127.0.0.1/x", false),
+            ("http://a/x", "http://a.b/x", false),
+        ] {
+            let [one, other] = [from, to].map(|url| Url::parse(url).unwrap());
+            assert_eq!(is_same_place(&one, &other), followed, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_known_in_every_form() {
+        for (address, own) in [
+            ("127.0.0.1", true),
+            ("127.9.9.9", true),
+            ("0.0.0.0", true),
+            ("169.254.169.254", true),
+            ("::1", true),
+            ("::", true),
+            ("::ffff:127.0.0.1", true),
+            ("fe80::1", true),
+            ("10.0.0.1", false),
+            ("93.184.216.34", false),
+            ("2606:2800::1", false),
+        ] {
+            assert_eq!(is_own_address(address.parse().unwrap()), own, "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_name_but_its_own_leads_to_this_machine() {
+        let resolve = |name: &str| Names.resolve(name.parse().unwrap());
+        assert!(resolve("localhost").await.unwrap().next().is_some());
+        // Its name in the hosts file, where it has one that leads to loopback.
+        if let Ok(name) = std::fs::read_to_string("/etc/hostname")
+            && let Ok(mut found) = tokio::net::lookup_host((name.trim(), 0)).await
+            && found.any(|address| is_own_address(address.ip()))
+        {
+            let error = resolve(name.trim()).await.err().unwrap().to_string();
+            assert!(error.contains("this machine"), "{error}");
+        }
+    }
 }

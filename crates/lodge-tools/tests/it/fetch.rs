@@ -39,6 +39,7 @@ async fn server() -> String {
                     "/moved" => moved("/json"),
                     "/circle" => moved("/circle"),
                     "/away" => moved("http://elsewhere.invalid/x"),
+                    "/port" => moved("http://127.0.0.1:9/x"),
                     "/file" => moved("file:///etc/passwd"),
                     "/host" => found("text/plain", &here),
                     "/cut" => {
@@ -100,6 +101,11 @@ async fn pages_are_fetched_as_text() {
             "/away",
             json!({}),
             "ERROR: $S/away redirects to http://elsewhere.invalid/x. Call web_fetch with that URL to follow.".into(),
+        ),
+        (
+            "/port",
+            json!({}),
+            "ERROR: $S/port redirects to http://127.0.0.1:9/x. Call web_fetch with that URL to follow.".into(),
         ),
         (
             "/file",
