@@ -103,6 +103,7 @@ impl Agent {
     pub fn spawn(new: NewAgent) -> Self {
         let (inbox, commands) = mpsc::unbounded_channel();
         let queue = Queue::open(&new.dir, &new.facts);
+        let permissions = Permissions::new(new.rules).with_session(&new.facts.rules);
         let shared = Arc::new_cyclic(|shared| Shared {
             id: new.id.into(),
             dir: new.dir,
@@ -113,7 +114,7 @@ impl Agent {
             builtins: new.builtins,
             tool_state: new.tool_state,
             changes: new.changes,
-            permissions: Arc::new(Permissions::new(new.rules)),
+            permissions: Arc::new(permissions),
             hooks: Arc::new(Hooks::new(new.find_hooks)),
             mcp: crate::mcp::none(shared),
             logins: new.logins,

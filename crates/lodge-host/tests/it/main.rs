@@ -12,4 +12,5 @@ mod kit;
 mod life;
 mod modes;
 mod soak;
+mod truth;
 mod turns;
