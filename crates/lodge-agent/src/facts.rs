@@ -23,6 +23,8 @@ pub const INTERRUPTED_TURN: &str = "The host stopped in the middle of the last t
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
+    /// Which events these facts know of, once they are kept. See [`Facts::is_current`].
+    format: u32,
     /// When the session began, in milliseconds since 1970.
     pub started_ms: i64,
     /// The model that was last chosen.
@@ -115,7 +117,22 @@ pub struct OpenAgent {
     pub calls: Vec<OpenCall>,
 }
 
+/// Goes up with every event type that facts begin to take into account.
+const FORMAT: u32 = 1;
+
 impl Facts {
+    /// Whether kept facts took every event into account that they should. Those of another build may not have: a build that
+    /// does not know an event passes over it, and what it keeps then lacks it.
+    pub(crate) fn is_current(&self) -> bool {
+        self.format == FORMAT
+    }
+
+    /// The facts as they are kept.
+    pub(crate) fn to_bytes(&mut self) -> serde_json::Result<Vec<u8>> {
+        self.format = FORMAT;
+        serde_json::to_vec(self)
+    }
+
     /// Takes one event into account. Ephemeral ones count where they say something that no persisted one says.
     pub fn fold(&mut self, event: &Event) {
         match event.agent_id() {

@@ -82,12 +82,20 @@ pub struct Agent {
 impl Facts {
     /// The facts of an opened log: the kept ones, and what came after them.
     pub fn read(opened: &Opened) -> Result<Self, lodge_log::LogError> {
-        let kept = opened
+        let kept: Option<(Position, Self)> = opened
             .snapshot
             .as_ref()
             .and_then(|kept| Some((kept.at, serde_json::from_slice(&kept.bytes).ok()?)));
-        let (from, facts) = kept.unwrap_or((Position::START, Self::default()));
-        facts.read_on(&*opened.log, from)
+        match kept {
+            Some((from, facts)) if facts.is_current() => facts.read_on(&*opened.log, from),
+            kept => {
+                let mut facts = Self::default().read_on(&*opened.log, Position::START)?;
+                if let Some((_, older)) = kept {
+                    facts.totals.keep(&older.totals);
+                }
+                Ok(facts)
+            }
+        }
     }
 
     pub(crate) fn read_on(mut self, log: &dyn SessionLog, from: Position) -> Result<Self, lodge_log::LogError> {

@@ -248,11 +248,6 @@ impl EventType {
     pub fn is_ephemeral(self) -> bool {
         self.info().ephemeral
     }
-
-    /// Whether events of this type hang beside the chain.
-    pub fn is_beside(self) -> bool {
-        is_beside(self.name())
-    }
 }
 
 impl std::fmt::Display for EventType {

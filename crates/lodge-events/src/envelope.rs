@@ -135,8 +135,7 @@ impl Event {
 
     /// Whether the event hangs beside the chain: it is written to the log, and no event has it as its parent.
     pub fn is_beside(&self) -> bool {
-        matches!(&self.0.kind, Kind::Known(known) if known.is_beside())
-            || matches!(&self.0.kind, Kind::Other(name) if is_beside(name))
+        is_beside(self.kind())
     }
 
     /// The same event with another parent: for one that hangs beside the chain when the chain is cut before it.

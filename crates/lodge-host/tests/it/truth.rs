@@ -300,6 +300,35 @@ async fn what_earlier_builds_counted_counts_on_and_only_once() {
     }
 }
 
+/// A build that knows nothing of events beside the chain keeps facts that lack what they say.
+#[tokio::test]
+async fn what_an_older_build_kept_in_between_hides_nothing_that_was_recorded() {
+    let house = house();
+    let model = Priced::new();
+    let mut probe = house.session_with(with(&model)).await;
+    let id = probe.session.id().to_owned();
+    probe.turn("say one").await;
+    probe
+        .session
+        .configure(Change::Approval(Approval::DenyAll))
+        .await
+        .unwrap();
+    drop(probe);
+    house.host.close(&id).await;
+    let mut log = house.host.home().sessions().open(&id).unwrap().log;
+    log.save_snapshot(lodge_log::Snapshot {
+        at: log.end(),
+        bytes: r#"{"started_ms":1,"totals":{"lines_added":5}}"#.into(),
+    });
+    log.request_sync().wait().unwrap();
+    drop(log);
+    let session = house.host.open_session(&id).await.unwrap();
+    assert_eq!(session.settings().approval, Approval::DenyAll);
+    assert_eq!(spent(&session), (1, PRICE));
+    assert_eq!(session.facts().totals.lines_added, 5, "what no event tells is kept");
+    assert_ne!(session.facts().started_ms, 1);
+}
+
 #[tokio::test]
 async fn what_another_process_spent_is_counted_here_once() {
     let dir = tempfile::tempdir().unwrap();
