@@ -164,7 +164,11 @@ impl Actor {
                 () = shared.agents.changed.notified() => self.agents_changed(),
                 ended = ended => {
                     let compaction = self.running.take().is_some_and(|running| running.compaction);
-                    self.turn_ended(ended.unwrap_or_else(|panic| self.turn_panicked(&panic)), compaction);
+                    let ended = match ended {
+                        Ok(ended) => ended,
+                        Err(panic) => self.turn_panicked(&panic).await,
+                    };
+                    self.turn_ended(ended, compaction);
                 }
                 command = self.inbox.recv() => match command {
                     Some(Command::Close(done)) => {
@@ -332,15 +336,9 @@ impl Actor {
         self.running = Some(running);
     }
 
-    fn turn_panicked(&self, panic: &tokio::task::JoinError) -> Ended {
-        tracing::error!(session = %self.shared.id, %panic, "a turn broke down");
-        self.shared.take_questions_back();
-        self.shared.recorder.note(lodge_events::SessionError {
-            error_type: "internal".into(),
-            message: "The turn broke down because of a mistake in Lodge. Please report it with the log of the host."
-                .into(),
-            ..Default::default()
-        });
+    async fn turn_panicked(&self, panic: &tokio::task::JoinError) -> Ended {
+        tracing::error!(session = %self.shared.id, %panic, "a turn panicked");
+        turn::crashed(&self.shared).await;
         Ended::Failed
     }
 
@@ -458,6 +456,9 @@ impl Actor {
             });
         if forgotten {
             self.shared.recorder.note(PendingMessagesModified::default());
+        }
+        if let Err(panic) = &ended {
+            self.turn_panicked(panic).await;
         }
         self.turn_ended(ended.unwrap_or(Ended::Aborted), false);
         true

@@ -1,14 +1,18 @@
 //! A question to the model about the conversation that does not become part of it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use futures_util::StreamExt;
+use lodge_events::LodgeUsage;
 use lodge_models::{Chunk, Message, ModelRequest, Part};
 use tokio_util::sync::CancellationToken;
 
-use crate::{AgentError, session::Shared, turn::Turn};
+use crate::{AgentError, call, session::Shared, turn::Turn};
 
-/// Asks it: with the system prompt and all that was said, without tools. Nothing is recorded.
+/// Who makes such a call, as its record says.
+const INITIATOR: &str = "side-question";
+
+/// Asks it: with the system prompt and all that was said, without tools. Nothing but the call's cost is recorded.
 pub(crate) async fn ask(shared: &Arc<Shared>, question: String) -> Result<String, AgentError> {
     let turn = Turn::new(shared.clone(), CancellationToken::new());
     let (system, _, _) = turn.system_prompt().await;
@@ -23,10 +27,16 @@ pub(crate) async fn ask(shared: &Arc<Shared>, question: String) -> Result<String
         user_agent: settings.client_name.clone(),
         ..ModelRequest::default()
     };
+    let started = Instant::now();
     let mut stream = settings.model.call(Arc::new(request));
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|error| AgentError::Refused(error.message))?;
         if let Chunk::Done(completion) = chunk {
+            let used = call::usage(settings.model.info().id.clone(), &completion, started.elapsed());
+            shared.recorder.record_usage(LodgeUsage {
+                initiator: Some(INITIATOR.to_owned()),
+                ..call::spent(&used)
+            })?;
             return Ok(completion.message.text.to_string());
         }
     }

@@ -9,7 +9,7 @@ use std::{
 use futures_util::StreamExt;
 use lodge_events::{
     AssistantMessage, AssistantMessageDelta, AssistantMessageStart, AssistantReasoning, AssistantReasoningDelta,
-    AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, CompactionTrigger,
+    AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, CompactionTrigger, LodgeUsage,
     ModelCallFailure, ModelCallStart, ToolRequest,
 };
 use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, SubAgent, ToolSpec};
@@ -137,6 +137,8 @@ pub(crate) struct Called {
     message_id: String,
     reasoning_id: String,
     model: String,
+    /// Number of the attempt, from 0.
+    attempt: u32,
     duration: Duration,
     to_first: Option<Duration>,
 }
@@ -246,6 +248,7 @@ impl Turn {
             held_reasoning: Held::default(),
             held_calls: BTreeMap::new(),
         };
+        let attempt = request.attempt;
         let mut stream = model.call(request);
         while let Some(chunk) = stream.next().await {
             if let Some(completion) = live.take(chunk?) {
@@ -254,6 +257,7 @@ impl Turn {
                     message_id: live.message_id,
                     reasoning_id: live.reasoning_id,
                     model: model.info().id.clone(),
+                    attempt,
                     duration: started.elapsed(),
                     to_first: live.first_chunk.map(|at| at - started),
                 });
@@ -281,10 +285,16 @@ impl Turn {
             message_id,
             reasoning_id,
             model,
+            attempt,
             duration,
             to_first,
         } = called;
         let used = usage(model.clone(), &completion, duration);
+        // First of all: whatever becomes of the answer, the call was paid for.
+        recorder.record_usage(LodgeUsage {
+            attempt: (attempt > 0).then(|| u64::from(attempt) + 1),
+            ..spent(&used)
+        })?;
         let message = completion.message;
         if let Some(content) = message.reasoning_text.clone().filter(|text| !text.is_empty()) {
             recorder.record(AssistantReasoning {
@@ -360,6 +370,22 @@ pub(crate) fn usage(model: String, completion: &Completion, duration: Duration) 
         api_endpoint: completion.endpoint.clone().map(Into::into),
         finish_reason: completion.finish_reason.clone(),
         ..AssistantUsage::default()
+    }
+}
+
+/// What is recorded of it.
+pub(crate) fn spent(usage: &AssistantUsage) -> LodgeUsage {
+    LodgeUsage {
+        model: usage.model.clone(),
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        cache_read_tokens: usage.cache_read_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+        reasoning_tokens: usage.reasoning_tokens,
+        cost: usage.cost,
+        duration: usage.duration,
+        initiator: usage.initiator.clone(),
+        attempt: None,
     }
 }
 

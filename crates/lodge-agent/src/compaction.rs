@@ -3,13 +3,16 @@
 use std::{fmt::Write as _, future::ready, path::Path, sync::Arc, time::Instant};
 
 use futures_util::StreamExt;
-use lodge_events::{CompactionTokensUsed, CompactionTrigger, SessionCompactionComplete, SessionCompactionStart};
+use lodge_events::{
+    CompactionTokensUsed, CompactionTrigger, LodgeUsage, SessionCompactionComplete, SessionCompactionStart,
+};
 use lodge_log::LogError;
 use lodge_models::{Chunk, Completion, Message, ModelError, ModelRequest, Part, ToolSpec};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
+    call,
     session::{ContextSize, Shared},
     turn::{Stop, Turn},
 };
@@ -295,9 +298,17 @@ async fn summarise(
         .hook("preCompact", serde_json::json!({"trigger": who}))
         .await
         .map_err(|error| fail(error.to_string()))?;
-    let mut stream = shared.settings().model.call(Arc::new(request));
+    let model = shared.settings().model;
+    let started = Instant::now();
+    let mut stream = model.call(Arc::new(request));
     while let Some(chunk) = stream.next().await {
         if let Chunk::Done(completion) = chunk? {
+            let used = call::usage(model.info().id.clone(), &completion, started.elapsed());
+            let recorded = shared.recorder.record_usage(LodgeUsage {
+                initiator: Some("compaction".to_owned()),
+                ..call::spent(&used)
+            });
+            recorded.map_err(|error| fail(format!("The session's log cannot be written: {error}")))?;
             return Ok(*completion);
         }
     }

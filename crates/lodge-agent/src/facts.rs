@@ -4,10 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lodge_events::{
-    AgentMode, AssistantMessage, AssistantUsage, AutoTier, COMMAND_SOURCE, CodeChanges, Event, ModelMetric,
-    ModelRequests, ModelUsage, Payload, SessionShutdown, UserMessage,
+    AgentMode, ApprovalMode, AssistantMessage, AutoTier, COMMAND_SOURCE, CodeChanges, Event, LodgeUsage, Payload,
+    SessionRule, SessionShutdown, UserMessage,
 };
 use serde::{Deserialize, Serialize};
+
+pub use self::totals::{ModelTotals, Totals};
+
+mod totals;
 
 /// `infoType` of the `session.info` that closes a turn which the host did not live to finish.
 pub const INTERRUPTED_INFO: &str = "interrupted";
@@ -19,6 +23,8 @@ pub const INTERRUPTED_TURN: &str = "The host stopped in the middle of the last t
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
+    /// Which events these facts know of, once they are kept. See [`Facts::is_current`].
+    format: u32,
     /// When the session began, in milliseconds since 1970.
     pub started_ms: i64,
     /// The model that was last chosen.
@@ -57,6 +63,10 @@ pub struct Facts {
     pub agent_ids: BTreeSet<String>,
     /// What the session may spend.
     pub limit: Option<f64>,
+    /// What is asked before tools run, once somebody chose.
+    pub approval: Option<ApprovalMode>,
+    /// The session's own permission rules.
+    pub rules: Vec<SessionRule>,
     /// What was done so far, for `session.shutdown`.
     pub totals: Totals,
 }
@@ -107,66 +117,22 @@ pub struct OpenAgent {
     pub calls: Vec<OpenCall>,
 }
 
-/// Sums over the whole session.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Totals {
-    /// Milliseconds spent in model calls.
-    pub api_ms: u64,
-    /// Lines added by tools.
-    pub lines_added: u64,
-    /// Lines removed by tools.
-    pub lines_removed: u64,
-    /// Files changed by tools.
-    pub files: BTreeSet<String>,
-    /// Per model.
-    pub models: BTreeMap<String, ModelTotals>,
-    /// Tokens sent by the last call.
-    pub last_input: u64,
-    /// Tokens received by the last call.
-    pub last_output: u64,
-}
-
-/// Sums of one model.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ModelTotals {
-    /// Calls.
-    pub requests: u64,
-    /// Cost, where known.
-    pub cost: f64,
-    /// Tokens sent.
-    pub input: u64,
-    /// Tokens received.
-    pub output: u64,
-    /// Tokens read from a cache.
-    pub cache_read: u64,
-    /// Tokens written to a cache.
-    pub cache_write: u64,
-    /// Tokens of reasoning.
-    pub reasoning: u64,
-}
-
-impl ModelTotals {
-    fn metric(&self) -> ModelMetric {
-        ModelMetric {
-            requests: ModelRequests {
-                count: Some(self.requests),
-                cost: Some(self.cost),
-            },
-            usage: ModelUsage {
-                input_tokens: self.input,
-                output_tokens: self.output,
-                cache_read_tokens: self.cache_read,
-                cache_write_tokens: self.cache_write,
-                reasoning_tokens: Some(self.reasoning),
-            },
-            ..ModelMetric::default()
-        }
-    }
-}
+/// Goes up with every event type that facts begin to take into account.
+const FORMAT: u32 = 1;
 
 impl Facts {
+    /// Whether kept facts took every event into account that they should. Those of another build may not have: a build that
+    /// does not know an event passes over it, and what it keeps then lacks it.
+    pub(crate) fn is_current(&self) -> bool {
+        self.format == FORMAT
+    }
+
+    /// The facts as they are kept.
+    pub(crate) fn to_bytes(&mut self) -> serde_json::Result<Vec<u8>> {
+        self.format = FORMAT;
+        serde_json::to_vec(self)
+    }
+
     /// Takes one event into account. Ephemeral ones count where they say something that no persisted one says.
     pub fn fold(&mut self, event: &Event) {
         match event.agent_id() {
@@ -190,7 +156,7 @@ impl Facts {
                 self.open_agents.insert(agent.to_owned(), open);
             }
             Payload::SubagentCompleted(_) | Payload::SubagentFailed(_) => drop(self.open_agents.remove(agent)),
-            Payload::AssistantUsage(usage) => self.add_usage(usage),
+            Payload::LodgeUsage(usage) => self.totals.add(usage),
             payload => {
                 if let Some(open) = self.open_agents.get_mut(agent) {
                     open.fold(payload);
@@ -315,28 +281,29 @@ impl Facts {
             Payload::SessionCompactionComplete(done) if done.success => self.compactions += 1,
             Payload::SubagentSelected(selected) => self.agent = Some(selected.agent_name.clone()),
             Payload::SubagentDeselected(_) => self.agent = None,
-            Payload::AssistantUsage(usage) => {
-                // What others asked the model says nothing about the conversation.
-                if usage.initiator.is_none() {
-                    self.totals.last_input = usage.input_tokens.unwrap_or_default();
-                    self.totals.last_output = usage.output_tokens.unwrap_or_default();
-                }
-                self.add_usage(usage);
+            Payload::LodgeUsage(usage) => self.fold_usage(usage),
+            Payload::LodgeUsageCarried(carried) => {
+                self.totals.raise(&carried.model_metrics, carried.total_api_duration_ms);
+                self.totals.recorded = true;
             }
+            // For logs of builds that recorded no usage, and of the Copilot CLI. It is never more than what was recorded.
+            Payload::SessionShutdown(shutdown) => {
+                self.totals
+                    .raise(&shutdown.model_metrics, shutdown.total_api_duration_ms);
+            }
+            Payload::LodgeApproval(approval) => self.approval = Some(approval.mode.clone()),
+            Payload::LodgeRules(rules) => self.rules.clone_from(&rules.rules),
             _ => {}
         }
     }
 
-    fn add_usage(&mut self, usage: &AssistantUsage) {
-        self.totals.api_ms += usage.duration.unwrap_or_default();
-        let model = self.totals.models.entry(usage.model.clone()).or_default();
-        model.requests += 1;
-        model.cost += usage.cost.unwrap_or_default();
-        model.input += usage.input_tokens.unwrap_or_default();
-        model.output += usage.output_tokens.unwrap_or_default();
-        model.cache_read += usage.cache_read_tokens.unwrap_or_default();
-        model.cache_write += usage.cache_write_tokens.unwrap_or_default();
-        model.reasoning += usage.reasoning_tokens.unwrap_or_default();
+    fn fold_usage(&mut self, usage: &LodgeUsage) {
+        // What others asked the model says nothing about the conversation.
+        if usage.initiator.is_none() {
+            self.totals.last_input = usage.input_tokens.unwrap_or_default();
+            self.totals.last_output = usage.output_tokens.unwrap_or_default();
+        }
+        self.totals.add(usage);
     }
 
     fn open_call(&mut self, id: &str) -> Option<&mut OpenCall> {
@@ -346,7 +313,6 @@ impl Facts {
     /// The sums, as `session.shutdown` tells them.
     pub(crate) fn shutdown(&self) -> SessionShutdown {
         let totals = &self.totals;
-        let metrics = totals.models.iter().map(|(name, model)| (name.clone(), model.metric()));
         SessionShutdown {
             total_premium_requests: totals.models.values().map(|model| model.cost).sum(),
             total_api_duration_ms: totals.api_ms,
@@ -356,7 +322,7 @@ impl Facts {
                 lines_removed: totals.lines_removed,
                 files_modified: totals.files.iter().cloned().collect(),
             },
-            model_metrics: metrics.collect(),
+            model_metrics: totals.metrics(),
             ..SessionShutdown::default()
         }
     }

@@ -85,12 +85,20 @@ pub struct Agent {
 impl Facts {
     /// The facts of an opened log: the kept ones, and what came after them.
     pub fn read(opened: &Opened) -> Result<Self, lodge_log::LogError> {
-        let kept = opened
+        let kept: Option<(Position, Self)> = opened
             .snapshot
             .as_ref()
             .and_then(|kept| Some((kept.at, serde_json::from_slice(&kept.bytes).ok()?)));
-        let (from, facts) = kept.unwrap_or((Position::START, Self::default()));
-        facts.read_on(&*opened.log, from)
+        match kept {
+            Some((from, facts)) if facts.is_current() => facts.read_on(&*opened.log, from),
+            kept => {
+                let mut facts = Self::default().read_on(&*opened.log, Position::START)?;
+                if let Some((_, older)) = kept {
+                    facts.totals.keep(&older.totals);
+                }
+                Ok(facts)
+            }
+        }
     }
 
     pub(crate) fn read_on(mut self, log: &dyn SessionLog, from: Position) -> Result<Self, lodge_log::LogError> {
@@ -106,6 +114,7 @@ impl Agent {
     pub fn spawn(new: NewAgent) -> Self {
         let (inbox, commands) = mpsc::unbounded_channel();
         let queue = Queue::open(&new.dir, &new.facts);
+        let permissions = Permissions::new(new.rules).with_session(&new.facts.rules);
         let shared = Arc::new_cyclic(|shared| Shared {
             id: new.id.into(),
             dir: new.dir,
@@ -116,7 +125,7 @@ impl Agent {
             builtins: new.builtins,
             tool_state: new.tool_state,
             changes: new.changes,
-            permissions: Arc::new(Permissions::new(new.rules)),
+            permissions: Arc::new(permissions),
             trust: Arc::new(new.trust),
             hooks: Arc::new(Hooks::new(new.find_hooks)),
             mcp: crate::mcp::none(shared),

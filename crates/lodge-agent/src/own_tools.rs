@@ -175,11 +175,9 @@ impl Call<'_> {
             Some("autopilot" | "autopilot_fleet") => Mode::Autopilot,
             _ => Mode::Interactive,
         };
-        if answer.auto_approve_edits == Some(true) {
-            let approval = &mut shared.settings.lock().approval;
-            if matches!(approval, Approval::Ask | Approval::AutoSafe) {
-                *approval = Approval::AutoEdit;
-            }
+        let approval = shared.settings.lock().approval;
+        if answer.auto_approve_edits == Some(true) && matches!(approval, Approval::Ask | Approval::AutoSafe) {
+            shared.change_approval(Approval::AutoEdit)?;
         }
         shared.set_mode(mode)?;
         // In the words of the Copilot CLI; what the person said to it is in `exit_plan_mode.completed`.

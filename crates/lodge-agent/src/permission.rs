@@ -1,5 +1,7 @@
 //! Asking before acting: rules first, then whoever is attached.
 
+mod recorded;
+
 use lodge_events::{
     ManagedSource, PermissionCompleted, PermissionRequest, PermissionRequested, PermissionResult,
     SessionManagedSettingsEnforced, SessionManagedSettingsResolved,
@@ -160,6 +162,9 @@ impl Permissions {
             }
         }
         self.session.lock().extend(approved);
+        if let Err(error) = shared.record_rules() {
+            tracing::warn!(%error, "the approval could not be recorded; it ends with this run of the host");
+        }
     }
 }
 
@@ -223,11 +228,11 @@ impl Shared {
             return;
         }
         let no_bypass = policy.as_ref().is_some_and(|policy| policy.no_bypass);
-        if no_bypass {
-            let approval = &mut self.settings.lock().approval;
-            if *approval == Approval::ApproveAll {
-                *approval = Approval::Ask;
-            }
+        if no_bypass
+            && self.settings.lock().approval == Approval::ApproveAll
+            && let Err(error) = self.change_approval(Approval::Ask)
+        {
+            tracing::warn!(%error, "the change of the approval mode could not be recorded");
         }
         self.recorder.note(SessionManagedSettingsResolved {
             source: match policy {
@@ -255,8 +260,7 @@ impl Shared {
             });
             return Err(AgentError::Refused(message.into()));
         }
-        self.settings.lock().approval = approval;
-        Ok(())
+        Ok(self.change_approval(approval)?)
     }
 
     /// Allows what is like this from now on, in this session.

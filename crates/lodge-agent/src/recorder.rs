@@ -2,12 +2,13 @@
 //! and under one lock, so that the log, the state and what clients see can never disagree.
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use lodge_events::{Event, Payload, SessionError, SessionSnapshotRewind};
-use lodge_log::{LogError, Position, SessionLog, Snapshot, SyncTicket};
+use lodge_events::{Event, LodgeUsage, Payload, SessionError, SessionSnapshotRewind};
+use lodge_log::{LogError, Position, Recorded, SessionLog, Snapshot, SyncTicket};
 use lodge_models::{Message, ToolCall};
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -161,6 +162,17 @@ impl Recorder {
         }
     }
 
+    /// Records what a model call used. Before the first such record of a session that an earlier build counted for, what
+    /// it had counted is recorded, too.
+    pub(crate) fn record_usage(&self, usage: LodgeUsage) -> Result<(), LogError> {
+        let mut inner = self.inner.lock();
+        if let Some(carried) = inner.facts.totals.carried() {
+            inner.record(carried.into(), None, &*self.publish)?;
+        }
+        inner.record(usage.into(), self.lane.as_ref(), &*self.publish)?;
+        Ok(())
+    }
+
     /// Changes what no event says: sums over the whole session that are counted as they happen.
     pub(crate) fn count(&self, change: impl FnOnce(&mut Facts)) {
         change(&mut self.inner.lock().facts);
@@ -222,24 +234,23 @@ impl Recorder {
         run(&*self.inner.lock().log)
     }
 
-    /// Takes an event and everything after it out of the log, and forgets what was folded from it. Answers how many
-    /// events went.
+    /// Takes an event and everything after it out of the log, and forgets what was folded from it. What hangs beside the
+    /// chain stays: it says what is true of the session, not of the conversation. Answers how many events went.
     pub(crate) fn truncate(&self, from: Uuid) -> Result<u64, AgentError> {
         let mut inner = self.inner.lock();
-        let mut position = None;
+        let mut found = None;
         for recorded in inner.log.read_back()? {
-            let recorded = recorded?;
-            if recorded.event.id() == from {
-                position = Some(recorded.position);
+            let Recorded { position, event } = recorded?;
+            if event.id() == from && !event.is_beside() {
+                found = Some((position, event.parent_id()));
                 break;
             }
         }
-        let position = position.ok_or_else(|| AgentError::Refused(format!("Event not found: {from}")))?;
-        let before = inner.log.count();
+        let (position, parent) = found.ok_or_else(|| AgentError::Refused(format!("Event not found: {from}")))?;
         rewound::keep(&*inner.log, position)?;
-        inner.log.truncate(position)?;
+        let removed = inner.cut(position, parent)?;
         inner.read_anew()?;
-        Ok(before - inner.log.count())
+        Ok(removed)
     }
 
     /// Puts back what was taken out last, and tells it again. Nothing, when there is nothing to put back; refused when
@@ -250,67 +261,114 @@ impl Recorder {
             return Ok(None);
         };
         let Some(first) = events.first() else { return Ok(None) };
-        if let Some(back) = events.iter().position(|event| Some(event.id()) == inner.log.last_id()) {
-            // A process that died put back these; the rest follows, if there is any.
-            let rest = &events[back + 1..];
-            if !rest.is_empty() {
-                inner.log.append_all(rest)?;
-                inner.read_anew()?;
-            }
+        let last = events.iter().rfind(|event| !event.is_beside()).map(Event::id);
+        if last.is_some() && inner.log.last_id() == last {
+            // A process that died had put everything back.
             rewound::forget(&*inner.log);
-            rest.iter().for_each(|event| self.publish.publish(event));
-            return Ok(rest.first().map(Event::id));
+            return Ok(None);
         }
-        let mut since = None;
-        for recorded in inner.log.read_back()? {
-            let recorded = recorded?;
-            if Some(recorded.event.id()) == first.parent_id() {
-                break;
-            }
-            if !rewound::may_go(&recorded.event) {
-                return Err(AgentError::Refused(
-                    "Something happened since the conversation was taken back; it cannot be put back any more.".into(),
-                ));
-            }
-            since = Some((recorded.position, recorded.event.id()));
+        let Since {
+            from,
+            found,
+            removed,
+            beside,
+        } = inner.since(first.parent_id())?;
+        if !found {
+            return Err(AgentError::Refused(
+                "The log has changed since the rewind, so the rewind cannot be undone.".into(),
+            ));
         }
-        if let Some((position, event)) = since {
-            let before = inner.log.count();
-            inner.log.truncate(position)?;
-            let gone = Event::new(
-                inner.log.last_id(),
-                None,
-                SessionSnapshotRewind {
-                    up_to_event_id: event.to_string(),
-                    events_removed: before - inner.log.count(),
-                },
-            );
-            self.publish.publish(&gone);
+        if !removed.iter().all(rewound::may_go) {
+            return Err(AgentError::Refused(
+                "The conversation went on since the rewind, so the rewind cannot be undone.".into(),
+            ));
         }
-        if inner.log.last_id() != first.parent_id() {
-            return Err(AgentError::Refused("What was taken back does not fit any more.".into()));
-        }
-        inner.log.append_all(&events)?;
+        // What hangs beside the chain stayed when the rest was taken out. It goes back to where it was; what is new since
+        // then comes after it.
+        let back: HashSet<Uuid> = events.iter().map(Event::id).collect();
+        let new = beside.iter().filter(|event| !back.contains(&event.id()));
+        let tail: Vec<Event> = events
+            .iter()
+            .cloned()
+            .chain(new.map(|event| event.with_parent(last.or(first.parent_id()))))
+            .collect();
+        inner.log.replace_tail(from, &tail)?;
         rewound::forget(&*inner.log);
         inner.read_anew()?;
-        for event in &events {
+        if let Some(oldest) = removed.first() {
+            let gone = SessionSnapshotRewind {
+                up_to_event_id: oldest.id().to_string(),
+                events_removed: removed.len() as u64,
+            };
+            self.publish.publish(&Event::new(first.parent_id(), None, gone));
+        }
+        for event in events.iter().filter(|event| !event.is_beside()) {
             self.publish.publish(event);
         }
         Ok(Some(first.id()))
     }
 }
 
+/// What a log has after an event.
+struct Since {
+    /// Where it begins.
+    from: Position,
+    /// Whether the event is there.
+    found: bool,
+    /// Events of the chain, oldest first.
+    removed: Vec<Event>,
+    /// Events beside it, oldest first.
+    beside: Vec<Event>,
+}
+
 impl Inner {
+    /// What comes after an event of the chain; everything, without one.
+    fn since(&self, parent: Option<Uuid>) -> Result<Since, LogError> {
+        let (mut removed, mut beside) = (Vec::new(), Vec::new());
+        let (mut from, mut found) = (self.log.end(), parent.is_none());
+        for recorded in self.log.read_back()? {
+            let Recorded { position, event } = recorded?;
+            if Some(event.id()) == parent {
+                found = true;
+                break;
+            }
+            from = position;
+            match event.is_beside() {
+                true => beside.push(event),
+                false => removed.push(event),
+            }
+        }
+        removed.reverse();
+        beside.reverse();
+        Ok(Since {
+            from,
+            found,
+            removed,
+            beside,
+        })
+    }
+
+    /// Takes everything from a position on out of the log, but for what hangs beside the chain. Answers how many events
+    /// went.
+    fn cut(&mut self, from: Position, parent: Option<Uuid>) -> Result<u64, LogError> {
+        let (mut stays, mut removed) = (Vec::new(), 0);
+        for event in self.log.read(from, Position::END)?.events() {
+            match event? {
+                event if event.is_beside() => stays.push(event.with_parent(parent)),
+                _ => removed += 1,
+            }
+        }
+        self.log.replace_tail(from, &stays)?;
+        Ok(removed)
+    }
+
     /// Folds the log anew, after more than an append.
     fn read_anew(&mut self) -> Result<(), LogError> {
         self.head = self.log.last_id();
         self.transcript = None;
-        let totals = std::mem::take(&mut self.facts.totals);
-        self.facts = Facts {
-            totals,
-            ..Facts::default()
-        }
-        .read_on(&*self.log, Position::START)?;
+        let mut facts = Facts::default().read_on(&*self.log, Position::START)?;
+        facts.totals.keep(&self.facts.totals);
+        self.facts = facts;
         Ok(())
     }
 
@@ -330,7 +388,9 @@ impl Inner {
                 }
                 other => drop(other?),
             }
-            self.head = Some(event.id());
+            if !event.is_beside() {
+                self.head = Some(event.id());
+            }
             if let Some(transcript) = &mut self.transcript {
                 transcript.fold(&event);
             }
@@ -350,23 +410,26 @@ impl Inner {
     /// Another process has this session open, too, and wrote to its log. What it wrote is taken in as if it had happened
     /// here.
     fn catch_up(&mut self, publish: &dyn Publish) -> Result<(), LogError> {
+        let folded = self.log.end();
         self.log = (self.reopen)()?;
         let mut missed = Vec::new();
-        let mut known = self.head.is_none();
+        let mut next = self.log.end();
+        let mut known = self.head.is_none() && folded == Position::START;
         for recorded in self.log.read_back()? {
-            let event = recorded?.event;
-            if Some(event.id()) == self.head {
-                known = true;
+            let Recorded { position, event } = recorded?;
+            if position < folded {
+                // What was folded is still what comes before: it ends with the event that ours ended with.
+                let ours = Some(event.id()) == self.head || event.is_beside() && event.parent_id() == self.head;
+                known = ours && next == folded;
                 break;
             }
+            next = position;
             missed.push(event);
         }
         self.head = self.log.last_id();
         if !known {
             // The log was cut back to before what we know: begin again.
-            self.transcript = None;
-            self.facts = Facts::default().read_on(&*self.log, Position::START)?;
-            return Ok(());
+            return self.read_anew();
         }
         for event in missed.iter().rev() {
             if let Some(transcript) = &mut self.transcript {
@@ -391,7 +454,7 @@ impl Inner {
 
     fn save_facts(&mut self) -> SyncTicket {
         self.saved = Some(Instant::now());
-        if let Ok(facts) = serde_json::to_vec(&self.facts) {
+        if let Ok(facts) = self.facts.to_bytes() {
             self.log.save_snapshot(Snapshot {
                 at: self.log.end(),
                 bytes: facts.into(),

@@ -241,11 +241,14 @@ impl Shared {
         while let Some(chunk) = stream.next().await {
             match chunk {
                 Ok(Chunk::Done(completion)) => {
-                    self.recorder.note(AssistantUsage {
+                    let used = AssistantUsage {
                         initiator: Some(INITIATOR.to_owned()),
                         interaction_type: Some("conversation-sampling".to_owned()),
                         ..call::usage(model.clone(), &completion, started.elapsed())
-                    });
+                    };
+                    let recorded = self.recorder.record_usage(call::spent(&used));
+                    recorded.map_err(|error| format!("The session's log cannot be written: {error}"))?;
+                    self.recorder.note(used);
                     return Ok(result(&completion, &model));
                 }
                 Ok(_) => {}

@@ -165,21 +165,56 @@ pub(crate) async fn run(
     ended
 }
 
+/// Why a tool call ends without having come to its end.
+#[derive(Clone, Copy)]
+pub(crate) enum Cut {
+    /// The turn was stopped, or the host was.
+    Interrupted,
+    /// The turn panicked.
+    Crashed,
+}
+
+impl Cut {
+    fn error(self) -> ToolError {
+        let (code, message) = match self {
+            Self::Interrupted => ("interrupted", INTERRUPTED),
+            Self::Crashed => ("internal", CRASHED_CALL),
+        };
+        ToolError {
+            message: message.into(),
+            code: Some(code.into()),
+            ..ToolError::default()
+        }
+    }
+}
+
+/// What the model reads of a call that a crash of its turn cut off.
+const CRASHED_CALL: &str = "Internal error: the turn crashed before this call ended. It may have had effects.";
+
 /// Gives every open tool call the result that it was interrupted.
 pub(crate) fn close_open_calls(shared: &Shared) -> Result<(), LogError> {
+    cut_open_calls(shared, Cut::Interrupted)
+}
+
+/// Gives every open tool call a result that says why it has no other.
+pub(crate) fn cut_open_calls(shared: &Shared, why: Cut) -> Result<(), LogError> {
     let open = shared
         .recorder
         .facts(|facts| facts.open_turn.clone())
         .map(|turn| turn.calls)
         .unwrap_or_default();
     for call in open {
-        interrupt_call(&shared.recorder, &call)?;
+        cut_call(&shared.recorder, &call, why)?;
     }
     Ok(())
 }
 
 /// Gives an open tool call the result that it was interrupted.
 pub(crate) fn interrupt_call(recorder: &Recorder, call: &OpenCall) -> Result<(), LogError> {
+    cut_call(recorder, call, Cut::Interrupted)
+}
+
+fn cut_call(recorder: &Recorder, call: &OpenCall, why: Cut) -> Result<(), LogError> {
     if !call.started {
         recorder.record(ToolExecutionStart {
             tool_call_id: call.id.clone(),
@@ -190,14 +225,35 @@ pub(crate) fn interrupt_call(recorder: &Recorder, call: &OpenCall) -> Result<(),
     recorder.record(ToolExecutionComplete {
         tool_call_id: call.id.clone(),
         success: false,
-        error: Some(ToolError {
-            message: INTERRUPTED.into(),
-            code: Some("interrupted".into()),
-            ..ToolError::default()
-        }),
+        error: Some(why.error()),
         ..ToolExecutionComplete::default()
     })?;
     Ok(())
+}
+
+/// Leaves a session in order whose turn panicked: every call has one result, nothing is asked any more, and clients know.
+pub(crate) async fn crashed(shared: &Shared) {
+    shared.take_questions_back();
+    shared.files_settled().await;
+    shared.permissions.end_loan();
+    // Nobody waits for their answers any more. They record their own ends.
+    shared.agents.stop(|task| task.is_waited_for()).await;
+    let recorder = &shared.recorder;
+    let told = cut_open_calls(shared, Cut::Crashed).and_then(|()| {
+        recorder.record(SessionError {
+            error_type: "internal".into(),
+            message:
+                "Internal error: the turn crashed. What it did until then is kept; send a message to go on. Please \
+                      report this with the host's log."
+                    .into(),
+            ..SessionError::default()
+        })
+    });
+    if let Err(error) = told {
+        tell_log_error(shared, &error);
+    }
+    recorder.note(AssistantIdle::default());
+    recorder.sync_and_save();
 }
 
 /// The log cannot take it, so clients are told by an event that is only for them.

@@ -288,11 +288,16 @@ impl<R: Serialize + DeserializeOwned + Clone + PartialEq> Lines<R> {
     }
 }
 
+/// What is kept about sessions. Records and the URIs in them are behind one lock, so they cannot disagree.
+struct Sessions {
+    lines: Lines<SessionRecord>,
+    /// From a URI that a client chose to the host's id: sessions and further chats.
+    by_uri: HashMap<String, String>,
+}
+
 /// The files.
 pub(crate) struct Store {
-    sessions: Mutex<Lines<SessionRecord>>,
-    /// From a URI that a client chose to the host's id: sessions and further chats.
-    by_uri: Mutex<HashMap<String, String>>,
+    sessions: Mutex<Sessions>,
     clients: Mutex<Lines<ClientRecord>>,
     settings: Mutex<Lines<Setting>>,
     decisions: Mutex<Lines<Wide>>,
@@ -310,19 +315,18 @@ impl Store {
         // What people typed and which of their programs were here is theirs alone.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
-        let sessions: Lines<SessionRecord> = Lines::open(dir.join("sessions.jsonl"))?;
+        let lines: Lines<SessionRecord> = Lines::open(dir.join("sessions.jsonl"))?;
         let mut clients: Lines<ClientRecord> = Lines::open(dir.join("clients.jsonl"))?;
         if clients.map.len() > CLIENTS {
             clients.map.clear();
             clients.compact()?;
         }
         let mut by_uri = HashMap::new();
-        for (id, record) in &sessions.map {
+        for (id, record) in &lines.map {
             by_uri.extend(record.uris().map(|uri| (uri.clone(), id.clone())));
         }
         Ok(Self {
-            sessions: Mutex::new(sessions),
-            by_uri: Mutex::new(by_uri),
+            sessions: Mutex::new(Sessions { lines, by_uri }),
             clients: Mutex::new(clients),
             settings: Mutex::new(Lines::open(dir.join("settings.jsonl"))?),
             decisions: Mutex::new(Lines::open(dir.join("decisions.jsonl"))?),
@@ -331,7 +335,7 @@ impl Store {
 
     /// Before the host ends: what there was no room for is written, where there is some now.
     pub(crate) fn settle(&self) {
-        self.sessions.lock().settle();
+        self.sessions.lock().lines.settle();
         self.clients.lock().settle();
         self.settings.lock().settle();
         self.decisions.lock().settle();
@@ -339,12 +343,12 @@ impl Store {
 
     /// What is kept about a session.
     pub(crate) fn session(&self, id: &str) -> SessionRecord {
-        self.sessions.lock().map.get(id).cloned().unwrap_or_default()
+        self.sessions.lock().lines.map.get(id).cloned().unwrap_or_default()
     }
 
     /// The host's id of the session that has, or whose chat has, a URI that a client chose.
     pub(crate) fn id_of(&self, uri: &str) -> Option<String> {
-        self.by_uri.lock().get(uri).cloned()
+        self.sessions.lock().by_uri.get(uri).cloned()
     }
 
     /// The sessions, by the host's ids, that have chats now which were made in another one.
@@ -354,26 +358,27 @@ impl Store {
             let mut chats = record.chats.iter().chain(&record.own);
             chats.any(|chat| chat.born.as_deref() == Some(born))
         };
-        let found = sessions.map.iter().filter(|(_, record)| has(record));
+        let found = sessions.lines.map.iter().filter(|(_, record)| has(record));
         found.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Changes what is kept about a session.
+    /// Changes what is kept about a session. Nobody else changes it meanwhile, so `change` must not use the store.
     pub(crate) fn update(&self, id: &str, change: impl FnOnce(&mut SessionRecord)) {
-        let mut record = self.session(id);
-        let mut by_uri = self.by_uri.lock();
+        let Sessions { lines, by_uri } = &mut *self.sessions.lock();
+        let mut record = lines.map.get(id).cloned().unwrap_or_default();
         for uri in record.uris() {
             by_uri.remove(uri);
         }
         change(&mut record);
         by_uri.extend(record.uris().map(|uri| (uri.clone(), id.to_owned())));
-        self.sessions.lock().set(id, Some(record));
+        lines.set(id, Some(record));
     }
 
     /// Forgets a session.
     pub(crate) fn forget(&self, id: &str) {
-        self.by_uri.lock().retain(|_, of| of != id);
-        self.sessions.lock().set(id, None);
+        let Sessions { lines, by_uri } = &mut *self.sessions.lock();
+        by_uri.retain(|_, of| of != id);
+        lines.set(id, None);
     }
 
     /// The host's settings that clients chose.
@@ -471,6 +476,30 @@ mod tests {
     }
 
     #[test]
+    fn changes_at_the_same_time_lose_nothing() {
+        const WRITERS: usize = 8;
+        const CHANGES: usize = 50;
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let store = &store;
+                scope.spawn(move || {
+                    for change in 0..CHANGES {
+                        store.update("a", |record| {
+                            record.reviewed.insert(format!("{writer}-{change}"), "seen".into());
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(store.session("a").reviewed.len(), WRITERS * CHANGES);
+        drop(store);
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.session("a").reviewed.len(), WRITERS * CHANGES);
+    }
+
+    #[test]
     fn a_damaged_line_costs_only_itself_and_is_kept_aside() {
         let dir = tempfile::tempdir().unwrap();
         {
@@ -508,7 +537,7 @@ mod tests {
                     .open(dir.path().join("sessions.jsonl"))
                     .unwrap();
                 file.write_all(b"{\"key\":\"b\",").unwrap();
-                store.sessions.lock().file = fs::File::options().append(true).open("/dev/full").unwrap();
+                store.sessions.lock().lines.file = fs::File::options().append(true).open("/dev/full").unwrap();
                 store.update("b", |record| record.archived = true);
                 assert!(store.session("b").archived);
                 if told {

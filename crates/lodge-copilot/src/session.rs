@@ -3,6 +3,7 @@
 mod models;
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{
         Arc, OnceLock, Weak,
@@ -11,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use lodge_events::{CommandInfo, Event};
+use lodge_events::{CommandInfo, Event, is_beside};
 use lodge_host::{
     Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening, MAX_TOOL_OUTPUT, Publish, Session,
 };
@@ -112,13 +113,23 @@ struct Feed {
     without_sub_deltas: AtomicBool,
     /// Whether the client wants to count what happens.
     with_telemetry: AtomicBool,
+    /// Types of Lodge's own that the client wants. It gets no others: the SDK's schema does not have them.
+    own_types: Mutex<BTreeSet<String>>,
 }
 
 impl Feed {
+    /// Has the client get the types of Lodge's own that it is interested in.
+    fn want(&self, interests: &[(String, String)]) {
+        let types = interests.iter().map(|(_, kind)| kind).filter(|kind| is_beside(kind));
+        *self.own_types.lock() = types.cloned().collect();
+    }
+
     fn send(&self, event: &Event) {
+        let wanted = !event.is_beside() || self.own_types.lock().contains(event.kind());
         match self.through.get() {
-            Some(mirror) => mirror.event(event),
-            None => self.peer.event(&self.prefix, event),
+            Some(mirror) => mirror.event(event, wanted),
+            None if wanted => self.peer.event(&self.prefix, event),
+            None => {}
         }
         if self.with_telemetry.load(Ordering::Relaxed)
             && let Some(told) = telemetry::of(&self.session_id, event)
@@ -159,6 +170,7 @@ impl Attached {
             through: OnceLock::new(),
             without_sub_deltas: AtomicBool::new(false),
             with_telemetry: AtomicBool::new(false),
+            own_types: Mutex::default(),
         });
         let listening = if from_start {
             let (history, listening) = session.history_and_listen(feed.clone())?;
@@ -321,6 +333,7 @@ impl Attached {
             _ => {}
         });
         interests.push((handle.clone(), event_type));
+        self.feed.want(&interests);
         handle
     }
 
@@ -344,6 +357,7 @@ impl Attached {
             return false;
         };
         let others = interests.iter().any(|(_, other)| *other == wanted);
+        self.feed.want(&interests);
         drop(interests);
         self.now_can(|can| match wanted.as_str() {
             _ if others => {}

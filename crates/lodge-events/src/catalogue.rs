@@ -135,7 +135,7 @@ macro_rules! catalogue {
         const _: () = assert!(
             [$($name::NAME),*].len()
                 == assistant::DEFINED + tool::DEFINED + session::DEFINED + settings::DEFINED + schedule::DEFINED
-                    + ask::DEFINED + subagent::DEFINED + conversation::DEFINED + mcp::DEFINED,
+                    + ask::DEFINED + subagent::DEFINED + conversation::DEFINED + mcp::DEFINED + beside::DEFINED,
             "every event type must be listed in the catalogue, once"
         );
 
@@ -230,6 +230,7 @@ catalogue! {
     SessionMcpServersLoaded SessionMcpServerStatusChanged SessionMcpServerRemoved SessionMcpServerNeedsReconnect
     McpToolsListChanged McpResourcesListChanged McpPromptsListChanged McpOauthRequired McpOauthCompleted
     SamplingRequested SamplingCompleted
+    LodgeUsage LodgeUsageCarried LodgeApproval LodgeRules
 }
 
 impl EventType {
@@ -267,7 +268,7 @@ impl Payload {
     /// Whether an event made of this payload is ephemeral.
     pub fn is_ephemeral(&self) -> bool {
         match self {
-            Self::Unknown(unknown) => unknown.ephemeral,
+            Self::Unknown(unknown) => unknown.ephemeral && !is_beside(&unknown.kind),
             known => known.event_type().is_some_and(EventType::is_ephemeral),
         }
     }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::{
     Attachment, ContentBlock, FieldInfo, Notification, PERSISTENCE_DIFFERENCES, PermissionRequest,
     PersistenceDifference, Presence, SEED_ONLY_FIELDS, SeedOnlyField, ShapeInfo, TYPES, TypeInfo, UnionInfo,
-    attachment, permission, shapes, words,
+    attachment, beside, is_beside, permission, shapes, words,
 };
 
 const INTRODUCTION: &str = "\
@@ -16,6 +16,10 @@ Made from the definitions in `crates/lodge-events` by `cargo xtask docs`; do not
 
 Everything that happens in a session is an event. Persisted events are lines of the session's `events.jsonl`, written
 before anybody sees them. Ephemeral events are sent to clients and never written.
+
+The types whose names begin with `lodge.` are Lodge's own. They hang beside the chain: no event has one of them as its
+parent. Clients of the SDKs are not sent them unless they ask for them by name, and older builds and the Copilot CLI
+pass over them in a log, because they are marked `ephemeral` there.
 
 The types marked as seed are those of the Copilot SDK's published guide to streaming events, which is the contract; the
 others come from the schema that newer releases of the SDK ship.
@@ -27,10 +31,10 @@ others come from the schema that newer releases of the SDK ship.
 | `type` | string | yes | One of the types below, or one that a newer program wrote. |
 | `data` | object | yes | Depends on the type. |
 | `agentId` | string | | The sub-agent the event belongs to. |
-| `ephemeral` | boolean | | `true` for ephemeral events, else absent. |
+| `ephemeral` | boolean | | `true` for ephemeral events and for those beside the chain, else absent. |
 | `id` | string | yes | UUID v4 of the event. |
 | `timestamp` | string | yes | ISO 8601, UTC, milliseconds. |
-| `parentId` | string \\| null | yes | `id` of the last persisted event before this one; null for the first. Ephemeral events carry it and do not advance it. |
+| `parentId` | string \\| null | yes | `id` of the last event of the chain before this one; null for the first. Ephemeral events and those beside the chain carry it and do not advance it. |
 
 Unknown types and unknown fields are kept as they are, and so is the form of numbers.
 ";
@@ -69,7 +73,7 @@ const UNIONS: &[UnionInfo] = &[
 ];
 
 fn all_shapes() -> impl Iterator<Item = &'static ShapeInfo> {
-    [shapes::SHAPES, permission::SHAPES, attachment::SHAPES]
+    [shapes::SHAPES, permission::SHAPES, attachment::SHAPES, beside::SHAPES]
         .into_iter()
         .flatten()
 }
@@ -140,7 +144,11 @@ fn overview(out: &mut String) {
 fn event(out: &mut String, info: &TypeInfo, names: &Names) {
     heading(out, &format!("`{}`", info.name), info.doc);
     let persistence = if info.ephemeral { "Ephemeral." } else { "Persisted." };
-    let origin = if info.in_seed { "" } else { " Newer than the seeds." };
+    let origin = match info.in_seed {
+        true => "",
+        false if is_beside(info.name) => " Beside the chain.",
+        false => " Newer than the seeds.",
+    };
     line(out, format_args!("\n{persistence}{origin}"));
     fields(out, info.fields, names);
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::head::trim;
-use crate::{EventData, EventError, EventType, Head, Payload, Unknown, time};
+use crate::{EventData, EventError, EventType, Head, Payload, Unknown, is_beside, time};
 
 /// One session event: the head of its envelope, and the exact JSON it travels as. Cheap to clone.
 #[derive(Clone)]
@@ -133,6 +133,36 @@ impl Event {
         self.0.ephemeral
     }
 
+    /// Whether the event hangs beside the chain: it is written to the log, and no event has it as its parent.
+    pub fn is_beside(&self) -> bool {
+        is_beside(self.kind())
+    }
+
+    /// The same event with another parent: for one that hangs beside the chain when the chain is cut before it.
+    pub fn with_parent(&self, parent: Option<Uuid>) -> Self {
+        let Inner {
+            id,
+            timestamp,
+            agent_id,
+            ephemeral,
+            ..
+        } = &*self.0;
+        // From its own bytes, so that fields of a newer build stay.
+        let data = Payload::Unknown(Box::new(self.raw_payload()));
+        let (json, data) = write(*id, *timestamp, parent, agent_id.as_deref(), *ephemeral, &data);
+        Self(Arc::new(Inner {
+            json: json.into(),
+            data,
+            kind: Kind::new(self.kind()),
+            id: *id,
+            timestamp: *timestamp,
+            parent_id: parent,
+            agent_id: agent_id.clone(),
+            ephemeral: *ephemeral,
+            payload: OnceLock::new(),
+        }))
+    }
+
     /// The sub-agent the event belongs to.
     pub fn agent_id(&self) -> Option<&str> {
         self.0.agent_id.as_deref()
@@ -177,18 +207,18 @@ impl Event {
     /// The typed data. Free for events made here; read at most once for others.
     pub fn payload(&self) -> &Payload {
         self.0.payload.get_or_init(|| {
-            let data = self.data_json();
             self.event_type()
-                .and_then(|known| Payload::read(known, data))
-                .unwrap_or_else(|| {
-                    let unknown = Unknown {
-                        kind: self.kind().into(),
-                        ephemeral: self.0.ephemeral,
-                        data: data.into(),
-                    };
-                    Payload::Unknown(Box::new(unknown))
-                })
+                .and_then(|known| Payload::read(known, self.data_json()))
+                .unwrap_or_else(|| Payload::Unknown(Box::new(self.raw_payload())))
         })
+    }
+
+    fn raw_payload(&self) -> Unknown {
+        Unknown {
+            kind: self.kind().into(),
+            ephemeral: self.0.ephemeral,
+            data: self.data_json().into(),
+        }
     }
 
     /// The typed data, if it is of this type.
@@ -265,7 +295,7 @@ fn write(
         out.extend_from_slice(b",\"agentId\":");
         write_text(&mut out, agent_id);
     }
-    if ephemeral {
+    if ephemeral || is_beside(payload.kind()) {
         out.extend_from_slice(b",\"ephemeral\":true");
     }
     out.extend_from_slice(b",\"id\":");

@@ -7,7 +7,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::time;
+use crate::{is_beside, time};
 
 /// Why some bytes are not an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +48,7 @@ pub struct Head<'a> {
     pub timestamp: Timestamp,
     /// Id of the last persisted event before this one.
     pub parent_id: Option<Uuid>,
-    /// Whether the event is marked as not for the log.
+    /// Whether the event is marked as not for the log. Those beside the chain are for the log, however they are marked.
     pub ephemeral: bool,
     /// The sub-agent the event belongs to.
     pub agent_id: Option<Cow<'a, str>>,
@@ -57,6 +57,11 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
+    /// Whether the next event's parent may be this one.
+    pub fn is_on_chain(&self) -> bool {
+        !self.ephemeral && !is_beside(&self.kind)
+    }
+
     /// Reads the head of one event, and checks that there is nothing else.
     pub fn parse(json: &'a [u8]) -> Result<Self, EventError> {
         let json = trim(json);
@@ -111,12 +116,12 @@ impl<'a> RawHead<'a> {
             return Err(EventError::DataNotObject);
         }
         Ok(Head {
+            ephemeral: self.ephemeral && !is_beside(&self.kind.0),
             kind: self.kind.0,
             id: uuid("id", self.id)?,
             timestamp: time::read(&self.timestamp.0)
                 .ok_or_else(|| EventError::BadTimestamp(self.timestamp.0.into_owned()))?,
             parent_id: self.parent_id.map(|id| uuid("parentId", id)).transpose()?,
-            ephemeral: self.ephemeral,
             agent_id: self.agent_id.map(|id| id.0),
             data,
         })

@@ -33,6 +33,7 @@ mod time;
 pub mod ask;
 pub mod assistant;
 pub mod attachment;
+pub mod beside;
 mod catalogue;
 pub mod conversation;
 pub mod docs;
@@ -49,6 +50,7 @@ pub mod words;
 pub use ask::*;
 pub use assistant::*;
 pub use attachment::*;
+pub use beside::*;
 pub use catalogue::{
     EventData, EventType, PERSISTENCE_DIFFERENCES, Payload, PersistenceDifference, SEED_ONLY_FIELDS, SeedOnlyField,
     TYPES, Unknown,

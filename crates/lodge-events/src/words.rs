@@ -60,6 +60,10 @@ words! {
         UnattendedFallback = "unattended_fallback", AuthorizationCarryForward = "authorization_carry_forward",
     }
     "How permissions are asked for." PermissionMode { Manual = "manual", Assisted = "assisted", AllowAll = "allow-all" }
+    "What is asked before tools run." ApprovalMode {
+        Ask = "ask", AutoSafe = "auto-safe", AutoEdit = "auto-edit", ApproveAll = "approve-all", DenyAll = "deny-all",
+    }
+    "What a permission rule does." RuleEffect { Deny = "deny", Ask = "ask", Allow = "allow" }
     "What is done with a memory." MemoryAction { Store = "store", Vote = "vote" }
     "A vote on a memory." MemoryDirection { Upvote = "upvote", Downvote = "downvote" }
     "Who a memory is for." MemoryScope { Repository = "repository", User = "user" }

@@ -262,6 +262,7 @@ impl Inner {
         let mut settings = self.settings(&NewSession {
             reasoning_effort: facts.reasoning_effort.clone(),
             limit: facts.limit,
+            approval: facts.approval.as_ref().map(Approval::from).unwrap_or_default(),
             ..NewSession::default()
         })?;
         if let Some(name) = &facts.model {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lodge_events::UserMessage;
+use lodge_events::{Event, LodgeUsage, LodgeUsageCarried, UserMessage};
 use lodge_log::{EventReader, LogError, Store};
 use lodge_tools::changes::Changes;
 use uuid::Uuid;
@@ -26,6 +26,12 @@ impl Host {
     }
 }
 
+/// Whether an event is part of a copy of its session. What people allowed in a session holds in that one only, and what a
+/// newer build recorded may be just that.
+pub(crate) fn goes_along(event: &Event) -> bool {
+    !event.is_beside() || event.is::<LodgeUsage>() || event.is::<LodgeUsageCarried>()
+}
+
 impl Inner {
     fn copy(&self, id: &str, reader: EventReader, up_to: Option<Uuid>, new_id: &str) -> Result<(), HostError> {
         let mut log = match self.home.sessions().create(new_id) {
@@ -36,7 +42,9 @@ impl Inner {
         let mut turns = HashSet::new();
         for event in reader.events() {
             let event = event?;
-            log.append(&event)?;
+            if goes_along(&event) {
+                log.append(&event)?;
+            }
             if event.is::<UserMessage>() {
                 turns.insert(event.id().to_string());
             }

@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lodge_agent::{Agent, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits};
+use lodge_agent::{Agent, Approval, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits};
 use lodge_events::{
-    Event, SessionInfo, SessionModeChanged, SessionResume, SessionStart, SessionWarning, WorkingDirectoryContext,
+    Event, LodgeApproval, SessionInfo, SessionModeChanged, SessionResume, SessionStart, SessionWarning,
+    WorkingDirectoryContext,
 };
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
 use lodge_mcp::{Configured, Logins};
@@ -203,6 +204,13 @@ impl Host {
                 new_mode: new.mode.as_str().into(),
             };
             session.record(mode).await?;
+        }
+        if new.approval != Approval::default() {
+            session
+                .record(LodgeApproval {
+                    mode: new.approval.into(),
+                })
+                .await?;
         }
         session.use_mcp_files(new.mcp_files);
         session.add_mcp_servers(new.mcp_servers);
@@ -569,8 +577,8 @@ impl Inner {
 /// Tells who watches all sessions.
 fn note(host: &Weak<Inner>, id: &str, event: &Event) {
     let Some(host) = host.upgrade() else { return };
-    // Its first event is what makes a session, and that is told as such.
-    if event.is_ephemeral() || event.is::<SessionStart>() {
+    // Its first event is what makes a session, and that is told as such. What hangs beside the chain is in no list.
+    if event.is_ephemeral() || event.is_beside() || event.is::<SessionStart>() {
         return;
     }
     let _ = host.lifecycle.send(Lifecycle::Updated(id.to_owned()));

@@ -2,6 +2,7 @@
 //! nothing.
 
 use std::{
+    collections::HashSet,
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -9,9 +10,8 @@ use std::{
 
 use lodge_events::{Event, Payload};
 use lodge_log::{Home, LogError, Position, Store};
-use uuid::Uuid;
 
-use crate::HostError;
+use crate::{HostError, fork::goes_along};
 
 /// The log of a session.
 const LOG: &str = "events.jsonl";
@@ -89,25 +89,34 @@ pub fn import(home: &Home, log: &Path) -> Result<Option<Imported>, HostError> {
         copy_beside(log, to.dir()).map_err(failed)?;
         return done(Outcome::New(events.len()));
     }
-    let mut known: Vec<Uuid> = Vec::new();
+    // What hangs beside the chain is no part of the conversation: it makes no difference between two.
+    let (mut known, mut beside) = (Vec::new(), HashSet::new());
     for event in store.read(&id, Position::START, Position::END)?.events() {
-        known.push(event?.id());
+        match event? {
+            event if event.is_beside() => drop(beside.insert(event.id())),
+            event => known.push(event.id()),
+        }
     }
-    let same = events
-        .iter()
-        .zip(&known)
-        .take_while(|(event, id)| event.id() == **id)
-        .count();
-    if same == events.len() {
+    let mut same = 0;
+    let mut new = Vec::new();
+    for event in &events {
+        match event.is_beside() {
+            true if !beside.contains(&event.id()) => new.push(event.clone()),
+            true => {}
+            false if new.iter().all(Event::is_beside) && known.get(same) == Some(&event.id()) => same += 1,
+            false => new.push(event.clone()),
+        }
+    }
+    if new.iter().all(Event::is_beside) {
         return done(Outcome::Same);
     }
     if same < known.len() {
         return done(Outcome::Differs);
     }
     let mut to = store.open(&id)?.log;
-    to.append_all(&events[same..])?;
+    to.append_all(&new)?;
     to.sync()?;
-    done(Outcome::Grown(events.len() - same))
+    done(Outcome::Grown(new.iter().filter(|event| !event.is_beside()).count()))
 }
 
 /// The events of a file, and how many of its lines are none.
@@ -119,7 +128,7 @@ fn read(path: &Path) -> std::io::Result<(Vec<Event>, usize)> {
         let text = line.trim_ascii();
         if !text.is_empty() {
             match Event::parse(text.to_vec().into()) {
-                Ok(event) if event.is_ephemeral() => {}
+                Ok(event) if event.is_ephemeral() || !goes_along(&event) => {}
                 Ok(event) => events.push(event),
                 Err(_) => unreadable += 1,
             }

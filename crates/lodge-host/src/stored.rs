@@ -9,7 +9,7 @@ use std::{
 use lodge_events::Event;
 use lodge_log::{LogError, Store};
 
-use crate::{Host, HostError};
+use crate::{Host, HostError, fork::goes_along};
 
 /// The log's name in a session's directory.
 pub const LOG_FILE: &str = "events.jsonl";
@@ -78,7 +78,7 @@ impl Host {
             let events: Vec<Event> = log
                 .lines()
                 .filter_map(|line| Event::parse(line.as_bytes().to_vec().into()).ok())
-                .filter(|event| !event.is_ephemeral())
+                .filter(|event| !event.is_ephemeral() && goes_along(event))
                 .collect();
             let mut copy = store.create(id)?;
             copy.append_all(&events)?;

@@ -223,38 +223,75 @@ impl FileLog {
 
     /// Copies the log to a new file that takes its place, brought to the disk first if `durable`.
     fn write_anew(&mut self, durable: bool) -> io::Result<()> {
-        let disk = self.shared.disk.clone();
+        let (fresh, file) = self.copy(self.index.len)?;
+        if durable {
+            retry(|| file.sync())?;
+        }
+        retry(|| self.shared.disk.rename(&fresh, &self.path))?;
+        self.file = self.shared.files.adopt(&self.path, file);
+        self.is_new();
+        self.forget_side_file();
+        if durable {
+            retry(|| self.shared.disk.sync_dir(&self.dir))?;
+        }
+        Ok(())
+    }
+
+    /// Copies the first bytes of the log to a new file beside it.
+    fn copy(&self, len: u64) -> io::Result<(PathBuf, Arc<dyn DiskFile>)> {
         let fresh = self.dir.join("events.jsonl.new");
-        let file = retry(|| disk.open(&fresh, Mode::Replace))?;
+        let file = retry(|| self.shared.disk.open(&fresh, Mode::Replace))?;
         let mut buf = vec![0; 64 * 1024];
         let mut at = 0;
-        while at < self.index.len {
-            let read = read_full(&*self.file, &mut buf, at)?;
+        while at < len {
+            let want = buf.len().min((len - at) as usize);
+            let read = read_full(&*self.file, &mut buf[..want], at)?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             write_all(&*file, &mut [IoSlice::new(&buf[..read])])?;
             at += read as u64;
         }
-        if durable {
+        Ok((fresh, file))
+    }
+
+    /// Puts a file in the log's place that has the first `len` bytes of it, and then these events.
+    fn replace(&mut self, len: u64, events: &[Event]) -> io::Result<()> {
+        let (fresh, file) = self.copy(len)?;
+        write_all(&*file, &mut as_lines(events))?;
+        if self.shared.policy != SyncPolicy::Never {
+            // A file that takes the log's place before its bytes are safe could leave nothing at all after a power cut.
             retry(|| file.sync())?;
         }
-        retry(|| disk.rename(&fresh, &self.path))?;
+        retry(|| self.shared.disk.rename(&fresh, &self.path))?;
         self.file = self.shared.files.adopt(&self.path, file);
         self.is_new();
-        self.forget_side_file();
-        if durable {
-            retry(|| disk.sync_dir(&self.dir))?;
+        Ok(())
+    }
+
+    fn check(&self, events: &[Event]) -> Result<(), LogError> {
+        for event in events {
+            let json = event.json();
+            if event.is_ephemeral() {
+                return Err(LogError::Ephemeral {
+                    kind: event.kind().to_owned(),
+                });
+            }
+            if json.len() > self.shared.max_event {
+                return Err(LogError::TooLarge {
+                    len: json.len(),
+                    max: self.shared.max_event,
+                });
+            }
+            if memchr::memchr2(b'\n', 0, json).is_some() {
+                return Err(LogError::NotOneLine);
+            }
         }
         Ok(())
     }
 
     fn write(&mut self, events: &[Event]) -> Result<(), LogError> {
-        let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(2 * events.len());
-        for event in events {
-            parts.extend([IoSlice::new(event.json()), IoSlice::new(b"\n")]);
-        }
-        let mut done = write_all(&*self.file, &mut parts).map_err(LogError::io("append to", &self.path));
+        let mut done = write_all(&*self.file, &mut as_lines(events)).map_err(LogError::io("append to", &self.path));
         if done.is_ok() && self.shared.policy == SyncPolicy::Always {
             let synced = bring_to_disk(&*self.file, &self.new_dirs, &*self.shared.disk);
             if synced.is_err() {
@@ -319,6 +356,13 @@ impl FileLog {
     }
 }
 
+fn as_lines(events: &[Event]) -> Vec<IoSlice<'_>> {
+    let lines = events
+        .iter()
+        .map(|event| [IoSlice::new(event.json()), IoSlice::new(b"\n")]);
+    lines.flatten().collect()
+}
+
 impl SessionLog for FileLog {
     fn id(&self) -> &str {
         &self.id
@@ -329,23 +373,7 @@ impl SessionLog for FileLog {
     }
 
     fn append_all(&mut self, events: &[Event]) -> Result<Position, LogError> {
-        for event in events {
-            let json = event.json();
-            if event.is_ephemeral() {
-                return Err(LogError::Ephemeral {
-                    kind: event.kind().to_owned(),
-                });
-            }
-            if json.len() > self.shared.max_event {
-                return Err(LogError::TooLarge {
-                    len: json.len(),
-                    max: self.shared.max_event,
-                });
-            }
-            if memchr::memchr2(b'\n', 0, json).is_some() {
-                return Err(LogError::NotOneLine);
-            }
-        }
+        self.check(events)?;
         let alone = Alone::with(&self.shared, &self.file, &self.path)?;
         self.find_end()?;
         self.regain_trust()?;
@@ -354,7 +382,7 @@ impl SessionLog for FileLog {
         drop(alone);
         for event in events {
             let at = self.end();
-            self.index.advance([&event.json()[..], b"\n"], 1, Some(event.id()));
+            self.index.add(event);
             self.shared.tell(|observer| observer.appended(&self.id, at, event));
         }
         Ok(at)
@@ -430,12 +458,16 @@ impl SessionLog for FileLog {
         }
     }
 
-    fn truncate(&mut self, to: Position) -> Result<(), LogError> {
+    fn replace_tail(&mut self, to: Position, with: &[Event]) -> Result<(), LogError> {
+        if to >= self.end() {
+            return match with.is_empty() {
+                true => Ok(()),
+                false => self.append_all(with).map(drop),
+            };
+        }
+        self.check(with)?;
         let _alone = Alone::with(&self.shared, &self.file, &self.path)?;
         self.find_end()?;
-        if to >= self.end() {
-            return Ok(());
-        }
         let io = |op| LogError::io(op, &self.path);
         let mut index = self.index.clone();
         index.rewind(to.0);
@@ -446,7 +478,7 @@ impl SessionLog for FileLog {
             let back = Backwards::new(self.file.clone(), self.path.clone(), to.0, self.shared.longest_line());
             for recorded in back {
                 let event = recorded?.event;
-                if !event.is_ephemeral() {
+                if !event.is_ephemeral() && !event.is_beside() {
                     index.last_id = Some(event.id());
                     break;
                 }
@@ -456,7 +488,13 @@ impl SessionLog for FileLog {
             let reason = io::Error::new(io::ErrorKind::InvalidInput, format!("no event begins at byte {to}"));
             return Err(io("cut")(reason));
         }
-        retry(|| self.file.set_len(to.0)).map_err(io("cut"))?;
+        match with.is_empty() {
+            true => retry(|| self.file.set_len(to.0)).map_err(io("cut"))?,
+            false => self
+                .replace(to.0, with)
+                .map_err(LogError::io("replace", &self.path.clone()))?,
+        }
+        with.iter().for_each(|event| index.add(event));
         self.index = index;
         self.forget_side_file();
         self.shared.tell(|observer| observer.rewritten(&self.id));

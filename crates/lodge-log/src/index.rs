@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use lodge_events::Event;
 use uuid::Uuid;
 
 use crate::disk::{Disk, DiskFile, Stat, put, read_full, read_whole};
@@ -60,6 +61,12 @@ impl Index {
         block.crc = crc.finalize();
         self.events += events;
         self.last_id = last.or(self.last_id);
+    }
+
+    /// Takes in the next event of the log.
+    pub(crate) fn add(&mut self, event: &Event) {
+        let on_chain = (!event.is_beside()).then(|| event.id());
+        self.advance([&event.json()[..], b"\n"], 1, on_chain);
     }
 
     /// Forgets whole blocks from the end until it covers less than `to` bytes; what is left must be read again.

@@ -95,7 +95,7 @@ fn rewrite(scanner: Scanner, path: &Path, mut aside: Aside<'_>) -> io::Result<(O
             if note == Some(Damage::NotUtf8) {
                 aside.add_line(raw)?;
             }
-            index.advance([json, b"\n"], 1, mark.persisted_id());
+            index.advance([json, b"\n"], 1, mark.chain_id());
             buffer.extend_from_slice(json);
             buffer.push(b'\n');
             if buffer.len() >= 128 * 1024 {

@@ -24,7 +24,18 @@ const PATIENCE: usize = 64;
 pub(crate) struct Mark {
     pub(crate) id: Uuid,
     pub(crate) parent: Option<Uuid>,
-    pub(crate) ephemeral: bool,
+    pub(crate) place: Place,
+}
+
+/// Where an event stands to the chain of parents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The next event's parent.
+    OnChain,
+    /// Written, and nobody's parent.
+    Beside,
+    /// Not meant for a log.
+    Ephemeral,
 }
 
 impl Mark {
@@ -33,13 +44,17 @@ impl Mark {
         Some(Mark {
             id: head.id,
             parent: head.parent_id,
-            ephemeral: head.ephemeral,
+            place: match head.ephemeral {
+                true => Place::Ephemeral,
+                false if head.is_on_chain() => Place::OnChain,
+                false => Place::Beside,
+            },
         })
     }
 
     /// The id, if the next event's parent may be this one.
-    pub(crate) fn persisted_id(&self) -> Option<Uuid> {
-        (!self.ephemeral).then_some(self.id)
+    pub(crate) fn chain_id(&self) -> Option<Uuid> {
+        (self.place == Place::OnChain).then_some(self.id)
     }
 }
 

@@ -141,7 +141,7 @@ pub trait SessionLog: Send + fmt::Debug {
     fn end(&self) -> Position;
     /// How many events the log has.
     fn count(&self) -> u64;
-    /// The last persisted event: the next one's parent.
+    /// The last event of the chain: the next one's parent.
     fn last_id(&self) -> Option<Uuid>;
     /// Where the event number `nth` (from 0) begins; the end if there are not as many.
     fn seek(&self, nth: u64) -> Result<Position, LogError>;
@@ -161,6 +161,11 @@ pub trait SessionLog: Send + fmt::Debug {
     fn sync(&mut self) -> Result<(), LogError>;
     /// Stores derived state that reflects the log up to `snapshot.at`, for the next [`Store::open`].
     fn save_snapshot(&mut self, snapshot: Snapshot);
+    /// Forgets the event at this position and all after it, and writes others in their place: both or neither. There is no
+    /// way back.
+    fn replace_tail(&mut self, from: Position, with: &[Event]) -> Result<(), LogError>;
     /// Forgets the event at this position and all after it. There is no way back.
-    fn truncate(&mut self, to: Position) -> Result<(), LogError>;
+    fn truncate(&mut self, to: Position) -> Result<(), LogError> {
+        self.replace_tail(to, &[])
+    }
 }

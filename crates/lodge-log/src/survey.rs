@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::disk::DiskFile;
 use crate::index::Index;
 use crate::repair::{Damage, Findings};
-use crate::salvage::{Mark, is_blank, salvage, trim, whole};
+use crate::salvage::{Mark, Place, is_blank, salvage, trim, whole};
 use crate::scan::{Ending, Raw, Scanner};
 
 /// One stretch of a log and the verdict on it.
@@ -33,27 +33,49 @@ pub(crate) enum Part<'a> {
     Zeros { at: u64, len: u64 },
 }
 
-/// Which events were seen, and which was the last.
+/// Which events were seen, and which was the last of the chain.
 #[derive(Debug, Default)]
 struct Chain {
     last: Option<Uuid>,
-    /// Half of each id: enough, because it is only asked where the parent does not fit.
+    /// Half of each id, which is enough to tell them apart.
     seen: HashSet<u64>,
+    /// A missing event that was reported already, because events beside the chain name it as their parent.
+    missing: Option<Uuid>,
 }
 
 impl Chain {
     fn judge(&mut self, mark: &Mark) -> Option<Damage> {
-        // Ephemeral events carry a parent and are nobody's parent.
-        let id = mark.persisted_id()?;
-        let (high, low) = id.as_u64_pair();
-        let fresh = self.seen.insert(high ^ low);
         let fits = mark.parent == self.last;
-        if !fresh && !fits {
-            return Some(Damage::Duplicate);
+        match mark.place {
+            Place::OnChain => {
+                let fresh = self.seen.insert(half(mark.id));
+                if !fresh && !fits {
+                    return Some(Damage::Duplicate);
+                }
+                self.last = Some(mark.id);
+                let reported = self.missing.is_some() && mark.parent == self.missing;
+                (!fits && !reported).then_some(Damage::Gap)
+            }
+            Place::Beside => {
+                if !self.seen.insert(half(mark.id)) {
+                    return Some(Damage::Duplicate);
+                }
+                // Its parent was written before it, so it must be there; it need not be the last.
+                let parent = mark
+                    .parent
+                    .filter(|parent| !fits && !self.seen.contains(&half(*parent)))?;
+                let reported = self.missing.replace(parent) == Some(parent);
+                (!reported).then_some(Damage::Gap)
+            }
+            // They carry a parent and are nobody's parent.
+            Place::Ephemeral => None,
         }
-        self.last = Some(id);
-        (!fits).then_some(Damage::Gap)
     }
+}
+
+fn half(id: Uuid) -> u64 {
+    let (high, low) = id.as_u64_pair();
+    high ^ low
 }
 
 /// Gives every stretch of the log to `sink`, in order.
@@ -226,7 +248,7 @@ impl Survey {
                     self.fix = Fix::Rewrite;
                     return;
                 }
-                self.index.advance([raw, b"\n"], 1, mark.persisted_id());
+                self.index.advance([raw, b"\n"], 1, mark.chain_id());
                 if !ended {
                     self.fix = Fix::Tail {
                         keep: self.index.len - 1,

@@ -7,7 +7,12 @@ use serde_json::Value;
 
 /// Whether an event is marked as ephemeral.
 pub fn is_ephemeral(event: &Value) -> bool {
-    event["ephemeral"] == true
+    event["ephemeral"] == true && !is_beside(event)
+}
+
+/// Whether an event hangs beside the chain: written, of a type of Lodge's own, and nobody's parent.
+pub fn is_beside(event: &Value) -> bool {
+    kind(event).starts_with("lodge.")
 }
 
 /// An event's type.
@@ -89,7 +94,7 @@ pub fn check_chain_after(last: Option<&str>, events: &[Value]) -> Result<(), Str
         if !event["data"].is_object() {
             return fail("its data is no object".into());
         }
-        if !is_ephemeral(event) {
+        if !is_ephemeral(event) && !is_beside(event) {
             last = Some(id.to_owned());
         }
     }

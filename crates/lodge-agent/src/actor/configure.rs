@@ -100,8 +100,14 @@ impl Actor {
             Change::Compaction(compaction) => self.shared.settings.lock().compaction = compaction,
             Change::HookFiles(which) => self.shared.settings.lock().hook_files = which,
             Change::InstructionDirectories(dirs) => self.shared.settings.lock().instruction_directories = dirs,
-            Change::ForgetApprovals => self.shared.permissions.forget_answers(),
-            Change::Rules(change) => self.shared.permissions.change(change).map_err(AgentError::Refused)?,
+            Change::ForgetApprovals => {
+                self.shared.permissions.forget_answers();
+                self.shared.record_rules()?;
+            }
+            Change::Rules(change) => {
+                self.shared.permissions.change(change).map_err(AgentError::Refused)?;
+                self.shared.record_rules()?;
+            }
             Change::ReasoningSummary(summary) => self.shared.settings.lock().reasoning_summary = summary,
             Change::OrganizationInstructions(text) => self.shared.settings.lock().organization_instructions = text,
             Change::Git(told) => self.shared.settings.lock().git = told,

@@ -182,7 +182,7 @@ fn config(
             continue;
         }
         let setting = setting(dispatch, begun, branching.as_ref(), key, value)?;
-        if matches!(setting, Setting::Mode(_) | Setting::Model(_)) {
+        if matches!(setting, Setting::Mode(_) | Setting::Model(_) | Setting::Approval(_)) {
             let config = [(key.clone(), value.clone())].into_iter().collect();
             let told = SessionConfigChangedAction { config, replace: None };
             plan = plan.then(After::Expect(Box::new(StateAction::SessionConfigChanged(told))));

@@ -33,7 +33,7 @@ use crate::{
     grants::Grants,
     said::Said,
     state::{Bounds, Conn, Core, Keep, Seq, Service, Uri},
-    store::Store,
+    store::{SessionRecord, Store},
     telemetry::Telemetry,
     terminals::Terminals,
     uri,
@@ -239,14 +239,15 @@ impl Face {
         self.store.session(id).uri.unwrap_or_else(|| uri::session(id))
     }
 
-    /// Opens a session of the host's. What people set about approvals here is in no log: the agent is told again.
+    /// Opens a session of the host's.
     pub(crate) async fn open_session(&self, id: &str) -> Result<Session, HostError> {
         let was_live = self.host.live(id).is_some();
         let session = self.host.open_session(id).await?;
         let record = self.store.session(id);
         let main = record.chat_of.as_ref().map(|main| self.store.session(main));
-        if main.as_ref().unwrap_or(&record).auto_approve && !was_live {
-            session.configure(Change::Approval(Approval::ApproveAll)).await?;
+        if !was_live {
+            let approval = self.approval_of(&session, &record).await;
+            session.configure(Change::Approval(approval)).await?;
         }
         let mut directories = session.settings().additional_directories;
         let known = directories.len();
@@ -259,6 +260,21 @@ impl Face {
             session.configure(Change::AdditionalDirectories(directories)).await?;
         }
         Ok(session)
+    }
+
+    /// What is asked in a session that comes back from its log. A further chat has the approval mode of its session. A log of
+    /// an earlier build does not say it; then it is what was kept here.
+    async fn approval_of(&self, session: &Session, record: &SessionRecord) -> Approval {
+        let main = match &record.chat_of {
+            Some(main) => self.host.open_session(main).await.ok(),
+            None => None,
+        };
+        let main = main.as_ref().unwrap_or(session);
+        let kept = self.store.session(main.id());
+        match main.facts().approval {
+            None if kept.auto_approve => Approval::ApproveAll,
+            _ => main.settings().approval,
+        }
     }
 
     /// Removes a session of the host's for good.

@@ -178,6 +178,7 @@ impl Projector {
         }
         self.take(event);
         if !event.is_ephemeral()
+            && !event.is_beside()
             && let Some(mark) = self.marks.last_mut()
         {
             mark.last = event.id();

@@ -7,7 +7,7 @@ use ahp_types::{
     },
     state::ErrorInfo,
 };
-use lodge_events::{Event, Payload};
+use lodge_events::{ApprovalMode, Event, Payload};
 use serde_json::{Value, json};
 
 use super::{Projector, Scope, Step, answers::markdown, object, turns::End};
@@ -114,6 +114,10 @@ impl Projector {
             }
             Payload::SessionModelChange(changed) if of_agent == Some(Scope::Main) => {
                 self.config(json!({ "model": changed.new_model }));
+            }
+            Payload::LodgeApproval(approval) => {
+                let all = approval.mode == ApprovalMode::ApproveAll;
+                self.config(json!({ "autoApprove": if all { "autoApprove" } else { "default" } }));
             }
             Payload::SystemNotification(note) => {
                 let content = note.content.replace("<system_notification>", "");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lodge_host::{Change, ManagedPolicy};
+use lodge_host::{Approval, Change, ManagedPolicy};
 use serde_json::{Value, json};
 
 use crate::kit::{Client, House, ROOT, house, uuid};
@@ -293,6 +293,57 @@ async fn names_that_files_define_complete_what_is_typed() {
         json!({ "start": { "line": 2, "character": 17 }, "end": { "line": 2, "character": 29 } })
     );
     serde_json::from_value::<ahp_types::commands::CompletionsResult>(json!({ "items": items })).unwrap();
+}
+
+#[tokio::test]
+async fn an_approval_mode_is_seen_at_once_whoever_sets_it_and_after_a_crash() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.turn(&chat, "t1", "say hello").await;
+    let set = |value: &str| json!({ "type": "session/configChanged", "config": { "autoApprove": value } });
+    let shown = async |a: &mut Client| a.subscribe(&session).await["state"]["config"]["values"]["autoApprove"].clone();
+    // By whom, what they set, and what AHP clients see of it.
+    for (by_client, approval, expected) in [
+        (false, Approval::ApproveAll, "autoApprove"),
+        (false, Approval::Ask, "default"),
+        (true, Approval::ApproveAll, "autoApprove"),
+        // What an AHP client allowed does not come back after another face took it away.
+        (false, Approval::Ask, "default"),
+        (false, Approval::ApproveAll, "autoApprove"),
+        (true, Approval::AutoSafe, "default"),
+    ] {
+        let what = format!("{approval:?} by an AHP client: {by_client}");
+        if by_client {
+            a.accepted(&session, set(expected)).await;
+        } else {
+            let live = house.host.open_session(&uuid(1)).await.unwrap();
+            live.configure(Change::Approval(approval)).await.unwrap();
+            a.until(|message| {
+                let action = &message["params"]["action"];
+                action["type"] == "session/configChanged" && action["config"]["autoApprove"] == expected
+            })
+            .await;
+        }
+        assert_eq!(shown(&mut a).await, expected, "{what}");
+        // The agent is told in order, so what is said next finds it set.
+        a.turn(&chat, &format!("{approval:?}-{by_client}-{expected}"), "say on")
+            .await;
+        assert_eq!(
+            house.host.live(&uuid(1)).unwrap().settings().approval,
+            approval,
+            "{what}"
+        );
+        house = house.crash().await;
+        a = house.client("a").await;
+        assert_eq!(shown(&mut a).await, expected, "{what}: after a crash");
+        assert_eq!(
+            house.host.live(&uuid(1)).unwrap().settings().approval,
+            approval,
+            "{what}: after a crash"
+        );
+        a.subscribe(&chat).await;
+    }
 }
 
 #[tokio::test]

@@ -342,7 +342,10 @@ async fn get_messages(ctx: Ctx, params: Params) -> MethodResult {
         return Err(RpcError::failed(format!("Session not found: {session_id}")));
     };
     let history = attached.session().history()?;
-    let events = tokio::task::spawn_blocking(move || list(history.events(), b"{\"events\":", b"}"))
+    let events = history
+        .events()
+        .filter(|event| !event.as_ref().is_ok_and(Event::is_beside));
+    let events = tokio::task::spawn_blocking(move || list(events, b"{\"events\":", b"}"))
         .await
         .map_err(RpcError::failed)??;
     Ok(Outcome::of(Reply::raw(events)))

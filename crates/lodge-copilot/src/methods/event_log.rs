@@ -59,7 +59,8 @@ impl ReadParams {
     fn wants(&self, event: &Event) -> bool {
         let of_type = match &self.types {
             Some(Types::These(types)) => types.iter().any(|kind| kind == event.kind()),
-            Some(Types::All(_)) | None => true,
+            // Types of Lodge's own are not in the SDK's schema: they are for those who name them.
+            Some(Types::All(_)) | None => !event.is_beside(),
         };
         let of_agent = match (&self.agent_ids, self.agent_scope.as_deref()) {
             (Some(ids), _) => event.agent_id().is_some_and(|agent| ids.iter().any(|id| id == agent)),
@@ -198,7 +199,9 @@ async fn read_persisted(ctx: Ctx, params: Params) -> MethodResult {
     let params: ReadParams = params.parse()?;
     if params.direction.as_deref() == Some("backward") {
         return Ok(Outcome::of(
-            backward(&ctx, &session_id, &params).await?.reply(|_| true)?,
+            backward(&ctx, &session_id, &params)
+                .await?
+                .reply(|event| !event.is_beside())?,
         ));
     }
     let max = params.max.unwrap_or(PAGE).max(1);
@@ -222,7 +225,7 @@ async fn read_persisted(ctx: Ctx, params: Params) -> MethodResult {
             has_more,
             expired: false,
         }
-        .reply(|_| true)?,
+        .reply(|event| !event.is_beside())?,
     ))
 }
 
@@ -236,7 +239,7 @@ struct InterestParams {
     event_type: String,
 }
 
-/// Every client gets every event, so there is nothing to switch on; the handle says that the wish was heard.
+/// Every client gets every event of the SDK's types. Those of Lodge's own it gets from here on, type by type.
 async fn register(session: Arc<Attached>, params: InterestParams) -> Result<Value, RpcError> {
     Ok(json!({"handle": session.add_interest(params.event_type)}))
 }

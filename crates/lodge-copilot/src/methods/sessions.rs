@@ -390,11 +390,13 @@ async fn event_before(ctx: &Ctx, session: &str, event: Uuid) -> Result<Option<Uu
     tokio::task::spawn_blocking(move || {
         let mut last = None;
         for read in events {
-            let id = read.map_err(RpcError::failed)?.id();
-            if id == event {
+            let read = read.map_err(RpcError::failed)?;
+            if read.id() == event {
                 return Ok(last);
             }
-            last = Some(id);
+            if !read.is_beside() {
+                last = Some(read.id());
+            }
         }
         Ok(None)
     })

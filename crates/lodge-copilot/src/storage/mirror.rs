@@ -26,6 +26,8 @@ const COMPARED: usize = 256;
 /// What goes through the mirror, in order.
 enum Item {
     Event(Event),
+    /// An event was written that the client does not want to hear of.
+    Written,
     /// Somebody waits until everything is with the client.
     Flush(oneshot::Sender<()>),
 }
@@ -41,7 +43,10 @@ pub(crate) struct Queued {
 
 impl Queued {
     /// The client hears of the event when all that belongs to it is written. A client that does not keep up is closed.
-    pub(crate) fn event(&self, event: &Event) {
+    pub(crate) fn event(&self, event: &Event, wanted: bool) {
+        if !wanted {
+            return drop(self.items.send(Item::Written));
+        }
         let waiting = self.bytes.fetch_add(event.json().len(), Ordering::Relaxed);
         if waiting > self.limit {
             return self.peer.close("the client does not keep up with the session's files");
@@ -147,6 +152,7 @@ impl Work {
                         bytes.fetch_sub(event.json().len(), Ordering::Relaxed);
                         self.files.peer.event(&self.prefix, &event);
                     }
+                    Item::Written => {}
                     Item::Flush(done) => drop(done.send(())),
                 }
             }

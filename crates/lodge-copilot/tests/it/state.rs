@@ -441,3 +441,79 @@ async fn sessions_are_opened_by_what_is_known_of_them() {
             .contains("not available")
     );
 }
+
+#[tokio::test]
+async fn events_of_lodges_own_are_sent_to_those_who_name_them_and_approve_all_does_not_come_back() {
+    let house = House::new();
+    let mut client = house.client();
+    let session = client.create(json!({"requestPermission": true})).await;
+    let params = |more: Value| {
+        let mut params = json!({"sessionId": session});
+        params
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        params
+    };
+    let own = |events: &[Value]| -> Vec<String> {
+        let kinds = events.iter().map(|event| event["type"].as_str().unwrap().to_owned());
+        kinds.filter(|kind| kind.starts_with("lodge.")).collect()
+    };
+    assert_eq!(own(&client.say(&session, "say one").await), [""; 0]);
+    let wish = params(json!({"eventType": "lodge.usage"}));
+    let handle = client.call("session.eventLog.registerInterest", wish).await["handle"].clone();
+    assert_eq!(own(&client.say(&session, "say two").await), ["lodge.usage"]);
+    let release = params(json!({"handle": handle}));
+    client.call("session.eventLog.releaseInterest", release).await;
+    assert_eq!(own(&client.say(&session, "say three").await), [""; 0]);
+
+    // In what was recorded it is the same.
+    for (method, more, expected) in [
+        ("session.getMessages", json!({}), 0),
+        ("session.eventLog.read", json!({"max": 1000}), 0),
+        ("session.eventLog.read", json!({"max": 1000, "types": "*"}), 0),
+        (
+            "session.eventLog.read",
+            json!({"max": 1000, "types": ["lodge.usage"]}),
+            3,
+        ),
+        (
+            "session.eventLog.read",
+            json!({"max": 1000, "direction": "backward"}),
+            0,
+        ),
+        ("sessions.readPersistedEvents", json!({"max": 1000}), 0),
+        (
+            "sessions.readPersistedEvents",
+            json!({"max": 1000, "direction": "backward"}),
+            0,
+        ),
+    ] {
+        let read = client.call(method, params(more.clone())).await;
+        let events = read["events"].as_array().unwrap();
+        assert_eq!(own(events).len(), expected, "{method} {more}");
+        assert!(!events.is_empty(), "{method} {more}");
+    }
+
+    // Approving everything is told in the SDK's words, and ends with the app that wanted it.
+    client
+        .call("session.permissions.setApproveAll", params(json!({"enabled": true})))
+        .await;
+    let changed = client.event("session.permissions_changed").await;
+    assert_eq!(changed["data"], json!({"previousMode": "manual", "mode": "allow-all"}));
+    let house = house.restarted().await;
+    let opened = house.host.open_session(&session).await.unwrap();
+    assert_eq!(
+        opened.settings().approval,
+        lodge_host::Approval::ApproveAll,
+        "the session keeps it"
+    );
+    drop(opened);
+    house.host.close(&session).await;
+    let mut client = house.client();
+    client
+        .call("session.resume", params(json!({"requestPermission": true})))
+        .await;
+    let mode = client.call("session.permissions.getMode", params(json!({}))).await;
+    assert_eq!(mode, json!({"mode": "manual"}));
+}

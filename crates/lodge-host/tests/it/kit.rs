@@ -184,15 +184,24 @@ impl Probe {
     }
 }
 
-/// Every persisted event of a log, with its chain checked.
+/// Every persisted event of a log, with its chain checked. What hangs beside the chain is among them.
 pub(crate) fn log_of(session: &Session) -> Vec<Event> {
     let events: Vec<Event> = session.history().unwrap().events().map(Result::unwrap).collect();
     let mut parent = None;
     for event in &events {
         assert_eq!(event.parent_id(), parent, "the chain breaks at {event:?}");
         assert!(!event.is_ephemeral(), "{event:?} does not belong into a log");
-        parent = Some(event.id());
+        if !event.is_beside() {
+            parent = Some(event.id());
+        }
     }
+    events
+}
+
+/// The events of the chain: the conversation, without what hangs beside it.
+pub(crate) fn chain_of(session: &Session) -> Vec<Event> {
+    let mut events = log_of(session);
+    events.retain(|event| !event.is_beside());
     events
 }
 

@@ -7,7 +7,7 @@ use lodge_host::{
     Resume, Session,
 };
 
-use crate::kit::{Probe, host_at, host_on, house, log_of, shared_host_at};
+use crate::kit::{Probe, chain_of, host_at, host_on, house, log_of, shared_host_at};
 
 #[tokio::test]
 async fn a_session_leaves_memory_when_idle_and_comes_back_whole() {
@@ -137,12 +137,12 @@ async fn a_session_taken_back_has_forgotten_what_came_after() {
     let house = house();
     let mut probe = house.session().await;
     probe.turn("say one").await;
-    let before = log_of(&probe.session);
+    let before = chain_of(&probe.session);
     probe.turn("say two").await;
-    let after = log_of(&probe.session);
+    let after = chain_of(&probe.session);
     let removed = probe.session.truncate(after[before.len()].id()).await.unwrap();
     assert_eq!(removed as usize, after.len() - before.len());
-    assert_eq!(log_of(&probe.session), before);
+    assert_eq!(chain_of(&probe.session), before);
     assert_eq!(probe.turn("say three").await, "three");
     let texts: Vec<String> = log_of(&probe.session)
         .iter()

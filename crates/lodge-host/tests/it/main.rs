@@ -15,4 +15,5 @@ mod rewind_killed;
 mod soak;
 mod storage;
 mod trust;
+mod truth;
 mod turns;

@@ -4,8 +4,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Arc;
 
-use lodge_events::{Event, UserMessage};
-use lodge_log::{HomeOptions, Position, SessionLog, Snapshot, Store, SyncPolicy};
+use lodge_events::{Event, LodgeUsage, UserMessage};
+use lodge_log::{Damage, HomeOptions, Position, SessionLog, Snapshot, Store, SyncPolicy};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -16,6 +16,8 @@ use crate::test_disk::{Fault, TestDisk};
 enum Step {
     /// Append events with texts of these lengths, at once.
     Append(Vec<usize>),
+    /// Append so many events beside the chain, at once.
+    AppendBeside(usize),
     /// Append with a fault at the nth call.
     AppendBadly(Fault, usize),
     /// The host ends and starts again.
@@ -29,6 +31,10 @@ enum Step {
     Snapshot,
     /// Forget all but this many events.
     Truncate(usize),
+    /// Forget all but this many events, and those after them that hang beside the chain.
+    Rewind(usize),
+    /// The same, with a fault at the nth call.
+    RewindBadly(usize, Fault, usize),
     Sync,
 }
 
@@ -42,13 +48,16 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         6 => prop::collection::vec(prop_oneof![9 => 0..300usize, 1 => 0..100_000usize], 0..6).prop_map(Step::Append),
-        2 => (fault, 0..6usize).prop_map(|(fault, at)| Step::AppendBadly(fault, at)),
+        3 => (1..4usize).prop_map(Step::AppendBeside),
+        2 => (fault.clone(), 0..6usize).prop_map(|(fault, at)| Step::AppendBadly(fault, at)),
         2 => Just(Step::Reopen),
         2 => (0..400usize).prop_map(Step::Die),
         1 => Just(Step::LoseIndex),
         1 => (1..10_000usize).prop_map(Step::Zeros),
         1 => Just(Step::Snapshot),
         1 => (0..30usize).prop_map(Step::Truncate),
+        1 => (0..30usize).prop_map(Step::Rewind),
+        1 => (0..30usize, fault, 0..12usize).prop_map(|(keep, fault, at)| Step::RewindBadly(keep, fault, at)),
         1 => Just(Step::Sync),
     ]
 }
@@ -58,7 +67,7 @@ struct World {
     disk: TestDisk,
     session: String,
     log: Option<Box<dyn SessionLog>>,
-    acknowledged: Vec<Uuid>,
+    acknowledged: Vec<Event>,
     next: u128,
 }
 
@@ -70,13 +79,57 @@ impl World {
             content: "é".repeat(len / 2),
             ..Default::default()
         };
+        Event::with(id, jiff::Timestamp::UNIX_EPOCH, self.last(), None, message)
+    }
+
+    fn beside(&mut self) -> Event {
+        self.next += 1;
+        let usage = LodgeUsage {
+            model: "m".into(),
+            ..Default::default()
+        };
         Event::with(
-            id,
+            Uuid::from_u128(self.next),
             jiff::Timestamp::UNIX_EPOCH,
-            self.acknowledged.last().copied(),
+            self.last(),
             None,
-            message,
+            usage,
         )
+    }
+
+    /// The last event of the chain.
+    fn last(&self) -> Option<Uuid> {
+        self.acknowledged
+            .iter()
+            .rfind(|event| !event.is_beside())
+            .map(Event::id)
+    }
+
+    fn acknowledged(&self) -> Vec<Uuid> {
+        self.acknowledged.iter().map(Event::id).collect()
+    }
+
+    /// Takes everything after so many events out, but for what hangs beside the chain. Whether it worked.
+    fn rewind(&mut self, keep: usize, fault: Option<(Fault, usize)>) -> bool {
+        let keep = keep % (self.acknowledged.len() + 1);
+        let (kept, gone) = self.acknowledged.split_at(keep);
+        let parent = kept.iter().rfind(|event| !event.is_beside()).map(Event::id);
+        let stays: Vec<Event> = gone
+            .iter()
+            .filter(|event| event.is_beside())
+            .map(|event| event.with_parent(parent))
+            .collect();
+        let after: Vec<Event> = kept.iter().cloned().chain(stays.iter().cloned()).collect();
+        let from = self.log().seek(keep as u64).unwrap();
+        if let Some((fault, at)) = fault {
+            self.disk.plan(fault, at, true);
+        }
+        let done = self.log().replace_tail(from, &stays).is_ok();
+        self.disk.heal();
+        if done {
+            self.acknowledged = after;
+        }
+        done
     }
 
     fn log(&mut self) -> &mut Box<dyn SessionLog> {
@@ -100,18 +153,28 @@ impl World {
                 let before = self.acknowledged.clone();
                 for len in lens {
                     let event = self.event(*len);
-                    self.acknowledged.push(event.id());
+                    self.acknowledged.push(event.clone());
                     events.push(event);
                 }
                 self.log().append_all(&events).unwrap();
                 debug_assert!(self.acknowledged.starts_with(&before));
+            }
+            Step::AppendBeside(count) => {
+                let events: Vec<Event> = (0..*count).map(|_| self.beside()).collect();
+                self.log().append_all(&events).unwrap();
+                self.acknowledged.extend(events);
+            }
+            Step::Rewind(keep) => assert!(self.rewind(*keep, None)),
+            Step::RewindBadly(keep, fault, at) => {
+                // When it fails, nothing is forgotten.
+                self.rewind(*keep, Some((*fault, *at)));
             }
             Step::AppendBadly(fault, at) => {
                 let event = self.event(50);
                 self.log();
                 self.disk.plan(*fault, *at, true);
                 if self.log().append(&event).is_ok() {
-                    self.acknowledged.push(event.id());
+                    self.acknowledged.push(event);
                 }
                 self.disk.heal();
             }
@@ -156,16 +219,18 @@ impl World {
         let log = opened.log;
         assert_eq!(
             ids(log.read(Position::START, Position::END).unwrap()),
-            self.acknowledged
+            self.acknowledged()
         );
         assert_eq!(log.count(), self.acknowledged.len() as u64);
-        assert_eq!(log.last_id(), self.acknowledged.last().copied());
+        assert_eq!(log.last_id(), self.last());
+        let gaps = opened.repaired.map_or(0, |repair| repair.findings.count(Damage::Gap));
+        assert_eq!(gaps, 0, "no event is missing");
         if let Some(snapshot) = opened.snapshot {
             // The snapshot says how many events come before it.
             let count: usize = std::str::from_utf8(&snapshot.bytes).unwrap().parse().unwrap();
             assert_eq!(
                 ids(log.read(Position::START, snapshot.at).unwrap()),
-                self.acknowledged[..count]
+                self.acknowledged()[..count]
             );
         }
         self.log = Some(log);
@@ -193,7 +258,7 @@ fn every_acknowledged_event_survives_any_history() {
         let mut world = World { t: home, disk: disk.clone(), session, log, acknowledged: Vec::new(), next: 0 };
         for step in &steps {
             world.take(step);
-            if matches!(step, Step::Reopen | Step::Truncate(_) | Step::LoseIndex) {
+            if matches!(step, Step::Reopen | Step::Truncate(_) | Step::LoseIndex | Step::Rewind(_)) {
                 world.verify();
             }
         }

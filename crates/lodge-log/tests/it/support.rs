@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use lodge_events::{Event, UserMessage};
+use lodge_events::{Event, LodgeUsage, UserMessage};
 use lodge_log::{EventReader, FileStore, Home, HomeOptions, Position, Store, SyncPolicy};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -34,6 +34,21 @@ pub(crate) fn event_saying(n: u64, text: &str) -> Event {
             ..Default::default()
         },
     )
+}
+
+/// The event number `n`, which hangs beside the chain at the event number `parent`.
+pub(crate) fn beside(n: u64, parent: Option<u64>) -> Event {
+    let time = Timestamp::from_millisecond(1_700_000_000_000 + n as i64).unwrap();
+    let usage = LodgeUsage {
+        model: format!("model {n}"),
+        ..Default::default()
+    };
+    Event::with(id(n), time, parent.map(id), None, usage)
+}
+
+/// As a line.
+pub(crate) fn beside_line(n: u64, parent: u64) -> Vec<u8> {
+    [beside(n, Some(parent)).json(), &b"\n"[..]].concat()
 }
 
 /// Events as lines.

@@ -3,6 +3,7 @@
 mod agents;
 mod asks;
 mod assistant;
+mod beside;
 mod session;
 mod settings;
 mod tools;
@@ -24,6 +25,7 @@ pub(crate) fn examples() -> Vec<Payload> {
         asks::questions(),
         agents::agents(),
         agents::conversation(),
+        beside::beside(),
     ]
     .concat()
 }

@@ -1,0 +1,157 @@
+//! What a session did and spent. Spend is recorded, one event per model call; it never goes down.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lodge_events::{LodgeUsage, LodgeUsageCarried, ModelMetric, ModelRequests, ModelUsage};
+use serde::{Deserialize, Serialize};
+
+/// Sums over the whole session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Totals {
+    /// Milliseconds spent in model calls.
+    pub api_ms: u64,
+    /// Lines added by tools.
+    pub lines_added: u64,
+    /// Lines removed by tools.
+    pub lines_removed: u64,
+    /// Files changed by tools.
+    pub files: BTreeSet<String>,
+    /// Per model.
+    pub models: BTreeMap<String, ModelTotals>,
+    /// Tokens sent by the last call.
+    pub last_input: u64,
+    /// Tokens received by the last call.
+    pub last_output: u64,
+    /// Whether events say all of what was spent. They do not for sums that were kept beside the log by a build that
+    /// recorded no usage; its snapshots lack this field.
+    #[serde(default)]
+    pub(super) recorded: bool,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self {
+            api_ms: 0,
+            lines_added: 0,
+            lines_removed: 0,
+            files: BTreeSet::new(),
+            models: BTreeMap::new(),
+            last_input: 0,
+            last_output: 0,
+            recorded: true,
+        }
+    }
+}
+
+/// Sums of one model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelTotals {
+    /// Calls.
+    pub requests: u64,
+    /// Cost, where known.
+    pub cost: f64,
+    /// Tokens sent.
+    pub input: u64,
+    /// Tokens received.
+    pub output: u64,
+    /// Tokens read from a cache.
+    pub cache_read: u64,
+    /// Tokens written to a cache.
+    pub cache_write: u64,
+    /// Tokens of reasoning.
+    pub reasoning: u64,
+}
+
+impl Totals {
+    /// Adds one model call.
+    pub(super) fn add(&mut self, usage: &LodgeUsage) {
+        self.api_ms += usage.duration.unwrap_or_default();
+        let model = self.models.entry(usage.model.clone()).or_default();
+        model.requests += 1;
+        model.cost += usage.cost.unwrap_or_default();
+        model.input += usage.input_tokens.unwrap_or_default();
+        model.output += usage.output_tokens.unwrap_or_default();
+        model.cache_read += usage.cache_read_tokens.unwrap_or_default();
+        model.cache_write += usage.cache_write_tokens.unwrap_or_default();
+        model.reasoning += usage.reasoning_tokens.unwrap_or_default();
+        // Whoever records usage has recorded before it what was counted until then.
+        self.recorded = true;
+    }
+
+    /// Makes the sums no less than these. Never an addition, so sums that are told twice do not count twice.
+    pub(super) fn raise(&mut self, models: &BTreeMap<String, ModelMetric>, api_ms: u64) {
+        self.api_ms = self.api_ms.max(api_ms);
+        for (name, metric) in models {
+            let model = self.models.entry(name.clone()).or_default();
+            model.raise(&ModelTotals::from(metric));
+        }
+    }
+
+    /// After the log was folded anew: what no event tells stays as it was, and spend does not go down.
+    pub(crate) fn keep(&mut self, before: &Totals) {
+        self.raise(&before.metrics(), before.api_ms);
+        self.recorded = before.recorded;
+        (self.lines_added, self.lines_removed) = (before.lines_added, before.lines_removed);
+        self.files.clone_from(&before.files);
+        (self.last_input, self.last_output) = (before.last_input, before.last_output);
+    }
+
+    /// What has to be recorded before further usage is, because no event says it yet.
+    pub(crate) fn carried(&self) -> Option<LodgeUsageCarried> {
+        (!self.recorded && !self.models.is_empty()).then(|| LodgeUsageCarried {
+            model_metrics: self.metrics(),
+            total_api_duration_ms: self.api_ms,
+        })
+    }
+
+    /// The sums per model as events have them.
+    pub(super) fn metrics(&self) -> BTreeMap<String, ModelMetric> {
+        let metrics = self.models.iter().map(|(name, model)| (name.clone(), model.metric()));
+        metrics.collect()
+    }
+}
+
+impl ModelTotals {
+    fn metric(&self) -> ModelMetric {
+        ModelMetric {
+            requests: ModelRequests {
+                count: Some(self.requests),
+                cost: Some(self.cost),
+            },
+            usage: ModelUsage {
+                input_tokens: self.input,
+                output_tokens: self.output,
+                cache_read_tokens: self.cache_read,
+                cache_write_tokens: self.cache_write,
+                reasoning_tokens: Some(self.reasoning),
+            },
+            ..ModelMetric::default()
+        }
+    }
+
+    fn raise(&mut self, other: &ModelTotals) {
+        self.requests = self.requests.max(other.requests);
+        self.cost = self.cost.max(other.cost);
+        self.input = self.input.max(other.input);
+        self.output = self.output.max(other.output);
+        self.cache_read = self.cache_read.max(other.cache_read);
+        self.cache_write = self.cache_write.max(other.cache_write);
+        self.reasoning = self.reasoning.max(other.reasoning);
+    }
+}
+
+impl From<&ModelMetric> for ModelTotals {
+    fn from(metric: &ModelMetric) -> Self {
+        Self {
+            requests: metric.requests.count.unwrap_or_default(),
+            cost: metric.requests.cost.unwrap_or_default(),
+            input: metric.usage.input_tokens,
+            output: metric.usage.output_tokens,
+            cache_read: metric.usage.cache_read_tokens,
+            cache_write: metric.usage.cache_write_tokens,
+            reasoning: metric.usage.reasoning_tokens.unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Types of Lodge's own.
+
+use lodge_events::*;
+
+use super::text;
+
+pub(super) fn beside() -> Vec<Payload> {
+    let metric = ModelMetric {
+        requests: ModelRequests {
+            count: Some(3),
+            cost: Some(0.5),
+        },
+        ..Default::default()
+    };
+    let rule = |effect, kind: &str, argument: &str| SessionRule {
+        effect,
+        kind: kind.into(),
+        argument: argument.into(),
+    };
+    vec![
+        LodgeUsage {
+            model: "rehearsal".into(),
+            input_tokens: Some(100),
+            output_tokens: Some(20),
+            cache_read_tokens: Some(50),
+            cache_write_tokens: Some(10),
+            reasoning_tokens: Some(5),
+            cost: Some(0.25),
+            duration: Some(1200),
+            initiator: text("compaction"),
+            attempt: Some(2),
+        }
+        .into(),
+        LodgeUsageCarried {
+            model_metrics: [("rehearsal".to_owned(), metric)].into(),
+            total_api_duration_ms: 900,
+        }
+        .into(),
+        LodgeApproval {
+            mode: ApprovalMode::ApproveAll,
+        }
+        .into(),
+        LodgeRules {
+            rules: vec![
+                rule(RuleEffect::Allow, "shell", "git log"),
+                rule(RuleEffect::Deny, "write", "*.lock"),
+            ],
+        }
+        .into(),
+    ]
+}
