@@ -25,7 +25,7 @@ impl BaseUrl {
         let values = query.into_iter().flat_map(|query| query.split('&'));
         let values = values.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
         let all = credentials.chain(values).filter(|text| !text.is_empty());
-        all.map(|text| Secret::new(text)).collect()
+        all.map(Secret::new).collect()
     }
 
     /// The scheme, what stands before the host's name, the host with the path, and the query.
