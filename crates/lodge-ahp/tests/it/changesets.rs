@@ -382,6 +382,10 @@ async fn operations_do_what_they_say_and_say_what_they_do() {
     // Git's own words when it refuses, and the state shows it until the next try.
     client.turn(&chat, "t2", &bash("echo 2 >> new; printf '#!/bin/sh\\necho no-way >&2; exit 1' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit")).await;
     client.shows(&loose, &["changed new +1 -0"]).await;
+    // The hooks of a repository run where it is trusted.
+    lodge_host::Trust::of(house.host.home())
+        .set(&house.work(), true)
+        .unwrap();
     let refused = client.invoke(&loose, "commit", None).await.unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("no-way"), "{refused}");
     let failed = client.changes(&loose).await["operations"][0].clone();
