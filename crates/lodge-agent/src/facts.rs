@@ -128,7 +128,7 @@ impl Facts {
     }
 
     /// The facts as they are kept.
-    pub(crate) fn to_bytes(&mut self) -> serde_json::Result<Vec<u8>> {
+    pub(crate) fn encode(&mut self) -> serde_json::Result<Vec<u8>> {
         self.format = FORMAT;
         serde_json::to_vec(self)
     }
