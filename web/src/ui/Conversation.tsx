@@ -67,6 +67,10 @@ export function Conversation(props: { session: Uri }) {
   );
 }
 
+const phone = matchMedia("(max-width: 799px)");
+const [narrow, setNarrow] = createSignal(phone.matches);
+phone.addEventListener("change", () => setNarrow(phone.matches));
+
 function Header(props: { session: Uri; state: SessionState; chat: Uri; chatState?: ChatState; onRename: () => void }) {
   const summary = () => sessions[props.session];
   const status = () => summary()?.status ?? props.chatState?.status ?? props.state.status;
@@ -76,7 +80,17 @@ function Header(props: { session: Uri; state: SessionState; chat: Uri; chatState
     go({ ...at, panel: at.panel === name ? undefined : name }, Boolean(at.panel));
   };
   const lastTurn = () => props.chatState?.turns.at(-1)?.id;
+  const panels: [string, string, typeof icons.Diff][] = [
+    ["changes", "Changes", icons.Diff],
+    ["terminal", "Terminals", icons.Terminal],
+    ["details", "Details", icons.Chart],
+  ];
   const items = (): MenuItem[] => [
+    // A phone has no room for these beside the title.
+    ...(narrow() ? panels.slice(1).map(([name, label, icon]) => ({ label, icon, run: () => show(name) })) : []),
+    ...(mayWrite() ? own() : []),
+  ];
+  const own = (): MenuItem[] => [
     { label: isPinned(props.session) ? "Unpin" : "Pin", icon: icons.Pin, run: () => pin(props.session, !isPinned(props.session)) },
     { label: "Rename", icon: icons.Edit, run: props.onRename },
     ...(lastTurn() ? [{ label: "Fork", icon: icons.Fork, run: () => void fork(props.session, props.chat, lastTurn()!) }] : []),
@@ -107,10 +121,8 @@ function Header(props: { session: Uri; state: SessionState; chat: Uri; chatState
         </p>
       </div>
       <div class="chat-tools">
-        {button("changes", "Changes", icons.Diff)}
-        {button("terminal", "Terminals", icons.Terminal)}
-        {button("details", "Details", icons.Chart)}
-        <Show when={mayWrite()}>
+        <For each={narrow() ? panels.slice(0, 1) : panels}>{([name, label, icon]) => button(name, label, icon)}</For>
+        <Show when={items().length > 0}>
           <Menu label="More about this session" items={items()} />
         </Show>
       </div>

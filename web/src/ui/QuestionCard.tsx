@@ -244,7 +244,8 @@ function Form(props: { open: Open & { request: { kind: "chatInput" } } }) {
   const other = createMutable<Record<string, string>>({});
   for (const question of questions()) {
     const said = request().answers?.[question.id]?.value?.value;
-    values[question.id] = (said ?? question.defaultValue) as Values[string];
+    const advised = question.kind === "single-select" ? question.options?.find((option) => option.recommended)?.id : undefined;
+    values[question.id] = (said ?? question.defaultValue ?? advised) as Values[string];
   }
   const given = (question: Question): Answer | undefined => {
     const submitted = (kind: string, value: unknown, freeformValues?: string[]): Answer => ({

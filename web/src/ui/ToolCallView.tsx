@@ -131,7 +131,7 @@ export function ToolCallView(props: { call: ToolCall; directory?: string }) {
   };
   // Changes and what is going on are worth seeing at once; the rest is a tap away.
   const [chosen, setChosen] = createSignal<boolean>();
-  const open = () => chosen() ?? (call().status === "running" || failed() || diffs().length > 0);
+  const open = () => chosen() ?? ((call().status === "running" && Boolean(call().content?.length)) || failed() || diffs().length > 0);
   const busy = () => call().status === "streaming" || call().status === "running";
   const message = () => {
     const { status, pastTenseMessage, invocationMessage, displayName } = call();

@@ -1,5 +1,5 @@
 /** A turn: what was said, and everything that came of it. */
-import { For, Match, Show, Switch, createContext, createSignal, useContext } from "solid-js";
+import { For, Match, Show, Switch, createContext, createMemo, createSignal, useContext } from "solid-js";
 import { Status, type Attachment, type ChatState, type Part, type Turn, type Uri } from "../ahp/types";
 import { act, fork, mayWrite } from "../app";
 import { count, duration, line, plain, visible } from "../text/plain";
@@ -90,8 +90,12 @@ function ErrorPart(props: { part: Extract<Part, { kind: "error" }>; turn: Turn }
   );
 }
 
+/** Tools that only ask: their question stands in the turn as itself. */
+const ASKING = new Set(["ask_user", "exit_plan_mode"]);
+
 export function Parts(props: { turn: Turn; running: boolean }) {
   const chat = useContext(ChatContext);
+  const asks = createMemo(() => props.turn.responseParts.some((part) => part.kind === "inputRequest"));
   const last = (part: Part) => props.running && props.turn.responseParts.at(-1) === part;
   return (
     <For each={props.turn.responseParts}>
@@ -106,7 +110,11 @@ export function Parts(props: { turn: Turn; running: boolean }) {
           </Match>
           <Match when={part.kind === "reasoning" && part}>{(part) => <Reasoning text={part().content} live={last(part())} />}</Match>
           <Match when={part.kind === "toolCall" && part}>
-            {(part) => <ToolCallView call={part().toolCall} directory={chat?.directory} />}
+            {(part) => (
+              <Show when={!(asks() && ASKING.has(part().toolCall.toolName) && part().toolCall.success !== false)}>
+                <ToolCallView call={part().toolCall} directory={chat?.directory} />
+              </Show>
+            )}
           </Match>
           <Match when={part.kind === "inputRequest" && part}>{(part) => <InputPart part={part()} />}</Match>
           <Match when={part.kind === "error" && part}>{(part) => <ErrorPart part={part()} turn={props.turn} />}</Match>
