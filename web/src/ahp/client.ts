@@ -310,8 +310,9 @@ export class Client {
         this.#channels.get(snapshot.resource)?.take(snapshot.state);
       }
     });
-    for (const channel of wanted) if (!channel.subscribed) void this.#subscribe(channel);
     this.#setPhase("online");
+    // Also those that somebody began to look at while the answer was on its way.
+    for (const channel of this.#channels.values()) if (!channel.subscribed) void this.#subscribe(channel);
     this.#resend();
     for (const waiter of this.#onlineWaiters.splice(0)) waiter();
     for (const handler of this.#comeback) handler();

@@ -110,7 +110,7 @@ export default function NewSession() {
               {([name, property]) => (
                 <label class="field">
                   <span>{visible(property.title)}</span>
-                  <select class="input" onChange={(event) => setConfig({ ...config(), [name]: event.currentTarget.value })}>
+                  <select class="input" aria-label={property.title} onChange={(event) => setConfig({ ...config(), [name]: event.currentTarget.value })}>
                     <For each={property.enum}>
                       {(value, at) => (
                         <option value={value} selected={(config()[name] ?? schema.latest?.values[name] ?? property.default) === value}>
