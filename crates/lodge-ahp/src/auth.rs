@@ -1,67 +1,128 @@
-//! Who may connect: a token, a ticket that is good once, the right `Host` and the right `Origin`. All of it is decided
-//! before the first message, and the answer to a wrong one says nothing.
+//! Who may connect: the right `Host`, the right `Origin`, and a credential that the door knows. All of it is decided before
+//! the first message, and the answer to a wrong one says nothing that helps with guessing.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
-use axum::http::{HeaderMap, header};
-use parking_lot::Mutex;
-use subtle::ConstantTimeEq;
-use uuid::Uuid;
+use axum::http::{HeaderMap, HeaderName, header};
+use lodge_door::{Admission, Door};
 
-/// How long a ticket is good.
-const TICKET_LIFE: Duration = Duration::from_secs(60);
-const TICKETS: usize = 1000;
+/// The half of a device's secrets that scripts can read.
+pub(crate) const KEY: HeaderName = HeaderName::from_static("x-lodge-key");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The door.
-pub(crate) struct Door {
-    token: Option<std::sync::Arc<str>>,
-    hosts: Vec<String>,
-    origins: Vec<String>,
-    tickets: Mutex<HashMap<String, Instant>>,
-    /// On a unix socket the file's permissions decide, and `Host` means nothing.
-    check_host: bool,
+/// Headers that decide something. Which of two would count is a matter of taste, so there may be only one.
+const SINGLE: [HeaderName; 9] = [
+    header::HOST,
+    header::ORIGIN,
+    header::AUTHORIZATION,
+    header::COOKIE,
+    header::UPGRADE,
+    header::SEC_WEBSOCKET_KEY,
+    header::SEC_WEBSOCKET_VERSION,
+    KEY,
+    SEC_FETCH_SITE,
+];
+
+/// Why a request is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("a header appears twice that may appear once")]
+    Repeated,
+    #[error("this host is not called that; name it with --allow-host")]
+    ForeignHost,
+    #[error("a page from elsewhere may not do this; name its origin with --allow-origin")]
+    ForeignOrigin,
+    #[error("this browser is not paired with the host")]
+    NotPaired,
 }
 
-impl Door {
-    pub(crate) fn new(
-        token: Option<std::sync::Arc<str>>,
-        hosts: Vec<String>,
-        origins: Vec<String>,
-        check_host: bool,
-    ) -> Self {
+/// Checks requests.
+pub(crate) struct Gate {
+    pub(crate) door: Arc<Door>,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+    /// On a unix socket the file's permissions decide, and `Host` means nothing.
+    check_host: bool,
+    /// Browsers share cookies between all ports of a machine, so those of two hosts have different names.
+    cookie: String,
+}
+
+impl Gate {
+    pub(crate) fn new(door: Arc<Door>, hosts: Vec<String>, origins: Vec<String>, check_host: bool) -> Self {
         Self {
-            token,
+            cookie: format!("lodge_device_{}", door.id()),
+            door,
             hosts,
             origins,
-            tickets: Mutex::default(),
             check_host,
         }
     }
 
-    /// A ticket that lets one connection in, for where a header cannot be set and a token must not be in an address.
-    pub(crate) fn ticket(&self) -> String {
-        let ticket = Uuid::new_v4().simple().to_string();
-        let mut tickets = self.tickets.lock();
-        tickets.retain(|_, made| made.elapsed() < TICKET_LIFE);
-        if tickets.len() < TICKETS {
-            tickets.insert(ticket.clone(), Instant::now());
-        }
-        ticket
+    /// The name of the cookie with the other half of a device's secrets.
+    pub(crate) fn cookie_name(&self) -> &str {
+        &self.cookie
     }
 
-    /// Whether a request may come in.
-    pub(crate) fn admits(&self, headers: &HeaderMap, query: Option<&str>) -> bool {
-        self.knows_host(headers) && self.knows_origin(headers) && self.has_key(headers, query)
+    /// Whether a request names this host, and does not come from a page elsewhere.
+    pub(crate) fn check_place(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        check_single(headers)?;
+        if !self.knows_host(headers) {
+            return Err(Refusal::ForeignHost);
+        }
+        match self.knows_origin(headers) {
+            Some(false) => Err(Refusal::ForeignOrigin),
+            _ => Ok(()),
+        }
+    }
+
+    /// Who wants to open a connection.
+    pub(crate) fn admit(&self, headers: &HeaderMap, query: Option<&str>) -> Result<Admission, Refusal> {
+        self.check_place(headers)?;
+        let bearer = text(headers, &header::AUTHORIZATION);
+        let bearer = bearer.and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")));
+        if let Some(admission) = bearer.and_then(|given| self.door.admit_token(given)) {
+            return Ok(admission);
+        }
+        let token = parameter(query, "tkn")?;
+        if let Some(admission) = token.and_then(|given| self.door.admit_token(given)) {
+            return Ok(admission);
+        }
+        // Browsers send the cookie whoever makes them; the origin says who did.
+        let key = parameter(query, "key")?;
+        if let Some(key) = key.filter(|_| headers.contains_key(header::ORIGIN))
+            && let Some(cookie) = self.cookie(headers)?
+            && let Some(admission) = self.door.admit_device(cookie, key)
+        {
+            return Ok(admission);
+        }
+        self.door.admit_anybody().ok_or(Refusal::NotPaired)
+    }
+
+    /// Which device asks over plain HTTP. What changes something must say which page makes it.
+    pub(crate) fn device(&self, headers: &HeaderMap, changes: bool) -> Result<Admission, Refusal> {
+        self.check_place(headers)?;
+        let site = text(headers, &SEC_FETCH_SITE);
+        if site.is_some_and(|site| !matches!(site, "same-origin" | "none"))
+            || (changes && !headers.contains_key(header::ORIGIN))
+        {
+            return Err(Refusal::ForeignOrigin);
+        }
+        let cookie = self.cookie(headers)?.ok_or(Refusal::NotPaired)?;
+        let key = text(headers, &KEY).ok_or(Refusal::NotPaired)?;
+        self.door.admit_device(cookie, key).ok_or(Refusal::NotPaired)
+    }
+
+    fn cookie<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a str>, Refusal> {
+        let pairs = text(headers, &header::COOKIE).unwrap_or_default().split(';');
+        let named = pairs.filter_map(|pair| pair.trim().split_once('='));
+        one(named.filter(|(name, _)| *name == self.cookie).map(|(_, value)| value))
     }
 
     fn knows_host(&self, headers: &HeaderMap) -> bool {
         if !self.check_host {
             return true;
         }
-        let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
+        let Some(host) = text(headers, &header::HOST) else {
             return false;
         };
         let name = name_of(host);
@@ -70,51 +131,41 @@ impl Door {
     }
 
     /// Browsers send an origin and other programs do not. A page may connect when it was served from here, or is named.
-    fn knows_origin(&self, headers: &HeaderMap) -> bool {
-        let Some(origin) = headers.get(header::ORIGIN) else {
-            return true;
-        };
-        let Ok(origin) = origin.to_str() else { return false };
+    fn knows_origin(&self, headers: &HeaderMap) -> Option<bool> {
+        let origin = headers.get(header::ORIGIN)?.to_str().unwrap_or_default();
         if self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
-            return true;
+            return Some(true);
         }
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let own = origin
             .strip_prefix("http://")
             .or_else(|| origin.strip_prefix("https://"));
-        own.is_some() && own == host
-    }
-
-    fn has_key(&self, headers: &HeaderMap, query: Option<&str>) -> bool {
-        let Some(token) = &self.token else { return true };
-        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let bearer = bearer.and_then(|value| value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("bearer ")));
-        if bearer.is_some_and(|given| same(given, token)) {
-            return true;
-        }
-        let parameter = |name: &str| {
-            query?.split('&').find_map(|pair| {
-                pair.split_once('=')
-                    .filter(|(key, _)| *key == name)
-                    .map(|(_, value)| value)
-            })
-        };
-        if parameter("tkn").is_some_and(|given| same(given, token)) {
-            return true;
-        }
-        let Some(ticket) = parameter("ticket") else {
-            return false;
-        };
-        self.tickets
-            .lock()
-            .remove(ticket)
-            .is_some_and(|made| made.elapsed() < TICKET_LIFE)
+        Some(own.is_some() && own == text(headers, &header::HOST))
     }
 }
 
-/// Compares in a time that does not tell how much was right.
-fn same(given: &str, wanted: &str) -> bool {
-    given.as_bytes().ct_eq(wanted.as_bytes()).into()
+/// Refuses a request in which a header that decides something appears twice.
+pub(crate) fn check_single(headers: &HeaderMap) -> Result<(), Refusal> {
+    match SINGLE.iter().any(|name| headers.get_all(name).iter().nth(1).is_some()) {
+        true => Err(Refusal::Repeated),
+        false => Ok(()),
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn parameter<'a>(query: Option<&'a str>, name: &str) -> Result<Option<&'a str>, Refusal> {
+    let pairs = query.unwrap_or_default().split('&');
+    let named = pairs.filter_map(|pair| pair.split_once('='));
+    one(named.filter(|(key, _)| *key == name).map(|(_, value)| value))
+}
+
+fn one<'a>(mut values: impl Iterator<Item = &'a str>) -> Result<Option<&'a str>, Refusal> {
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err(Refusal::Repeated),
+    }
 }
 
 /// The name in `name:port`.
@@ -131,56 +182,159 @@ fn is_localhost(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lodge_door::{Paired, Role};
+
     use super::*;
 
-    fn check(door: &Door, headers: &[(&str, &str)], query: Option<&str>, expected: bool) {
+    fn map(headers: &[(&str, &str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
-            map.append(
-                header::HeaderName::from_bytes(name.as_bytes()).unwrap(),
-                value.parse().unwrap(),
-            );
+            map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        assert_eq!(door.admits(&map, query), expected, "{headers:?} {query:?}");
+        map
     }
 
-    #[test]
-    fn the_door_wants_the_right_key_host_and_origin() {
-        let door = Door::new(
-            Some("secret".into()),
+    fn check(gate: &Gate, headers: &[(&str, &str)], query: Option<&str>, expected: Result<Role, Refusal>) {
+        let seen = gate.admit(&map(headers), query).map(|admission| admission.role());
+        assert_eq!(seen, expected, "{headers:?} {query:?}");
+    }
+
+    fn gate() -> Gate {
+        Gate::new(
+            Arc::new(Door::with_token("secret")),
             vec!["lodge.example:443".into()],
             vec!["https://page.example".into()],
             true,
-        );
-        let host = ("host", "127.0.0.1:8081");
-        let key = ("authorization", "Bearer secret");
-        check(&door, &[host, key], None, true);
-        check(&door, &[host], Some("tkn=secret"), true);
-        check(&door, &[host], Some("a=b&tkn=secret"), true);
-        check(&door, &[host], None, false);
-        check(&door, &[host], Some("tkn=secre"), false);
-        check(&door, &[host], Some("tkn="), false);
-        check(&door, &[host, ("authorization", "Basic secret")], None, false);
-        check(&door, &[("host", "localhost:1"), key], None, true);
-        check(&door, &[("host", "[::1]:1"), key], None, true);
-        check(&door, &[("host", "192.0.2.7:1"), key], None, true);
-        check(&door, &[("host", "lodge.example"), key], None, true);
-        check(&door, &[("host", "evil.example"), key], None, false);
-        check(&door, &[("host", "127.0.0.1.evil.example"), key], None, false);
-        check(&door, &[key], None, false);
-        check(&door, &[host, key, ("origin", "https://page.example")], None, true);
-        check(&door, &[host, key, ("origin", "http://127.0.0.1:8081")], None, true);
-        check(&door, &[host, key, ("origin", "http://127.0.0.1:9999")], None, false);
-        check(&door, &[host, key, ("origin", "https://evil.example")], None, false);
-        check(&door, &[host, key, ("origin", "null")], None, false);
+        )
+    }
+
+    const HOST: (&str, &str) = ("host", "127.0.0.1:8081");
+    const KEY: (&str, &str) = ("authorization", "Bearer secret");
+
+    #[test]
+    fn the_right_token_host_and_origin_are_wanted() {
+        let gate = gate();
+        let yes = Ok(Role::Owner);
+        let no = Err(Refusal::NotPaired);
+        check(&gate, &[HOST, KEY], None, yes);
+        check(&gate, &[HOST], Some("tkn=secret"), yes);
+        check(&gate, &[HOST], Some("a=b&tkn=secret"), yes);
+        check(&gate, &[HOST], None, no);
+        check(&gate, &[HOST], Some("tkn=secre"), no);
+        check(&gate, &[HOST], Some("tkn="), no);
+        check(&gate, &[HOST, ("authorization", "Basic secret")], None, no);
+        for (host, expected) in [
+            ("localhost:1", yes),
+            ("[::1]:1", yes),
+            ("192.0.2.7:1", yes),
+            ("lodge.example", yes),
+            ("evil.example", Err(Refusal::ForeignHost)),
+            ("127.0.0.1.evil.example", Err(Refusal::ForeignHost)),
+        ] {
+            check(&gate, &[("host", host), KEY], None, expected);
+        }
+        check(&gate, &[KEY], None, Err(Refusal::ForeignHost));
+        for (origin, expected) in [
+            ("https://page.example", yes),
+            ("http://127.0.0.1:8081", yes),
+            ("http://127.0.0.1:9999", Err(Refusal::ForeignOrigin)),
+            ("https://evil.example", Err(Refusal::ForeignOrigin)),
+            ("null", Err(Refusal::ForeignOrigin)),
+        ] {
+            check(&gate, &[HOST, KEY, ("origin", origin)], None, expected);
+        }
     }
 
     #[test]
-    fn a_ticket_is_good_once() {
-        let door = Door::new(Some("secret".into()), Vec::new(), Vec::new(), true);
-        let query = format!("ticket={}", door.ticket());
-        check(&door, &[("host", "localhost")], Some(&query), true);
-        check(&door, &[("host", "localhost")], Some(&query), false);
-        check(&door, &[("host", "localhost")], Some("ticket=nonsense"), false);
+    fn what_may_appear_once_is_refused_twice() {
+        let gate = gate();
+        for name in SINGLE {
+            let twice = [
+                HOST,
+                KEY,
+                (name.as_str(), "http://127.0.0.1:8081"),
+                (name.as_str(), "x"),
+            ];
+            check(&gate, &twice, None, Err(Refusal::Repeated));
+        }
+        check(&gate, &[HOST], Some("tkn=secret&tkn=secret"), Err(Refusal::Repeated));
+        check(&gate, &[HOST], Some("key=a&key=b"), Err(Refusal::Repeated));
+    }
+
+    fn pair(gate: &Gate, role: Role) -> Paired {
+        let ticket = gate.door.ticket(role, None).unwrap();
+        gate.door.pair(&ticket.text, None).unwrap()
+    }
+
+    #[test]
+    fn a_browser_needs_cookie_key_and_origin() {
+        let gate = gate();
+        let phone = pair(&gate, Role::Approve);
+        let cookie = format!("theme=dark; {}={}", gate.cookie_name(), phone.cookie);
+        let twice = format!("{0}={1}; {0}={1}", gate.cookie_name(), phone.cookie);
+        let key = format!("key={}", phone.key);
+        let origin = ("origin", "http://127.0.0.1:8081");
+        let no = Err(Refusal::NotPaired);
+        check(
+            &gate,
+            &[HOST, origin, ("cookie", &cookie)],
+            Some(&key),
+            Ok(Role::Approve),
+        );
+        check(&gate, &[HOST, ("cookie", &cookie)], Some(&key), no);
+        check(&gate, &[HOST, origin, ("cookie", &cookie)], None, no);
+        check(&gate, &[HOST, origin, ("cookie", &cookie)], Some("key=wrong"), no);
+        check(&gate, &[HOST, origin], Some(&key), no);
+        check(
+            &gate,
+            &[HOST, origin, ("cookie", &twice)],
+            Some(&key),
+            Err(Refusal::Repeated),
+        );
+        let evil = ("origin", "https://evil.example");
+        check(
+            &gate,
+            &[HOST, evil, ("cookie", &cookie)],
+            Some(&key),
+            Err(Refusal::ForeignOrigin),
+        );
+        let bearer = format!("Bearer {}.{}", phone.cookie, phone.key);
+        check(&gate, &[HOST, ("authorization", &bearer)], None, Ok(Role::Approve));
+        gate.door.revoke(&phone.device.id).unwrap();
+        check(&gate, &[HOST, origin, ("cookie", &cookie)], Some(&key), no);
+    }
+
+    #[test]
+    fn plain_requests_of_other_pages_are_refused() {
+        let gate = gate();
+        let phone = pair(&gate, Role::Full);
+        let cookie = format!("{}={}", gate.cookie_name(), phone.cookie);
+        let own = ("origin", "http://127.0.0.1:8081");
+        let base = [HOST, ("cookie", cookie.as_str()), ("x-lodge-key", phone.key.as_str())];
+        for (more, changes, expected) in [
+            (None, false, Ok(())),
+            (Some(("sec-fetch-site", "same-origin")), false, Ok(())),
+            (
+                Some(("sec-fetch-site", "cross-site")),
+                false,
+                Err(Refusal::ForeignOrigin),
+            ),
+            (
+                Some(("sec-fetch-site", "same-site")),
+                false,
+                Err(Refusal::ForeignOrigin),
+            ),
+            (None, true, Err(Refusal::ForeignOrigin)),
+            (Some(own), true, Ok(())),
+            (
+                Some(("origin", "http://127.0.0.1:3000")),
+                true,
+                Err(Refusal::ForeignOrigin),
+            ),
+        ] {
+            let headers: Vec<_> = base.into_iter().chain(more).collect();
+            let seen = gate.device(&map(&headers), changes).map(drop);
+            assert_eq!(seen, expected, "{more:?} {changes}");
+        }
     }
 }

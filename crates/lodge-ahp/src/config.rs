@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::{automations::Clock, telemetry::Lines};
+use lodge_door::Door;
+
+use crate::{automations::Clock, http::Pages, telemetry::Lines};
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,12 +42,14 @@ pub enum Policy {
 pub struct AhpConfig {
     /// Where to listen.
     pub listen: Listen,
-    /// What a client must show before its first message; none lets everybody in who reaches the socket.
-    pub token: Option<Arc<str>>,
+    /// Who may come in.
+    pub door: Arc<Door>,
     /// `Host` names that are accepted besides `localhost` and bare addresses.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may connect, such as `https://lodge.example`. Pages served by this host always may.
     pub allowed_origins: Vec<String>,
+    /// What browsers are shown that open the address.
+    pub pages: Option<Pages>,
     /// TLS, wanted for anything but loopback.
     pub tls: Option<TlsFiles>,
     /// Directories whose files clients may read and write, besides those of sessions.
@@ -69,9 +73,10 @@ impl AhpConfig {
     pub fn loopback(token: impl Into<Arc<str>>) -> Self {
         Self {
             listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
-            token: Some(token.into()),
+            door: Arc::new(Door::with_token(token)),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            pages: None,
             tls: None,
             roots: Vec::new(),
             resources: Policy::Ask,

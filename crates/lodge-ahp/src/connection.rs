@@ -4,6 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use futures_util::{SinkExt, StreamExt, stream::SplitSink};
+use lodge_door::Admission;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
@@ -24,8 +25,8 @@ use crate::{
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Lives as long as the socket does.
-pub(crate) async fn run(face: Arc<Face>, socket: WebSocket) {
-    let Some(conn) = face.connect() else {
+pub(crate) async fn run(face: Arc<Face>, socket: WebSocket, admission: Admission) {
+    let Some(conn) = face.connect(admission) else {
         tracing::warn!("too many connections");
         return;
     };
@@ -38,6 +39,10 @@ pub(crate) async fn run(face: Arc<Face>, socket: WebSocket) {
         let message = tokio::select! {
             message = stream.next() => message,
             () = conn.ended() => break true,
+            () = conn.admission.revoked() => {
+                conn.close(Closing::Revoked);
+                break true;
+            }
         };
         let text = match message {
             Some(Ok(Message::Text(text))) => text,

@@ -7,23 +7,19 @@ use std::{
     sync::Arc,
 };
 
-use axum::{
-    Router,
-    extract::{RawQuery, State, ws::WebSocketUpgrade},
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
-    routing::get,
-};
+use axum::Router;
+use lodge_door::LocalListener;
 use lodge_host::{Host, Lifecycle};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
-    auth::Door,
+    auth::Gate,
     config::{AhpConfig, Listen},
-    connection,
     doorstep::Doorsteps,
     face::Face,
+    http::{self, Doorway},
+    local,
     tls::TlsListener,
 };
 
@@ -49,14 +45,10 @@ pub enum ServeError {
     },
 }
 
-struct Doorway {
-    face: Arc<Face>,
-    door: Door,
-}
-
 /// A face that listens. Dropping it does not stop it; [`Server::shutdown`] does.
 pub struct Server {
     doorway: Arc<Doorway>,
+    router: Router,
     address: Option<SocketAddr>,
     socket: Option<PathBuf>,
     task: tokio::task::JoinHandle<()>,
@@ -73,13 +65,14 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     let acceptor = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
     if let Listen::Tcp(address) = &listen
         && !address.ip().is_loopback()
-        && (config.tls.is_none() || config.token.is_none())
+        && (config.tls.is_none() || config.door.token().is_none())
     {
         return Err(ServeError::Exposed(*address));
     }
     let over_tcp = matches!(listen, Listen::Tcp(_));
-    let door = Door::new(
-        config.token.clone(),
+    let secure = config.tls.is_some();
+    let gate = Gate::new(
+        config.door.clone(),
         config.allowed_hosts.clone(),
         config.allowed_origins.clone(),
         over_tcp,
@@ -87,12 +80,11 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     let face = Face::new(host, config).map_err(io("the files of the AHP face cannot be opened"))?;
     let doorway = Arc::new(Doorway {
         face: face.clone(),
-        door,
+        gate,
+        secure,
     });
-    let router = Router::new()
-        .route("/", get(upgrade))
-        .fallback(get(upgrade))
-        .with_state(doorway.clone());
+    let router = http::router(doorway.clone());
+    let served = router.clone();
     let stop = face.stop.clone();
     let stopped = async move { stop.cancelled().await };
     face.tasks.spawn(watch(face.clone()));
@@ -134,6 +126,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     };
     Ok(Server {
         doorway,
+        router: served,
         address,
         socket,
         task,
@@ -153,28 +146,6 @@ fn bind_unix(path: &PathBuf) -> std::io::Result<tokio::net::UnixListener> {
     Ok(listener)
 }
 
-async fn upgrade(
-    State(doorway): State<Arc<Doorway>>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
-) -> Response {
-    if !doorway.door.admits(&headers, query.as_deref()) {
-        return StatusCode::FORBIDDEN.into_response();
-    }
-    let Ok(upgrade) = upgrade else {
-        return StatusCode::UPGRADE_REQUIRED.into_response();
-    };
-    let limit = doorway.face.config.limits.frame_bytes;
-    let face = doorway.face.clone();
-    upgrade
-        .max_message_size(limit)
-        .max_frame_size(limit)
-        .read_buffer_size(8 << 10)
-        .write_buffer_size(32 << 10)
-        .on_upgrade(move |socket| connection::run(face, socket))
-}
-
 impl Server {
     /// The address listened on, when it is TCP.
     pub fn local_addr(&self) -> Option<SocketAddr> {
@@ -186,9 +157,11 @@ impl Server {
         self.socket.as_ref()
     }
 
-    /// A ticket that lets one connection in within a minute, by `?ticket=`.
-    pub fn ticket(&self) -> String {
-        self.doorway.door.ticket()
+    /// Serves a socket of this machine, too, until the face stops.
+    pub fn serve_local(&self, listener: LocalListener) {
+        let face = &self.doorway.face;
+        let served = local::serve(listener, self.router.clone(), face.stop.clone());
+        face.tasks.spawn(served);
     }
 
     /// Tells clients that the host stops, and waits until they are let go.

@@ -135,6 +135,9 @@ pub(crate) struct ClientRecord {
     /// What its program calls itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) name: String,
+    /// The device that it is on; none for a client of the owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<String>,
 }
 
 /// One of the host's settings. A value of nothing is one, too.
@@ -430,10 +433,11 @@ impl Store {
     }
 
     /// Remembers a client.
-    pub(crate) fn met(&self, client: &str, version: &str, name: &str) {
+    pub(crate) fn met(&self, client: &str, version: &str, name: &str, device: Option<&str>) {
         let record = ClientRecord {
             version: version.to_owned(),
             name: name.to_owned(),
+            device: device.map(str::to_owned),
         };
         self.clients.lock().set(client, Some(record));
     }
@@ -452,7 +456,7 @@ mod tests {
             store.update("a", |record| record.read = true);
             store.update("b", |record| record.archived = true);
             store.forget("b");
-            store.met("phone", "0.1.0", "");
+            store.met("phone", "0.1.0", "", None);
         }
         let file = dir.path().join("sessions.jsonl");
         let mut text = fs::read_to_string(&file).unwrap();

@@ -39,6 +39,8 @@ pub struct ServerArgs {
     pub model: Option<String>,
     /// Directories of plugins that every session gets.
     pub plugin_directories: Vec<PathBuf>,
+    /// Whether other machines may reach the server although nothing is encrypted.
+    pub insecure_plaintext: bool,
 }
 
 /// Reads the arguments (without the program's own name). `None` when this is not how an SDK starts the program.
@@ -59,6 +61,7 @@ pub fn parse_cli_args<S: AsRef<str>>(args: &[S]) -> Result<Option<ServerArgs>, S
         approve_all: false,
         model: None,
         plugin_directories: Vec::new(),
+        insecure_plaintext: false,
     };
     let mut rest = args.into_iter();
     while let Some(arg) = rest.next() {
@@ -91,6 +94,7 @@ pub fn parse_cli_args<S: AsRef<str>>(args: &[S]) -> Result<Option<ServerArgs>, S
             }
             "--remote" => parsed.remote = true,
             "--yolo" | "--allow-all" | "--allow-all-tools" => parsed.approve_all = true,
+            "--insecure-plaintext" => parsed.insecure_plaintext = true,
             "--model" => parsed.model = Some(value()?),
             "--plugin-dir" => parsed.plugin_directories.push(value()?.into()),
             _ if arg.starts_with('-') => return Err(format!("error: unknown option '{arg}'")),
@@ -123,6 +127,7 @@ mod tests {
             approve_all: false,
             model: None,
             plugin_directories: Vec::new(),
+            insecure_plaintext: false,
         }
     }
 
@@ -165,9 +170,10 @@ mod tests {
             })),
         );
         check(
-            "--headless --host 0.0.0.0 --port 1",
+            "--headless --host 0.0.0.0 --port 1 --insecure-plaintext",
             Ok(Some(ServerArgs {
                 host: Some("0.0.0.0".into()),
+                insecure_plaintext: true,
                 ..tcp(1)
             })),
         );

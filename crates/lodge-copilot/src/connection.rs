@@ -8,6 +8,7 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, poll_immediate},
 };
+use lodge_door::{Admission, Role};
 use lodge_host::Host;
 use lodge_models::{Auth, Catalogue};
 use parking_lot::Mutex;
@@ -20,6 +21,7 @@ use crate::{
     inference::{Exchanges, SdkTransport},
     methods,
     peer::Peer,
+    roles,
     rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
     server::Shared,
     session::{Attached, SessionId},
@@ -45,7 +47,8 @@ pub(crate) struct Connection {
 
 #[derive(Default)]
 struct ConnectionState {
-    authenticated: bool,
+    /// Who was let in, once it is known.
+    admission: Option<Admission>,
     /// Whether `connect` was called, as every client does that speaks version 3 only.
     greeted: bool,
     client_name: Option<String>,
@@ -79,24 +82,20 @@ pub(crate) type MethodResult = Result<Outcome, RpcError>;
 
 impl Connection {
     pub(crate) fn new(host: Host, shared: Arc<Shared>) -> Self {
-        let state = ConnectionState {
-            authenticated: shared.options.connection_token.is_none(),
-            ..ConnectionState::default()
-        };
         Self {
             peer: Peer::new(shared.options.queue_bytes),
             host,
             shared,
             exchanges: Arc::default(),
             sessions: Mutex::default(),
-            state: Mutex::new(state),
+            state: Mutex::default(),
         }
     }
 
     /// Closes the connection when it has not said who it is in time. Nobody stands on the doorstep for ever: files are few.
     pub(crate) async fn watch_doorstep(&self, patience: Duration) -> Infallible {
         tokio::time::sleep(patience).await;
-        if !self.state.lock().authenticated {
+        if self.state.lock().admission.is_none() {
             self.peer.close("it did not bring the token in time");
         }
         std::future::pending().await
@@ -227,8 +226,8 @@ impl Connection {
         if self.state.lock().shut_down {
             return std::future::ready(Err(RpcError::failed("the runtime has been shut down"))).boxed();
         }
-        if method != "connect" && !self.state.lock().authenticated {
-            return std::future::ready(Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED"))).boxed();
+        if let Err(error) = self.check_role(method) {
+            return std::future::ready(Err(error)).boxed();
         }
         let Some(found) = methods::find(method) else {
             tracing::warn!(method, "unknown method");
@@ -263,12 +262,52 @@ impl Connection {
         }
     }
 
-    /// The client gave the right connection token, or none is wanted.
-    pub(crate) fn authenticated(&self, client_name: Option<String>) {
+    /// Whether whoever this is may call a method.
+    fn check_role(&self, method: &str) -> Result<(), RpcError> {
+        let state = self.state.lock();
+        match &state.admission {
+            // Where the right token is to be shown.
+            _ if method == "connect" => Ok(()),
+            None => Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED")),
+            Some(admission) => {
+                let needed = roles::needed(method);
+                let allowed = admission.check(needed);
+                if allowed.is_ok() && needed == Role::Approve {
+                    // The log's schema has no room for who answered.
+                    tracing::info!(by = %admission.identity, method, "a question was answered");
+                }
+                allowed.map_err(RpcError::failed)
+            }
+        }
+    }
+
+    /// Lets the client in. It hears of sessions from now on.
+    pub(crate) fn admit(self: &Arc<Self>, admission: Admission) {
+        let first = self.state.lock().admission.replace(admission.clone()).is_none();
+        if first {
+            self.shared.peers.add(self.peer.clone());
+        }
+        if admission.identity.device().is_some() {
+            let peer = self.peer.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = admission.revoked() => peer.close("its device was revoked"),
+                    () = peer.closed() => {}
+                }
+            });
+        }
+    }
+
+    /// The client shook hands.
+    pub(crate) fn greet(&self, client_name: Option<String>) {
         let mut state = self.state.lock();
-        state.authenticated = true;
         state.greeted = true;
         state.client_name = client_name;
+    }
+
+    /// Whether the client was let in.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.state.lock().admission.is_some()
     }
 
     /// The client wants to count what happens in its sessions.

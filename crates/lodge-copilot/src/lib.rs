@@ -23,6 +23,7 @@ mod outbox;
 mod peer;
 mod policy;
 mod providers;
+mod roles;
 pub mod rpc;
 mod rules;
 mod schedule;
@@ -35,6 +36,6 @@ mod traces;
 mod user_settings;
 
 pub use args::{ServerArgs, Transport, parse_cli_args};
-pub use server::{ServerOptions, announcement, serve_connection, serve_stdio, serve_tcp};
+pub use server::{Exposed, Server, ServerOptions, announcement, serve_connection, serve_stdio, serve_tcp};
 pub use stdio::hear_out_client;
 pub use traces::{Exporter, TraceOptions};

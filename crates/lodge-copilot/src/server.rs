@@ -1,9 +1,17 @@
 //! Serving clients over standard input and output and over TCP.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
+use lodge_door::{Admission, Door, LocalListener, Refused, turn_away};
 use lodge_host::Host;
 use parking_lot::Mutex;
+use subtle::ConstantTimeEq;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -12,9 +20,11 @@ use tokio::{
 use crate::{
     board::Boards,
     connection::Connection,
+    frame::Frame,
     lifecycle,
     peer::Peer,
     providers::Tokens,
+    rpc::AUTHENTICATION_FAILED,
     stdio,
     traces::{TraceOptions, Traces},
 };
@@ -24,8 +34,12 @@ use crate::{
 pub struct ServerOptions {
     /// The version that clients are told.
     pub version: String,
-    /// The token that `connect` must carry, where one is wanted.
+    /// A token that `connect` may carry. Without one and without a door, nothing is wanted.
     pub connection_token: Option<String>,
+    /// The door of the home, whose token and devices are taken, too.
+    pub door: Option<Arc<Door>>,
+    /// Whether whoever started the server accepts that other machines reach it without encryption.
+    pub insecure_plaintext: bool,
     /// The GitHub token that the client brought along, for `auth.getStatus`.
     pub github_token: Option<String>,
     /// The GitHub host that the token is for, e.g. `https://github.com`.
@@ -51,6 +65,8 @@ impl Default for ServerOptions {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             connection_token: None,
+            door: None,
+            insecure_plaintext: false,
             github_token: None,
             github_host: "https://github.com".to_owned(),
             github_api: None,
@@ -64,9 +80,59 @@ impl Default for ServerOptions {
     }
 }
 
+/// Why a server does not listen.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{address} can be reached from other machines, and this wire is not encrypted. {}",
+    if *.no_token {
+        "Set COPILOT_CONNECTION_TOKEN to a token that clients must bring, and add --insecure-plaintext to accept that \
+         anybody on the way can read it; or listen on 127.0.0.1."
+    } else {
+        "Add --insecure-plaintext to accept that anybody on the way can read the token and everything else; or listen \
+         on 127.0.0.1 and come through an SSH tunnel."
+    }
+)]
+pub struct Exposed {
+    address: IpAddr,
+    no_token: bool,
+}
+
+impl ServerOptions {
+    /// Whether a token is wanted.
+    fn is_locked(&self) -> bool {
+        self.connection_token.is_some() || self.door.as_ref().is_some_and(|door| door.token().is_some())
+    }
+
+    /// Whether an address may be listened on: one that other machines reach needs a token, and somebody who accepts that
+    /// nothing is encrypted.
+    pub fn check_address(&self, address: IpAddr) -> Result<(), Exposed> {
+        if address.is_loopback() || (self.is_locked() && self.insecure_plaintext) {
+            return Ok(());
+        }
+        Err(Exposed {
+            address,
+            no_token: !self.is_locked(),
+        })
+    }
+
+    /// Whom a token lets in.
+    pub(crate) fn admit(&self, given: &str) -> Option<Admission> {
+        if !self.is_locked() {
+            return Some(Admission::owner());
+        }
+        let expected = self.connection_token.as_deref().unwrap_or_default();
+        // A token of nothing is never right, and compared in a time that does not tell how much was right.
+        if !expected.is_empty() && bool::from(expected.as_bytes().ct_eq(given.as_bytes())) {
+            return Some(Admission::owner());
+        }
+        self.door.as_ref()?.admit_token(given)
+    }
+}
+
 /// What all connections of a server share.
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
+    pub(crate) peers: Arc<Peers>,
     pub(crate) tokens: Tokens,
     pub(crate) boards: Boards,
     pub(crate) traces: Option<Traces>,
@@ -77,6 +143,7 @@ impl Shared {
         Arc::new(Self {
             traces: options.traces.clone().map(Traces::start),
             options,
+            peers: Arc::default(),
             tokens: Tokens::default(),
             boards: Boards::default(),
         })
@@ -122,44 +189,101 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let peers = Arc::new(Peers::default());
-    let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), peers.clone())));
-    let connection = Arc::new(Connection::new(host, Shared::new(options)));
-    peers.add(connection.peer.clone());
-    connection.run(input, output).await;
+    let server = Server::new(host, options);
+    let admission = (!server.shared.options.is_locked()).then(Admission::owner);
+    server.connection(admission).run(input, output).await;
 }
 
 /// Serves clients that connect to a TCP listener, for as long as the future is polled.
 pub async fn serve_tcp(host: Host, listener: TcpListener, options: ServerOptions) -> io::Result<()> {
-    let shared = Shared::new(options);
-    let peers = Arc::new(Peers::default());
-    let _lifecycle = AbortOnDrop(tokio::spawn(lifecycle::tell(host.clone(), peers.clone())));
-    loop {
-        let (socket, address) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            // One connection that could not be accepted (out of descriptors, reset in the queue) is not the end.
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        // Answers and deltas are small and each is waited for.
-        let _ = socket.set_nodelay(true);
-        tracing::info!(%address, "connection accepted");
-        let connection = Arc::new(Connection::new(host.clone(), shared.clone()));
-        peers.add(connection.peer.clone());
-        let peers = peers.clone();
-        let patience = shared.options.patience;
-        tokio::spawn(async move {
-            let (input, output) = socket.into_split();
-            tokio::select! {
-                () = connection.clone().run(input, output) => {}
-                never = connection.watch_doorstep(patience) => match never {},
-            }
-            peers.sweep();
-        });
+    Server::new(host, options).serve_tcp(listener).await
+}
+
+/// A server of several listeners, whose clients know of each other.
+pub struct Server {
+    host: Host,
+    shared: Arc<Shared>,
+    _lifecycle: AbortOnDrop,
+}
+
+impl Server {
+    /// A server that listens nowhere yet. Wants a runtime.
+    pub fn new(host: Host, options: ServerOptions) -> Self {
+        let shared = Shared::new(options);
+        let lifecycle = tokio::spawn(lifecycle::tell(host.clone(), shared.peers.clone()));
+        Self {
+            host,
+            shared,
+            _lifecycle: AbortOnDrop(lifecycle),
+        }
     }
+
+    fn connection(&self, admission: Option<Admission>) -> Arc<Connection> {
+        let connection = Arc::new(Connection::new(self.host.clone(), self.shared.clone()));
+        if let Some(admission) = admission {
+            connection.admit(admission);
+        }
+        connection
+    }
+
+    /// Serves clients that connect to a TCP listener, for as long as the future is polled.
+    pub async fn serve_tcp(&self, listener: TcpListener) -> io::Result<()> {
+        let options = &self.shared.options;
+        let exposed = |error| io::Error::new(io::ErrorKind::PermissionDenied, error);
+        options.check_address(listener.local_addr()?.ip()).map_err(exposed)?;
+        loop {
+            let (socket, address): (_, SocketAddr) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                // One connection that could not be accepted (out of descriptors, reset in the queue) is not the end.
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            // Answers and deltas are small and each is waited for.
+            let _ = socket.set_nodelay(true);
+            tracing::info!(%address, "connection accepted");
+            let connection = self.connection((!options.is_locked()).then(Admission::owner));
+            let (shared, patience) = (self.shared.clone(), options.patience);
+            tokio::spawn(async move {
+                let (input, output) = socket.into_split();
+                tokio::select! {
+                    () = connection.clone().run(input, output) => {}
+                    never = connection.watch_doorstep(patience) => match never {},
+                }
+                shared.peers.sweep();
+            });
+        }
+    }
+
+    /// Serves processes of this machine, for as long as the future is polled. They need no token.
+    pub async fn serve_local(&self, mut listener: LocalListener) {
+        loop {
+            let (stream, admitted) = listener.accept().await;
+            match admitted {
+                Ok(admission) => {
+                    let connection = self.connection(Some(admission));
+                    let shared = self.shared.clone();
+                    tokio::spawn(async move {
+                        let (input, output) = stream.into_split();
+                        connection.run(input, output).await;
+                        shared.peers.sweep();
+                    });
+                }
+                Err(why) => drop(tokio::spawn(async move {
+                    turn_away(stream, refusal(why).as_bytes()).await;
+                })),
+            }
+        }
+    }
+}
+
+fn refusal(why: Refused) -> String {
+    let error = serde_json::json!({ "code": AUTHENTICATION_FAILED, "message": why.to_string() });
+    let body = serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": error });
+    let frame = Frame::whole(body.to_string());
+    format!("{}{body}", frame.header())
 }
 
 /// The line on standard output from which the SDKs learn the port.

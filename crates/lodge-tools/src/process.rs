@@ -145,6 +145,11 @@ impl Group {
         })
     }
 
+    /// The number of the leader's process.
+    pub(crate) fn leader_pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().cast_unsigned()
+    }
+
     /// The leader was waited for.
     pub(crate) fn leader_gone(&self) {
         self.leader.store(false, Ordering::Release);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lodge_door::Role;
 use lodge_host::SyncPolicy;
 
 /// An agent host: runs AI agent sessions and lets many clients watch and steer them.
@@ -94,6 +95,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Option<AutomationsCommand>,
     },
+    /// Let a browser or a phone in: print a link, and a code to scan, that work once
+    Pair(PairArgs),
+    /// The browsers and phones that were let in: list, revoke
+    Devices {
+        #[command(subcommand)]
+        command: Option<DevicesCommand>,
+    },
     /// Print a completion script for your shell
     Completions {
         /// The shell
@@ -149,6 +157,30 @@ pub(crate) enum AutomationsCommand {
     /// Remove one; the sessions of its runs stay
     Remove {
         /// The automation, as listed, or how its id begins
+        id: String,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct PairArgs {
+    /// What the device may do: full, approve-only (watch, and answer the agents' questions) or view-only
+    #[arg(long, value_name = "ROLE", default_value_t = Role::Full, value_parser = crate::attach::parse_role)]
+    pub(crate) role: Role,
+    /// What to call the device [default: what it calls itself]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Where the device reaches the host, such as https://lodge.example [default: where the host listens]
+    #[arg(long, value_name = "URL")]
+    pub(crate) address: Option<String>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum DevicesCommand {
+    /// List them
+    List,
+    /// Let one in no longer, and close its connections
+    Revoke {
+        /// The device, as listed
         id: String,
     },
 }

@@ -128,15 +128,21 @@ async fn models(page: &mut Page, home: &Path) {
 
 fn host(page: &Page, home: &Path) {
     page.head("Host");
-    let note = std::fs::read_to_string(door::discovery(home)).unwrap_or_default();
-    let note: serde_json::Value = serde_json::from_str(&note).unwrap_or_default();
-    match note["ahp"].as_str() {
-        Some(address) => {
-            let address = address.split('?').next().unwrap_or_default();
+    match door::find(home).ok().flatten() {
+        Some(note) => {
             page.good(format!(
-                "process {} listens on {address}; `lodge attach` joins it",
-                note["pid"]
+                "process {} listens on {}; `lodge attach` joins it",
+                note.pid, note.ahp
             ));
+            match note.socket {
+                Some(socket) => page.good(format!(
+                    "{} is open to your programs without a token, and closed to what agents start",
+                    socket.display()
+                )),
+                None => {
+                    page.hint("there is no local socket: your programs need the token, and whoever reads it comes in")
+                }
+            }
         }
         None => page.hint("none runs on this home; `lodge` starts one, `lodge run` needs none"),
     }

@@ -109,6 +109,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Some(Command::Automations { command }) => runtime()?.block_on(attach::automations(&home?, command.as_ref())),
         Some(Command::Mcp { command }) => runtime()?.block_on(mcp::run(&home?, command.as_ref())),
         Some(Command::Doctor) => runtime()?.block_on(doctor::doctor(&home?)),
+        Some(Command::Pair(args)) => runtime()?.block_on(attach::pair(&home?, &args)),
+        Some(Command::Devices { command }) => runtime()?.block_on(attach::devices(&home?, command.as_ref())),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "lodge", &mut script);

@@ -1,16 +1,20 @@
 //! Starting the host and its faces; and the small commands that look at the machine.
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{ffi::OsString, io::IsTerminal, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use lodge_ahp::{AhpConfig, Listen, ServeError, TlsFiles};
 use lodge_copilot::{ServerArgs, ServerOptions, TraceOptions, Transport};
+use lodge_door::{Door, LocalListener};
 use tokio::net::TcpListener;
 
 use crate::{
     cli::{Global, ServeArgs},
     door, setup,
 };
+
+/// How often files are looked for that others need to find the host. Somebody may delete them, or the whole home.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The arguments as an SDK gives them; nothing when this is not how an SDK starts the program.
 pub(crate) fn sdk_arguments(args: &[OsString]) -> Result<Option<ServerArgs>, String> {
@@ -64,6 +68,7 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
         github_api: variable("COPILOT_DEBUG_GITHUB_API_URL"),
         copilot_api: variable("COPILOT_API_URL"),
         approve_all: args.approve_all,
+        insecure_plaintext: args.insecure_plaintext,
         traces: TraceOptions::of(variable),
         plugin_directories: args
             .plugin_directories
@@ -81,9 +86,7 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
         }
         Transport::Tcp { port } => {
             let address = args.host.as_deref().unwrap_or("127.0.0.1");
-            let listener = TcpListener::bind((address, port))
-                .await
-                .with_context(|| format!("Cannot listen on {address}:{port}"))?;
+            let listener = bind_for_sdk(address, port, &options).await?;
             print_line(&lodge_copilot::announcement(listener.local_addr()?.port()));
             tokio::select! {
                 served = lodge_copilot::serve_tcp(host.clone(), listener, options) => served?,
@@ -95,12 +98,25 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Listens for clients of the SDKs, where that is safe or somebody accepts that it is not.
+async fn bind_for_sdk(host: &str, port: u16, options: &ServerOptions) -> Result<TcpListener> {
+    let cannot = || format!("Cannot listen on {host}:{port}");
+    let found = tokio::net::lookup_host((host, port)).await.with_context(cannot)?;
+    let addresses: Vec<_> = found.collect();
+    for address in &addresses {
+        options.check_address(address.ip())?;
+    }
+    TcpListener::bind(addresses.as_slice()).await.with_context(cannot)
+}
+
 /// Starts the host with all its faces and runs until it is told to stop.
 pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Result<ExitCode> {
     let host = setup::host(home, setup::Use::Alone, global.sync, None)?;
     // What tools of a killed host left running. Looking through all processes takes a while: beside the start.
     tokio::task::spawn_blocking(lodge_tools::sweep_orphans);
-    let token = door::token(home)?;
+    let door = Arc::new(Door::open(home)?);
+    // What agents start must be known as theirs before there is any of it.
+    lodge_door::adopt_orphans(&door);
     let sdk_listener = TcpListener::bind(("127.0.0.1", args.sdk_port)).await.with_context(|| {
         format!(
             "Cannot listen on port {}; choose another with --sdk-port",
@@ -135,7 +151,8 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
         resources: settings.resources,
         default_directory: directory,
         lines: crate::logging::LINES.clone(),
-        ..AhpConfig::loopback(token.as_str())
+        door: door.clone(),
+        ..AhpConfig::loopback("")
     };
     let ahp = lodge_ahp::serve(host.clone(), config)
         .await
@@ -152,28 +169,81 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
         (None, Some(path)) => format!("unix:{}", path.display()),
         (None, None) => String::new(),
     };
-    let _found = door::Discovery::publish(home, &place, &sdk.to_string(), &token)?;
+    let socket = local_socket(&door, home, "lodge");
+    let sdk_socket = local_socket(&door, home, "sdk");
+    let path_of = |socket: &Option<LocalListener>| socket.as_ref().map(|socket| socket.path().to_owned());
+    let note = door::Note {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        ahp: place.clone(),
+        copilot: sdk.to_string(),
+        socket: path_of(&socket),
+        sdk_socket: path_of(&sdk_socket),
+    };
+    if let Some(socket) = socket {
+        ahp.serve_local(socket);
+    }
+    let found = Arc::new(door::Discovery::publish(home, note)?);
     print_line(&format!(
         "Lodge {} · sessions in {}",
         env!("CARGO_PKG_VERSION"),
         home.display()
     ));
     print_line(&format!("Model         {}", model_line(&host)));
-    print_line(&format!("AHP clients   {place}?tkn={token}"));
-    print_line(&format!("Copilot SDKs  cliUrl {sdk}, connection token {token}"));
+    // What is not a terminal is a file, a log or another program, and a token has no business there.
+    match door.token().filter(|_| std::io::stdout().is_terminal()) {
+        Some(token) => {
+            print_line(&format!("AHP clients   {place}?tkn={token}"));
+            print_line(&format!("Copilot SDKs  cliUrl {sdk}, connection token {token}"));
+        }
+        None => {
+            print_line(&format!("AHP clients   {place}"));
+            print_line(&format!("Copilot SDKs  cliUrl {sdk}"));
+            print_line(&format!("Token         in {}", door::token_file(home).display()));
+        }
+    }
     print_line("Ctrl-C stops.");
     let options = ServerOptions {
-        connection_token: Some(variable("COPILOT_CONNECTION_TOKEN").unwrap_or(token)),
+        connection_token: variable("COPILOT_CONNECTION_TOKEN"),
+        door: Some(door.clone()),
         traces: TraceOptions::of(variable),
         ..ServerOptions::default()
     };
+    let sdks = lodge_copilot::Server::new(host.clone(), options);
+    let local = async {
+        match sdk_socket {
+            Some(socket) => sdks.serve_local(socket).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
-        served = lodge_copilot::serve_tcp(host.clone(), sdk_listener, options) => served?,
+        served = sdks.serve_tcp(sdk_listener) => served?,
+        () = local => {}
+        () = keep_files(door, found.clone()) => {}
         () = stopped() => print_line("Stopping."),
     }
     ahp.shutdown().await;
     host.shutdown().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A socket on which programs of this user need no token. A host without one is still a host.
+fn local_socket(door: &Arc<Door>, home: &Path, name: &str) -> Option<LocalListener> {
+    LocalListener::bind(door.clone(), home, name)
+        .inspect_err(|error| tracing::warn!("there is no local socket, so programs here need the token: {error}"))
+        .ok()
+}
+
+/// Puts back what others need to find the host, where somebody deletes it.
+async fn keep_files(door: Arc<Door>, found: Arc<door::Discovery>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let (door, found) = (door.clone(), found.clone());
+        let kept = tokio::task::spawn_blocking(move || door.keep_files().and_then(|()| found.keep())).await;
+        if let Ok(Err(error)) = kept {
+            tracing::warn!(%error, "the files by which clients find this host cannot be written");
+        }
+    }
 }
 
 fn model_line(host: &lodge_host::Host) -> String {

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -59,9 +60,12 @@ async function start(home, work, port = 0) {
   for await (const line of createInterface({ input: child.stdout })) {
     const url = /^AHP clients +(ws:\S+)/.exec(line)?.[1];
     if (url) address = new URL(url);
-    const sdk = /^Copilot SDKs +cliUrl (\S+), connection token (\S+)/.exec(line);
+    const sdk = /^Copilot SDKs +cliUrl (\S+)/.exec(line);
     if (!sdk) continue;
-    const host = { address, sdk: { url: sdk[1], connectionToken: sdk[2] }, kill };
+    // A token is printed on terminals alone; programs read its file.
+    const token = readFileSync(join(home, "token"), "utf8").trim();
+    address.searchParams.set("tkn", token);
+    const host = { address, sdk: { url: sdk[1], connectionToken: token }, kill };
     host.restart = async () => {
       const next = await start(home, work, address.port);
       assert.equal(next.address.href, address.href, "a host that comes back is found where it was");

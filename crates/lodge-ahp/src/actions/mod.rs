@@ -5,6 +5,7 @@ mod chat;
 mod directories;
 mod host;
 mod input;
+mod roles;
 mod service;
 mod session;
 mod settings;
@@ -191,6 +192,10 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
     } else {
         automations::meant(&channel).to_owned()
     };
+    if let Err(reason) = roles::check(&conn.admission, &action) {
+        let inner = face.inner.lock();
+        return inner.core.reject(conn, &channel, &params.action, &origin, &reason);
+    }
     for chat in attached_chats(&action) {
         // One that is not there is refused in a moment.
         let _ = face.open(chat).await;

@@ -16,6 +16,7 @@ use ahp_types::{
     actions::{RootAgentsChangedAction, SessionActiveClientRemovedAction},
     state::{Customization, RootState},
 };
+use lodge_door::Admission;
 use lodge_host::{Approval, Change, Host, HostError, Session};
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -73,7 +74,7 @@ impl Face {
         let _ = std::fs::remove_dir_all(crate::customizations::plugins_place(host.home().path()));
         let grants = Grants::of_home(host.home().path());
         grants.begin();
-        let telemetry = Telemetry::new(config.token.as_deref().map(str::to_owned));
+        let telemetry = Telemetry::new(config.door.token().map(str::to_owned));
         let settings = store.settings();
         let (automations, catalogue) = Automations::open(&host, config.clock.clone(), &settings)?;
         let seq = Seq::open(&dir.join("seq"))?;
@@ -126,13 +127,13 @@ impl Face {
     }
 
     /// A new connection; none when there are too many.
-    pub(crate) fn connect(&self) -> Option<Arc<Conn>> {
+    pub(crate) fn connect(&self, admission: Admission) -> Option<Arc<Conn>> {
         let mut inner = self.inner.lock();
         if inner.core.conns.len() >= self.config.limits.connections {
             return None;
         }
         let id = self.next_conn.fetch_add(1, Ordering::Relaxed);
-        let conn = Arc::new(Conn::new(id, self.config.limits.queue_bytes));
+        let conn = Arc::new(Conn::new(id, self.config.limits.queue_bytes, admission));
         inner.core.conns.insert(id, conn.clone());
         Some(conn)
     }

@@ -11,6 +11,7 @@ use crate::{
     automations,
     rpc::{self, RpcError, RpcResult, code},
     state::{Closing, NoSubscription, Peer, Resumed, conn},
+    store::ClientRecord,
     talk::COMMAND_PREFIX,
     telemetry, uri,
     version::{self, Dialect},
@@ -85,13 +86,19 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     if params.client_id.is_empty() || params.client_id.len() > 256 {
         return RpcError::params("a clientId has 1 to 256 characters").into();
     }
+    if let Some(known) = face.store.client(&params.client_id)
+        && let Err(error) = check_client(conn, &known)
+    {
+        return error.into();
+    }
     let peer = Peer {
         client: params.client_id.as_str().into(),
         dialect: version::dialect(&chosen),
         version: chosen.clone(),
         name: params.client_info.map(|info| info.name).unwrap_or_default(),
     };
-    face.store.met(&peer.client, &chosen, &peer.name);
+    let device = conn.admission.identity.device();
+    face.store.met(&peer.client, &chosen, &peer.name, device);
     face.refresh_agents();
     let wanted = params.initial_subscriptions.unwrap_or_default();
     for uri in wanted.iter().take(face.config.limits.subscriptions) {
@@ -125,6 +132,16 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     Reply::Sent
 }
 
+/// A device may not come as a client of somebody else: it would be asked and told what is meant for that one.
+fn check_client(conn: &conn::Conn, known: &ClientRecord) -> Result<(), RpcError> {
+    let device = conn.admission.identity.device();
+    if device.is_none() || device == known.device.as_deref() {
+        return Ok(());
+    }
+    let text = "this clientId belongs to a client on another device; choose a new one";
+    Err(RpcError::new(code::PERMISSION_DENIED, text))
+}
+
 /// Opens what somebody is about to subscribe to; what is not there is simply not.
 async fn open(request: &Request<'_>, peer: &Peer, uri: &str) {
     let open = request.face.inner.lock().core.is_open(uri, peer.dialect);
@@ -154,6 +171,9 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
     let Some(known) = face.store.client(&params.client_id) else {
         return RpcError::new(code::NOT_FOUND, "this host does not know the client; say initialize").into();
     };
+    if let Err(error) = check_client(conn, &known) {
+        return error.into();
+    }
     let peer = Peer {
         client: params.client_id.as_str().into(),
         dialect: version::dialect(&known.version),

@@ -1,10 +1,11 @@
 //! What clients can ask for. One table says it all: the name, in which dialects it is served, whether it must wait its
-//! turn, and who does it. What is not in the table is `-32601`. The list in `docs/ahp.md` is checked against it.
+//! turn, the role it needs, and who does it. What is not in the table is `-32601`. The list in `docs/ahp.md` is checked against it.
 
 mod automations;
 mod changesets;
 mod chats;
 mod configuration;
+mod devices;
 mod handshake;
 mod listing;
 mod moving;
@@ -20,6 +21,7 @@ pub(crate) use sessions::{NewSession, Template, host_error, prepare, session_set
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use lodge_door::Role;
 use serde_json::value::RawValue;
 
 use crate::{
@@ -55,6 +57,8 @@ pub struct Method {
     pub served: Served,
     /// When it runs.
     pub order: Order,
+    /// What whoever calls it must be, at least.
+    pub role: Role,
     run: Run,
 }
 
@@ -103,49 +107,53 @@ impl Request<'_> {
 }
 
 macro_rules! methods {
-    ($($name:literal $served:ident $order:ident $run:path,)*) => {
+    ($($name:literal $served:ident $order:ident $role:ident $run:path,)*) => {
         /// Every method that is served.
         pub static METHODS: &[Method] = &[$(Method {
             name: $name,
             served: Served::$served,
             order: Order::$order,
+            role: Role::$role,
             run: |request| Box::pin(async move { Reply::from($run(request).await) }),
         },)*];
     };
 }
 
 methods! {
-    "initialize" Everywhere InTurn handshake::initialize,
-    "reconnect" Everywhere InTurn handshake::reconnect,
-    "ping" Everywhere Beside handshake::ping,
-    "subscribe" Everywhere InTurn handshake::subscribe,
-    "authenticate" Everywhere Beside handshake::authenticate,
-    "createSession" Everywhere InTurn sessions::create,
-    "disposeSession" Everywhere InTurn sessions::dispose,
-    "listSessions" Everywhere InTurn listing::list,
-    "createChat" Modern InTurn chats::create,
-    "disposeChat" Modern InTurn chats::dispose,
-    "moveChat" Modern InTurn moving::move_chat,
-    "invokeChangesetOperation" Modern Beside changesets::invoke,
-    "fetchTurns" Everywhere InTurn chats::fetch_turns,
-    "completions" Everywhere Beside configuration::completions,
-    "resolveSessionConfig" Everywhere Beside configuration::resolve,
-    "sessionConfigCompletions" Everywhere Beside configuration::config_completions,
-    "createTerminal" Everywhere InTurn terminals::create,
-    "disposeTerminal" Everywhere InTurn terminals::dispose,
-    "resourceRead" Everywhere Beside resources::read,
-    "resourceWrite" Everywhere InTurn resources::write,
-    "resourceList" Everywhere Beside resources::list,
-    "resourceCopy" Everywhere InTurn resources::copy,
-    "resourceDelete" Everywhere InTurn resources::delete,
-    "resourceMove" Everywhere InTurn resources::rename,
-    "resourceResolve" Modern Beside resources::resolve,
-    "resourceMkdir" Modern InTurn resources::mkdir,
-    "resourceRequest" Everywhere Beside resources::request,
-    "createResourceWatch" Modern InTurn watches::create,
-    "listAutomationTriggerDefinitions" Modern Beside automations::list_triggers,
-    "runAutomation" Modern InTurn automations::run,
-    "fetchAutomationRuns" Modern InTurn automations::fetch_runs,
+    "initialize" Everywhere InTurn View handshake::initialize,
+    "reconnect" Everywhere InTurn View handshake::reconnect,
+    "ping" Everywhere Beside View handshake::ping,
+    "subscribe" Everywhere InTurn View handshake::subscribe,
+    "authenticate" Everywhere Beside Full handshake::authenticate,
+    "createSession" Everywhere InTurn Full sessions::create,
+    "disposeSession" Everywhere InTurn Full sessions::dispose,
+    "listSessions" Everywhere InTurn View listing::list,
+    "createChat" Modern InTurn Full chats::create,
+    "disposeChat" Modern InTurn Full chats::dispose,
+    "moveChat" Modern InTurn Full moving::move_chat,
+    "invokeChangesetOperation" Modern Beside Full changesets::invoke,
+    "fetchTurns" Everywhere InTurn View chats::fetch_turns,
+    "completions" Everywhere Beside Full configuration::completions,
+    "resolveSessionConfig" Everywhere Beside Full configuration::resolve,
+    "sessionConfigCompletions" Everywhere Beside Full configuration::config_completions,
+    "createTerminal" Everywhere InTurn Full terminals::create,
+    "disposeTerminal" Everywhere InTurn Full terminals::dispose,
+    "resourceRead" Everywhere Beside View resources::read,
+    "resourceWrite" Everywhere InTurn Full resources::write,
+    "resourceList" Everywhere Beside View resources::list,
+    "resourceCopy" Everywhere InTurn Full resources::copy,
+    "resourceDelete" Everywhere InTurn Full resources::delete,
+    "resourceMove" Everywhere InTurn Full resources::rename,
+    "resourceResolve" Modern Beside View resources::resolve,
+    "resourceMkdir" Modern InTurn Full resources::mkdir,
+    "resourceRequest" Everywhere Beside Full resources::request,
+    "createResourceWatch" Modern InTurn View watches::create,
+    "listAutomationTriggerDefinitions" Modern Beside View automations::list_triggers,
+    "runAutomation" Modern InTurn Full automations::run,
+    "fetchAutomationRuns" Modern InTurn View automations::fetch_runs,
+    "lodge/createTicket" Modern InTurn Owner devices::create_ticket,
+    "lodge/listDevices" Modern InTurn Owner devices::list,
+    "lodge/revokeDevice" Modern InTurn Owner devices::revoke,
 }
 
 /// The method of this name, where this client may call it.
@@ -159,6 +167,9 @@ pub(crate) fn find(name: &str, peer: Option<&Peer>) -> Option<&'static Method> {
 
 /// Runs it.
 pub(crate) async fn call(method: &Method, request: &Request<'_>) -> Reply {
+    if let Err(why) = request.conn.admission.check(method.role) {
+        return RpcError::new(crate::rpc::code::PERMISSION_DENIED, why).into();
+    }
     match reverse::forward(method, request).await {
         Some(result) => result.into(),
         None => (method.run)(request).await,

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use lodge_door::Admission;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -67,6 +68,8 @@ pub(crate) enum Closing {
     Broken,
     /// The other end is gone.
     Gone,
+    /// Its device may not come in any more.
+    Revoked,
 }
 
 impl Closing {
@@ -78,6 +81,7 @@ impl Closing {
             Self::GoingAway => (1001, "the host stops"),
             Self::Broken => (1002, "the frame is malformed or too large"),
             Self::Gone => (1000, ""),
+            Self::Revoked => (4401, "this device was revoked"),
         }
     }
 }
@@ -110,6 +114,8 @@ pub(crate) struct Conn {
     /// Not even what is queued is sent.
     cut: CancellationToken,
     peer: OnceLock<Peer>,
+    /// Who was let in, and what they may do.
+    pub(crate) admission: Admission,
     large: Arc<Semaphore>,
     calls: Mutex<Calls>,
 }
@@ -131,9 +137,10 @@ impl std::fmt::Debug for Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(id: u64, limit: usize) -> Self {
+    pub(crate) fn new(id: u64, limit: usize, admission: Admission) -> Self {
         Self {
             id,
+            admission,
             limit,
             queue: Mutex::default(),
             unsent: AtomicUsize::new(0),
@@ -253,9 +260,15 @@ impl Conn {
 
     /// Ends the connection after what is queued.
     pub(crate) fn close(&self, why: Closing) {
-        self.queue.lock().closing.get_or_insert(why);
+        let mut queue = self.queue.lock();
+        queue.closing.get_or_insert(why);
+        if why == Closing::Revoked {
+            queue.frames.clear();
+            queue.bytes = 0;
+        }
+        drop(queue);
         self.end.cancel();
-        if matches!(why, Closing::Gone | Closing::TooSlow) {
+        if matches!(why, Closing::Gone | Closing::TooSlow | Closing::Revoked) {
             self.cut.cancel();
         }
         self.wake.notify_one();
@@ -296,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_does_not_read_is_cut_off_and_costs_no_more_memory() {
-        let conn = Conn::new(1, 1000);
+        let conn = Conn::new(1, 1000, Admission::owner());
         for _ in 0..100 {
             conn.push(Frame::from("x".repeat(100)));
         }
@@ -307,7 +320,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_frame_may_be_larger_than_the_queue() {
-        let conn = Conn::new(1, 10);
+        let conn = Conn::new(1, 10, Admission::owner());
         conn.push(Frame::from("x".repeat(100)));
         let mut frames = VecDeque::new();
         assert_eq!(conn.take(&mut frames).await, Ok(()));
@@ -316,7 +329,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_queued_goes_out_before_the_end() {
-        let conn = Conn::new(1, 1000);
+        let conn = Conn::new(1, 1000, Admission::owner());
         conn.push(Frame::from("last words".to_owned()));
         conn.close(Closing::GoingAway);
         let mut frames = VecDeque::new();

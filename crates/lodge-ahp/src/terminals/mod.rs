@@ -129,7 +129,13 @@ impl Face {
         let terminal = Arc::new(terminal);
         let mut inner = self.inner.lock();
         inner.add_terminal(&wanted.uri, None, state, Some(terminal.clone()));
-        self.tasks.spawn(pump(self.clone(), wanted.uri, terminal, output));
+        // A person opened it: its programs may use the host's local socket until the shell ends.
+        let persons = self.config.door.persons_terminal(terminal.pid());
+        let pump = pump(self.clone(), wanted.uri, terminal, output);
+        self.tasks.spawn(async move {
+            pump.await;
+            drop(persons);
+        });
         Ok(())
     }
 

@@ -17,7 +17,7 @@ fn the_methods_are_those_of_the_table() {
                 Order::InTurn => "in turn",
                 Order::Beside => "beside",
             };
-            format!("| `{}` | {served} | {order} |", method.name)
+            format!("| `{}` | {served} | {order} | {} |", method.name, method.role)
         })
         .collect();
     let begin = DOCS.find("| method |").unwrap();

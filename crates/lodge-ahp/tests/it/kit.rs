@@ -267,7 +267,14 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(url: &str) -> Result<Self, tokio_tungstenite::tungstenite::Error> {
-        let (socket, _) = tokio_tungstenite::connect_async(url.into_client_request()?).await?;
+        Self::connect_with(url).await
+    }
+
+    /// The same with headers of one's own.
+    pub(crate) async fn connect_with(
+        request: impl IntoClientRequest + Unpin,
+    ) -> Result<Self, tokio_tungstenite::tungstenite::Error> {
+        let (socket, _) = tokio_tungstenite::connect_async(request.into_client_request()?).await?;
         Ok(Self {
             socket,
             name: String::new(),

@@ -24,6 +24,7 @@ mod plugins;
 mod projection;
 mod resources;
 mod restart;
+mod roles;
 mod seed_walk;
 mod sign_in;
 mod sync;

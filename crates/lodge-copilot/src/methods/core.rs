@@ -8,7 +8,6 @@ use lodge_events::{AbortReason, Attachment, Event};
 use lodge_host::{Delivery, Host, Prompt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
 use super::{Capability, Nothing, method, turns};
@@ -73,17 +72,17 @@ struct ConnectParams {
 }
 
 async fn connect(ctx: Ctx, params: ConnectParams) -> Result<Value, RpcError> {
-    if let Some(expected) = &ctx.shared.options.connection_token {
-        let given = params.token.unwrap_or_default();
-        if !bool::from(expected.as_bytes().ct_eq(given.as_bytes())) {
-            return Err(RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED"));
-        }
+    // Whoever came by the local socket is known without a token, and whoever is known stays who they are.
+    if !ctx.is_admitted() {
+        let admission = ctx.shared.options.admit(params.token.as_deref().unwrap_or_default());
+        let wrong = || RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED");
+        ctx.admit(admission.ok_or_else(wrong)?);
     }
     let name = params
         .client_info
         .as_ref()
         .and_then(|info| info.get("name")?.as_str().map(str::to_owned));
-    ctx.authenticated(name);
+    ctx.greet(name);
     if params.enable_git_hub_telemetry_forwarding == Some(true) {
         ctx.count();
     }

@@ -6,5 +6,6 @@ mod client;
 mod docs;
 mod frames;
 mod many;
+mod roles;
 mod sessions;
 mod state;

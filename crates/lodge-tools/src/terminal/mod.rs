@@ -184,6 +184,11 @@ impl Terminal {
         Ok((terminal, output))
     }
 
+    /// The number of the shell's process.
+    pub fn pid(&self) -> u32 {
+        self.group.leader_pid()
+    }
+
     /// The program that runs in it.
     pub fn shell(&self) -> &Path {
         &self.shell

@@ -157,8 +157,8 @@ impl Drop for Link {
 
 /// The host is there and does not let us in.
 #[derive(Debug, thiserror::Error)]
-#[error("The host refused the token")]
-struct Refused;
+#[error("{0}")]
+struct Refused(String);
 
 impl Link {
     /// Reaches the host. Nothing is said yet.
@@ -251,7 +251,13 @@ impl Link {
 fn explain(error: tungstenite::Error, host: &str) -> anyhow::Error {
     match error {
         tungstenite::Error::Http(response) if response.status() == 403 => {
-            anyhow::Error::new(Refused).context(format!("{host} does not let us in"))
+            let said = response.body().as_deref().map(String::from_utf8_lossy);
+            let said = said.filter(|said| !said.trim().is_empty());
+            let why = said.map_or_else(
+                || "The host refused the token".to_owned(),
+                |said| said.trim().to_owned(),
+            );
+            anyhow::Error::new(Refused(why)).context(format!("{host} does not let us in"))
         }
         tungstenite::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             anyhow::anyhow!("No host answers at {host}. Start one with `lodge`.")

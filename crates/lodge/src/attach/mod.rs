@@ -2,6 +2,7 @@
 
 mod ask;
 mod automations;
+mod devices;
 mod editor;
 mod form;
 mod input;
@@ -25,7 +26,10 @@ use ahp::ahp_types::{
 use anyhow::{Context, Result, bail};
 use uuid::Uuid;
 
-pub(crate) use self::automations::automations;
+pub(crate) use self::{
+    automations::automations,
+    devices::{devices, pair, parse_role},
+};
 use self::{editor::Key, input::Input, link::Link, place::Place, screen::Screen, talk::Talk, typed::Typed};
 use crate::cli::AttachArgs;
 

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use anyhow::{Result, bail};
 
 use crate::{cli::AttachArgs, door};
 
@@ -22,13 +21,6 @@ pub(super) enum Address {
     Url(String),
     /// A socket on this machine, and the path and query of the request.
     Unix(PathBuf, String),
-}
-
-/// The note, as far as it matters here.
-#[derive(Deserialize)]
-struct Note {
-    ahp: String,
-    token: Option<String>,
 }
 
 impl Place {
@@ -59,17 +51,16 @@ impl Place {
         if let Some(url) = &self.url {
             return address(url, self.token.as_deref());
         }
-        let path = door::discovery(&self.home);
-        let text = match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+        let Some(note) = door::find(&self.home)? else {
+            bail!(
                 "No host is running on {}. Start one with `lodge`, or name one with --url.",
                 self.home.display()
-            ),
-            other => other.with_context(|| format!("Cannot read {}", path.display()))?,
+            );
         };
-        let note: Note =
-            serde_json::from_str(&text).with_context(|| format!("{} cannot be understood", path.display()))?;
-        address(&note.ahp, self.token.as_deref().or(note.token.as_deref()))
+        match (&self.token, note.socket) {
+            (None, Some(socket)) => Ok(Address::Unix(socket, "/".to_owned())),
+            (token, _) => address(&note.ahp, token.clone().or_else(|| door::token(&self.home)).as_deref()),
+        }
     }
 }
 
@@ -84,9 +75,12 @@ fn address(url: &str, token: Option<&str>) -> Result<Address> {
         bail!("{url:?} is not the URL of a host; it begins with ws://, wss:// or unix:.");
     }
     let (base, old) = url.split_once('?').unwrap_or((url, ""));
+    // The path of a request has at least a slash, which people leave out.
+    let slash = if base.matches('/').count() < 3 { "/" } else { "" };
+    let base = format!("{base}{slash}");
     let parts: Vec<&str> = [old, &query].into_iter().filter(|part| !part.is_empty()).collect();
     Ok(Address::Url(match parts.as_slice() {
-        [] => base.to_owned(),
+        [] => base,
         parts => format!("{base}?{}", parts.join("&")),
     }))
 }
@@ -143,6 +137,8 @@ mod tests {
             ("ws://127.0.0.1:1/", Some("a_b-c"), url("ws://127.0.0.1:1/?tkn=a_b-c")),
             ("wss://h/x?a=b", Some("a&b"), url("wss://h/x?a=b&tkn=a%26b")),
             ("ws://h/?tkn=t", None, url("ws://h/?tkn=t")),
+            ("ws://127.0.0.1:1", Some("t"), url("ws://127.0.0.1:1/?tkn=t")),
+            ("wss://h?a=b", None, url("wss://h/?a=b")),
             (
                 "unix:/run/l",
                 Some("t"),

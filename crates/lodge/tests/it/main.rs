@@ -7,6 +7,7 @@ mod automations;
 mod cli;
 mod crash;
 mod doctor;
+mod door;
 mod grants;
 mod history;
 mod orphans;

@@ -44,11 +44,16 @@ impl House {
             }
         }
         let place = place.context("this program says no address for AHP clients")?;
-        let (address, token) = place.split_once("/?tkn=").context("the address has no token")?;
+        let (address, query) = place.split_once('/').context("the address has no path")?;
+        // Older programs say it in the address.
+        let token = match query.split_once("tkn=") {
+            Some((_, token)) => token.to_owned(),
+            None => std::fs::read_to_string(home.join("token"))?.trim().to_owned(),
+        };
         Ok(Self {
             child,
             address: address.to_owned(),
-            token: token.to_owned(),
+            token,
         })
     }
 

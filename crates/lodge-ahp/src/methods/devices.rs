@@ -1,0 +1,53 @@
+//! Pairing devices and revoking them: Lodge's own methods, for the owner alone.
+
+use lodge_door::{PairError, Role};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Request;
+use crate::rpc::{self, RpcError, RpcResult, code};
+
+#[derive(Deserialize)]
+struct CreateTicket {
+    #[serde(default)]
+    role: Option<String>,
+    #[serde(default)]
+    name: Option<String>,
+}
+
+pub(super) async fn create_ticket(request: &Request<'_>) -> RpcResult {
+    let params: CreateTicket = rpc::params(request.params)?;
+    let role = match params.role {
+        Some(role) => role.parse().map_err(RpcError::params)?,
+        None => Role::Full,
+    };
+    let ticket = request.face.config.door.ticket(role, params.name);
+    let ticket = ticket.map_err(|error: PairError| RpcError::params(error.to_string()))?;
+    rpc::ok(json!({ "ticket": ticket.text, "role": role, "expiresAt": ticket.expires }))
+}
+
+pub(super) async fn list(request: &Request<'_>) -> RpcResult {
+    rpc::ok(json!({ "devices": request.face.config.door.devices() }))
+}
+
+#[derive(Deserialize)]
+struct Revoke {
+    id: String,
+}
+
+pub(super) async fn revoke(request: &Request<'_>) -> RpcResult {
+    let params: Revoke = rpc::params(request.params)?;
+    let door = request.face.config.door.clone();
+    let id = params.id.clone();
+    let revoked = tokio::task::spawn_blocking(move || door.revoke(&id)).await;
+    match revoked.map_err(RpcError::internal)? {
+        Ok(true) => rpc::null(),
+        Ok(false) => Err(RpcError::new(
+            code::NOT_FOUND,
+            format!("there is no device {:?}", params.id),
+        )),
+        Err(error) => Err(RpcError::failed(format!(
+            "the device is out until the host restarts, but that cannot be kept: {error}"
+        ))),
+    }
+}
