@@ -19,7 +19,14 @@ async function executable() {
     if (existsSync(path)) return path;
   }
   const { default: packed } = await import("@sparticuz/chromium");
-  return packed.executablePath();
+  // It unpacks itself into the directory for temporary files, which is the wrong place for 190 MB that stay.
+  const { TMPDIR } = process.env;
+  const here = process.env.LODGE_CHROMIUM_DIR;
+  if (here) process.env.TMPDIR = here;
+  const path = await packed.executablePath();
+  if (TMPDIR === undefined) delete process.env.TMPDIR;
+  else process.env.TMPDIR = TMPDIR;
+  return path;
 }
 
 let shared;

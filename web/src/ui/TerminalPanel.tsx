@@ -155,11 +155,12 @@ function TerminalView(props: { uri: Uri; writable: boolean; onEnd: () => void })
           </button>
         </Show>
       </div>
-      <div class="terminal-screen" ref={box}>
-        <Show when={!ready()}>
-          <Spinner label="Loading the terminal" />
-        </Show>
-      </div>
+      <Show when={!ready()}>
+        <p class="note panel-note">
+          <Spinner label="Loading the terminal" /> Loading the terminal…
+        </p>
+      </Show>
+      <div class="terminal-screen" ref={box} />
       <Show when={props.writable && !ended()}>
         <div class="terminal-keys" role="toolbar" aria-label="Keys">
           <For each={KEYS}>

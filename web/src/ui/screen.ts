@@ -10,30 +10,24 @@ export interface Screen {
 }
 
 /**
- * The document, but for `<style>`: the policy of the page allows no styles that a script writes into the document. Sheets
- * that a script constructs are allowed, so what xterm.js writes goes there.
+ * Does something while `<style>` elements are made as constructed style sheets: the policy of the page allows no styles that a
+ * script writes into the document, and xterm.js has no other way to say how its rows look.
  */
-function styledDocument(sheets: CSSStyleSheet[]): Document {
-  const make = (name: string, options?: ElementCreationOptions) => {
-    const element = document.createElement(name, options);
-    if (name !== "style") return element;
+function withSheets(sheets: CSSStyleSheet[], work: () => void): void {
+  document.createElement = ((name: string, options?: ElementCreationOptions) => {
+    if (name !== "style") return Document.prototype.createElement.call(document, name, options);
+    const element = Document.prototype.createElement.call(document, "template");
     const sheet = new CSSStyleSheet();
     sheets.push(sheet);
     document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
-    Object.defineProperty(element, "textContent", {
-      get: () => "",
-      set: (css: string) => sheet.replaceSync(css),
-    });
+    Object.defineProperty(element, "textContent", { get: () => "", set: (css: string) => sheet.replaceSync(css) });
     return element;
-  };
-  return new Proxy(document, {
-    get(target, key) {
-      if (key === "createElement") return make;
-      const value = Reflect.get(target, key, target) as unknown;
-      return typeof value === "function" ? (value as (...args: unknown[]) => unknown).bind(target) : value;
-    },
-    set: (target, key, value) => Reflect.set(target, key, value, target),
-  });
+  }) as typeof document.createElement;
+  try {
+    work();
+  } finally {
+    delete (document as Partial<Document>).createElement;
+  }
 }
 
 function colours(): Record<string, string> {
@@ -73,7 +67,6 @@ export async function openTerminal(
   ]);
   const sheets: CSSStyleSheet[] = [];
   const terminal = new Terminal({
-    documentOverride: styledDocument(sheets),
     fontFamily: getComputedStyle(document.body).getPropertyValue("--mono"),
     fontSize: 13,
     scrollback: 5000,
@@ -87,7 +80,7 @@ export async function openTerminal(
   terminal.loadAddon(fit);
   terminal.loadAddon(search);
   terminal.loadAddon(new WebLinksAddon((_event, uri) => /^https?:/.test(uri) && window.open(uri, "_blank", "noopener,noreferrer")));
-  terminal.open(box);
+  withSheets(sheets, () => terminal.open(box));
   terminal.onData(on.onData);
   terminal.onResize(({ cols, rows }) => on.onResize(cols, rows));
   // Ctrl+Shift+C copies, as in other terminals.
