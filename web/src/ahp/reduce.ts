@@ -18,11 +18,25 @@ import type {
   Turn,
 } from "./types";
 
+/** Makes an object what another is. It stays the same object, so that whoever shows it does not begin anew. */
+function become<T extends object>(old: T, next: T): T {
+  for (const key of Object.keys(old)) if (!(key in next)) delete old[key as keyof T];
+  return Object.assign(old, next);
+}
+
 /** Sets or adds an element of a list, by a key. */
-function upsert<T>(list: T[], item: T, same: (other: T) => boolean): void {
-  const at = list.findIndex(same);
-  if (at < 0) list.push(item);
-  else list[at] = item;
+function upsert<T extends object>(list: T[], item: T, same: (other: T) => boolean): void {
+  const old = list.find(same);
+  if (old) become(old, item);
+  else list.push(item);
+}
+
+/** A list in place of another, with the objects of the old one where they are meant again. */
+function renewed<T extends { id: string }>(old: T[] | undefined, next: T[]): T[] {
+  return next.map((item) => {
+    const known = old?.find((other) => other.id === item.id);
+    return known ? become(known, item) : item;
+  });
 }
 
 function remove<T>(list: T[] | undefined, which: (item: T) => boolean): void {
@@ -118,7 +132,7 @@ export function reduceSession(session: SessionState, action: Action): void {
       remove(session.inputNeeded, (request) => request.id === action.id);
       break;
     case "session/customizationsChanged":
-      session.customizations = action.customizations;
+      session.customizations = renewed(session.customizations, action.customizations);
       break;
     case "session/customizationUpdated":
       session.customizations ??= [];
@@ -473,11 +487,11 @@ export function reduceChangeset(changeset: ChangesetState, action: Action): void
       for (const file of changeset.files) if (action.files.includes(file.id)) file.reviewed = action.reviewed;
       break;
     case "changeset/contentChanged":
-      changeset.files = action.files;
-      if (action.operations) changeset.operations = action.operations;
+      changeset.files = renewed(changeset.files, action.files);
+      if (action.operations) changeset.operations = renewed(changeset.operations, action.operations);
       break;
     case "changeset/operationsChanged":
-      changeset.operations = action.operations;
+      changeset.operations = renewed(changeset.operations, action.operations ?? []);
       break;
     case "changeset/operationStatusChanged": {
       const operation = changeset.operations?.find((operation) => operation.id === action.operationId);

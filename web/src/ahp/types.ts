@@ -166,6 +166,7 @@ export interface Option {
 
 export interface ContentRef {
   uri: Uri;
+  nonce?: string;
   contentType?: string;
 }
 

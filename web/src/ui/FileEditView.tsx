@@ -33,9 +33,9 @@ export default function FileEditView(props: {
   onLine?: (line: number, side: "before" | "after") => void;
 }) {
   const [diff] = createResource(
-    // The addresses of contents change with them.
-    () => ({ edit: props.edit, key: `${props.edit.before?.content.uri} ${props.edit.after?.content.uri}` }),
-    ({ edit }) => load(edit),
+    // Either the address of a content changes with it, or its mark does.
+    () => [props.edit.before, props.edit.after].map((side) => `${side?.content.uri} ${side?.content.nonce}`).join(" "),
+    () => load(props.edit),
   );
   return (
     <Show when={!diff.error} fallback={<p class="error-text">{String(diff.error?.message)}</p>}>
