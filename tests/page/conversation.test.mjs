@@ -19,7 +19,7 @@ test("an answer streams in as Markdown, with code that can be copied", async () 
   await begin(page, "say \"# Plan\n\n1. **Look**\n2. _Leap_\n\n```rust\nfn main() {}\n```\n\n| a | b |\n|---|--:|\n| 1 | 2 |\"");
   await idle(page);
   const answer = page.locator(".answer").last();
-  assert.equal(await answer.locator("h3").innerText(), "Plan");
+  assert.equal(await answer.locator("h2").innerText(), "Plan");
   assert.deepEqual(await answer.locator("ol li").allInnerTexts(), ["Look", "Leap"]);
   assert.equal(await answer.locator("td.right").innerText(), "2");
   assert.equal(await answer.locator("pre").innerText(), "fn main() {}");

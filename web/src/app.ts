@@ -23,6 +23,20 @@ export const [listed, setListed] = createSignal(false);
 export const [now, setNow] = createSignal(Date.now());
 setInterval(() => setNow(Date.now()), 20_000);
 
+// --- how much room there is ---------------------------------------------------------------------------------------------
+
+function media(query: string) {
+  const list = matchMedia(query);
+  const [matches, set] = createSignal(list.matches);
+  list.addEventListener("change", () => set(list.matches));
+  return matches;
+}
+
+/** One column: the list or what is looked at, not both. */
+export const narrow = media("(max-width: 799px)");
+/** No room for a panel beside a conversation. */
+export const snug = media("(max-width: 1180px)");
+
 // --- what this browser may do -------------------------------------------------------------------------------------------
 
 export const role = () => client.device()?.role ?? "view-only";

@@ -16,6 +16,7 @@ import {
   mayWrite,
   mood,
   MOODS,
+  narrow,
   pin,
   sessionPlace,
   sessions,
@@ -66,10 +67,6 @@ export function Conversation(props: { session: Uri }) {
     </Show>
   );
 }
-
-const phone = matchMedia("(max-width: 799px)");
-const [narrow, setNarrow] = createSignal(phone.matches);
-phone.addEventListener("change", () => setNarrow(phone.matches));
 
 function Header(props: { session: Uri; state: SessionState; chat: Uri; chatState?: ChatState; onRename: () => void }) {
   const summary = () => sessions[props.session];

@@ -42,7 +42,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
       <PanelHead title="Details" onClose={props.onClose} />
       <div class="panel-body details">
         <section>
-          <h3>Usage</h3>
+          <h2>Usage</h2>
           <dl class="numbers">
             <div>
               <dt>Tokens in</dt>
@@ -81,7 +81,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
           </Show>
         </section>
         <section>
-          <h3>Works in</h3>
+          <h2>Works in</h2>
           <ul class="plain">
             <For each={props.state.workingDirectories}>
               {(directory) => (
@@ -94,7 +94,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
         </section>
         <Show when={items().length > 0}>
           <section>
-            <h3>Skills, agents and servers</h3>
+            <h2>Skills, agents and servers</h2>
             <ul class="toggles">
               <For each={items()}>
                 {(item) => (
@@ -125,7 +125,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
           </section>
         </Show>
         <section>
-          <h3>Connected</h3>
+          <h2>Connected</h2>
           <p class="note">
             {plural(props.state.activeClients.length, "app")} offers tools here. This browser is “{visible(client.device()?.name ?? "unknown")}”.
           </p>

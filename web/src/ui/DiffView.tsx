@@ -71,7 +71,7 @@ export function DiffView(props: Props) {
           </button>
         </div>
       </Show>
-      <div class="diff-body" tabindex="0" role="region" aria-label={`Changes${name() ? ` of ${name()}` : ""}`}>
+      <div class="diff-body" tabindex="0" role="group" aria-label={`Changes${name() ? ` of ${name()}` : ""}`}>
         <Show when={props.diff.note && props.diff.hunks.length === 0}>
           <p class="note">{visible(props.diff.note!)}</p>
         </Show>

@@ -91,7 +91,7 @@ function BlockView(props: { block: Block }) {
     case "heading":
       // The page has headings of its own above those of an answer.
       return (
-        <Dynamic component={`h${Math.min(6, block.level + 2)}`} class={`md-h${block.level}`} dir="auto">
+        <Dynamic component={`h${Math.min(6, block.level + 1)}`} class={`md-h${block.level}`} dir="auto">
           {inlines(block.children)}
         </Dynamic>
       );

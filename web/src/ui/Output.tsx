@@ -24,7 +24,7 @@ export function Output(props: { text: string; label?: string; live?: boolean }) 
   const shown = createMemo(() => narrow(hidden() > 0 ? (props.live ? lines().slice(-SHORT) : lines().slice(0, SHORT)).join("\n") : lines().join("\n")));
   return (
     <div class="output">
-      <pre tabindex="0" role="region" aria-label={props.label ?? "Output"}>
+      <pre tabindex="0" role="group" aria-label={props.label ?? "Output"}>
         <For each={pieces(shown())}>
           {(piece) => (
             <span class="piece">

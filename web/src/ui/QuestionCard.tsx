@@ -326,7 +326,7 @@ function Form(props: { open: Open & { request: { kind: "chatInput" } } }) {
 export function QuestionCard(props: { open: Open; directory?: string }) {
   const request = () => props.open.request;
   return (
-    <section class="question" aria-label="A question for you" data-question={request().id}>
+    <div class="question" role="group" aria-label="A question for you" data-question={request().id}>
       <Show when={mayAnswer()} fallback={<p class="note">This browser may watch and not answer.</p>}>
         <Switch>
           <Match when={request().kind === "toolConfirmation" && (request() as Extract<Open["request"], { kind: "toolConfirmation" }>)}>
@@ -383,6 +383,6 @@ export function QuestionCard(props: { open: Open; directory?: string }) {
           </p>
         )}
       </Show>
-    </section>
+    </div>
   );
 }

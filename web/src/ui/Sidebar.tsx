@@ -1,5 +1,6 @@
 /** All sessions, live: what works, what waits, what failed. */
 import { For, Show, createMemo, createSignal } from "solid-js";
+import { Dynamic } from "solid-js/web";
 import type { SessionSummary, Uri } from "../ahp/types";
 import {
   archive,
@@ -14,6 +15,7 @@ import {
   mayWrite,
   mood,
   MOODS,
+  narrow,
   now,
   pin,
   place,
@@ -81,10 +83,10 @@ export function Sidebar(props: { onPalette: () => void }) {
   });
   const archivedCount = () => all().filter(archived).length;
   return (
-    <nav class="sidebar" aria-label="Sessions">
+    <div class="sidebar" aria-label="Sessions" role={narrow() && place().view === "home" ? "main" : "navigation"}>
       <div class="side-head">
         <a class="brand" href="#/" aria-label="Lodge, all sessions">
-          <icons.Lodge /> <span>Lodge</span>
+          <icons.Lodge /> <Dynamic component={place().view === "home" ? "h1" : "span"}>Lodge</Dynamic>
         </a>
         <span class="grow" />
         <button type="button" class="icon" aria-label="Find everything" title="Find everything (Ctrl+K)" onClick={props.onPalette}>
@@ -144,7 +146,7 @@ export function Sidebar(props: { onPalette: () => void }) {
       <Show when={renaming()}>
         {(session) => <RenameDialog session={session().resource} title={session().title} onClose={() => setRenaming(undefined)} />}
       </Show>
-    </nav>
+    </div>
   );
 }
 
