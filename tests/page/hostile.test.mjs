@@ -77,6 +77,8 @@ for (const [name, options, width] of [["desktop", {}, 1280], ["phone", PHONE, 39
       await page.keyboard.press("Control+Enter");
       await until("the turn", async () => (await page.locator(".unsent").count()) === 0);
       await idle(page);
+      const said = page.locator(".turn").last().locator(".answer");
+      assert.doesNotMatch(await said.innerText(), /rehearsal model/, `the model did not repeat: ${text.slice(0, 80)}`);
       await unharmed(page, text.slice(0, 80), width);
     }
     await visit(page, "#/inbox");

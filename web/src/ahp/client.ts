@@ -127,6 +127,7 @@ export class Client {
   #inbox: Envelope[] = [];
   #flushing: ReturnType<typeof setTimeout> | undefined;
   #flushed = 0;
+  #cost = 0;
   #attempts = 0;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #connecting = false;
@@ -501,20 +502,23 @@ export class Client {
   /** Applies what came: at once after a pause, else together with what comes in the same moment. */
   #soon(): void {
     if (this.#flushing !== undefined) return;
-    const due = Math.max(0, FRAME - (performance.now() - this.#flushed));
+    // What takes long to show is shown less often, so that the page always has time for the reader.
+    const due = Math.max(0, Math.max(FRAME, this.#cost * 5) - (performance.now() - this.#flushed));
     this.#flushing = setTimeout(() => this.#flush(), due);
   }
 
   #flush(): void {
     clearTimeout(this.#flushing);
     this.#flushing = undefined;
-    this.#flushed = performance.now();
     const envelopes = this.#inbox;
     if (envelopes.length === 0) return;
     this.#inbox = [];
+    const begin = performance.now();
     batch(() => {
       for (const envelope of envelopes) this.#apply(envelope);
     });
+    this.#flushed = performance.now();
+    this.#cost = this.#flushed - begin;
   }
 
   #apply({ channel: uri, action, serverSeq, origin, rejectionReason }: Envelope): void {
