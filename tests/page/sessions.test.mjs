@@ -26,7 +26,7 @@ async function make(page, title) {
   await page.getByRole("menuitem", { name: "Rename" }).click();
   await page.getByLabel("Title").fill(title);
   await page.getByRole("button", { name: "Rename", exact: true }).click();
-  await row(page, title).waitFor();
+  await row(page, title).waitFor({ state: "attached" });
   return at;
 }
 
@@ -107,15 +107,19 @@ test("everything can be reached by the keyboard", async () => {
   const page = await open(host);
   await make(page, "By keys");
   await visit(page, "#/");
+  const find = page.getByRole("combobox", { name: "Find sessions and commands" });
   await page.keyboard.press("Control+k");
+  await find.waitFor();
   await page.keyboard.type("by keys");
   await page.keyboard.press("Enter");
   await page.locator(".chat-head h1", { hasText: "By keys" }).waitFor();
   await page.keyboard.press("Control+k");
+  await find.waitFor();
   await page.keyboard.type("changes");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Changes" }).waitFor();
   await page.keyboard.press("Control+k");
+  await find.waitFor();
   await page.keyboard.press("Escape");
   await until("it is closed", async () => (await page.locator("dialog").count()) === 0);
 });
@@ -139,7 +143,7 @@ test("the phone shows the list, then the session, and goes back", async () => {
 test("an automation is made, run and removed", async () => {
   const page = await open(host);
   await visit(page, "#/automations");
-  await page.getByRole("button", { name: "New" }).click();
+  await page.getByRole("button", { name: "New", exact: true }).click();
   await page.getByLabel("Title").fill("Tidy up");
   await page.getByLabel("Message").fill("say tidy");
   await page.getByRole("button", { name: "Make it" }).click();
