@@ -44,6 +44,21 @@ test("two pages see one session, and each sees what the other says", async () =>
   assert.equal((await texts(two)).length, 2);
 });
 
+test("two pages and a terminal are at one session", async () => {
+  const [one, two] = [await open(host), await open(host, PHONE)];
+  const at = await begin(one, "say first");
+  await visit(two, at);
+  await two.getByText("first", { exact: true }).waitFor();
+  const terminal = host.attach("last");
+  await terminal.see("first");
+  terminal.type("say from the terminal\n");
+  for (const page of [one, two]) await page.locator(".answer", { hasText: "from the terminal" }).waitFor();
+  await idle(two);
+  await say(two, "say from the phone again");
+  await terminal.see("from the phone again");
+  await terminal.end();
+});
+
 test("a tool's output is live, its diff is shown inline and side by side", async () => {
   writeFileSync(join(host.work, "a.txt"), "one\ntwo\nthree\n");
   const page = await open(host);

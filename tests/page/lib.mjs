@@ -106,6 +106,23 @@ export class Host {
     return stdout;
   }
 
+  /** A terminal at a session of this host. */
+  attach(session) {
+    const child = spawn(BIN, ["--home", this.home, "attach", session], { cwd: this.work, stdio: ["pipe", "pipe", "pipe"] });
+    let seen = "";
+    child.stdout.on("data", (data) => (seen += data));
+    child.stderr.on("data", (data) => (seen += data));
+    return {
+      see: (text) => until(`${text} in the terminal, which shows: ${seen}`, () => seen.includes(text)),
+      type: (text) => child.stdin.write(text),
+      end: () =>
+        new Promise((resolve) => {
+          child.once("exit", resolve);
+          child.kill();
+        }),
+    };
+  }
+
   async link(...args) {
     const said = await this.lodge("pair", ...args);
     const found = /https?:\/\/\S+\/pair#[\w-]+/.exec(said);

@@ -112,7 +112,7 @@ function Make(props: { onDone: () => void }) {
   const make = async () => {
     const definition = {
       title: title().trim(),
-      message: { text: text().trim(), origin: { kind: "user" } },
+      message: { text: text().trim(), origin: { kind: "automation" } },
       session: { workingDirectories: [fileUri(directory())] },
       enabled: true,
       triggers: [{ kind: "schedule", id: uuid(), schedule: { expression: schedule().trim(), timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone } }],

@@ -2,7 +2,7 @@
 import { For, Show, createMemo } from "solid-js";
 import type { ChatState, Customization, SessionState, Uri } from "../ahp/types";
 import { act, client, mayWrite, root } from "../app";
-import { count, line, pathOf, plural, visible } from "../text/plain";
+import { count, line, pathOf, visible } from "../text/plain";
 import { Bars } from "./Bars";
 import { PanelHead } from "./PanelHead";
 
@@ -127,7 +127,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
         <section>
           <h2>Connected</h2>
           <p class="note">
-            {plural(props.state.activeClients.length, "app")} offers tools here. This browser is “{visible(client.device()?.name ?? "unknown")}”.
+            {props.state.activeClients.length === 0 ? "No app offers tools here." : `Apps that offer tools here: ${props.state.activeClients.map((app) => visible(app.displayName ?? app.clientId)).join(", ")}.`} This browser is “{visible(client.device()?.name ?? "unknown")}”.
           </p>
         </section>
       </div>

@@ -110,7 +110,9 @@ function Table(props: { rows: { name: string; link?: string; in: number; out: nu
             <th scope="col" class="right">
               Out
             </th>
-            <th scope="col">Share</th>
+            <th scope="col" class="share">
+              Share
+            </th>
           </tr>
         </thead>
         <tbody>
@@ -125,7 +127,7 @@ function Table(props: { rows: { name: string; link?: string; in: number; out: nu
                 <td class="right">{row.turns}</td>
                 <td class="right">{count(row.in)}</td>
                 <td class="right">{count(row.out)}</td>
-                <td>
+                <td class="share">
                   <progress max={most()} value={row.in + row.out} aria-label={`${count(row.in + row.out)} tokens`} />
                 </td>
               </tr>
