@@ -22,16 +22,18 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(300);
 
 impl Face {
-    /// The directories that clients may reach: where sessions work, and what the host was set up with.
+    /// The directories that clients may reach: projects that sessions work in, and what the host was set up with.
     fn directories(&self) -> Vec<Root> {
         let config = &self.config;
         let mut directories: Vec<PathBuf> = config.roots.iter().chain(&config.default_directory).cloned().collect();
         let inner = self.inner.lock();
         let sessions = inner.core.sessions.values();
         let worked = sessions.flat_map(|session| session.state.working_directories.iter().flatten());
-        directories.extend(worked.filter_map(|directory| uri::path(directory)));
+        let worked: Vec<PathBuf> = worked.filter_map(|directory| uri::path(directory)).collect();
         let ids: Vec<String> = inner.talks.values().map(|talk| talk.host_id.clone()).collect();
         drop(inner);
+        let homes = self.homes();
+        directories.extend(worked.into_iter().filter(|directory| is_project(directory, &homes)));
         directories.sort();
         directories.dedup();
         let kept = kept(self.host.home().path(), &ids).map(|path| Root {
@@ -39,6 +41,13 @@ impl Face {
             ..Root::whole(path)
         });
         directories.into_iter().map(Root::whole).chain(kept).collect()
+    }
+
+    /// The home of the host and of the person it works for, without links.
+    fn homes(&self) -> Vec<PathBuf> {
+        let person = std::env::home_dir();
+        let homes = person.into_iter().chain([self.host.home().path().to_owned()]);
+        homes.map(|home| home.canonicalize().unwrap_or(home)).collect()
     }
 
     /// What is the host's own: its home, but for what sessions have there for their clients.
@@ -105,6 +114,14 @@ impl Face {
     }
 }
 
+/// Whether a session's directory is one that clients may reach because a session works there. One that holds a home, as `/`
+/// does, is not: any client can make a session there, and everything a person has would be open to it. It takes a grant.
+fn is_project(directory: &Path, homes: &[PathBuf]) -> bool {
+    // What is not there gives nothing away.
+    let real = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    real.parent().is_some() && !homes.iter().any(|home| home.starts_with(&real))
+}
+
 /// What tools of sessions could not say in full, and what their agents keep for later: it is there to be read.
 fn kept<'a>(home: &'a Path, ids: &'a [String]) -> impl Iterator<Item = PathBuf> + 'a {
     let of = move |id: &'a String| ["temp", "files"].map(|dir| home.join("session-state").join(id).join(dir));
@@ -153,4 +170,33 @@ async fn ask(session: &Session, grant: &Grant) -> Option<String> {
     let answer = answer.ok()?.ok().filter(|answer| answer.action == "accept")?;
     let chosen = serde_json::to_value(answer.content).ok()?;
     chosen.get("answer").and_then(Value::as_str).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_holds_a_home_is_no_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let home = root.join("people/me");
+        std::fs::create_dir_all(home.join("project")).unwrap();
+        std::os::unix::fs::symlink("/", root.join("all")).unwrap();
+        std::os::unix::fs::symlink(&home, root.join("alias")).unwrap();
+        let homes = [home.clone()];
+        for (directory, expected) in [
+            (PathBuf::from("/"), false),
+            (root.join("all"), false),
+            (root.clone(), false),
+            (root.join("people"), false),
+            (home.clone(), false),
+            (root.join("alias"), false),
+            (home.join("project"), true),
+            (root.join("alias/project"), true),
+            (root.join("people/other"), true),
+        ] {
+            assert_eq!(is_project(&directory, &homes), expected, "{}", directory.display());
+        }
+    }
 }

@@ -92,16 +92,12 @@ impl AhpConfig {
 /// Bounds on what one client, or all of them, can make the host hold.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at a time.
-    pub connections: usize,
-    /// How long a connection may take to ask for the upgrade.
-    pub upgrade_patience: Duration,
     /// Bytes of one frame from a client.
     pub frame_bytes: usize,
     /// Levels of nesting in it.
     pub json_depth: usize,
-    /// Requests of one connection that wait for their turn.
-    pub outstanding: usize,
+    /// Bytes of one connection's messages that wait for their turn, before no more is read from it.
+    pub waiting_bytes: usize,
     /// Channels one connection may subscribe to.
     pub subscriptions: usize,
     /// Bytes that wait for one connection to read them, before it is cut off.
@@ -135,11 +131,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 4096,
-            upgrade_patience: Duration::from_secs(30),
             frame_bytes: 16 << 20,
             json_depth: 64,
-            outstanding: 256,
+            waiting_bytes: 16 << 20,
             subscriptions: 512,
             queue_bytes: 16 << 20,
             replay_bytes: 4 << 20,

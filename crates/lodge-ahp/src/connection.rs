@@ -1,59 +1,76 @@
 //! One connection: frames in, in order; frames out, fed and flushed when the queue drains.
+//!
+//! Nothing that a client sends is dropped. What has to wait for its turn is held up to a number of bytes; beyond that the
+//! socket is not read, and the client's own writes wait.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use futures_util::{SinkExt, StreamExt, stream::SplitSink};
 use lodge_door::Admission;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
+};
+use tokio_tungstenite::tungstenite::{
+    self, Message, Utf8Bytes,
+    protocol::{
+        CloseFrame,
+        frame::{
+            Frame,
+            coding::{Data, OpCode},
+        },
+    },
 };
 
 use crate::{
     actions,
     face::Face,
+    files::LargeAnswer,
     methods::{self, Method, Order, Reply, Request},
     rpc::{self, Incoming, RpcError, code},
-    state::{Closing, Conn},
+    state::{Closing, Conn, Queued},
+    upgrade::Socket,
     version::Dialect,
 };
 
 /// So long who is sent away may take to read why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// What a message costs beside its bytes while it waits.
+const MESSAGE_COST: usize = 256;
+
+/// A message that waits for its turn, and the room that it takes until it is dealt with.
+type Waiting = (Incoming, OwnedSemaphorePermit);
+
 /// Lives as long as the socket does.
-pub(crate) async fn run(face: Arc<Face>, socket: WebSocket, admission: Admission) {
-    let Some(conn) = face.connect(admission) else {
-        tracing::warn!("too many connections");
-        return;
-    };
+pub(crate) async fn run(face: Arc<Face>, socket: Socket, admission: Admission) {
+    let conn = face.connect(admission);
+    if conn.admission.identity.device().is_some() {
+        tokio::spawn(watch_device(conn.clone()));
+    }
     let (sink, mut stream) = socket.split();
     let mut writer = tokio::spawn(write(conn.clone(), sink));
     let limits = face.config.limits.clone();
-    let (work, queue) = mpsc::channel::<Incoming>(limits.outstanding);
+    let room = Arc::new(Semaphore::new(limits.waiting_bytes));
+    let (work, queue) = mpsc::unbounded_channel::<Waiting>();
     let worker = tokio::spawn(process(face.clone(), conn.clone(), queue));
     let ended_here = loop {
         let message = tokio::select! {
             message = stream.next() => message,
             () = conn.ended() => break true,
-            () = conn.admission.revoked() => {
-                conn.close(Closing::Revoked);
-                break true;
-            }
         };
         let text = match message {
             Some(Ok(Message::Text(text))) => text,
-            Some(Ok(Message::Binary(bytes))) => match bytes.try_into() {
+            Some(Ok(Message::Binary(bytes))) => match Utf8Bytes::try_from(bytes) {
                 Ok(text) => text,
                 Err(_) => {
                     answer(&conn, None, Err(RpcError::new(code::PARSE_ERROR, "not text")));
                     continue;
                 }
             },
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
             Some(Err(_)) => {
                 conn.close(Closing::Broken);
                 break false;
@@ -66,13 +83,16 @@ pub(crate) async fn run(face: Arc<Face>, socket: WebSocket, admission: Admission
             // Whoever waits for it may be what the queue waits for.
             Ok(Incoming::Response { id, result }) => conn.answered(id, result),
             Ok(incoming) => {
-                if let Err(mpsc::error::TrySendError::Full(Incoming::Request { id, .. })) = work.try_send(incoming) {
-                    answer(
-                        &conn,
-                        Some(&id),
-                        Err(RpcError::new(code::TOO_BUSY, "too many requests wait already")),
-                    );
-                }
+                let cost = (text.len() + MESSAGE_COST).min(limits.waiting_bytes);
+                let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+                let room = tokio::select! {
+                    room = room.clone().acquire_many_owned(cost) => room,
+                    () = conn.ended() => break true,
+                };
+                // The worker takes everything until the connection ends.
+                let Ok(()) = room.map_or(Ok(()), |room| work.send((incoming, room))) else {
+                    break false;
+                };
             }
             Err((id, error)) => answer(&conn, id.as_deref(), Err(error)),
         }
@@ -88,45 +108,104 @@ pub(crate) async fn run(face: Arc<Face>, socket: WebSocket, admission: Admission
     }
 }
 
+/// Ends the connection at once when its device is revoked, whatever it waits for.
+async fn watch_device(conn: Arc<Conn>) {
+    tokio::select! {
+        () = conn.admission.revoked() => conn.close(Closing::Revoked),
+        () = conn.ended() => {}
+    }
+}
+
 fn answer(conn: &Conn, id: Option<&RawValue>, result: rpc::RpcResult) {
     conn.push(rpc::response(id, &result));
 }
 
+/// Why nothing more is written.
+enum Unwritten {
+    /// The client does not read, or is gone.
+    Cut,
+    /// Writing failed.
+    Broken,
+    /// What was to be written cannot be had.
+    Unreadable,
+}
+
+impl From<tungstenite::Error> for Unwritten {
+    fn from(_: tungstenite::Error) -> Self {
+        Self::Broken
+    }
+}
+
+type Sink = SplitSink<Socket, Message>;
+
+/// Feeds a message to the socket. A client that does not read would keep this waiting for ever.
+async fn feed(conn: &Conn, sink: &mut Sink, message: Message) -> Result<(), Unwritten> {
+    tokio::select! {
+        sent = sink.feed(message) => Ok(sent?),
+        () = conn.cut() => Err(Unwritten::Cut),
+    }
+}
+
+/// Sends an answer in pieces as it is made: one message of several frames.
+async fn feed_large(conn: &Conn, sink: &mut Sink, mut answer: LargeAnswer) -> Result<(), Unwritten> {
+    let mut opcode = OpCode::Data(Data::Text);
+    loop {
+        let made = tokio::task::spawn_blocking(move || {
+            let piece = answer.next();
+            (answer, piece)
+        });
+        let Ok((rest, Ok((piece, last)))) = made.await else {
+            return Err(Unwritten::Unreadable);
+        };
+        feed(conn, sink, Message::Frame(Frame::message(piece, opcode, last))).await?;
+        if last {
+            return Ok(());
+        }
+        (answer, opcode) = (rest, OpCode::Data(Data::Continue));
+    }
+}
+
 /// Sends what is queued. Frames are fed to the socket and flushed once nothing more waits.
-async fn write(conn: Arc<Conn>, mut sink: SplitSink<WebSocket, Message>) {
+async fn write(conn: Arc<Conn>, mut sink: Sink) {
     let mut frames = VecDeque::new();
     let why = loop {
         if let Err(why) = conn.take(&mut frames).await {
             break why;
         }
-        while let Some(queued) = frames.pop_front() {
-            let bytes = queued.frame.len();
-            let sent = tokio::select! {
-                sent = sink.feed(Message::Text(queued.frame.clone().into_bytes())) => sent,
-                // A client that does not read would keep this waiting for ever.
-                () = conn.cut() => break,
-            };
-            if sent.is_err() {
-                conn.close(Closing::Gone);
-                return;
+        match write_all(&conn, &mut sink, &mut frames).await {
+            Ok(()) => {}
+            Err(Unwritten::Cut) => frames.clear(),
+            Err(Unwritten::Broken) => return conn.close(Closing::Gone),
+            // The client has half a message: it can only begin anew.
+            Err(Unwritten::Unreadable) => {
+                conn.close(Closing::Unreadable);
+                break Closing::Unreadable;
             }
-            conn.sent(bytes);
-        }
-        let flushed = tokio::select! {
-            flushed = sink.flush() => flushed,
-            () = conn.cut() => continue,
-        };
-        if flushed.is_err() {
-            conn.close(Closing::Gone);
-            return;
         }
     };
     let (code, reason) = why.frame();
     let bye = Message::Close(Some(CloseFrame {
-        code,
+        code: code.into(),
         reason: reason.into(),
     }));
     let _ = timeout(LAST_WORDS, sink.send(bye)).await;
+}
+
+async fn write_all(conn: &Conn, sink: &mut Sink, frames: &mut VecDeque<Queued>) -> Result<(), Unwritten> {
+    while let Some(queued) = frames.pop_front() {
+        match queued {
+            Queued::Frame(frame) => {
+                let bytes = frame.len();
+                feed(conn, sink, Message::Text(frame.into_bytes())).await?;
+                conn.sent(bytes);
+            }
+            Queued::Large(answer, _turn) => feed_large(conn, sink, answer).await?,
+        }
+    }
+    tokio::select! {
+        flushed = sink.flush() => Ok(flushed?),
+        () = conn.cut() => Err(Unwritten::Cut),
+    }
 }
 
 #[derive(Deserialize)]
@@ -138,11 +217,13 @@ struct Unsubscribe {
 }
 
 /// Takes messages one after the other; what needs no order runs beside.
-async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::Receiver<Incoming>) {
+async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::UnboundedReceiver<Waiting>) {
     let beside = Arc::new(Semaphore::new(16));
-    while let Some(incoming) = queue.recv().await {
+    while let Some((incoming, room)) = queue.recv().await {
         match incoming {
             Incoming::Request { id, method, params } => {
+                // A client that asks faster than it reads waits for its own answers.
+                conn.drained().await;
                 let Some(found) = methods::find(&method, conn.peer()) else {
                     tracing::debug!(method, "no such method here");
                     answer(&conn, Some(&id), Err(RpcError::method(&method)));
@@ -157,7 +238,7 @@ async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::Receiver<Inc
                         let (face, conn) = (face.clone(), conn.clone());
                         tokio::spawn(async move {
                             respond(&face, &conn, found, &id, params.as_deref()).await;
-                            drop(slot);
+                            drop((slot, room));
                         });
                     }
                 }

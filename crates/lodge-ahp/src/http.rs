@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Extension, Router,
     body::{self, Body},
-    extract::{Request, State, WebSocketUpgrade, ws::rejection::WebSocketUpgradeRejection},
+    extract::{Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -18,6 +18,7 @@ use crate::{
     auth::{Gate, Refusal},
     connection,
     face::Face,
+    upgrade::Upgrade,
 };
 
 /// What a request to pair may be as long as.
@@ -66,7 +67,7 @@ pub(crate) fn router(doorway: Arc<Doorway>) -> Router {
 async fn upgrade(
     State(doorway): State<Arc<Doorway>>,
     local: Option<Extension<Admission>>,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, StatusCode>,
     request: Request,
 ) -> Response {
     let (headers, uri) = (request.headers(), request.uri());
@@ -82,17 +83,13 @@ async fn upgrade(
         Err(Refusal::Repeated) => return StatusCode::BAD_REQUEST.into_response(),
         Err(_) => return StatusCode::FORBIDDEN.into_response(),
     };
-    let Ok(upgrade) = upgrade else {
-        return StatusCode::UPGRADE_REQUIRED.into_response();
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(status) => return status.into_response(),
     };
     let limit = doorway.face.config.limits.frame_bytes;
     let face = doorway.face.clone();
-    upgrade
-        .max_message_size(limit)
-        .max_frame_size(limit)
-        .read_buffer_size(8 << 10)
-        .write_buffer_size(32 << 10)
-        .on_upgrade(move |socket| connection::run(face, socket, admission))
+    upgrade.accept(limit, move |socket| connection::run(face, socket, admission))
 }
 
 /// A file of the page, for everybody who names this host rightly.

@@ -1,12 +1,21 @@
 //! The socket of this machine: the same wire, for those that the kernel vouches for.
 
+use std::sync::Arc;
+
 use axum::{Extension, Router};
-use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use lodge_door::{LocalListener, Refused, turn_away};
+use lodge_host::Connections;
 use tokio_util::sync::CancellationToken;
 
+use crate::listener::speak_http;
+
 /// Serves connections until told to stop.
-pub(crate) async fn serve(mut listener: LocalListener, router: Router, stop: CancellationToken) {
+pub(crate) async fn serve(
+    mut listener: LocalListener,
+    router: Router,
+    connections: Connections,
+    stop: CancellationToken,
+) {
     loop {
         let (stream, admitted) = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -14,15 +23,9 @@ pub(crate) async fn serve(mut listener: LocalListener, router: Router, stop: Can
         };
         match admitted {
             Ok(admission) => {
-                let service = TowerToHyperService::new(router.clone().layer(Extension(admission)));
-                tokio::spawn(async move {
-                    let served = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .with_upgrades();
-                    if let Err(error) = served.await {
-                        tracing::debug!(%error, "a local connection broke");
-                    }
-                });
+                let slot = Arc::new(connections.admit(None));
+                let router = router.clone().layer(Extension(admission));
+                tokio::spawn(speak_http(stream, router, slot));
             }
             Err(why) => drop(tokio::spawn(async move {
                 turn_away(stream, refusal(why).as_bytes()).await;

@@ -16,11 +16,10 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::{
     auth::Gate,
     config::{AhpConfig, Listen},
-    doorstep::Doorsteps,
     face::Face,
     http::{self, Doorway},
+    listener::Listener,
     local,
-    tls::TlsListener,
 };
 
 /// Why the face does not listen.
@@ -61,7 +60,6 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         move |error| ServeError::Io { what, error }
     };
     let listen = config.listen.clone();
-    let patience = config.limits.upgrade_patience;
     let acceptor = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
     if let Listen::Tcp(address) = &listen
         && !address.ip().is_loopback()
@@ -85,8 +83,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     });
     let router = http::router(doorway.clone());
     let served = router.clone();
-    let stop = face.stop.clone();
-    let stopped = async move { stop.cancelled().await };
+    let (connections, stop) = (face.host.connections().clone(), face.stop.clone());
     face.tasks.spawn(watch(face.clone()));
     face.begin_automations();
     let (address, socket, task) = match listen {
@@ -97,30 +94,13 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
             let bound = listener
                 .local_addr()
                 .map_err(io("the address listened on is not known"))?;
-            let task = tokio::spawn(async move {
-                let _ = match acceptor {
-                    Some(acceptor) => {
-                        let listener = TlsListener::new(listener, acceptor, bound);
-                        let listener = Doorsteps { listener, patience };
-                        axum::serve(listener, router).with_graceful_shutdown(stopped).await
-                    }
-                    None => {
-                        let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
-                            let _ = stream.set_nodelay(true);
-                        });
-                        let listener = Doorsteps { listener, patience };
-                        axum::serve(listener, router).with_graceful_shutdown(stopped).await
-                    }
-                };
-            });
+            let listener = Listener::Tcp(listener, acceptor);
+            let task = tokio::spawn(listener.serve(router, connections, stop));
             (Some(bound), None, task)
         }
         Listen::Unix(path) => {
             let listener = bind_unix(&path).map_err(io(&format!("cannot listen on {}", path.display())))?;
-            let listener = Doorsteps { listener, patience };
-            let task = tokio::spawn(async move {
-                let _ = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
-            });
+            let task = tokio::spawn(Listener::Unix(listener).serve(router, connections, stop));
             (None, Some(path), task)
         }
     };
@@ -160,7 +140,8 @@ impl Server {
     /// Serves a socket of this machine, too, until the face stops.
     pub fn serve_local(&self, listener: LocalListener) {
         let face = &self.doorway.face;
-        let served = local::serve(listener, self.router.clone(), face.stop.clone());
+        let connections = face.host.connections().clone();
+        let served = local::serve(listener, self.router.clone(), connections, face.stop.clone());
         face.tasks.spawn(served);
     }
 

@@ -1,7 +1,7 @@
 //! What goes over the socket: text frames that are made once and shared by everybody who gets them.
 
-use axum::extract::ws::Utf8Bytes;
 use serde::Serialize;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 /// One JSON-RPC message, ready to send. Cheap to clone: the bytes are shared.
 #[derive(Debug, Clone, PartialEq, Eq)]

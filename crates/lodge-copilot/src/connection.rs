@@ -1,15 +1,13 @@
 //! One connection: reads frames, serves requests side by side, and holds what the client has open.
 
-use std::{
-    collections::HashMap, convert::Infallible, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration,
-};
+use std::{collections::HashMap, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt,
     future::{BoxFuture, poll_immediate},
 };
 use lodge_door::{Admission, Role};
-use lodge_host::Host;
+use lodge_host::{Host, Slot, TooManyClients};
 use lodge_models::{Auth, Catalogue};
 use parking_lot::Mutex;
 use serde_json::{Value, value::RawValue};
@@ -28,6 +26,9 @@ use crate::{
     storage::{Files, Provider},
 };
 
+/// How long a client that is sent away may take to read why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// What every method gets to work with.
 pub(crate) type Ctx = Arc<Connection>;
 
@@ -43,12 +44,17 @@ pub(crate) struct Connection {
     sessions: Mutex<HashMap<String, Arc<Attached>>>,
     /// What `connect` told about the client.
     state: Mutex<ConnectionState>,
+    /// Its place in the host's budget of connections, where it came over the network.
+    slot: Option<Slot>,
+    /// Who it is, where that is known without a token.
+    known: Option<Admission>,
 }
 
 #[derive(Default)]
 struct ConnectionState {
     /// Who was let in, once it is known.
     admission: Option<Admission>,
+    wrong_tokens: u32,
     /// Whether `connect` was called, as every client does that speaks version 3 only.
     greeted: bool,
     client_name: Option<String>,
@@ -81,7 +87,7 @@ impl Outcome {
 pub(crate) type MethodResult = Result<Outcome, RpcError>;
 
 impl Connection {
-    pub(crate) fn new(host: Host, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(host: Host, shared: Arc<Shared>, slot: Option<Slot>, known: Option<Admission>) -> Self {
         Self {
             peer: Peer::new(shared.options.queue_bytes),
             host,
@@ -89,16 +95,26 @@ impl Connection {
             exchanges: Arc::default(),
             sessions: Mutex::default(),
             state: Mutex::default(),
+            slot,
+            known,
         }
     }
 
-    /// Closes the connection when it has not said who it is in time. Nobody stands on the doorstep for ever: files are few.
-    pub(crate) async fn watch_doorstep(&self, patience: Duration) -> Infallible {
-        tokio::time::sleep(patience).await;
-        if self.state.lock().admission.is_none() {
-            self.peer.close("it did not bring the token in time");
+    /// Its place, as long as it has not shown the token.
+    fn stranger(&self) -> Option<&Slot> {
+        self.slot.as_ref().filter(|_| !self.is_admitted())
+    }
+
+    /// Closes a stranger that takes too long, or whose place is needed. Resolves when it is none any more.
+    async fn watch_stranger(&self) {
+        let Some(slot) = self.stranger() else { return };
+        let reason = tokio::select! {
+            () = tokio::time::sleep_until(slot.deadline().into()) => "it did not bring the token in time",
+            () = slot.displaced() => "it made room for a newer connection",
+        };
+        if self.stranger().is_some() {
+            self.peer.close(reason);
         }
-        std::future::pending().await
     }
 
     /// Serves until the client closes its side, or is closed for not keeping up. Whatever it had open is detached; its
@@ -112,12 +128,31 @@ impl Connection {
             let peer = self.peer.clone();
             async move { peer.write_to(&mut output).await }
         });
+        if let Some(admission) = self.known.clone()
+            && let Err(error) = self.admit(admission)
+        {
+            self.refuse(&error.to_string()).await;
+        }
+        let watch = tokio::spawn({
+            let this = self.clone();
+            async move { this.watch_stranger().await }
+        });
         let mut frames = FrameReader::new(input);
+        frames.allow(self.stranger().map(|slot| slot.limits().bytes_before_token));
+        let mut messages = 0;
         loop {
             let next = tokio::select! {
                 next = frames.next() => next,
                 () = self.peer.closed() => break,
             };
+            messages += 1;
+            if let Some(slot) = self.stranger()
+                && messages > slot.limits().messages_before_token
+            {
+                self.refuse(&format!("more than {} messages before the token", messages - 1))
+                    .await;
+                break;
+            }
             match next {
                 Ok(Some(Inbound::Body(body))) => self.serve(&body).await,
                 Ok(Some(Inbound::TooLarge(length))) => {
@@ -125,20 +160,41 @@ impl Connection {
                     self.peer.fail(None, RpcError::new(INVALID_REQUEST, message));
                 }
                 Ok(Some(Inbound::Malformed(what))) => self.peer.fail(None, RpcError::new(PARSE_ERROR, what)),
+                Ok(Some(Inbound::OverAllowance)) => {
+                    let limit = self.slot.as_ref().map_or(0, |slot| slot.limits().bytes_before_token);
+                    self.refuse(&format!("more than {limit} bytes before the token")).await;
+                }
                 Ok(None) => self.peer.close("the client closed the connection"),
                 Err(error) => self.peer.close(&format!("reading failed: {error}")),
             }
+            if self.stranger().is_none() {
+                frames.allow(None);
+            }
         }
+        watch.abort();
         let sessions = std::mem::take(&mut *self.sessions.lock());
         let ids: Vec<String> = sessions.keys().cloned().collect();
         drop(sessions);
         drop(frames);
         // Waits for the writer so that the socket is closed when this returns.
         let _ = writer.await;
+        if let Some(slot) = &self.slot {
+            slot.release();
+        }
         for id in ids {
             self.host.rest(&id).await;
         }
         tracing::info!(reason = self.peer.reason().as_deref(), "connection ended");
+    }
+
+    /// Says why nothing more is taken from the connection, and ends it.
+    async fn refuse(&self, why: &str) {
+        let message = format!("the connection is closed: {why}");
+        self.peer.fail(None, RpcError::new(INVALID_REQUEST, message));
+        self.peer.finish();
+        if tokio::time::timeout(LAST_WORDS, self.peer.closed()).await.is_err() {
+            self.peer.close(why);
+        }
     }
 
     /// Serves one message.
@@ -206,6 +262,25 @@ impl Connection {
                 }
                 result
             });
+        }
+        // Whoever has not shown the token has one request at a time.
+        if let Some(slot) = self.stranger() {
+            let result = work.await;
+            let refused = |error: &RpcError| error.code == AUTHENTICATION_FAILED && method == "connect";
+            if !result.as_ref().is_err_and(refused) {
+                return self.finish(method, id, result);
+            }
+            tokio::time::sleep(slot.wrong_token()).await;
+            self.finish(method, id, result);
+            let wrong = {
+                let mut state = self.state.lock();
+                state.wrong_tokens += 1;
+                state.wrong_tokens
+            };
+            if wrong >= slot.limits().wrong_tokens {
+                self.refuse(&format!("{wrong} wrong tokens")).await;
+            }
+            return;
         }
         match poll_immediate(&mut work).await {
             Some(result) => self.finish(method, id, result),
@@ -282,7 +357,10 @@ impl Connection {
     }
 
     /// Lets the client in. It hears of sessions from now on.
-    pub(crate) fn admit(self: &Arc<Self>, admission: Admission) {
+    pub(crate) fn admit(&self, admission: Admission) -> Result<(), TooManyClients> {
+        if let Some(slot) = &self.slot {
+            slot.authenticate()?;
+        }
         let first = self.state.lock().admission.replace(admission.clone()).is_none();
         if first {
             self.shared.peers.add(self.peer.clone());
@@ -296,6 +374,7 @@ impl Connection {
                 }
             });
         }
+        Ok(())
     }
 
     /// The client shook hands.

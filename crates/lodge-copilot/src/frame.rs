@@ -25,6 +25,8 @@ pub enum Inbound {
     TooLarge(u64),
     /// Bytes that are not a frame; they were skipped up to the next header.
     Malformed(&'static str),
+    /// More than may be sent before the token; nothing more can be read.
+    OverAllowance,
 }
 
 /// Reads frames from a byte stream.
@@ -35,6 +37,8 @@ pub struct FrameReader<R> {
     max_body: u64,
     /// How much of a body that is too large is still to come.
     skip: u64,
+    /// Bytes that may still come, where that is limited.
+    allowance: Option<u64>,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -50,7 +54,21 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             line: Vec::new(),
             max_body,
             skip: 0,
+            allowance: None,
         }
+    }
+
+    /// Reads no more than so many bytes from here on; `None` lifts the limit.
+    pub fn allow(&mut self, bytes: Option<u64>) {
+        self.allowance = bytes;
+    }
+
+    /// Counts bytes, and says whether they were still allowed.
+    fn spend(&mut self, bytes: u64) -> bool {
+        let Some(left) = &mut self.allowance else { return true };
+        let enough = *left >= bytes;
+        *left = left.saturating_sub(bytes);
+        enough
     }
 
     /// The next frame; `None` at the end of the stream. A stream that ends inside a frame is an error.
@@ -59,13 +77,17 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         let mut junk = false;
         self.skip_rest().await?;
         loop {
-            let Some(whole) = read_line(&mut self.input, &mut self.line).await? else {
+            let most = self.allowance.unwrap_or(u64::MAX);
+            let Some((whole, read)) = read_line(&mut self.input, &mut self.line, most).await? else {
                 return if junk || length.is_some() {
                     Err(io::ErrorKind::UnexpectedEof.into())
                 } else {
                     Ok(None)
                 };
             };
+            if !self.spend(read) {
+                return Ok(Some(Inbound::OverAllowance));
+            }
             let line = self.line.trim_ascii();
             if line.is_empty() && whole {
                 match length {
@@ -103,10 +125,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     async fn body(&mut self, length: u64) -> io::Result<Inbound> {
-        if length > self.max_body {
+        if length > self.max_body && self.allowance.is_none() {
             // Told at once: whoever claims more than anybody has would never hear of it otherwise.
             self.skip = length;
             return Ok(Inbound::TooLarge(length));
+        }
+        if !self.spend(length) {
+            return Ok(Inbound::OverAllowance);
         }
         // The buffer grows with what arrives, not with what is claimed.
         let mut body = Vec::with_capacity(length.min(64 * 1024) as usize);
@@ -120,25 +145,31 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 }
 
 /// Reads up to and including `\n`, keeping at most [`MAX_HEADER_LINE`] bytes (the last ones, where a header that follows
-/// skipped bytes would stand). `None` at the end of the stream; `Some(false)` when bytes were dropped.
-async fn read_line<R: AsyncBufRead + Unpin>(input: &mut R, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+/// skipped bytes would stand). `None` at the end of the stream; otherwise whether no bytes were dropped, and how many were
+/// read. It stops early once they are more than `most`.
+async fn read_line<R: AsyncBufRead + Unpin>(
+    input: &mut R,
+    line: &mut Vec<u8>,
+    most: u64,
+) -> io::Result<Option<(bool, u64)>> {
     line.clear();
-    let mut whole = true;
+    let (mut whole, mut read) = (true, 0);
     loop {
         let available = input.fill_buf().await?;
         if available.is_empty() {
-            return Ok(if line.is_empty() { None } else { Some(whole) });
+            return Ok(if line.is_empty() { None } else { Some((whole, read)) });
         }
         let end = available.iter().position(|&b| b == b'\n');
         let used = end.map_or(available.len(), |at| at + 1);
         line.extend_from_slice(&available[..used]);
         input.consume(used);
+        read += used as u64;
         if line.len() > MAX_HEADER_LINE {
             line.drain(..line.len() - MAX_HEADER_LINE / 2);
             whole = false;
         }
-        if end.is_some() {
-            return Ok(Some(whole));
+        if end.is_some() || read > most {
+            return Ok(Some((whole, read)));
         }
     }
 }
@@ -257,6 +288,29 @@ mod tests {
         check(&endless, &[body("{}")]).await;
         // Cut short: nothing is made up.
         check(b"Content-Length: 10\r\n\r\n{}", &[]).await;
+    }
+
+    #[tokio::test]
+    async fn no_more_is_read_than_is_allowed_until_the_limit_is_lifted() {
+        let frame = b"Content-Length: 2\r\n\r\n{}";
+        let check = async |input: &[u8], expected: &[Inbound]| {
+            let mut reader = FrameReader::new(input);
+            reader.allow(Some(2 * frame.len() as u64));
+            for expected in expected {
+                assert_eq!(reader.next().await.unwrap().as_ref(), Some(expected));
+            }
+        };
+        check(&frame.repeat(3), &[body("{}"), body("{}"), Inbound::OverAllowance]).await;
+        check(b"Content-Length: 100\r\n\r\n", &[Inbound::OverAllowance]).await;
+        check(b"Content-Length: 99999999999\r\n\r\n", &[Inbound::OverAllowance]).await;
+        check(&[b'x'; 1000], &[Inbound::OverAllowance]).await;
+        check(&b"\r\n".repeat(100), &[Inbound::OverAllowance]).await;
+        let input = frame.repeat(3);
+        let mut reader = FrameReader::new(&input[..]);
+        reader.allow(Some(frame.len() as u64));
+        assert_eq!(reader.next().await.unwrap(), Some(body("{}")));
+        reader.allow(None);
+        assert_eq!(reader.next().await.unwrap(), Some(body("{}")));
     }
 
     #[test]

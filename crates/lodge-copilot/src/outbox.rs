@@ -35,6 +35,8 @@ struct Queue {
     frames: VecDeque<Frame>,
     bytes: usize,
     closed: Option<Arc<str>>,
+    /// Closed to what comes, but not to what waits.
+    closing: bool,
 }
 
 /// Why a frame was not taken.
@@ -58,7 +60,7 @@ impl Outbox {
     /// Adds a frame. A single frame may be larger than the limit: what counts is what already waits.
     pub(crate) fn push(&self, frame: Frame) -> Result<(), Refused> {
         let mut queue = self.0.queue.lock();
-        if queue.closed.is_some() {
+        if queue.closed.is_some() || queue.closing {
             return Err(Refused::Closed);
         }
         if queue.bytes > self.0.limit {
@@ -84,6 +86,12 @@ impl Outbox {
         self.0.wake.notify_one();
     }
 
+    /// Takes no more, and closes once what waits is written.
+    pub(crate) fn finish(&self) {
+        self.0.queue.lock().closing = true;
+        self.0.wake.notify_one();
+    }
+
     /// Why it was closed.
     pub(crate) fn closed(&self) -> Option<Arc<str>> {
         self.0.queue.lock().closed.clone()
@@ -104,6 +112,9 @@ impl Outbox {
             }
             if batch.is_empty() {
                 output.flush().await?;
+                if self.is_finished() {
+                    return Ok(());
+                }
                 woken.await;
                 continue;
             }
@@ -114,6 +125,11 @@ impl Outbox {
             }
             write_all(output, &mut buffer).await?;
         }
+    }
+
+    fn is_finished(&self) -> bool {
+        let queue = self.0.queue.lock();
+        queue.closing && queue.frames.is_empty()
     }
 
     async fn write_frame<W: AsyncWrite + Unpin>(
@@ -190,6 +206,17 @@ mod tests {
         tokio::io::AsyncReadExt::read_exact(&mut far, &mut seen).await.unwrap();
         assert!(seen == expected);
         writer.abort();
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_written_before_the_end_and_nothing_after_it() {
+        let outbox = Outbox::new(usize::MAX);
+        outbox.push(Frame::whole("last words")).unwrap();
+        outbox.finish();
+        assert_eq!(outbox.push(Frame::whole("more")), Err(Refused::Closed));
+        let mut written = Vec::new();
+        outbox.write_to(&mut written).await.unwrap();
+        assert_eq!(written, b"Content-Length: 10\r\n\r\nlast words");
     }
 
     #[test]

@@ -149,6 +149,11 @@ impl Peer {
         self.0.closed.cancel();
     }
 
+    /// Ends the connection once the client has been sent what waits for it.
+    pub(crate) fn finish(&self) {
+        self.0.outbox.finish();
+    }
+
     /// Resolves when the connection has ended.
     pub(crate) async fn closed(&self) {
         self.0.closed.cancelled().await;

@@ -5,11 +5,10 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 use lodge_door::{Admission, Door, LocalListener, Refused, turn_away};
-use lodge_host::Host;
+use lodge_host::{Host, Slot};
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use tokio::{
@@ -52,8 +51,6 @@ pub struct ServerOptions {
     pub approve_all: bool,
     /// How many bytes may wait for a client before it is disconnected.
     pub queue_bytes: usize,
-    /// How long a connection may take to bring the token, where one is wanted.
-    pub patience: Duration,
     /// Traces of sessions, where they are wanted.
     pub traces: Option<TraceOptions>,
     /// Directories of plugins that every session gets.
@@ -73,7 +70,6 @@ impl Default for ServerOptions {
             copilot_api: None,
             approve_all: false,
             queue_bytes: 64 * 1024 * 1024,
-            patience: Duration::from_secs(30),
             traces: None,
             plugin_directories: Vec::new(),
         }
@@ -132,10 +128,10 @@ impl ServerOptions {
 /// What all connections of a server share.
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
-    pub(crate) peers: Arc<Peers>,
     pub(crate) tokens: Tokens,
     pub(crate) boards: Boards,
     pub(crate) traces: Option<Traces>,
+    pub(crate) peers: Arc<Peers>,
 }
 
 impl Shared {
@@ -143,14 +139,14 @@ impl Shared {
         Arc::new(Self {
             traces: options.traces.clone().map(Traces::start),
             options,
-            peers: Arc::default(),
             tokens: Tokens::default(),
             boards: Boards::default(),
+            peers: Arc::default(),
         })
     }
 }
 
-/// Everybody who is connected, to be told of what happens to sessions.
+/// Everybody who is connected and has shown the token, to be told of what happens to sessions.
 #[derive(Default)]
 pub(crate) struct Peers(Mutex<Vec<Peer>>);
 
@@ -190,8 +186,8 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let server = Server::new(host, options);
-    let admission = (!server.shared.options.is_locked()).then(Admission::owner);
-    server.connection(admission).run(input, output).await;
+    let known = server.known();
+    server.connection(None, known).run(input, output).await;
 }
 
 /// Serves clients that connect to a TCP listener, for as long as the future is polled.
@@ -218,12 +214,13 @@ impl Server {
         }
     }
 
-    fn connection(&self, admission: Option<Admission>) -> Arc<Connection> {
-        let connection = Arc::new(Connection::new(self.host.clone(), self.shared.clone()));
-        if let Some(admission) = admission {
-            connection.admit(admission);
-        }
-        connection
+    fn connection(&self, slot: Option<Slot>, known: Option<Admission>) -> Arc<Connection> {
+        Arc::new(Connection::new(self.host.clone(), self.shared.clone(), slot, known))
+    }
+
+    /// Who everybody is, where no token is wanted.
+    fn known(&self) -> Option<Admission> {
+        (!self.shared.options.is_locked()).then(Admission::owner)
     }
 
     /// Serves clients that connect to a TCP listener, for as long as the future is polled.
@@ -231,27 +228,25 @@ impl Server {
         let options = &self.shared.options;
         let exposed = |error| io::Error::new(io::ErrorKind::PermissionDenied, error);
         options.check_address(listener.local_addr()?.ip()).map_err(exposed)?;
+        let connections = self.host.connections().clone();
         loop {
             let (socket, address): (_, SocketAddr) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 // One connection that could not be accepted (out of descriptors, reset in the queue) is not the end.
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    connections.accept_failed(&error).await;
                     continue;
                 }
             };
             // Answers and deltas are small and each is waited for.
             let _ = socket.set_nodelay(true);
-            tracing::info!(%address, "connection accepted");
-            let connection = self.connection((!options.is_locked()).then(Admission::owner));
-            let (shared, patience) = (self.shared.clone(), options.patience);
+            tracing::debug!(%address, "connection accepted");
+            let slot = connections.admit(Some(address.ip()));
+            let connection = self.connection(Some(slot), self.known());
+            let shared = self.shared.clone();
             tokio::spawn(async move {
                 let (input, output) = socket.into_split();
-                tokio::select! {
-                    () = connection.clone().run(input, output) => {}
-                    never = connection.watch_doorstep(patience) => match never {},
-                }
+                connection.run(input, output).await;
                 shared.peers.sweep();
             });
         }
@@ -263,7 +258,8 @@ impl Server {
             let (stream, admitted) = listener.accept().await;
             match admitted {
                 Ok(admission) => {
-                    let connection = self.connection(Some(admission));
+                    let slot = self.host.connections().admit(None);
+                    let connection = self.connection(Some(slot), Some(admission));
                     let shared = self.shared.clone();
                     tokio::spawn(async move {
                         let (input, output) = stream.into_split();

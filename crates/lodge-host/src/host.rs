@@ -23,7 +23,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::{
-    HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary, Storage,
+    Connections, HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary, Storage,
     hub::Hub,
     servers::logins,
     session::{Live, Session},
@@ -70,6 +70,7 @@ pub(crate) struct Inner {
     opening: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     pub(crate) lifecycle: broadcast::Sender<Lifecycle>,
     secrets: Arc<Secrets>,
+    connections: Connections,
 }
 
 impl Host {
@@ -91,6 +92,7 @@ impl Host {
             opening: Mutex::default(),
             lifecycle: broadcast::channel(1024).0,
             secrets: Arc::default(),
+            connections: Connections::default(),
         });
         tokio::spawn(put_out_idle(Arc::downgrade(&inner), config.idle_after));
         Self(inner)
@@ -123,6 +125,11 @@ impl Host {
     /// What events of no session may hold.
     pub fn secrets(&self) -> &Secrets {
         &self.0.secrets
+    }
+
+    /// The budget that the connections of all faces share.
+    pub fn connections(&self) -> &Connections {
+        &self.0.connections
     }
 
     /// What happens to sessions, whoever does it.

@@ -5,6 +5,7 @@
 mod changes;
 mod commands;
 mod config;
+mod connections;
 mod custom;
 mod export;
 mod fork;
@@ -22,6 +23,7 @@ mod worktree;
 pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
+pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
 pub use custom::disabled_skills;
 pub use export::{Export, Format};
 pub use host::{Host, HostConfig};

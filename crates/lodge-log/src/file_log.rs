@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::disk::{Disk, DiskFile, Mode, read_full, retry, write_all};
 use crate::error::LogError;
 use crate::index::{Index, IndexSave};
+use crate::pool::FilePool;
 use crate::reader::{Backwards, Forwards};
 use crate::store::{EventReader, Position, SessionLog, Snapshot};
 use crate::survey::survey;
@@ -39,6 +40,7 @@ pub(crate) trait Observer: Send + Sync {
 pub(crate) struct Shared {
     pub(crate) observer: Arc<OnceLock<Box<dyn Observer>>>,
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) files: Arc<FilePool>,
     pub(crate) syncer: Arc<Syncer>,
     pub(crate) policy: SyncPolicy,
     /// Whether other processes may write to the same logs.
@@ -203,7 +205,7 @@ impl FileLog {
             at += read as u64;
         }
         retry(|| disk.rename(&fresh, &self.path))?;
-        self.file = file;
+        self.file = self.shared.files.adopt(&self.path, file);
         self.is_new();
         self.forget_side_file();
         tracing::warn!(path = %self.path.display(), "the log of a live session was deleted; it has been put back");

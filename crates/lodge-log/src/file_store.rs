@@ -140,8 +140,12 @@ impl FileStore {
     fn find(&self, id: &str, mode: Mode) -> Result<(PathBuf, PathBuf, Arc<dyn DiskFile>), LogError> {
         let dir = self.resolve(id)?;
         let path = dir.join(LOG_FILE);
-        match retry(|| self.shared.disk.open(&path, mode)) {
-            Ok(file) => Ok((dir, path, file)),
+        match self.shared.files.open(&path, mode) {
+            Ok(file) if mode == Mode::Read => Ok((dir, path, file)),
+            Ok(file) => {
+                let file = self.shared.files.adopt(&path, file);
+                Ok((dir, path, file))
+            }
             Err(error) if missing(&error) => Err(LogError::NotFound { id: id.to_owned() }),
             Err(error) => Err(LogError::io("open", &path)(error)),
         }
@@ -226,8 +230,8 @@ impl Store for FileStore {
             let id_file = dir.join(ID_FILE);
             put(disk, &id_file, id.as_bytes(), false).map_err(LogError::io("write", &id_file))?;
         }
-        let file = match retry(|| disk.open(&path, Mode::CreateNew)) {
-            Ok(file) => file,
+        let file = match self.shared.files.open(&path, Mode::CreateNew) {
+            Ok(file) => self.shared.files.adopt(&path, file),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(LogError::Exists { id: id.to_owned() });
             }

@@ -12,6 +12,7 @@ use crate::disk::{Disk, RealDisk, private_file, retry};
 use crate::error::LogError;
 use crate::file_log::Shared;
 use crate::file_store::FileStore;
+use crate::pool::{FilePool, descriptor_limit};
 use crate::sync::{SyncPolicy, Syncer};
 
 /// The directory with one directory per session, named as the Copilot CLI names it.
@@ -28,6 +29,8 @@ pub struct HomeOptions {
     pub exclusive: bool,
     /// The longest event that is accepted, in bytes.
     pub max_event: usize,
+    /// How many logs have a file descriptor at a time.
+    pub open_logs: usize,
     /// The file layer of the logs; tests put one in that fails.
     pub disk: Arc<dyn Disk>,
 }
@@ -38,6 +41,7 @@ impl Default for HomeOptions {
             sync: SyncPolicy::default(),
             exclusive: true,
             max_event: 64 * 1024 * 1024,
+            open_logs: (descriptor_limit() / 4).clamp(8, 1024),
             disk: Arc::new(RealDisk),
         }
     }
@@ -126,10 +130,12 @@ impl FileStore {
             sync,
             exclusive,
             max_event,
+            open_logs,
             disk,
         } = options;
         let syncer = Arc::new(Syncer::new(disk.clone()));
         let shared = Shared {
+            files: FilePool::new(disk.clone(), open_logs),
             with_others: !exclusive,
             observer: Arc::default(),
             disk,

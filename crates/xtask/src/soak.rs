@@ -24,6 +24,12 @@ const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
         "LODGE_SOAK_ROUNDS",
         4000,
     ),
+    (
+        "strangers",
+        ["--package", "lodge", "--test", "it", "strangers::"],
+        "LODGE_STRANGER_ROUNDS",
+        20,
+    ),
 ];
 
 /// Runs a soak, for so many rounds where given.

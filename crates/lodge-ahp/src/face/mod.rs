@@ -126,16 +126,13 @@ impl Face {
         }))
     }
 
-    /// A new connection; none when there are too many.
-    pub(crate) fn connect(&self, admission: Admission) -> Option<Arc<Conn>> {
+    /// A new connection.
+    pub(crate) fn connect(&self, admission: Admission) -> Arc<Conn> {
         let mut inner = self.inner.lock();
-        if inner.core.conns.len() >= self.config.limits.connections {
-            return None;
-        }
         let id = self.next_conn.fetch_add(1, Ordering::Relaxed);
         let conn = Arc::new(Conn::new(id, self.config.limits.queue_bytes, admission));
         inner.core.conns.insert(id, conn.clone());
-        Some(conn)
+        conn
     }
 
     /// A connection is gone. Its client may come back: its windows are remembered, and its tools wait a while.

@@ -24,7 +24,7 @@ use rustix::{
 use self::beneath::{Links, directory, open_beneath, real_path};
 pub(crate) use self::{
     private::Private,
-    read::Encoding,
+    read::{Contents, Encoding, LargeAnswer},
     tree::{names_in, open_directory},
     write::{How, Write},
 };

@@ -1,6 +1,6 @@
-//! Reading a file into what goes over the wire, a piece at a time: a large file is in memory once, in its last form.
+//! Reading a file into what goes over the wire, a piece at a time: however large it is, only a piece of it is in memory.
 
-use std::{fs::File, io::Read as _, path::Path};
+use std::{fs::File, io::Read, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rustix::fs::OFlags;
@@ -9,7 +9,9 @@ use super::{FileError, Files, Result, beneath::reopen_file};
 use crate::wire::escape;
 
 /// Read at a time; a multiple of three, so that pieces of base64 can follow each other.
-const PIECE: usize = 96 << 10;
+const PIECE: usize = 48 << 10;
+/// An answer that is complete with so many bytes is one frame.
+const SMALL: usize = 256 << 10;
 
 /// How contents are spelt as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,44 +30,138 @@ impl Encoding {
     }
 }
 
-/// A file's contents as a JSON string, quotes and all, after what was to come before it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct EncodedFile {
-    pub(crate) json: String,
-    pub(crate) encoding: Encoding,
-}
-
 impl Files {
-    /// How large the file is that would be read.
-    pub(crate) fn size(&self, path: &Path) -> Result<u64> {
-        let (_, stat) = self.look(path, false, true)?;
-        Ok(u64::try_from(stat.st_size).unwrap_or(0))
-    }
-
-    /// Reads a file of at most `limit` bytes, to follow `head`. What is not text comes as base64, whatever is wanted.
-    pub(crate) fn read(&self, path: &Path, wanted: Option<Encoding>, limit: u64, head: &str) -> Result<EncodedFile> {
+    /// Opens a file of at most `limit` bytes. What is not text comes as base64, whatever is wanted.
+    pub(crate) fn contents(&self, path: &Path, wanted: Option<Encoding>, limit: u64) -> Result<Contents> {
         let (fd, stat) = self.look(path, false, true)?;
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        if size > limit {
+        if u64::try_from(stat.st_size).unwrap_or(0) > limit {
             return Err(FileError::TooLarge);
         }
-        if wanted != Some(Encoding::Base64)
-            && let Some(json) = text(reopen_file(&fd, OFlags::RDONLY)?, size, limit, head)?
-        {
-            return Ok(EncodedFile {
-                json,
-                encoding: Encoding::Utf8,
-            });
+        let is_text = wanted != Some(Encoding::Base64) && is_text(reopen_file(&fd, OFlags::RDONLY)?, limit)?;
+        let encoding = if is_text { Encoding::Utf8 } else { Encoding::Base64 };
+        let file = reopen_file(&fd, OFlags::RDONLY)?;
+        Ok(Contents::new(Box::new(file.take(limit)), encoding))
+    }
+}
+
+/// Contents on their way.
+pub(crate) struct Contents {
+    pub(crate) encoding: Encoding,
+    source: Box<dyn Read + Send>,
+    piece: Vec<u8>,
+    /// Bytes of a character that the last piece cut in two.
+    kept: usize,
+}
+
+impl Contents {
+    fn new(source: Box<dyn Read + Send>, encoding: Encoding) -> Self {
+        Self {
+            encoding,
+            source,
+            piece: vec![0; PIECE],
+            kept: 0,
         }
-        Ok(EncodedFile {
-            json: base64(reopen_file(&fd, OFlags::RDONLY)?, size, limit, head)?,
-            encoding: Encoding::Base64,
-        })
+    }
+
+    /// Contents that are in memory.
+    pub(crate) fn of_bytes(bytes: Vec<u8>, wanted: Option<Encoding>) -> Self {
+        let is_text = wanted != Some(Encoding::Base64) && std::str::from_utf8(&bytes).is_ok();
+        let encoding = if is_text { Encoding::Utf8 } else { Encoding::Base64 };
+        Self::new(Box::new(std::io::Cursor::new(bytes)), encoding)
+    }
+
+    /// Adds the next piece, as it stands in a JSON string. False when there was none left.
+    fn encode_next(&mut self, out: &mut String) -> Result<bool> {
+        let filled = fill(&mut self.source, &mut self.piece[self.kept..])?;
+        let bytes = &self.piece[..self.kept + filled];
+        if self.encoding == Encoding::Base64 {
+            STANDARD.encode_string(bytes, out);
+            return Ok(filled == PIECE);
+        }
+        let done = escape_text(bytes, filled == 0, out);
+        self.kept = bytes.len() - done;
+        self.piece.copy_within(done..done + self.kept, 0);
+        Ok(filled > 0)
+    }
+}
+
+/// Escapes the whole characters that bytes begin with and says how far they go. It was text when it was first looked at:
+/// what is not any more was changed meanwhile, and is marked as such.
+fn escape_text(bytes: &[u8], at_end: bool, out: &mut String) -> usize {
+    let mut done = 0;
+    loop {
+        let (whole, unreadable) = match std::str::from_utf8(&bytes[done..]) {
+            Ok(text) => (text, None),
+            Err(error) => {
+                let whole = &bytes[done..done + error.valid_up_to()];
+                (std::str::from_utf8(whole).unwrap_or_default(), Some(error.error_len()))
+            }
+        };
+        escape(whole, out);
+        done += whole.len();
+        done += match unreadable {
+            Some(Some(length)) => length,
+            Some(None) if at_end => bytes.len() - done,
+            _ => return done,
+        };
+        out.push(char::REPLACEMENT_CHARACTER);
+    }
+}
+
+/// An answer with contents in it: what comes before them, they, and what comes after.
+pub(crate) struct LargeAnswer {
+    /// What is ready to be sent.
+    ready: String,
+    contents: Contents,
+    tail: String,
+    finished: bool,
+}
+
+impl LargeAnswer {
+    /// Begins an answer, and finishes it if it is small.
+    pub(crate) fn begin(head: String, contents: Contents, tail: String) -> Result<Self> {
+        let mut answer = Self {
+            ready: head,
+            contents,
+            tail,
+            finished: false,
+        };
+        while !answer.finished && answer.ready.len() < SMALL {
+            answer.advance()?;
+        }
+        Ok(answer)
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        if !self.contents.encode_next(&mut self.ready)? {
+            self.ready.push_str(&self.tail);
+            self.finished = true;
+        }
+        Ok(())
+    }
+
+    /// All of it, when it is small.
+    pub(crate) fn into_small(self) -> std::result::Result<String, Self> {
+        if self.finished { Ok(self.ready) } else { Err(self) }
+    }
+
+    /// The next piece, and whether it is the last.
+    pub(crate) fn next(&mut self) -> Result<(String, bool)> {
+        if self.ready.is_empty() {
+            self.advance()?;
+        }
+        Ok((std::mem::take(&mut self.ready), self.finished))
+    }
+}
+
+impl std::fmt::Debug for LargeAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LargeAnswer").finish_non_exhaustive()
     }
 }
 
 /// Fills the buffer as far as the file goes.
-fn fill(file: &mut impl std::io::Read, piece: &mut [u8]) -> Result<usize> {
+fn fill(file: &mut impl Read, piece: &mut [u8]) -> Result<usize> {
     let mut filled = 0;
     while filled < piece.len() {
         match file.read(&mut piece[filled..]) {
@@ -78,55 +174,23 @@ fn fill(file: &mut impl std::io::Read, piece: &mut [u8]) -> Result<usize> {
     Ok(filled)
 }
 
-/// The contents as text; none when they are not UTF-8.
-fn text(file: File, size: u64, limit: u64, head: &str) -> Result<Option<String>> {
-    let mut file = file.take(limit + 1);
-    let mut out = String::with_capacity(usize::try_from(size + size / 16).unwrap_or(0) + head.len() + 256);
-    out.push_str(head);
-    out.push('"');
+/// Whether a file is UTF-8.
+fn is_text(file: File, limit: u64) -> Result<bool> {
+    let mut file = file.take(limit);
     let mut piece = vec![0; PIECE];
-    // Bytes of a character that the last piece cut in two.
-    let (mut kept, mut total) = (0, 0);
+    let mut kept = 0;
     loop {
         let filled = fill(&mut file, &mut piece[kept..])?;
-        total += filled as u64;
-        if total > limit {
-            return Err(FileError::TooLarge);
-        }
         let bytes = &piece[..kept + filled];
-        let whole = match std::str::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) if error.error_len().is_some() => return Ok(None),
-            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        let done = match std::str::from_utf8(bytes) {
+            Ok(_) => bytes.len(),
+            Err(error) if error.error_len().is_some() => return Ok(false),
+            Err(error) => error.valid_up_to(),
         };
-        escape(whole, &mut out);
-        let done = whole.len();
         if filled == 0 {
-            out.push('"');
-            return Ok((done == bytes.len()).then_some(out));
+            return Ok(done == bytes.len());
         }
         kept = bytes.len() - done;
         piece.copy_within(done..done + kept, 0);
-    }
-}
-
-fn base64(file: File, size: u64, limit: u64, head: &str) -> Result<String> {
-    let mut file = file.take(limit + 1);
-    let mut out = String::with_capacity(usize::try_from(size / 3 * 4).unwrap_or(0) + head.len() + 256);
-    out.push_str(head);
-    out.push('"');
-    let mut piece = vec![0; PIECE];
-    let mut total = 0;
-    loop {
-        let filled = fill(&mut file, &mut piece)?;
-        total += filled as u64;
-        if total > limit {
-            return Err(FileError::TooLarge);
-        }
-        STANDARD.encode_string(&piece[..filled], &mut out);
-        if filled < piece.len() {
-            out.push('"');
-            return Ok(out);
-        }
     }
 }

@@ -11,7 +11,20 @@ fn setup() -> (tempfile::TempDir, Files, PathBuf) {
 }
 
 fn read(files: &Files, path: &Path) -> Result<String> {
-    files.read(path, None, 1 << 20, "").map(|read| read.json)
+    whole(files.contents(path, None, 1 << 20)?)
+}
+
+/// Contents as a JSON string, put together from the pieces that they are sent in.
+fn whole(contents: Contents) -> Result<String> {
+    let mut answer = LargeAnswer::begin("\"".into(), contents, "\"".into())?;
+    let mut json = String::new();
+    loop {
+        let (piece, last) = answer.next()?;
+        json.push_str(&piece);
+        if last {
+            return Ok(json);
+        }
+    }
 }
 
 fn write(files: &Files, path: &Path, data: &str, how: How) -> Result<()> {
@@ -241,9 +254,9 @@ fn text_and_bytes_are_read_whole_wherever_pieces_end() {
     let long: String = "ä😀\"\\\n\u{1}x".chars().cycle().take(200_000).collect();
     let check = |bytes: &[u8], wanted, encoding, expected: &str| {
         std::fs::write(&file, bytes).unwrap();
-        let read = files.read(&file, wanted, 10 << 20, "head").unwrap();
-        let json: String = serde_json::from_str(read.json.strip_prefix("head").unwrap()).unwrap();
-        assert_eq!(read.encoding, encoding);
+        let contents = files.contents(&file, wanted, 10 << 20).unwrap();
+        assert_eq!(contents.encoding, encoding);
+        let json: String = serde_json::from_str(&whole(contents).unwrap()).unwrap();
         assert!(json == expected);
     };
     let base64 = |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
@@ -261,7 +274,7 @@ fn text_and_bytes_are_read_whole_wherever_pieces_end() {
         check(&cut, wanted, Encoding::Base64, &base64(&cut));
         check(b"\xff\x00", wanted, Encoding::Base64, "/wA=");
     }
-    assert_eq!(files.read(&file, None, 1, ""), Err(FileError::TooLarge));
+    assert_eq!(files.contents(&file, None, 1).err(), Some(FileError::TooLarge));
     assert_eq!(read(&files, &root), Err(FileError::NotAFile));
     assert_eq!(read(&files, &file.join("child")), Err(FileError::NotFound));
 }

@@ -9,16 +9,13 @@ use serde_json::json;
 
 use super::{Reply, Request};
 use crate::{
-    files::{Encoding, FileError, Files, How, Write, etag, settled},
+    files::{Contents, Encoding, FileError, Files, How, LargeAnswer, Write, etag, settled},
     grants::Grant,
     projection::{said_in, timestamp},
     rpc::{self, RpcError, RpcResult, code},
     uri,
     wire::Frame,
 };
-
-/// Answers beyond this are made and sent one at a time.
-const LARGE: u64 = 1 << 20;
 
 /// What a method does to a resource, for the words and codes of its errors.
 #[derive(Clone, Copy)]
@@ -125,71 +122,70 @@ struct OneUri {
 }
 
 pub(super) async fn read(request: &Request<'_>) -> Reply {
-    if let Some(kept) = kept(request).await {
-        return kept.into();
-    }
     match contents(request).await {
         Ok(()) => Reply::Sent,
         Err(error) => error.into(),
     }
 }
 
-/// Contents that a changed file had, when these are asked for.
-async fn kept(request: &Request<'_>) -> Option<RpcResult> {
-    let params: OneUri = params(request).ok()?;
-    let bytes = match crate::changesets::read(request.face, &params.uri).await? {
-        Ok(bytes) => bytes,
-        Err(error) => return Some(Err(error)),
-    };
-    let text = match params.encoding.as_deref() {
-        Some("base64") => Err(bytes),
-        _ => String::from_utf8(bytes).map_err(std::string::FromUtf8Error::into_bytes),
-    };
-    let mut result = match text {
-        Ok(text) => json!({ "data": text, "encoding": "utf-8" }),
-        Err(bytes) => json!({ "data": STANDARD.encode(bytes), "encoding": "base64" }),
-    };
-    if let Some(kind) = content_type(&params.uri) {
-        result["contentType"] = kind.into();
-    }
-    Some(rpc::ok(result))
-}
-
-/// Reads a file straight into the frame of the response.
+/// Sends contents as they are read.
 async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
     let params: OneUri = params(request)?;
     let about = About::read(&params.uri).missing(CONTENT);
     if let Some((session, name)) = uri::session_of_content(&params.uri).filter(|_| uri::path(&params.uri).is_none()) {
         let found = said(request, session, name).await;
         let (data, kind) = found.ok_or_else(|| about.error(request, FileError::NotFound))?;
-        let result = rpc::ok(json!({ "data": data, "encoding": "base64", "contentType": kind }));
-        let turn = request.conn.large().await;
-        request.conn.push_large(rpc::response(Some(request.id), &result), turn);
+        let tail = format!(r#"","encoding":"base64","contentType":{}}}}}"#, json!(kind));
+        let answer = LargeAnswer::begin(head(request), Contents::of_bytes(data.into_bytes(), None), tail);
+        send(request, answer.map_err(|error| about.error(request, error))?).await;
         return Ok(());
     }
-    let path = about.path(request)?;
-    let size = {
-        let path = path.clone();
-        run(request, about, move |files| files.size(&path)).await?
-    };
-    let turn = if size > LARGE { request.conn.large().await } else { None };
-    let limit = request.face.config.limits.resource_bytes;
     // Whatever a client would like besides these two, it gets one of them.
-    let encoding = match params.encoding.as_deref() {
+    let wanted = match params.encoding.as_deref() {
         Some("base64") => Some(Encoding::Base64),
         Some("utf-8") => Some(Encoding::Utf8),
         _ => None,
     };
-    let head = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"data":"#, request.id.get());
-    let read = run(request, about, move |files| files.read(&path, encoding, limit, &head)).await?;
-    let mut text = read.json;
-    text.push_str(&format!(r#","encoding":"{}""#, read.encoding.as_str()));
-    if let Some(kind) = content_type(&params.uri) {
-        text.push_str(&format!(r#","contentType":"{kind}""#));
-    }
-    text.push_str("}}");
-    request.conn.push_large(Frame::from(text), turn);
+    let head = head(request);
+    let kind = content_type(&params.uri);
+    let begin = move |contents: Contents| {
+        let kind = kind.map_or(String::new(), |kind| format!(r#","contentType":"{kind}""#));
+        let tail = format!(r#"","encoding":"{}"{kind}}}}}"#, contents.encoding.as_str());
+        LargeAnswer::begin(head, contents, tail)
+    };
+    let answer = match crate::changesets::read(request.face, &params.uri).await {
+        // Contents that a changed file had.
+        Some(bytes) => {
+            let contents = Contents::of_bytes(bytes?, wanted);
+            begin(contents).map_err(|error| about.error(request, error))?
+        }
+        None => {
+            let path = about.path(request)?;
+            let limit = request.face.config.limits.resource_bytes;
+            run(request, about, move |files| {
+                begin(files.contents(&path, wanted, limit)?)
+            })
+            .await?
+        }
+    };
+    send(request, answer).await;
     Ok(())
+}
+
+/// An answer up to its contents.
+fn head(request: &Request<'_>) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"data":""#, request.id.get())
+}
+
+async fn send(request: &Request<'_>, answer: LargeAnswer) {
+    match answer.into_small() {
+        Ok(text) => request.conn.push(Frame::from(text)),
+        Err(answer) => {
+            if let Some(turn) = request.conn.large().await {
+                request.conn.push_large(answer, turn);
+            }
+        }
+    }
 }
 
 /// What a tool said in a session and was too large for its state: in base64, and of which kind.

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    files::LargeAnswer,
     rpc::{RpcError, RpcResult, code},
     version::Dialect,
     wire::Frame,
@@ -66,6 +67,8 @@ pub(crate) enum Closing {
     GoingAway,
     /// What came is not WebSocket, or more than is taken.
     Broken,
+    /// A file could not be read to its end, after the beginning of the answer was sent.
+    Unreadable,
     /// The other end is gone.
     Gone,
     /// Its device may not come in any more.
@@ -80,18 +83,19 @@ impl Closing {
             Self::NoCommonVersion => (1002, "no common protocol version"),
             Self::GoingAway => (1001, "the host stops"),
             Self::Broken => (1002, "the frame is malformed or too large"),
+            Self::Unreadable => (1011, "a file could not be read to its end"),
             Self::Gone => (1000, ""),
             Self::Revoked => (4401, "this device was revoked"),
         }
     }
 }
 
-/// A frame that waits to be sent.
+/// What waits to be sent.
 #[derive(Debug)]
-pub(crate) struct Queued {
-    pub(crate) frame: Frame,
-    /// For a large answer: no other one is made until this one is sent.
-    _large: Option<OwnedSemaphorePermit>,
+pub(crate) enum Queued {
+    Frame(Frame),
+    /// A large answer, made while it is sent. No other one is begun on this connection until it is.
+    Large(LargeAnswer, OwnedSemaphorePermit),
 }
 
 #[derive(Default)]
@@ -109,6 +113,7 @@ pub(crate) struct Conn {
     /// Bytes that the socket has not taken yet, queued or on their way.
     unsent: AtomicUsize,
     wake: Notify,
+    sent: Notify,
     /// No more is read.
     end: CancellationToken,
     /// Not even what is queued is sent.
@@ -145,6 +150,7 @@ impl Conn {
             queue: Mutex::default(),
             unsent: AtomicUsize::new(0),
             wake: Notify::new(),
+            sent: Notify::new(),
             end: CancellationToken::new(),
             cut: CancellationToken::new(),
             peer: OnceLock::new(),
@@ -178,7 +184,7 @@ impl Conn {
         } else {
             queue.bytes += frame.len();
             self.unsent.fetch_add(frame.len(), Ordering::Relaxed);
-            queue.frames.push_back(Queued { frame, _large: None });
+            queue.frames.push_back(Queued::Frame(frame));
         }
         let first = queue.frames.len() <= 1;
         drop(queue);
@@ -193,14 +199,10 @@ impl Conn {
     }
 
     /// Queues a large answer.
-    pub(crate) fn push_large(&self, frame: Frame, turn: Option<OwnedSemaphorePermit>) {
-        if turn.is_none() {
-            return self.push(frame);
-        }
+    pub(crate) fn push_large(&self, answer: LargeAnswer, turn: OwnedSemaphorePermit) {
         let mut queue = self.queue.lock();
         if queue.closing.is_none() {
-            self.unsent.fetch_add(frame.len(), Ordering::Relaxed);
-            queue.frames.push_back(Queued { frame, _large: turn });
+            queue.frames.push_back(Queued::Large(answer, turn));
             drop(queue);
             self.wake.notify_one();
         }
@@ -209,6 +211,21 @@ impl Conn {
     /// The socket took so many bytes.
     pub(crate) fn sent(&self, bytes: usize) {
         self.unsent.fetch_sub(bytes, Ordering::Relaxed);
+        self.sent.notify_waiters();
+    }
+
+    /// Resolves when the client has read enough that it may be given more, or is gone.
+    pub(crate) async fn drained(&self) {
+        loop {
+            let sent = self.sent.notified();
+            if self.unsent() <= self.limit / 2 {
+                return;
+            }
+            tokio::select! {
+                () = sent => {}
+                () = self.ended() => return,
+            }
+        }
     }
 
     /// Bytes that the socket has yet to take.

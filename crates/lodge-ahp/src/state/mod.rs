@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 pub(crate) use self::{
     chat::{ChatStore, Keep},
-    conn::{Closing, Conn, Peer},
+    conn::{Closing, Conn, Peer, Queued},
     ring::{Ring, Sent},
     seq::Seq,
     service::{Service, ServiceEntry},

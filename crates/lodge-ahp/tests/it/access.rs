@@ -207,7 +207,8 @@ async fn what_clients_own_they_are_asked_for() {
     a.drain().await;
 }
 
-/// A session may work in a directory that the host's home is in. The home is nobody's all the same, by no way.
+/// A session may work in a directory that the host's home is in. That alone opens nothing to clients; what a person grants
+/// them there does not hold for the home, by no way.
 #[tokio::test]
 async fn the_hosts_home_is_not_reached_wherever_a_session_works() {
     for (name, version) in [("modern", "1.0.0"), ("seed", "0.1.0")] {
@@ -231,6 +232,13 @@ async fn the_hosts_home_is_not_reached_wherever_a_session_works() {
             }
             client.request(method, params).await
         };
+        let refused = ask("resourceRead", json!({ "uri": at("plain.txt") }))
+            .await
+            .unwrap_err();
+        assert_eq!(refused["code"], -32009, "{refused}");
+        assert_eq!(refused["data"]["request"]["read"], true, "{refused}");
+        let granted = json!({ "uri": at(""), "read": true, "write": true });
+        ask("resourceRequest", granted).await.unwrap();
         let plain = ask("resourceRead", json!({ "uri": at("plain.txt") })).await.unwrap();
         assert_eq!(plain["data"], "plain");
         let listed = ask("resourceList", json!({ "uri": at("") })).await.unwrap().to_string();
@@ -287,4 +295,31 @@ async fn the_hosts_home_is_not_reached_wherever_a_session_works() {
         assert_eq!(std::fs::read_to_string(home.join("secret.txt")).unwrap(), "sesame");
         assert!(!top.join("stolen").exists() && !top.join("stolen.txt").exists());
     }
+}
+
+/// Folder pickers are refused beyond what was granted; making a session there is no way around it.
+#[tokio::test]
+async fn a_session_at_the_top_of_the_disk_does_not_open_the_disk() {
+    let house = house().await;
+    let secret = tempfile::tempdir().unwrap();
+    std::fs::write(secret.path().join("secret.txt"), "sesame").unwrap();
+    std::os::unix::fs::symlink("/", house.work().join("all")).unwrap();
+    let secret = lodge_ahp::uri::file(secret.path().canonicalize().unwrap().join("secret.txt"));
+    let mut a = house.client("a").await;
+    let directories = ["file:///".to_owned(), lodge_ahp::uri::file(house.work().join("all"))];
+    for (number, directory) in (1..).zip(directories) {
+        let channel = format!("lodge:/{}", uuid(number));
+        let create = json!({ "channel": channel, "workingDirectories": [directory] });
+        a.request("createSession", create).await.unwrap();
+        assert_eq!(read(&mut a, &secret).await, Err(-32009));
+        let list = json!({ "channel": ROOT, "uri": "file:///" });
+        assert_eq!(a.code("resourceList", list).await, -32009);
+    }
+    // A project that is nowhere near is open as before.
+    let project = tempfile::tempdir().unwrap();
+    std::fs::write(project.path().join("plain.txt"), "plain").unwrap();
+    let project = lodge_ahp::uri::file(project.path().canonicalize().unwrap());
+    let create = json!({ "channel": format!("lodge:/{}", uuid(7)), "workingDirectories": [project] });
+    a.request("createSession", create).await.unwrap();
+    assert_eq!(read(&mut a, &format!("{project}/plain.txt")).await, Ok(json!("plain")));
 }

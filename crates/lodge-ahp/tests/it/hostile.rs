@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lodge_ahp::{Limits, methods::METHODS};
+use lodge_host::ConnectionLimits;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -232,11 +233,11 @@ async fn next(socket: &mut TcpStream) -> (u8, Vec<u8>) {
 
 #[tokio::test]
 async fn nobody_stands_on_the_doorstep_for_ever() {
-    let house = house_with(Limits {
-        upgrade_patience: Duration::from_secs(10),
-        ..Limits::default()
-    })
-    .await;
+    let house = house().await;
+    house.host.connections().set_limits(ConnectionLimits {
+        authenticate_within: Duration::from_secs(2),
+        ..ConnectionLimits::default()
+    });
     let mut good = house.client("good").await;
     let address = house.server.as_ref().unwrap().local_addr().unwrap();
     // One that says nothing, one that never finishes, one that was refused and stays.

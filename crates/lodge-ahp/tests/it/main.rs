@@ -15,6 +15,7 @@ mod customizations;
 mod directories;
 mod docs;
 mod edits;
+mod flood;
 mod hostile;
 mod kit;
 mod mirror;

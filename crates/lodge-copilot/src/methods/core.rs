@@ -76,7 +76,7 @@ async fn connect(ctx: Ctx, params: ConnectParams) -> Result<Value, RpcError> {
     if !ctx.is_admitted() {
         let admission = ctx.shared.options.admit(params.token.as_deref().unwrap_or_default());
         let wrong = || RpcError::new(AUTHENTICATION_FAILED, "AUTHENTICATION_FAILED");
-        ctx.admit(admission.ok_or_else(wrong)?);
+        ctx.admit(admission.ok_or_else(wrong)?).map_err(RpcError::failed)?;
     }
     let name = params
         .client_info

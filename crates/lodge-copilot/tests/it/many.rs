@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lodge_copilot::{ServerOptions, serve_tcp};
+use lodge_host::ConnectionLimits;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -160,9 +161,12 @@ async fn nobody_stands_on_the_doorstep_for_ever() {
     let house = House::new();
     let options = ServerOptions {
         connection_token: Some("sesame".into()),
-        patience: Duration::from_secs(2),
         ..ServerOptions::default()
     };
+    house.host.connections().set_limits(ConnectionLimits {
+        authenticate_within: Duration::from_secs(2),
+        ..ConnectionLimits::default()
+    });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve_tcp(house.host.clone(), listener, options));

@@ -27,6 +27,45 @@ fn an_appended_event_is_in_the_file_when_append_returns() {
     }
 }
 
+/// Counted in the system's own table, so that a descriptor nobody thought of counts, too.
+#[cfg(target_os = "linux")]
+#[test]
+fn many_logs_are_written_and_read_with_few_descriptors() {
+    for exclusive in [true, false] {
+        let t = TestHome::with(HomeOptions {
+            open_logs: 3,
+            exclusive,
+            ..HomeOptions::default()
+        });
+        let name = |number: usize| format!("s{number}");
+        let mut logs: Vec<_> = (0..50).map(|number| t.store().create(&name(number)).unwrap()).collect();
+        let mut early = None;
+        for n in 0..4 {
+            for log in &mut logs {
+                log.append(&event(n)).unwrap();
+                log.request_sync();
+            }
+            // A reader goes on where it was, whatever was closed meanwhile.
+            early.get_or_insert_with(|| logs[0].read(Position::START, Position::END).unwrap());
+        }
+        let open = |number: &str| std::fs::read_link(format!("/proc/self/fd/{number}")).ok();
+        let held = || {
+            let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().map(Result::unwrap);
+            let paths = descriptors.filter_map(|entry| open(entry.file_name().to_str()?));
+            paths
+                .filter(|path| path.starts_with(t.dir.path()) && path.ends_with("events.jsonl"))
+                .count()
+        };
+        logs.iter_mut().for_each(|log| log.sync().unwrap());
+        // The thread that brings logs to the disk may be about to open one more.
+        assert!(held() <= 4, "{} logs are open", held());
+        for number in 0..50 {
+            assert_eq!(std::fs::read(t.log_path(&name(number))).unwrap(), lines(0..4));
+        }
+        assert_eq!(ids(early.unwrap()), numbered(0..1));
+    }
+}
+
 #[test]
 fn several_events_are_appended_at_once() {
     let t = TestHome::new();

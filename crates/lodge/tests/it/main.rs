@@ -13,4 +13,6 @@ mod history;
 mod orphans;
 mod proxy;
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod strangers;
 mod terminal;

@@ -10,7 +10,7 @@ use crate::kit::*;
 async fn transport_and_json_rpc() {
     let house = house_with(Limits {
         json_depth: 16,
-        outstanding: 8,
+        waiting_bytes: 1000,
         ..Limits::default()
     })
     .await;
