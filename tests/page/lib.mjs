@@ -172,7 +172,7 @@ export const visit = (page, hash) => page.evaluate((hash) => (location.hash = ha
 /** Starts a session by the form, as a person would, and says the first thing. */
 export async function begin(page, text, settings = {}) {
   await visit(page, "#/new");
-  await page.getByLabel("What shall be done?").fill(text);
+  await page.getByLabel("What should the agent do?").fill(text);
   for (const [label, value] of Object.entries(settings)) await page.getByLabel(label, { exact: true }).selectOption({ label: value });
   await page.getByRole("button", { name: text ? "Start" : "Open an empty session", exact: true }).click();
   await page.waitForSelector(text ? ".turn" : ".composer");
