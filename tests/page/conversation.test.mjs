@@ -82,6 +82,25 @@ test("a tool's output is live, its diff is shown inline and side by side", async
   assert.equal(readFileSync(join(host.work, "a.txt"), "utf8"), "one\n2\nthree\n");
 });
 
+test("what a page pieced together is what a fresh page is told", async () => {
+  const page = await open(host);
+  const file = join(host.work, "mirror.txt");
+  const at = await begin(
+    page,
+    `think aloud then say "**one**" then call create {"path":"${file}","file_text":"x\\n"} and bash {"command":"echo hi; exit 3"} then ask "Which?" choices a, b then start an agent "say below" then call an unknown tool then report usage 10 in 5 out`,
+  );
+  await page.getByRole("button", { name: "Allow once" }).first().click();
+  await page.getByLabel("b", { exact: true }).check();
+  await page.getByRole("button", { name: "Answer" }).click();
+  await idle(page);
+  await say(page, "fail with authentication");
+  await page.locator(".error-part").waitFor();
+  const fresh = await open(host, { at });
+  await fresh.locator(".error-part").waitFor();
+  const text = (page) => page.locator(".transcript-inner").evaluate((box) => box.textContent);
+  await until("they agree", async () => (await text(page)) === (await text(fresh)));
+});
+
 test("a sub-agent's work is shown inside its call", async () => {
   const page = await open(host);
   await begin(page, 'start an agent "say hello from below" then say I heard it');

@@ -1,11 +1,12 @@
 // What every test of the page needs: a real host, a real Chromium, and a page that complains about nothing.
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
+import { executable } from "./browser.mjs";
 
 const run = promisify(execFile);
 const BIN = process.env.LODGE_BIN ?? "lodge";
@@ -13,21 +14,6 @@ const SHOTS = process.env.LODGE_SHOTS;
 
 export const DESKTOP = { viewport: { width: 1280, height: 800 } };
 export const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
-
-async function executable() {
-  for (const path of ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"]) {
-    if (existsSync(path)) return path;
-  }
-  const { default: packed } = await import("@sparticuz/chromium");
-  // It unpacks itself into the directory for temporary files, which is the wrong place for 190 MB that stay.
-  const { TMPDIR } = process.env;
-  const here = process.env.LODGE_CHROMIUM_DIR;
-  if (here) process.env.TMPDIR = here;
-  const path = await packed.executablePath();
-  if (TMPDIR === undefined) delete process.env.TMPDIR;
-  else process.env.TMPDIR = TMPDIR;
-  return path;
-}
 
 let shared;
 export async function browser() {
@@ -186,7 +172,7 @@ export const visit = (page, hash) => page.evaluate((hash) => (location.hash = ha
 /** Starts a session by the form, as a person would, and says the first thing. */
 export async function begin(page, text, settings = {}) {
   await visit(page, "#/new");
-  await page.getByLabel("What shall be done?").fill(text);
+  await page.getByLabel("What should the agent do?").fill(text);
   for (const [label, value] of Object.entries(settings)) await page.getByLabel(label, { exact: true }).selectOption({ label: value });
   await page.getByRole("button", { name: text ? "Start" : "Open an empty session", exact: true }).click();
   await page.waitForSelector(text ? ".turn" : ".composer");

@@ -87,3 +87,31 @@ test("a message whose acknowledgement was lost is said once", async () => {
   assert.equal(await page.locator(".turn").count(), 2);
   assert.equal(await page.locator(".toast.error").count(), 0);
 });
+
+test("a message that was on its way when the page was reloaded is said once", async () => {
+  const page = await open(host, { path: "" });
+  let cut = false;
+  await page.routeWebSocket(/.*/, (client) => {
+    const server = client.connectToServer();
+    client.onMessage((message) => {
+      server.send(message);
+      if (String(message).includes("turnStarted") && String(message).includes("say once only")) cut = true;
+    });
+    // From then on the page hears nothing.
+    server.onMessage((message) => {
+      if (!cut) client.send(message);
+    });
+  });
+  await page.goto(await host.link());
+  await page.waitForSelector(".shell");
+  await begin(page, "say hello");
+  await idle(page);
+  await say(page, "say once only");
+  await page.locator(".unsent").waitFor();
+  cut = false;
+  await page.reload();
+  await page.locator(".answer", { hasText: "once only" }).waitFor();
+  await idle(page);
+  assert.equal(await page.locator(".turn").count(), 2);
+  assert.deepEqual(await page.evaluate(() => JSON.parse(sessionStorage.getItem("lodge.outbox") ?? "[]")), []);
+});

@@ -117,7 +117,7 @@ test("everything can be reached by the keyboard", async () => {
   await find.waitFor();
   await page.keyboard.type("changes");
   await page.keyboard.press("Enter");
-  await page.getByRole("heading", { name: "Changes" }).waitFor();
+  await page.getByRole("heading", { name: "Changes", exact: true }).waitFor();
   await page.keyboard.press("Control+k");
   await find.waitFor();
   await page.keyboard.press("Escape");

@@ -3,6 +3,8 @@
 //! Without Node.js, or without its registry, the program is built all the same, with a small page that says how to get the
 //! full one. `LODGE_WEB=require` fails instead, `LODGE_WEB=skip` does not try.
 
+#![expect(clippy::print_stdout, reason = "a build script speaks to cargo on its output")]
+
 use std::{
     env, fs,
     path::{Path, PathBuf},

@@ -176,6 +176,12 @@ fn page() -> Result<Count> {
     check_types(&at.join("node_modules/typescript/bin/tsc"))?;
     let browser = clients::dir("page").join("browser");
     fs::create_dir_all(&browser)?;
+    // Unpacked before the tests, which run side by side.
+    sh::run(
+        sh::command("node")
+            .arg(at.join("browser.mjs"))
+            .env("LODGE_CHROMIUM_DIR", &browser),
+    )?;
     let shots = sh::target().join("page-shots");
     let mut count = node_tests(&at, &[("LODGE_CHROMIUM_DIR", &browser), ("LODGE_SHOTS", &shots)])?;
     count.passed += 1;

@@ -152,6 +152,8 @@ export class Client {
     this.#setDevice = setDevice;
     this.#setHost = setHost;
     this.#setRetryAt = setRetryAt;
+    // What an earlier life of this page did not get acknowledged.
+    for (const kept of this.#outbox.entries) this.#hold(kept);
     addEventListener("online", () => this.wake());
     addEventListener("offline", () => this.#lose());
     addEventListener("pageshow", () => this.wake());
@@ -369,11 +371,22 @@ export class Client {
   }
 
   /** Sends an action that must arrive once, also if the connection fails now. */
-  dispatch(channel: Uri, action: Action, session?: Uri): Promise<Outcome> {
+  async dispatch(channel: Uri, action: Action, session?: Uri): Promise<Outcome> {
     const kept = { channel, action, session, clientSeq: this.#nextSeq() };
     const outcome = this.#outbox.add(kept);
+    const release = this.#hold(kept);
     this.#write(kept);
-    return outcome;
+    try {
+      return await outcome;
+    } finally {
+      release();
+    }
+  }
+
+  /** Keeps in sight what shows whether an action arrived, wherever the reader goes meanwhile. */
+  #hold({ channel, session }: Kept): () => void {
+    const views = [channel, ...(session ? [session] : [])].map((uri) => this.view(uri));
+    return () => views.forEach((view) => view.release());
   }
 
   /** Sends an action that is worth nothing later, such as a key in a terminal. */

@@ -378,7 +378,7 @@ function Transcript(props: { chat: Uri; state: ChatState; sending: Outgoing[] })
             </Show>
           </div>
           <Show when={turns().length === 0 && unsent().length === 0}>
-            <Empty icon={<icons.Lodge class="big" />} title="What shall be done?">
+            <Empty icon={<icons.Lodge class="big" />} title="What should the agent do?">
               <p>
                 Write a message below. <kbd>@</kbd> names a file, <kbd>/</kbd> a command, <kbd>!</kbd> runs a shell command.
               </p>

@@ -39,6 +39,20 @@ export default function NewSession() {
       }
     },
   );
+  // Directories beside what is typed so far, as far as the host lets clients see them.
+  const parent = () => directory().slice(0, directory().lastIndexOf("/")) || "/";
+  const [beside] = createResource(
+    () => (client.phase() === "online" && directory().startsWith("/") ? parent() : undefined),
+    async (path) => {
+      try {
+        const { entries } = await client.request<{ entries: { name: string; type: string }[] }>("resourceList", { channel: ROOT, uri: fileUri(path) });
+        const found = entries.filter((entry) => entry.type === "directory" && !entry.name.startsWith("."));
+        return found.map((entry) => `${path === "/" ? "" : path}/${entry.name}`).slice(0, 200);
+      } catch {
+        return [];
+      }
+    },
+  );
   const choices = createMemo(() => Object.entries(schema.latest?.schema.properties ?? {}).filter(([, property]) => !property.readOnly && (property.enum?.length ?? 0) > 1));
   const start = async () => {
     setBusy(true);
@@ -77,7 +91,7 @@ export default function NewSession() {
           }}
         >
           <label class="field">
-            <span>What shall be done?</span>
+            <span>What should the agent do?</span>
             <textarea
               class="input tall"
               rows="4"
@@ -92,8 +106,11 @@ export default function NewSession() {
           </label>
           <label class="field">
             <span>Directory</span>
-            <input class="input mono" value={directory()} onInput={(event) => setDirectory(event.currentTarget.value)} autocapitalize="off" autocomplete="off" spellcheck={false} required pattern="/.*" title="An absolute path on the host" />
+            <input class="input mono" list="directories" value={directory()} onInput={(event) => setDirectory(event.currentTarget.value)} autocapitalize="off" autocomplete="off" spellcheck={false} required pattern="/.*" title="An absolute path on the host" />
           </label>
+          <datalist id="directories">
+            <For each={[...new Set([...recent(), ...(beside.latest ?? [])])]}>{(path) => <option value={path} />}</For>
+          </datalist>
           <Show when={recent().length > 1}>
             <div class="chips" role="group" aria-label="Recent directories">
               <For each={recent()}>
