@@ -170,6 +170,7 @@ async fn silence_and_floods_end() {
         name: "m".to_owned(),
         provider: "p".to_owned(),
         context_window: 1,
+        max_prompt_tokens: None,
         max_output_tokens: 1,
         vision: false,
         reasoning_efforts: Vec::new(),
