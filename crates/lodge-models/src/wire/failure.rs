@@ -365,8 +365,16 @@ mod tests {
             ),
             (None, r#"{"error":{"code":"invalid_prompt","message":"no"}}"#, Query),
             // What gateways make of errors.
-            (None, r#"{"error":{"message":"x","type":"None","code":"429"}}"#, RateLimit),
-            (None, r#"{"error":{"message":"x","type":"None","code":"401"}}"#, Authentication),
+            (
+                None,
+                r#"{"error":{"message":"x","type":"None","code":"429"}}"#,
+                RateLimit,
+            ),
+            (
+                None,
+                r#"{"error":{"message":"x","type":"None","code":"401"}}"#,
+                Authentication,
+            ),
             (None, r#"{"error":{"message":"x","code":"503"}}"#, Connection),
             (
                 Some(429),
@@ -410,7 +418,8 @@ mod tests {
     #[test]
     fn an_error_that_is_wrapped_in_events_is_told_by_its_words() {
         let target = Target::new("acme", "api.acme.test", "m1");
-        let body = "event: error\ndata: {\"error\": {\"message\": \"Slow down\", \"code\": \"rate_limit_exceeded\"}}\n\n";
+        let body =
+            "event: error\ndata: {\"error\": {\"message\": \"Slow down\", \"code\": \"rate_limit_exceeded\"}}\n\n";
         let error = target.told(Some(429), body);
         insta::assert_snapshot!(error, @"Model m1 of provider acme (api.acme.test): HTTP 429: Slow down. Wait a moment, or choose another model.");
         assert_eq!(error.code.as_deref(), Some("rate_limit_exceeded"));
