@@ -197,6 +197,11 @@ async fn finish(
     due: impl Future<Output = ()>,
 ) -> Result<Option<Compacted>, Stop> {
     let recorder = &shared.recorder;
+    let by_person = begun.trigger == CompactionTrigger::Manual;
+    let trigger = if by_person { "manual" } else { "auto" };
+    shared
+        .hook("preCompact", serde_json::json!({ "trigger": trigger }))
+        .await?;
     let started = Instant::now();
     let summarised = tokio::select! {
         biased;
