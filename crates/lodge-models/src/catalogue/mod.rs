@@ -341,6 +341,20 @@ impl Catalogue {
         })
     }
 
+    /// The provider of a model that is reached by HTTP, and the model's name there.
+    pub fn at_provider(&self, name: &str) -> Option<(String, String)> {
+        if let Some((model, _)) = self.known(name) {
+            return Some((model.provider, model.wire_model));
+        }
+        if let Some((provider, wire_model)) = name.split_once('/')
+            && self.providers.contains_key(provider)
+        {
+            return Some((provider.to_owned(), wire_model.to_owned()));
+        }
+        let provider = self.open_provider().filter(|_| name != Rehearsal::ID)?;
+        Some((provider.to_owned(), name.to_owned()))
+    }
+
     /// How the Copilot API is reached for one of its models; none when another provider has that.
     pub async fn copilot_access(&self, name: &str, client: Option<&str>) -> Option<CopilotAccess> {
         let (_, endpoint) = self.known(name)?;
