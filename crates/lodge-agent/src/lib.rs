@@ -16,6 +16,7 @@ mod customize;
 mod facts;
 mod handle;
 mod hooks;
+mod images;
 mod instructions;
 mod limits;
 mod mcp;
