@@ -88,6 +88,9 @@ pub struct ModelRequest {
     pub interaction_id: Option<String>,
     /// How often this very call was tried before (0 for the first time).
     pub attempt: u32,
+    /// What came of this very answer before the connection broke: the model is asked to go on there. It may also say all of
+    /// it again.
+    pub partial: Arc<str>,
     /// The sub-agent that asks; none for a session's own agent.
     pub sub_agent: Option<SubAgent>,
 }
