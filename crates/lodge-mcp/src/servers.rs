@@ -411,3 +411,23 @@ impl Servers {
         self.0.link(server)?.tools().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_to_be_installed_first_has_more_time() {
+        for (command, expected) in [
+            ("npx", INSTALL_LIMIT),
+            ("/usr/local/bin/uvx", INSTALL_LIMIT),
+            ("npx.cmd", INSTALL_LIMIT),
+            ("docker", INSTALL_LIMIT),
+            ("node", START_LIMIT),
+            ("./server", START_LIMIT),
+        ] {
+            let config = ServerConfig::read(&serde_json::json!({"command": command})).expect("a server");
+            assert_eq!(start_limit(&config), expected, "{command}");
+        }
+    }
+}

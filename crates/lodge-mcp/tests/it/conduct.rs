@@ -623,3 +623,22 @@ async fn the_scope_that_a_server_wants_is_told_as_it_came() {
         ]
     );
 }
+
+/// An installation that is cut in the middle leaves something behind that no later start gets over.
+#[tokio::test]
+async fn a_program_that_is_given_up_can_clean_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (begun, cleaned) = (dir.path().join("begun"), dir.path().join("cleaned"));
+    let script = format!(
+        "trap 'touch {}; exit 0' TERM; touch {}; while true; do sleep 0.05; done",
+        cleaned.display(),
+        begun.display()
+    );
+    let (servers, _) = servers_within(&[], Some(Duration::from_millis(1500)));
+    let installer = ServerConfig::read(&json!({"command": "sh", "args": ["-c", script]})).expect("a server");
+    servers.add(vec![configured("installs", installer)]);
+    servers.ready(LONG).await;
+    assert_eq!(status(&servers, "installs").0, Status::Failed);
+    assert!(begun.exists());
+    until("it has cleaned up", || cleaned.exists()).await;
+}

@@ -140,3 +140,20 @@ fn a_prompt_of_an_mcp_server_is_a_command_from_the_first_message_on() {
     );
     assert_eq!(out(&output), "");
 }
+
+#[test]
+fn the_doctor_notices_a_model_that_the_server_does_not_have() {
+    let server = ModelServer::start();
+    server.set_models(json!({"data": [{"id": "small"}, {"id": "large"}]}));
+    for (model, sound) in [("small", true), ("tiny", false)] {
+        let home = Home::new();
+        let mut command = home.command(["doctor"]);
+        command
+            .env("LODGE_PROVIDER_BASE_URL", server.openai_url())
+            .env("LODGE_MODEL", model);
+        let text = out(&command.output().unwrap());
+        assert_eq!(text.contains(&format!("✓ new sessions use {model}")), sound, "{text}");
+        let lacks = "✗ new sessions use tiny, and environment does not list tiny; it has small, large.";
+        assert_eq!(text.contains(lacks), !sound, "{text}");
+    }
+}
