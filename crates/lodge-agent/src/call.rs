@@ -19,6 +19,8 @@ use uuid::Uuid;
 use crate::{
     mcp::McpTool,
     redact::{Held, Secrets},
+    shortfall,
+    streamed::{Piece, Streamed},
     turn::{Stop, Turn},
 };
 
@@ -36,6 +38,8 @@ struct Live<'a> {
     message_id: String,
     reasoning_id: String,
     begun: bool,
+    text: Streamed,
+    reasoning: Streamed,
     bytes_told: u64,
     first_chunk: Option<Instant>,
     secrets: Arc<Secrets>,
@@ -45,7 +49,35 @@ struct Live<'a> {
     held_calls: BTreeMap<String, (String, Held)>,
 }
 
-impl Live<'_> {
+impl<'a> Live<'a> {
+    fn new(turn: &'a Turn) -> Self {
+        Self {
+            turn,
+            streaming: false,
+            message_id: Uuid::new_v4().to_string(),
+            reasoning_id: Uuid::new_v4().to_string(),
+            begun: false,
+            text: Streamed::default(),
+            reasoning: Streamed::default(),
+            bytes_told: 0,
+            first_chunk: None,
+            secrets: turn.shared.recorder.secrets(),
+            held_text: Held::default(),
+            held_reasoning: Held::default(),
+            held_calls: BTreeMap::new(),
+        }
+    }
+
+    /// An attempt begins. Calls have ids of their own in each; text goes on where clients saw it end.
+    fn attempt(&mut self, request: &ModelRequest) {
+        self.streaming = request.stream;
+        self.text.restart();
+        self.reasoning.restart();
+        self.bytes_told = 0;
+        self.first_chunk = None;
+        self.held_calls.clear();
+    }
+
     fn take(&mut self, chunk: Chunk) -> Option<Completion> {
         let recorder = &self.turn.shared.recorder;
         self.first_chunk.get_or_insert_with(Instant::now);
@@ -63,14 +95,22 @@ impl Live<'_> {
                     });
                 }
             }
-            Chunk::Text(text) => {
-                let text = self.secrets.pass(&mut self.held_text, text);
-                self.tell_text(text);
-            }
-            Chunk::Reasoning(text) => {
-                let text = self.secrets.pass(&mut self.held_reasoning, text);
-                self.tell_reasoning(text);
-            }
+            Chunk::Text(text) => match self.text.take(text) {
+                Piece::Seen => {}
+                Piece::New(text) => self.pass_text(text),
+                Piece::Other(text) => self.append_text(text),
+            },
+            Chunk::Reasoning(text) => match self.reasoning.take(text) {
+                Piece::Seen => {}
+                Piece::New(text) => self.pass_reasoning(text),
+                // Other thoughts stand for themselves: nobody asked the model to go on with the first ones.
+                Piece::Other(text) => {
+                    self.reasoning.replace(&text);
+                    self.reasoning_id = Uuid::new_v4().to_string();
+                    self.held_reasoning = Held::default();
+                    self.pass_reasoning(text);
+                }
+            },
             Chunk::ToolCall { id, name, fragment } if !self.secrets.any() => self.tell_call(id, name, fragment),
             Chunk::ToolCall { id, name, fragment } => {
                 let (name, held) = self.held_calls.entry(id.clone()).or_insert((name, Held::default()));
@@ -81,8 +121,27 @@ impl Live<'_> {
         None
     }
 
+    /// Text after what clients have seen.
+    fn append_text(&mut self, text: String) {
+        self.text.append(&text);
+        self.pass_text(text);
+    }
+
+    fn pass_text(&mut self, text: String) {
+        let text = self.secrets.pass(&mut self.held_text, text);
+        self.tell_text(text);
+    }
+
+    fn pass_reasoning(&mut self, text: String) {
+        let text = self.secrets.pass(&mut self.held_reasoning, text);
+        self.tell_reasoning(text);
+    }
+
     /// Tells what was held back.
     fn finish(&mut self) {
+        if let Some(text) = self.text.finish() {
+            self.append_text(text);
+        }
         let (text, reasoning) = (self.held_text.rest(), self.held_reasoning.rest());
         text.into_iter().for_each(|text| self.tell_text(text));
         reasoning.into_iter().for_each(|text| self.tell_reasoning(text));
@@ -148,13 +207,14 @@ impl Turn {
     pub(crate) async fn call_model(&self, turn_id: &str, mut tools: Arc<[ToolSpec]>) -> Result<Called, Stop> {
         let mut compacted = false;
         let mut attempt = 0;
+        let mut live = Live::new(self);
         loop {
             if attempt > 0 {
                 tools = self.shared.specs();
             }
-            let (model, request) = self.request(attempt, tools.clone())?;
+            let (model, request) = self.request(attempt, tools.clone(), live.text.text())?;
             let started = Instant::now();
-            let error = match self.try_once(&model, request, turn_id, started).await {
+            let error = match self.try_once(&model, request, turn_id, started, &mut live).await {
                 Ok(called) => return Ok(called),
                 Err(error) => error,
             };
@@ -191,7 +251,13 @@ impl Turn {
     }
 
     /// The call to make now, with whatever was changed since the last one.
-    fn request(&self, attempt: u32, tools: Arc<[ToolSpec]>) -> Result<(Arc<dyn Model>, Arc<ModelRequest>), Stop> {
+    /// `partial` is what clients have seen of the answer before the connection broke.
+    fn request(
+        &self,
+        attempt: u32,
+        tools: Arc<[ToolSpec]>,
+        partial: &str,
+    ) -> Result<(Arc<dyn Model>, Arc<ModelRequest>), Stop> {
         let mut settings = self.shared.settings();
         if let Some(model) = self.model.as_ref().or(settings.auto.model.as_ref()) {
             settings.model = model.clone();
@@ -214,6 +280,7 @@ impl Turn {
             headers,
             user_agent: settings.client_name.clone(),
             attempt,
+            partial: partial.into(),
             sub_agent: self.shared.sub.as_ref().map(|sub| SubAgent {
                 id: sub.task.id.to_string(),
                 parent: sub.task.parent.as_deref().map(str::to_owned),
@@ -229,33 +296,25 @@ impl Turn {
         request: Arc<ModelRequest>,
         turn_id: &str,
         started: Instant,
+        live: &mut Live<'_>,
     ) -> Result<Called, ModelError> {
         self.shared.recorder.note(ModelCallStart {
             turn_id: turn_id.into(),
             model: Some(model.info().id.clone()),
             ..ModelCallStart::default()
         });
-        let mut live = Live {
-            turn: self,
-            streaming: request.stream,
-            message_id: Uuid::new_v4().to_string(),
-            reasoning_id: Uuid::new_v4().to_string(),
-            begun: false,
-            bytes_told: 0,
-            first_chunk: None,
-            secrets: self.shared.recorder.secrets(),
-            held_text: Held::default(),
-            held_reasoning: Held::default(),
-            held_calls: BTreeMap::new(),
-        };
-        let attempt = request.attempt;
+        live.attempt(&request);
+        let (attempt, continued) = (request.attempt, !request.partial.is_empty());
         let mut stream = model.call(request);
         while let Some(chunk) = stream.next().await {
-            if let Some(completion) = live.take(chunk?) {
+            if let Some(mut completion) = live.take(chunk?) {
+                if continued {
+                    completion.message.text = live.text.text().into();
+                }
                 return Ok(Called {
                     completion,
-                    message_id: live.message_id,
-                    reasoning_id: live.reasoning_id,
+                    message_id: live.message_id.clone(),
+                    reasoning_id: live.reasoning_id.clone(),
                     model: model.info().id.clone(),
                     attempt,
                     duration: started.elapsed(),
@@ -295,6 +354,7 @@ impl Turn {
             attempt: (attempt > 0).then(|| u64::from(attempt) + 1),
             ..spent(&used)
         })?;
+        let shortfall = shortfall::warning(&completion);
         let message = completion.message;
         if let Some(content) = message.reasoning_text.clone().filter(|text| !text.is_empty()) {
             recorder.record(AssistantReasoning {
@@ -349,6 +409,9 @@ impl Turn {
             time_to_first_token_ms: to_first.map(|time| time.as_secs_f64() * 1000.0),
             ..used
         });
+        if let Some(warning) = shortfall {
+            recorder.record(warning)?;
+        }
         Ok(event.id())
     }
 }

@@ -55,7 +55,7 @@ impl Turn {
     /// How much the conversation takes of what the model's window leaves for it.
     fn fullness(&self, tools: &[ToolSpec]) -> Result<f64, Stop> {
         let size = self.shared.context_size(self.system.len(), tools)?;
-        let window = self.shared.settings.lock().model.info().context_window;
+        let window = self.shared.settings.lock().model.info().prompt_limit();
         let room = window.saturating_sub(size.system + size.tools).max(1);
         Ok(size.conversation as f64 / room as f64)
     }
@@ -197,6 +197,11 @@ async fn finish(
     due: impl Future<Output = ()>,
 ) -> Result<Option<Compacted>, Stop> {
     let recorder = &shared.recorder;
+    let by_person = begun.trigger == CompactionTrigger::Manual;
+    let trigger = if by_person { "manual" } else { "auto" };
+    shared
+        .hook("preCompact", serde_json::json!({ "trigger": trigger }))
+        .await?;
     let started = Instant::now();
     let summarised = tokio::select! {
         biased;

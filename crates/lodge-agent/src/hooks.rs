@@ -6,7 +6,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use lodge_events::{HookEnd, HookError, HookStart, SessionWarning};
 use lodge_log::LogError;
-use lodge_tools::{custom::Plugin, hooks::FileHooks};
+use lodge_tools::{
+    custom::Plugin,
+    hooks::{FileHooks, ONLY_IN_FILES},
+};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -107,7 +110,10 @@ impl Shared {
     /// Invokes a hook everywhere it is wanted. The last output that says something wins per key, but a denial stays one.
     pub(crate) async fn hook(&self, hook_type: &str, mut input: Value) -> Result<Value, LogError> {
         let files = self.hooks.files.lock().of(hook_type, &input);
-        let clients = self.clients.lock().calls(|can| can.hooks);
+        let clients = match ONLY_IN_FILES.contains(&hook_type) {
+            true => Vec::new(),
+            false => self.clients.lock().calls(|can| can.hooks),
+        };
         let mut output = Map::new();
         if files.is_empty() && clients.is_empty() {
             return Ok(Value::Object(output));

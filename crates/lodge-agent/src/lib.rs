@@ -16,6 +16,7 @@ mod customize;
 mod facts;
 mod handle;
 mod hooks;
+mod images;
 mod instructions;
 mod limits;
 mod mcp;
@@ -32,6 +33,8 @@ mod rewound;
 mod sampling;
 mod session;
 mod settings;
+mod shortfall;
+mod streamed;
 mod subagents;
 mod system_prompt;
 mod taken_back;
@@ -65,6 +68,7 @@ pub use settings::{
     Approval, AutoChoice, Change, Compaction, Delivery, ManagedPolicy, Mode, ModelSource, Prompt, RulesChange,
     Settings, ToolFilter,
 };
+pub use shortfall::INCOMPLETE_ANSWERS;
 pub use subagents::{SubagentOverride, SubagentSettings, TaskInfo, TaskStatus};
 pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};
 pub use transcript::INTERRUPTED;

@@ -2,6 +2,7 @@
 //! beside the others.
 
 use std::{
+    path::PathBuf,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -123,6 +124,16 @@ impl Owner for McpOwner {
         if server.status != Status::Pending {
             shared.retell_tools();
         }
+        if !server.left_out.is_empty() {
+            let message = format!(
+                "These tools of the MCP server {} are not offered, because they only run as tasks, which Lodge cannot \
+                 follow: {}.",
+                server.name,
+                server.left_out.join(", ")
+            );
+            // A log that cannot be written is told by whoever writes next.
+            let _ = shared.warn_once("mcp", message);
+        }
     }
 
     fn loaded(&self, servers: &[ServerInfo]) {
@@ -174,6 +185,15 @@ impl Owner for McpOwner {
         })
     }
 
+    fn roots(&self) -> Vec<PathBuf> {
+        let Some(shared) = self.0.upgrade() else {
+            return Vec::new();
+        };
+        let settings = shared.settings.lock();
+        let more = settings.additional_directories.iter().cloned();
+        [settings.cwd.clone()].into_iter().chain(more).collect()
+    }
+
     fn takes_samplings(&self) -> bool {
         let shared = self.0.upgrade();
         shared.is_some_and(|shared| shared.clients.lock().any(|can| can.sampling))
@@ -199,6 +219,8 @@ impl Owner for McpOwner {
         let (shared, server) = (self.0.clone(), server.to_owned());
         Box::pin(async move {
             let logins = shared.upgrade()?.logins.clone();
+            // Apps are told what the server said, as it came; what the host signs in to itself keeps earlier scopes.
+            let told = request.clone();
             let request = logins.want(request);
             let had = if request.reason == AuthReason::Refresh {
                 logins
@@ -210,7 +232,7 @@ impl Owner for McpOwner {
             if had.is_some() {
                 return had;
             }
-            let waiting = shared.upgrade()?.ask_token(server, request)?;
+            let waiting = shared.upgrade()?.ask_token(server, told)?;
             waiting.await
         })
     }

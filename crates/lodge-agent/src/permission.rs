@@ -195,6 +195,11 @@ impl Shared {
         Ok(verdict)
     }
 
+    /// Whether a person would have to answer.
+    pub(crate) fn would_ask(&self, request: &PermissionRequest) -> bool {
+        self.permissions.decide(self, request).result().is_none()
+    }
+
     /// As [`Shared::permit`] for something that whoever wants it may give up at any time: the question is then taken back.
     pub(crate) async fn permit_for_now(&self, request: PermissionRequest) -> Result<Verdict, LogError> {
         let mut asking = Asking {

@@ -331,9 +331,42 @@ impl Call<'_> {
 
     /// Asks for permission. Whoever gives it may change the arguments.
     pub(crate) async fn ask(&self, request: PermissionRequest, args: &mut Value) -> Result<Asked, Stop> {
-        let request = request.with_tool_call_id(self.id);
-        let verdict = self.turn.shared.permit(&self.request_id("permission"), request).await?;
+        let (shared, request) = (&self.turn.shared, request.with_tool_call_id(self.id));
+        if shared.would_ask(&request)
+            && let Some(verdict) = self.answered_by_hook(&request, args).await?
+        {
+            return Ok(asked(verdict, args));
+        }
+        let verdict = shared.permit(&self.request_id("permission"), request).await?;
         Ok(asked(verdict, args))
+    }
+
+    /// What hooks say to a question before a person is asked. They cannot allow what policy wants a person to answer.
+    async fn answered_by_hook(&self, request: &PermissionRequest, args: &Value) -> Result<Option<Verdict>, Stop> {
+        let shared = &self.turn.shared;
+        let input = json!({"toolName": self.name, "toolArgs": args, "toolCallId": self.id});
+        let output = shared.hook("permissionRequest", input).await?;
+        let decision = match &output["decision"] {
+            decision @ Value::Object(_) => decision,
+            _ => &output,
+        };
+        match decision["behavior"].as_str() {
+            Some("deny") => {
+                let why = decision["message"].as_str().filter(|why| !why.is_empty());
+                let why = why.unwrap_or("A hook refused it.");
+                return Ok(Some(Verdict::Denied(why.to_owned())));
+            }
+            Some("allow") if !shared.is_governed(request) => return Ok(Some(Verdict::Allowed { approved: true })),
+            _ => {}
+        }
+        let (shared, name) = (shared.clone(), self.name.to_owned());
+        tokio::spawn(async move {
+            let message = format!("Lodge needs your permission to use {name}");
+            let input = json!({"message": message, "notificationType": "permission_prompt", "toolName": name});
+            // A log that cannot be written is told by whoever writes next.
+            let _ = shared.hook("notification", input).await;
+        });
+        Ok(None)
     }
 
     /// Asks a person, although rules would have let it pass: it needs more than they allow.

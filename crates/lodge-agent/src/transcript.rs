@@ -61,6 +61,8 @@ pub(crate) struct Transcript {
     verbatim: HashMap<String, Arc<str>>,
     /// Commands that the person runs, by their call.
     by_person: HashMap<String, String>,
+    /// Images that messages refer to.
+    assets: HashMap<String, Image>,
     bytes: usize,
     /// How many entries the compaction under way will summarise.
     summarising: Option<usize>,
@@ -84,6 +86,19 @@ impl Transcript {
         }
     }
 
+    /// An image that was attached as a file: its name, and what was in the file then.
+    fn of_asset(&self, attachment: &Attachment) -> Option<[Part; 2]> {
+        let Attachment::File(file) = attachment else {
+            return None;
+        };
+        let image = self.assets.get(file.asset_id.as_ref()?)?.clone();
+        let name = match file.display_name.as_str() {
+            "" => &file.path,
+            name => name,
+        };
+        Some([Part::Text(name.into()), Part::Image(image)])
+    }
+
     /// Takes one persisted event of this conversation's agent into account.
     pub(crate) fn fold_own(&mut self, event: &Event) {
         match event.payload() {
@@ -93,8 +108,16 @@ impl Transcript {
                 let mut parts = vec![Part::Text(text.into())];
                 for attachment in message.attachments.iter().flatten() {
                     parts.extend(name(attachment).into_iter().chain(shown(attachment)));
+                    parts.extend(self.of_asset(attachment).into_iter().flatten());
                 }
                 self.push(Entry::User(parts, message.content.clone()));
+            }
+            Payload::SessionBinaryAsset(asset) if asset.mime_type.starts_with("image/") => {
+                let image = Image {
+                    mime_type: asset.mime_type.clone(),
+                    data: asset.data.as_str().into(),
+                };
+                self.assets.insert(asset.asset_id.clone(), image);
             }
             Payload::AssistantMessage(message) => {
                 let tool_calls: Vec<ToolCall> = message

@@ -21,6 +21,7 @@ use uuid::Uuid;
 use crate::{
     context,
     facts::OpenCall,
+    images,
     modes::{AUTOPILOT, Autopilot},
     recorder::Recorder,
     session::Shared,
@@ -383,11 +384,12 @@ impl Turn {
     /// Records a message of the person as the next thing in the conversation.
     pub(crate) async fn add_user_message(
         &mut self,
-        prompt: Prompt,
+        mut prompt: Prompt,
         added: Option<String>,
         delivery: Delivery,
     ) -> Result<(), Stop> {
         let shared = &self.shared;
+        self.keep_images(&mut prompt).await?;
         let cwd = shared.settings.lock().cwd.clone();
         let attachments = prompt.attachments.clone();
         let text = prompt.text.clone();
@@ -437,6 +439,26 @@ impl Turn {
         Ok(())
     }
 
+    /// Keeps the images among the attached files, for a model that can see them.
+    async fn keep_images(&self, prompt: &mut Prompt) -> Result<(), Stop> {
+        let (cwd, sees) = {
+            let settings = self.shared.settings.lock();
+            (settings.cwd.clone(), settings.model.info().vision)
+        };
+        if prompt.attachments.is_empty() || !sees {
+            return Ok(());
+        }
+        let mut attachments = prompt.attachments.clone();
+        let read = tokio::task::spawn_blocking(move || (images::read(&mut attachments, &cwd), attachments)).await;
+        if let Ok((assets, attachments)) = read {
+            prompt.attachments = attachments;
+            for asset in assets {
+                self.shared.recorder.record(asset)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Model call after model call until the model asks for no more tools.
     pub(crate) async fn work(&mut self, first: u32) -> Result<(), Stop> {
         for number in first.. {
@@ -452,6 +474,7 @@ impl Turn {
                 interaction_id: Some(self.interaction_id.clone()),
                 ..AssistantTurnStart::default()
             })?;
+            self.shared.mcp.lists_read().await;
             let tools = self.shared.specs();
             let compacting = self.compact_if_needed(&tools).await?;
             self.tell_usage(&tools)?;

@@ -364,6 +364,7 @@ fn adjust(info: &mut ModelInfo, capabilities: &ModelCapabilities) {
     }
     if let Some(limits) = &capabilities.limits {
         info.max_output_tokens = limits.max_output_tokens.unwrap_or(info.max_output_tokens);
+        info.max_prompt_tokens = limits.max_prompt_tokens.or(info.max_prompt_tokens);
         let prompt = limits.max_prompt_tokens.map(|prompt| prompt + info.max_output_tokens);
         info.context_window = limits
             .max_context_window_tokens

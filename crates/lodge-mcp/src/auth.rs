@@ -129,8 +129,6 @@ pub(crate) struct Auth {
     owner: Arc<dyn Owner>,
     token: Mutex<Option<String>>,
     metadata: Mutex<Option<String>>,
-    /// Scopes that were wanted so far: who gets a token that reaches further must not lose them.
-    scopes: Mutex<String>,
     /// One at a time asks.
     asking: tokio::sync::Mutex<()>,
     /// Whether credentials were wanted and could not be had.
@@ -148,7 +146,6 @@ impl Auth {
             client: config.oauth.clone(),
             owner,
             metadata: Mutex::default(),
-            scopes: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
             refused: AtomicBool::new(false),
             shut_out: AtomicBool::new(false),
@@ -170,7 +167,7 @@ impl Auth {
     }
 
     /// Gets credentials other than these. False when there are none to be had.
-    pub(crate) async fn renew(&self, http: &Client, mut challenge: Challenge, old: Option<String>) -> bool {
+    pub(crate) async fn renew(&self, http: &Client, challenge: Challenge, old: Option<String>) -> bool {
         let _one = self.asking.lock().await;
         if *self.token.lock() != old {
             // Somebody else has got new ones meanwhile.
@@ -188,7 +185,6 @@ impl Auth {
                 break;
             }
         }
-        challenge.scope = challenge.scope.map(|scope| self.with_earlier(&scope));
         let reasons: &[AuthReason] = match (&old, challenge.upscope) {
             (None, _) => &[AuthReason::Initial],
             (Some(_), true) => &[AuthReason::Upscope],
@@ -213,13 +209,6 @@ impl Auth {
         self.refused.store(true, Ordering::Release);
         self.shut_out.fetch_or(!challenge.upscope, Ordering::AcqRel);
         false
-    }
-
-    /// These scopes after all that were wanted before.
-    fn with_earlier(&self, scope: &str) -> String {
-        let mut scopes = self.scopes.lock();
-        *scopes = joined(&scopes, scope);
-        scopes.clone()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use rmcp::{
@@ -13,12 +13,12 @@ use rmcp::{
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestMethod, CreateMessageRequestParams, CreateMessageResult,
         ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode,
-        FormElicitationCapability, Implementation, ProgressNotificationParam, RequestId, SamplingCapability,
-        UrlElicitationCapability,
+        FormElicitationCapability, Implementation, ListRootsResult, ProgressNotificationParam, RequestId, Root,
+        RootsCapabilities, SamplingCapability, ServerNotification, UrlElicitationCapability,
     },
-    service::{NotificationContext, RequestContext},
+    service::{NotificationContext, RequestContext, RxJsonRpcMessage},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     call::{Calls, json},
@@ -40,9 +40,39 @@ pub(crate) struct Bells {
     tools: Notify,
     resources: Notify,
     prompts: Notify,
+    /// How often the server said that its tools changed. Counted where messages arrive, in their order: whoever has the
+    /// answer to a call knows of every change that was told before it.
+    told: AtomicU64,
+    /// As many of these are in the list that was read.
+    read: watch::Sender<u64>,
 }
 
 impl Bells {
+    /// Hears of a change as soon as it arrives.
+    pub(crate) fn hear(&self, message: &RxJsonRpcMessage<RoleClient>) {
+        if let RxJsonRpcMessage::<RoleClient>::Notification(told) = message
+            && matches!(told.notification, ServerNotification::ToolListChangedNotification(_))
+        {
+            self.told.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How many changes of the tools were told.
+    pub(crate) fn told(&self) -> u64 {
+        self.told.load(Ordering::Acquire)
+    }
+
+    /// The tools were read, with that many changes.
+    pub(crate) fn has_read(&self, changes: u64) {
+        self.read.send_replace(changes);
+    }
+
+    /// Waits until the tools are those that the server spoke of last.
+    pub(crate) async fn tools_read(&self) {
+        let told = self.told();
+        let _ = self.read.subscribe().wait_for(|read| *read >= told).await;
+    }
+
     /// Waits for the next one.
     pub(crate) async fn next(&self) -> List {
         tokio::select! {
@@ -194,6 +224,19 @@ impl ClientHandler for Handler {
         }
     }
 
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, rmcp::ErrorData> {
+        let roots = self.owner.roots().into_iter().filter_map(|root| {
+            let uri = reqwest::Url::from_directory_path(&root).ok()?;
+            let root_uri = Root::new(uri.as_str().trim_end_matches('/'));
+            let name = root.file_name().map(|name| name.to_string_lossy().into_owned());
+            Some(match name {
+                Some(name) => root_uri.with_name(name),
+                None => root_uri,
+            })
+        });
+        Ok(ListRootsResult::new(roots.collect()))
+    }
+
     async fn on_progress(&self, told: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         self.calls.progress(&told);
     }
@@ -213,6 +256,9 @@ impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let mut can = ClientCapabilities::default();
         can.sampling = self.sampling.then(SamplingCapability::default);
+        let mut roots = RootsCapabilities::default();
+        roots.list_changed = Some(true);
+        can.roots = Some(roots);
         can.elicitation = Some(
             ElicitationCapability::new()
                 .with_form(FormElicitationCapability::default())

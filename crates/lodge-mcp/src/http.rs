@@ -1,6 +1,13 @@
 //! Requests to servers that are elsewhere: streamable HTTP, and what it shares with the older form.
 
-use std::{collections::HashMap, fmt, io, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use futures_util::{
@@ -21,6 +28,7 @@ use crate::{
     auth::{Auth, Challenge},
     config::Remote,
     link::{MESSAGE_BYTES, settle_meta},
+    tasks::TaskOnly,
 };
 
 const EVENT_STREAM: &str = "text/event-stream";
@@ -36,6 +44,10 @@ pub(crate) struct Http {
     client: Client,
     headers: HeaderMap,
     auth: Arc<Auth>,
+    /// Whether the server answered a message as one does that knows nothing of streamable HTTP.
+    no_posts: Arc<AtomicBool>,
+    /// What the server's lists say of tasks.
+    pub(crate) tasks: TaskOnly,
 }
 
 /// Why a request did not get through.
@@ -78,7 +90,14 @@ impl Http {
             client: client().map_err(|error| error.to_string())?,
             headers,
             auth,
+            no_posts: Arc::default(),
+            tasks: TaskOnly::default(),
         })
+    }
+
+    /// Whether the server refused a message in a way that MCP takes for a sign of the older form.
+    pub(crate) fn takes_no_posts(&self) -> bool {
+        self.no_posts.load(Ordering::Relaxed)
     }
 
     /// Sends a request; where the server wants credentials, gets some and sends it again.
@@ -147,8 +166,15 @@ pub(crate) fn client() -> reqwest::Result<Client> {
 }
 
 /// The events of an answer, none longer than a message may be.
-pub(crate) fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-    SseStream::from_bytes_stream(bounded(response.bytes_stream())).boxed()
+pub(crate) fn events(response: Response, tasks: TaskOnly) -> BoxStream<'static, Result<Sse, SseError>> {
+    let look = move |event: &Result<Sse, SseError>| {
+        if let Ok(Sse { data: Some(data), .. }) = event {
+            tasks.look(data.as_bytes());
+        }
+    };
+    SseStream::from_bytes_stream(bounded(response.bytes_stream()))
+        .inspect(look)
+        .boxed()
 }
 
 fn bounded(
@@ -227,6 +253,14 @@ impl StreamableHttpClient for Http {
             .await
             .map_err(failed)?;
         let status = response.status();
+        if session_id.is_none()
+            && matches!(
+                status,
+                StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
+            )
+        {
+            self.no_posts.store(true, Ordering::Relaxed);
+        }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) || (status.is_success() && !asks) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
@@ -239,12 +273,16 @@ impl StreamableHttpClient for Http {
             .and_then(|id| id.to_str().ok())
             .map(str::to_owned);
         if status.is_success() && kind(&response).starts_with(EVENT_STREAM) {
-            return Ok(StreamableHttpPostResponse::Sse(events(response), session));
+            return Ok(StreamableHttpPostResponse::Sse(
+                events(response, self.tasks.clone()),
+                session,
+            ));
         }
         if !kind(&response).starts_with(JSON) {
             return Err(StreamableHttpError::Client(HttpError::Status(status)));
         }
         let body = Self::body(response).await.map_err(failed)?;
+        self.tasks.look(&body);
         match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
             Ok(answer) if status.is_success() || matches!(answer, ServerJsonRpcMessage::Error(_)) => {
                 Ok(StreamableHttpPostResponse::Json(answer, session))
@@ -292,7 +330,7 @@ impl StreamableHttpClient for Http {
             StatusCode::METHOD_NOT_ALLOWED => Err(StreamableHttpError::ServerDoesNotSupportSse),
             status if !status.is_success() => Err(StreamableHttpError::Client(HttpError::Status(status))),
             _ if !kind(&response).starts_with(EVENT_STREAM) => Ok(stream::empty().boxed()),
-            _ => Ok(events(response)),
+            _ => Ok(events(response, self.tasks.clone())),
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct ServerInfo {
     pub display_name: Option<String>,
     /// What it says about how to use it.
     pub instructions: Option<String>,
+    /// Tools that it has and that are not offered, because they only run as tasks.
+    pub left_out: Vec<String>,
 }
 
 /// A server to have, or one that cannot be had and why.
@@ -70,6 +72,8 @@ pub struct Tool {
     pub schema: Arc<Value>,
     /// Whether it says that it changes nothing.
     pub read_only: bool,
+    /// Whether it only runs as a task, which nobody here can follow.
+    pub needs_task: bool,
     /// Labels of the server.
     pub meta: Option<Value>,
 }
@@ -88,6 +92,7 @@ impl Tool {
                 _ => serde_json::json!({"type": "object", "properties": {}}),
             }),
             read_only: annotations["readOnlyHint"].as_bool().unwrap_or(false),
+            needs_task: false,
             meta: value.get("_meta").cloned(),
         })
     }

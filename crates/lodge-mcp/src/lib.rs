@@ -19,6 +19,7 @@ mod pace;
 mod process;
 mod servers;
 mod sse;
+mod tasks;
 
 pub use auth::{AuthReason, AuthRequest, Challenge, Secret};
 pub use call::{Call, CallResult, Progress};

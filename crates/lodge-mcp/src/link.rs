@@ -7,7 +7,7 @@ use rmcp::{
     RoleClient, ServiceExt,
     model::{
         CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientRequest,
-        CustomRequest, GetExtensions, GetMeta, MetaObject, RequestId, RequestMetaObject, ServerResult,
+        CustomRequest, ErrorCode, GetExtensions, GetMeta, MetaObject, RequestId, RequestMetaObject, ServerResult,
     },
     service::{
         ClientInitializeError, Peer, PeerRequestOptions, RequestHandle, RunningService,
@@ -31,6 +31,7 @@ use crate::{
     pace::{Messages, Paced},
     process::{Process, Surroundings},
     sse::SseWire,
+    tasks::{Looked, TaskOnly},
 };
 
 /// The longest message a server may send.
@@ -54,7 +55,10 @@ pub(crate) struct Link {
     call_limit: Duration,
     /// What the server says about how to use it.
     pub(crate) instructions: Option<String>,
+    has_tools: bool,
     has_prompts: bool,
+    tasks: TaskOnly,
+    pub(crate) bells: Arc<Bells>,
     stop: Mutex<Option<RunningServiceCancellationToken>>,
     /// Its credentials, where it may want some.
     auth: Option<Arc<Auth>>,
@@ -64,7 +68,6 @@ pub(crate) struct Link {
 pub(crate) struct Watch {
     service: RunningService<RoleClient, Handler>,
     process: Option<Process>,
-    pub(crate) bells: Arc<Bells>,
 }
 
 impl Watch {
@@ -86,6 +89,7 @@ struct ExactMeta;
 struct Guarded<T> {
     inner: T,
     pace: Messages,
+    bells: Arc<Bells>,
 }
 
 /// Takes out what the library adds to a `_meta` that must be exact.
@@ -116,6 +120,7 @@ impl<T: Wire<RoleClient>> Wire<RoleClient> for Guarded<T> {
         self.pace.turn().await;
         let message = self.inner.receive().await;
         self.pace.count();
+        message.iter().for_each(|message| self.bells.hear(message));
         message
     }
 
@@ -132,15 +137,18 @@ pub(crate) async fn connect(
     owner: Arc<dyn Owner>,
 ) -> Result<(Link, Watch), McpError> {
     let handler = Handler::new(server.clone(), owner, config.sampling);
-    let (calls, bells) = (handler.calls.clone(), handler.bells.clone());
+    let (mut calls, mut bells) = (handler.calls.clone(), handler.bells.clone());
+    let mut tasks = TaskOnly::default();
     let (service, process, auth) = match &config.transport {
         Transport::Stdio { command, .. } => {
             let (process, stdout, stdin) = Process::start(&config.transport, around)
                 .map_err(|error| McpError::Failed(format!("`{command}` cannot be started: {error}")))?;
-            let wire = AsyncRwTransport::new_client(Paced::new(stdout), stdin).with_max_line_length(MESSAGE_BYTES);
+            let stdout = Looked::new(Paced::new(stdout), tasks.clone());
+            let wire = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES);
             let wire = Guarded {
                 inner: wire,
                 pace: Messages::new(),
+                bells: bells.clone(),
             };
             match Box::pin(handler.serve(wire)).await {
                 Ok(service) => (service, Some(process), None),
@@ -155,9 +163,21 @@ pub(crate) async fn connect(
         Transport::Http(remote) | Transport::Sse(remote) => {
             let auth = Arc::new(Auth::new(server.clone(), config, handler.owner.clone()));
             let http = Http::new(remote, auth.clone()).map_err(McpError::Failed)?;
+            tasks = http.tasks.clone();
+            let owner = handler.owner.clone();
             let service = match &config.transport {
                 Transport::Sse(_) => Box::pin(serve_sse(handler, http, &remote.url)).await,
-                _ => Box::pin(serve_http(handler, http, &remote.url)).await,
+                _ => match Box::pin(serve_http(handler, http.clone(), &remote.url)).await {
+                    // A server of the older form knows nothing of being posted to at this address.
+                    Err(error) if http.takes_no_posts() => {
+                        let handler = Handler::new(server.clone(), owner, config.sampling);
+                        (calls, bells) = (handler.calls.clone(), handler.bells.clone());
+                        let service = Box::pin(serve_sse(handler, http, &remote.url)).await;
+                        // What it is not is no news where it is neither.
+                        service.map_err(|_| error)
+                    }
+                    service => service,
+                },
             };
             let service = service.map_err(|error| match auth.was_refused() {
                 true => McpError::NeedsAuth(server.to_string()),
@@ -173,15 +193,14 @@ pub(crate) async fn connect(
         calls,
         call_limit: config.timeout.unwrap_or(CALL_LIMIT),
         instructions: info.as_ref().and_then(|info| info.instructions.clone()),
+        has_tools: info.as_ref().is_some_and(|info| info.capabilities.tools.is_some()),
         has_prompts: info.as_ref().is_some_and(|info| info.capabilities.prompts.is_some()),
+        tasks,
+        bells,
         stop: Mutex::new(Some(service.cancellation_token())),
         auth,
     };
-    let watch = Watch {
-        service,
-        process,
-        bells,
-    };
+    let watch = Watch { service, process };
     Ok((link, watch))
 }
 
@@ -192,6 +211,7 @@ async fn serve_sse(handler: Handler, http: Http, url: &str) -> Result<RunningSer
     let wire = Guarded {
         inner: wire,
         pace: Messages::new(),
+        bells: handler.bells.clone(),
     };
     handler
         .serve(wire)
@@ -204,6 +224,7 @@ async fn serve_http(handler: Handler, http: Http, url: &str) -> Result<RunningSe
     let wire = Guarded {
         inner: StreamableHttpClientTransport::with_client(http, config),
         pace: Messages::new(),
+        bells: handler.bells.clone(),
     };
     handler
         .serve(wire)
@@ -247,9 +268,16 @@ impl Link {
 
     /// All tools of the server.
     pub(crate) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
-        let mut found: Vec<Tool> = self.pages("tools/list", "tools", Tool::read).await?;
+        let listed = self.pages("tools/list", "tools", Tool::read).await;
+        let mut found = listed.map_err(|error| match error {
+            McpError::Refused(why) => McpError::Failed(format!("The server does not list its tools: {}", short(&why))),
+            other => other,
+        })?;
         let mut seen = HashSet::new();
         found.retain(|tool| seen.insert(tool.name.clone()));
+        for tool in &mut found {
+            tool.needs_task = self.tasks.contains(&tool.name);
+        }
         Ok(found)
     }
 
@@ -267,10 +295,14 @@ impl Link {
         let mut cursor: Option<Value> = None;
         for _ in 0..PAGES {
             let params = cursor.take().map(|cursor| serde_json::json!({"cursor": cursor}));
-            let page = match self.request(method, params).await {
+            let page = match self.ask(method, params).await {
                 // A server without such a list is a server, too.
-                Err(McpError::Refused(_)) if found.is_empty() => return Ok(found),
-                other => other?,
+                Err(ServiceError::McpError(error))
+                    if found.is_empty() && (error.code == ErrorCode::METHOD_NOT_FOUND || !self.has_tools) =>
+                {
+                    return Ok(found);
+                }
+                other => other.map_err(|error| self.error(&error))?,
             };
             found.extend(page[key].as_array().into_iter().flatten().filter_map(read));
             cursor = page.get("nextCursor").filter(|cursor| cursor.is_string()).cloned();
@@ -305,7 +337,7 @@ impl Link {
             .await
             .map_err(|error| self.error(&error))?;
         let _open = self.calls.begin(handle.progress_token.clone(), &call);
-        match self.answer(handle).await? {
+        match self.answer(handle).await.map_err(|error| self.error(&error))? {
             ServerResult::CallToolResult(result) => Ok(CallResult::of(result)),
             ServerResult::EmptyResult(_) => Ok(CallResult::default()),
             _ => Err(McpError::Failed(format!(
@@ -317,24 +349,35 @@ impl Link {
 
     /// Any request of the protocol, as JSON.
     pub(crate) async fn request(&self, method: &str, params: Option<Value>) -> Result<Value, McpError> {
+        let answer = self.ask(method, params).await;
+        answer.map_err(|error| self.error(&error))
+    }
+
+    async fn ask(&self, method: &str, params: Option<Value>) -> Result<Value, ServiceError> {
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, params));
         let options = PeerRequestOptions::with_timeout(REQUEST_LIMIT);
-        let handle = self
-            .peer
-            .send_cancellable_request(request, options)
-            .await
-            .map_err(|error| self.error(&error))?;
+        let handle = self.peer.send_cancellable_request(request, options).await?;
         Ok(json(&self.answer(handle).await?))
     }
 
-    async fn answer(&self, handle: RequestHandle<RoleClient>) -> Result<ServerResult, McpError> {
+    /// Tells the server that there are other directories.
+    pub(crate) fn roots_changed(&self) {
+        let peer = self.peer.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = peer.notify_roots_list_changed().await;
+            });
+        }
+    }
+
+    async fn answer(&self, handle: RequestHandle<RoleClient>) -> Result<ServerResult, ServiceError> {
         let mut waiting = Waiting {
             peer: &self.peer,
             id: Some(handle.id.clone()),
         };
         let answer = handle.await_response().await;
         waiting.id = None;
-        answer.map_err(|error| self.error(&error))
+        answer
     }
 
     fn error(&self, error: &ServiceError) -> McpError {

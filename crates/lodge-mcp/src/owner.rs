@@ -1,5 +1,7 @@
 //! Whom servers work for: what they tell, and what they ask.
 
+use std::path::PathBuf;
+
 use futures_util::future::{BoxFuture, ready};
 use serde_json::Value;
 
@@ -59,6 +61,10 @@ pub trait Owner: Send + Sync + 'static {
     fn list_changed(&self, server: &str, list: List);
     /// A server wants a form filled in.
     fn elicit(&self, server: &str, form: Elicitation) -> BoxFuture<'static, ElicitationAnswer>;
+    /// The directories that servers may take for the person's; servers ask for them when they like.
+    fn roots(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
     /// Whether somebody deals with what servers ask of the model, also of those whose configuration does not say that
     /// they may.
     fn takes_samplings(&self) -> bool {

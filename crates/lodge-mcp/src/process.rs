@@ -11,8 +11,10 @@ use tokio::{
 
 use crate::config::Transport;
 
-/// How much of standard error is kept, to say why a server ended.
+/// How much of the beginning and of the end of standard error is kept, to say why a server ended.
 const STDERR_KEPT: usize = 4 * 1024;
+/// Lines that are shown of the end.
+const LAST_LINES: usize = 5;
 /// How long a server has to end by itself once its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -29,11 +31,48 @@ pub struct Surroundings {
     pub start_limit: Option<Duration>,
 }
 
-/// A running program. Dropping it ends the whole process group at once.
+/// A running program. Dropping it asks the whole process group to end, and ends it soon after: what is just being installed
+/// can be taken back.
 pub(crate) struct Process {
+    running: Option<Running>,
+    stderr: Arc<Mutex<Kept>>,
+}
+
+/// The processes of a program. Dropping it ends them at once.
+struct Running {
     group: Pid,
     child: Child,
-    stderr: Arc<Mutex<VecDeque<u8>>>,
+}
+
+/// What a program said on standard error: how it began and how it ended.
+#[derive(Default)]
+struct Kept {
+    first: Vec<u8>,
+    last: VecDeque<u8>,
+}
+
+impl Kept {
+    fn push(&mut self, said: &[u8]) {
+        let room = STDERR_KEPT - self.first.len();
+        let (first, rest) = said.split_at(said.len().min(room));
+        self.first.extend_from_slice(first);
+        self.last.extend(rest);
+        let surplus = self.last.len().saturating_sub(STDERR_KEPT);
+        self.last.drain(..surplus);
+    }
+
+    /// The last lines, and before them the first that speaks of an error: what comes after that one is often only where in
+    /// the program it happened.
+    fn gist(&self) -> String {
+        let bytes: Vec<u8> = self.first.iter().chain(&self.last).copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.trim().lines().filter(|line| !line.trim().is_empty()).collect();
+        let end = lines.len().saturating_sub(LAST_LINES);
+        let names = |line: &&&str| line.to_lowercase().contains("error");
+        let error = lines[..end].iter().find(names);
+        let error = error.map(|line| format!("{}\n", line.trim_end()));
+        format!("{}{}", error.unwrap_or_default(), lines[end..].join("\n"))
+    }
 }
 
 impl Process {
@@ -74,11 +113,10 @@ impl Process {
         let (Some(stdout), Some(stdin), Some(stderr)) = pipes else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        let kept = Arc::<Mutex<VecDeque<u8>>>::default();
+        let kept = Arc::<Mutex<Kept>>::default();
         tokio::spawn(keep_end(stderr, kept.clone()));
         let process = Self {
-            group,
-            child,
+            running: Some(Running { group, child }),
             stderr: kept,
         };
         Ok((process, stdout, stdin))
@@ -87,30 +125,33 @@ impl Process {
     /// What became of it, in a few words: how it ended, and what it said last.
     pub(crate) async fn epitaph(&self) -> String {
         // Its last words may still be on their way.
-        let mut ended = self.status();
+        let status = || self.running.as_ref().and_then(Running::status);
+        let mut ended = status();
         for _ in 0..10 {
             if ended.is_some() {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
-            ended = self.status();
+            ended = status();
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
-        let said = {
-            let kept = self.stderr.lock();
-            let bytes: Vec<u8> = kept.iter().copied().collect();
-            String::from_utf8_lossy(&bytes).trim().to_owned()
-        };
+        let said = self.stderr.lock().gist();
         let how = ended.unwrap_or_else(|| "closed its output".to_owned());
-        match said.lines().rev().take(5).collect::<Vec<_>>() {
-            lines if lines.is_empty() => how,
-            mut lines => {
-                lines.reverse();
-                format!("{how}; it said: {}", lines.join("\n"))
-            }
+        match said.is_empty() {
+            true => how,
+            false => format!("{how}; it said: {said}"),
         }
     }
 
+    /// Lets it end by itself, since its input is closed; then asks it to; then ends it.
+    pub(crate) async fn end(mut self) {
+        if let Some(running) = self.running.take() {
+            running.end(GRACE).await;
+        }
+    }
+}
+
+impl Running {
     /// How the leader ended, without taking that from whoever waits for it.
     fn status(&self) -> Option<String> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -122,10 +163,10 @@ impl Process {
         })
     }
 
-    /// Lets it end by itself, since its input is closed; then asks it to; then ends it. The leader is not waited for
-    /// before the group has been ended: until then its number cannot mean anybody else.
-    pub(crate) async fn end(mut self) {
-        if !self.ends_within(GRACE).await {
+    /// Waits for its end so long; then asks for it; then ends it. The leader is not waited for before the group has been
+    /// ended: until then its number cannot mean anybody else.
+    async fn end(mut self, grace: Duration) {
+        if !self.ends_within(grace).await {
             self.signal(Signal::TERM);
             self.ends_within(GRACE).await;
         }
@@ -151,6 +192,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(running.end(Duration::ZERO));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
         // Waited for already, by `end`: the number is not ours any more.
         if self.child.id().is_some() {
             self.signal(Signal::KILL);
@@ -158,19 +208,51 @@ impl Drop for Process {
     }
 }
 
-/// Reads everything, so that the server never blocks on it, and keeps the end.
-async fn keep_end(mut from: impl AsyncRead + Unpin, kept: Arc<Mutex<VecDeque<u8>>>) {
+/// Reads everything, so that the server never blocks on it, and keeps the beginning and the end.
+async fn keep_end(mut from: impl AsyncRead + Unpin, kept: Arc<Mutex<Kept>>) {
     let mut chunk = [0; STDERR_KEPT];
     while let Ok(read @ 1..) = from.read(&mut chunk).await {
-        {
-            let mut kept = kept.lock();
-            kept.extend(&chunk[..read]);
-            let surplus = kept.len().saturating_sub(STDERR_KEPT);
-            kept.drain(..surplus);
-        }
+        kept.lock().push(&chunk[..read]);
         // Who fills the pipe all the time may wait.
         if read == chunk.len() {
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &str = "node:internal/modules/cjs/loader:1228\n  throw err;\n  ^\n\nError: Cannot find module '/x/server.js'\n    \
+        at Module._resolveFilename (node:internal/modules/cjs/loader:1225:15)\n    at Module._load (node:internal:1)\n    \
+        at node:internal/main/run_main_module:36:49 {\n  code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}\n\nNode.js v22.1.0\n";
+
+    #[test]
+    fn what_a_server_said_before_it_ended_begins_with_the_error() {
+        let long: String = (0..500).map(|n| format!("    at somewhere.js:{n}\n")).collect();
+        let cases = [
+            (String::new(), String::new()),
+            ("no such luck\n".to_owned(), "no such luck".to_owned()),
+            (
+                NODE.to_owned(),
+                "Error: Cannot find module '/x/server.js'\n    at node:internal/main/run_main_module:36:49 {\n  code: \
+                 'MODULE_NOT_FOUND',\n  requireStack: []\n}\nNode.js v22.1.0"
+                    .to_owned(),
+            ),
+            (
+                format!("TypeError: x is not a function\n{long}"),
+                "TypeError: x is not a function\n    at somewhere.js:495\n    at somewhere.js:496\n    at \
+                 somewhere.js:497\n    at somewhere.js:498\n    at somewhere.js:499"
+                    .to_owned(),
+            ),
+        ];
+        for (said, expected) in cases {
+            for size in [1, 7, 4096] {
+                let mut kept = Kept::default();
+                said.as_bytes().chunks(size).for_each(|chunk| kept.push(chunk));
+                assert_eq!(kept.gist(), expected);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ mod entry;
 mod life;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,7 +20,7 @@ use self::entry::{Entry, State};
 use crate::{
     McpError,
     call::{Call, CallResult},
-    config::{ServerConfig, Source},
+    config::{ServerConfig, Source, Transport},
     info::{Configured, Prompt, ServerInfo, Status, Tool},
     owner::Owner,
     process::Surroundings,
@@ -28,10 +28,34 @@ use crate::{
 
 /// How long a server may take to start and to tell its tools.
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// The same for one that may have to be installed first: ending an installation in the middle leaves a cache behind that no
+/// later start gets over.
+const INSTALL_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// Programs that install what they run.
+const INSTALLERS: [&str; 14] = [
+    "npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman", "dnx",
+];
+/// How long a turn waits for a list that a server says has changed.
+const LIST_PATIENCE: Duration = Duration::from_secs(5);
 /// How often in a row a server is started by itself before somebody has to ask for it.
 const ATTEMPTS: u32 = 3;
 /// How long a session waits for its servers to end.
 const FAREWELL: Duration = Duration::from_secs(3);
+
+/// How long this server may take to start.
+fn start_limit(config: &ServerConfig) -> Duration {
+    match &config.transport {
+        Transport::Stdio { command, .. } => {
+            let program = Path::new(command).file_stem().unwrap_or_default().to_string_lossy();
+            match INSTALLERS.contains(&&*program) {
+                true => INSTALL_LIMIT,
+                false => START_LIMIT,
+            }
+        }
+        Transport::Http(_) | Transport::Sse(_) => START_LIMIT,
+    }
+}
+
 /// The servers of a session. Cheap to clone; when the last clone is gone all of them end.
 #[derive(Clone)]
 pub struct Servers(Arc<Inner>);
@@ -50,6 +74,8 @@ struct Inner {
     alive: Arc<watch::Sender<usize>>,
     /// Changes when nobody is to wait any longer for servers that start.
     released: watch::Sender<u64>,
+    /// The directories that servers were last told of.
+    roots: Mutex<Vec<PathBuf>>,
 }
 
 impl Drop for Inner {
@@ -72,6 +98,7 @@ impl Servers {
             patience: Mutex::new(Instant::now()),
             alive: Arc::new(watch::Sender::new(0)),
             released: watch::Sender::new(0),
+            roots: Mutex::default(),
         }))
     }
 
@@ -212,6 +239,7 @@ impl Servers {
     /// Starts whatever has not been started, and what broke down and may be tried again; then waits until all of them
     /// are there or have failed, but no longer than this. What is not there by then goes on starting.
     pub async fn ready(&self, limit: Duration) {
+        self.tell_roots();
         let names: Vec<Arc<str>> = {
             let entries = self.0.entries.lock();
             let due = |entry: &&Entry| match &entry.state {
@@ -245,6 +273,33 @@ impl Servers {
         }
         let left = self.0.patience.lock().saturating_duration_since(Instant::now());
         self.wait(None, left).await;
+    }
+
+    /// Tells connected servers when the directories are not those that they could have asked for before.
+    fn tell_roots(&self) {
+        let roots = self.0.owner.roots();
+        if std::mem::replace(&mut *self.0.roots.lock(), roots.clone()) == roots {
+            return;
+        }
+        for entry in self.0.entries.lock().iter() {
+            if let State::Connected(link) = &entry.state {
+                link.roots_changed();
+            }
+        }
+    }
+
+    /// Waits until the tools are those that servers spoke of last, but not for long.
+    pub async fn lists_read(&self) {
+        let links: Vec<_> = {
+            let entries = self.0.entries.lock();
+            let links = entries.iter().filter_map(|entry| match &entry.state {
+                State::Connected(link) => Some(link.clone()),
+                _ => None,
+            });
+            links.collect()
+        };
+        let read = futures_util::future::join_all(links.iter().map(|link| link.bells.tools_read()));
+        let _ = tokio::time::timeout(LIST_PATIENCE, read).await;
     }
 
     /// Waits until a server, or all, are there or have failed.
@@ -282,7 +337,7 @@ impl Servers {
             Inner::start(&self.0, name, false);
         }
         // A start ends by itself, one way or the other; the wait only must not be the first to give up.
-        self.wait(Some(name), START_LIMIT * 2).await;
+        self.wait(Some(name), INSTALL_LIMIT * 2).await;
         match self.info(name) {
             Some(info) if info.status == Status::Failed => Err(McpError::Failed(info.error.unwrap_or_default())),
             Some(info) if info.status == Status::NeedsAuth => Err(McpError::NeedsAuth(info.name)),
@@ -354,5 +409,25 @@ impl Servers {
     /// The tools of a connected server as it tells them now, whatever the configuration lets through.
     pub async fn list_tools(&self, server: &str) -> Result<Vec<Tool>, McpError> {
         self.0.link(server)?.tools().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_to_be_installed_first_has_more_time() {
+        for (command, expected) in [
+            ("npx", INSTALL_LIMIT),
+            ("/usr/local/bin/uvx", INSTALL_LIMIT),
+            ("npx.cmd", INSTALL_LIMIT),
+            ("docker", INSTALL_LIMIT),
+            ("node", START_LIMIT),
+            ("./server", START_LIMIT),
+        ] {
+            let config = ServerConfig::read(&serde_json::json!({"command": command})).expect("a server");
+            assert_eq!(start_limit(&config), expected, "{command}");
+        }
     }
 }

@@ -32,7 +32,7 @@ impl SseWire {
         if !response.status().is_success() {
             return Err(HttpError::Status(response.status()));
         }
-        let mut events = events(response);
+        let mut events = events(response, http.tasks.clone());
         while let Some(event) = events.next().await {
             let event = event.map_err(|error| HttpError::Odd(error.to_string()))?;
             if event.event.as_deref() != Some("endpoint") {

@@ -11,6 +11,7 @@ mod rehearsal;
 mod secret;
 mod transport;
 mod types;
+mod unzip;
 mod wire;
 
 pub use base_url::BaseUrl;

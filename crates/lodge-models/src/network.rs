@@ -13,7 +13,7 @@ use reqwest::{
     redirect,
 };
 
-use crate::{HttpRequest, HttpResponse, Transport, TransportError};
+use crate::{HttpRequest, HttpResponse, Transport, TransportError, unzip};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -113,15 +113,19 @@ impl Transport for Network {
                 builder = builder.body(request.body);
             }
             let response = builder.send().await.map_err(told)?;
-            let headers = response
+            let headers: Vec<(String, String)> = response
                 .headers()
                 .iter()
                 .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
                 .collect();
+            let is_gzip = |(name, value): &(String, String)| name == "content-encoding" && value.contains("gzip");
+            let gzip = headers.iter().any(is_gzip);
+            let status = response.status().as_u16();
+            let body = response.bytes_stream().map(|piece| piece.map_err(told)).boxed();
             Ok(HttpResponse {
-                status: response.status().as_u16(),
+                status,
                 headers,
-                body: response.bytes_stream().map(|piece| piece.map_err(told)).boxed(),
+                body: if gzip { unzip::stream(body) } else { body },
             })
         })
     }

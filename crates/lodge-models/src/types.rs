@@ -34,12 +34,23 @@ pub struct ModelInfo {
     pub provider: String,
     /// Tokens the whole context may hold.
     pub context_window: u64,
+    /// Tokens a request may hold, where that is less than the context has room for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_prompt_tokens: Option<u64>,
     /// Tokens one answer may hold.
     pub max_output_tokens: u64,
     /// Whether images may be sent.
     pub vision: bool,
     /// Reasoning efforts that may be chosen; empty when the model does not reason by choice.
     pub reasoning_efforts: Vec<String>,
+}
+
+impl ModelInfo {
+    /// Tokens that a conversation may grow to.
+    pub fn prompt_limit(&self) -> u64 {
+        self.max_prompt_tokens
+            .map_or(self.context_window, |most| most.min(self.context_window))
+    }
 }
 
 /// One call of a model.
@@ -77,6 +88,9 @@ pub struct ModelRequest {
     pub interaction_id: Option<String>,
     /// How often this very call was tried before (0 for the first time).
     pub attempt: u32,
+    /// What came of this very answer before the connection broke: the model is asked to go on there. It may also say all of
+    /// it again.
+    pub partial: Arc<str>,
     /// The sub-agent that asks; none for a session's own agent.
     pub sub_agent: Option<SubAgent>,
 }

@@ -9,6 +9,7 @@ use lodge_host::{
     disabled_skills, find_agents, find_skills, logins,
 };
 use lodge_log::Store;
+use lodge_models::{Catalogue, ModelInfo};
 use lodge_tools::rules::{Policy, RuleSet};
 
 use crate::{door, mcp, serve::print_line, setup};
@@ -108,9 +109,13 @@ async fn models(page: &mut Page, home: &Path) {
         Err(error) => return page.bad(format!("{error:#}")),
     };
     let default = models.default_model();
+    let mut lacks = None;
     match tokio::time::timeout(PATIENCE, models.discover()).await {
         Ok(found) => {
             for provider in found {
+                if let Ok(list) = &provider.models {
+                    lacks = lacks.or_else(|| lacking(&models, &default, &provider.provider, list));
+                }
                 match provider.models {
                     Ok(list) if list.len() == 1 => page.good(format!("{} answers and has 1 model", provider.provider)),
                     Ok(list) => page.good(format!("{} answers and has {} models", provider.provider, list.len())),
@@ -120,10 +125,34 @@ async fn models(page: &mut Page, home: &Path) {
         }
         Err(_) => page.bad(format!("a provider did not answer within {} s", PATIENCE.as_secs())),
     }
-    page.good(format!("new sessions use {default}"));
+    match lacks {
+        Some(lacks) => page.bad(lacks),
+        None => page.good(format!("new sessions use {default}")),
+    }
     if default == "rehearsal" {
         page.hint("that is the offline model; docs/models.md says how to bring your own key or a local server");
     }
+}
+
+/// What is wrong with the model of new sessions, when it is to come from a provider whose list lacks it.
+fn lacking(models: &Catalogue, default: &str, provider: &str, list: &[ModelInfo]) -> Option<String> {
+    let (of, name) = models.at_provider(default)?;
+    // A provider that lists nothing has no list.
+    if of != provider || list.is_empty() {
+        return None;
+    }
+    let ids = || list.iter().map(|model| model.id.as_str());
+    let strip = |id: &str| id.strip_prefix(&format!("{provider}/")).unwrap_or(id).to_owned();
+    if ids().any(|id| strip(id) == name) {
+        return None;
+    }
+    let shown: Vec<String> = ids().take(5).map(strip).collect();
+    let more = if list.len() > shown.len() { ", …" } else { "" };
+    Some(format!(
+        "new sessions use {default}, and {provider} does not list {name}; it has {}{more}. Choose one with LODGE_MODEL or \
+         default_model in lodge.toml",
+        shown.join(", ")
+    ))
 }
 
 fn host(page: &Page, home: &Path) {

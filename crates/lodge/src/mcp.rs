@@ -1,6 +1,11 @@
 //! `lodge mcp`: the MCP servers that sessions here get, and signing in to those elsewhere.
 
-use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail};
 use futures_util::future::{BoxFuture, ready};
@@ -15,8 +20,10 @@ use lodge_host::{
 
 use crate::{cli::McpCommand, serve::print_line, setup};
 
-/// How long servers may take to start when somebody only looks.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// More than any server may take to start: a start ends by itself, one way or the other.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// How often it is said what is waited for.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs it.
 pub(crate) async fn run(home: &Path, command: Option<&McpCommand>) -> Result<ExitCode> {
@@ -109,11 +116,20 @@ async fn check(home: &Path, known: Vec<Configured>) -> ExitCode {
 pub(crate) fn state(server: &ServerInfo, tools: usize) -> String {
     let name = &server.name;
     match server.status {
-        Status::Connected if tools == 1 => format!("✓ {name} answers and has 1 tool"),
-        Status::Connected => format!("✓ {name} answers and has {tools} tools"),
+        Status::Connected => {
+            let tools = match tools {
+                1 => "1 tool".to_owned(),
+                tools => format!("{tools} tools"),
+            };
+            let left_out = match server.left_out.as_slice() {
+                [] => String::new(),
+                names => format!("; not offered, because they only run as tasks: {}", names.join(", ")),
+            };
+            format!("✓ {name} answers and has {tools}{left_out}")
+        }
         Status::NeedsAuth => format!("· {name} wants you to sign in: `lodge mcp login {name}`"),
         Status::Disabled => format!("· {name} is off"),
-        Status::Pending | Status::Stopped => format!("✗ {name} did not start within {} s", PATIENCE.as_secs()),
+        Status::Pending | Status::Stopped => format!("✗ {name} did not start"),
         Status::Failed => {
             let error = server.error.as_deref().unwrap_or("no reason was given");
             let mark = if error.contains("lodge trust") { "·" } else { "✗" };
@@ -134,7 +150,10 @@ pub(crate) async fn try_out(home: &Path, known: Vec<Configured>) -> Vec<(ServerI
         ..Surroundings::default()
     });
     servers.configure(known);
-    servers.ready(PATIENCE).await;
+    tokio::select! {
+        () = servers.ready(PATIENCE) => {}
+        () = tell_progress(&servers) => {}
+    }
     let tools = servers.tools();
     let count = |name: &str| tools.iter().filter(|(server, _)| **server == *name).count();
     let found = servers.list().into_iter();
@@ -145,6 +164,27 @@ pub(crate) async fn try_out(home: &Path, known: Vec<Configured>) -> Vec<(ServerI
     let found = found.collect();
     servers.shutdown().await;
     found
+}
+
+/// Says now and then which servers are on their way. Never ends.
+async fn tell_progress(servers: &Servers) {
+    let begun = Instant::now();
+    loop {
+        tokio::time::sleep(PROGRESS_EVERY).await;
+        let starting: Vec<String> = servers
+            .list()
+            .into_iter()
+            .filter(|server| servers.is_starting(&server.name))
+            .map(|server| server.name)
+            .collect();
+        if !starting.is_empty() {
+            eprintln!(
+                "… {} s: waiting for {} (the first start of a server may install it)",
+                begun.elapsed().as_secs(),
+                starting.join(", ")
+            );
+        }
+    }
 }
 
 async fn login(home: &Path, known: &[Configured], name: &str, again: bool) -> Result<ExitCode> {
@@ -202,6 +242,10 @@ impl Owner for Nobody {
             action: "cancel".into(),
             content: None,
         }))
+    }
+
+    fn roots(&self) -> Vec<PathBuf> {
+        std::env::current_dir().into_iter().collect()
     }
 
     fn token(&self, server: &str) -> Option<String> {

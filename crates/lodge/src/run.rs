@@ -9,8 +9,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lodge_events::{AbortReason, Event, Payload};
 use lodge_host::{
-    Answer, Approval, Capabilities, Change, ClientSpec, Host, Mode, ModelChoice, NewSession, NoCalls, Prompt, Resume,
-    Session,
+    Answer, Approval, Capabilities, Change, ClientSpec, Host, INCOMPLETE_ANSWERS, Mode, ModelChoice, NewSession,
+    NoCalls, Prompt, Resume, Session,
 };
 
 use crate::{
@@ -27,6 +27,8 @@ const QUEUE_BYTES: usize = 64 << 20;
 pub(crate) enum Exit {
     Finished = 0,
     Failed = 1,
+    /// It ended, and the last answer is not whole: cut off, filtered or empty.
+    Incomplete = 3,
     Aborted = 130,
 }
 
@@ -98,6 +100,16 @@ pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
                     asker.take(&event);
                     match event.payload() {
                         Payload::SessionError(_) => exit = Exit::Failed,
+                        Payload::SessionWarning(warning)
+                            if event.agent_id().is_none()
+                                && INCOMPLETE_ANSWERS.contains(&warning.warning_type.as_str()) =>
+                        {
+                            exit = Exit::Incomplete;
+                        }
+                        // What the model said after that stands for it.
+                        Payload::AssistantMessage(_) if exit == Exit::Incomplete && event.agent_id().is_none() => {
+                            exit = Exit::Finished;
+                        }
                         Payload::Abort(_) => exit = Exit::Aborted,
                         Payload::SessionIdle(_) => break 'turn,
                         _ => {}

@@ -73,7 +73,7 @@ pub(crate) struct Client {
     /// Messages that came while something else was waited for.
     waiting: VecDeque<Value>,
     _task: tokio::task::JoinHandle<()>,
-    work: String,
+    pub(crate) work: String,
 }
 
 impl Client {

@@ -6,6 +6,7 @@ mod client;
 mod docs;
 mod frames;
 mod many;
+mod models;
 mod roles;
 mod sessions;
 mod state;

@@ -6,10 +6,13 @@ use serde_json::{Map, Value, json};
 use super::{CommandInfo, CommandSource, Invoked};
 use crate::HostError;
 
+/// What the names of such commands begin with.
+pub(super) const PREFIX: &str = "mcp__";
+
 /// What such a command is called. Letters that commands do not have become dashes.
 pub(super) fn command_name(server: &str, prompt: &str) -> String {
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '.');
-    let name = format!("mcp__{server}__{prompt}");
+    let name = format!("{PREFIX}{server}__{prompt}");
     name.chars().map(|c| if fits(c) { c } else { '-' }).collect()
 }
 

@@ -5,13 +5,19 @@ mod custom;
 mod files;
 mod mcp_prompts;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use lodge_agent::{Mode, Prompt};
 use lodge_tools::custom::{Found, Plugin};
 
 pub(crate) use self::files::DEPTH;
 use crate::{Host, HostError, Session};
+
+/// How long a command waits for MCP servers that start.
+const SERVERS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A command that can be given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,6 +157,12 @@ impl Session {
         if let Some(builtin) = builtin::find(&name) {
             return self.run_builtin(builtin, input.trim()).await.map(Some);
         }
+        if name.starts_with(mcp_prompts::PREFIX) {
+            // Who has it may not have been started yet: without a turn before, nobody needed it.
+            let servers = self.mcp();
+            servers.move_to(self.settings().cwd);
+            servers.ready(SERVERS_PATIENCE).await;
+        }
         let Some(command) = self
             .commands()
             .await
@@ -177,7 +189,8 @@ impl Session {
         split(message).is_some_and(|(name, _)| self.client_commands().iter().any(|command| command.name == name))
     }
 
-    /// Says something that may be a command: `Ok(Some(…))` is what a command answered at once; otherwise the agent has it.
+    /// Says something that may be a command: `Ok(Some(…))` is what a command answered at once; otherwise the agent has it. A
+    /// command that does not exist is an error.
     pub async fn say(&self, mut prompt: Prompt) -> Result<Option<String>, HostError> {
         let Some((name, input)) = split(&prompt.text) else {
             self.send(prompt).await?;
@@ -194,10 +207,11 @@ impl Session {
                 self.send(prompt).await?;
                 Ok(None)
             }
-            None => {
-                self.send(prompt).await?;
-                Ok(None)
-            }
+            // A model would make something of it, and nobody would notice the slip.
+            None => Err(HostError::Invalid(format!(
+                "There is no command `/{name}`; `/help` lists those that there are. Begin with another word to say this \
+                 to the model."
+            ))),
         }
     }
 }

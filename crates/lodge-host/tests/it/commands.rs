@@ -101,6 +101,15 @@ async fn a_message_that_is_a_command_is_carried_out_and_the_rest_is_said() {
         });
         assert_eq!(content.as_deref(), Some(shown));
     }
+    for unknown in ["/nosuch", "/nosuch do it", "/mcp__nobody__prompt"] {
+        probe.seen.clear();
+        let error = probe.session.say(prompt(unknown)).await.unwrap_err().to_string();
+        let name = unknown.split(' ').next().unwrap();
+        assert!(error.contains(&format!("There is no command `{name}`")), "{error}");
+    }
+    probe.turn("say nothing was sent").await;
+    let sent = probe.session.history().unwrap().events();
+    assert!(!sent.flatten().any(|event| event.as_str().contains("nosuch")));
     assert_eq!(probe.session.settings().mode, Mode::Plan);
     let commands = probe.session.commands().await;
     let greet = commands.iter().find(|command| command.name == "greet").unwrap();

@@ -181,3 +181,34 @@ async fn what_a_file_denies_no_client_allows() {
     probe.turn(r#"call bash {"command":"true"} then say done"#).await;
     assert_eq!(probe.results(), ["denied: Denied by preToolUse hook: never"]);
 }
+
+/// Plugins of other agents are asked before a person is.
+#[tokio::test]
+async fn hooks_answer_questions_for_permission_before_a_person_is_asked() {
+    for (behaviour, expected) in [("allow", "made it"), ("deny", "not today")] {
+        let house = house();
+        let said = json!({"hookSpecificOutput": {
+            "hookEventName": "PermissionRequest", "decision": {"behavior": behaviour, "message": "not today"},
+        }});
+        write(
+            &house.dir.path().join("home/hooks"),
+            json!({"PermissionRequest": [{"matcher": "bash", "hooks": [
+                {"type": "command", "command": format!("cat > asked.json; echo '{said}'")},
+            ]}]}),
+        );
+        let mut probe = house.session().await;
+        probe
+            .turn(r#"call bash {"command":"echo made it > made.txt; cat made.txt"} then say done"#)
+            .await;
+        let results = probe.results();
+        assert!(results[0].contains(expected), "{behaviour}: {results:?}");
+        assert_eq!(house.cwd().join("made.txt").exists(), behaviour == "allow");
+        assert!(invoked(&probe).contains(&("permissionRequest".to_owned(), true)));
+        assert_eq!(warnings(&probe), Vec::<String>::new());
+        let asked = std::fs::read_to_string(house.cwd().join("asked.json")).unwrap();
+        let asked: Value = serde_json::from_str(&asked).unwrap();
+        assert_eq!(asked["hook_event_name"], "PermissionRequest");
+        assert_eq!(asked["tool_name"], "bash");
+        assert!(asked["tool_input"]["command"].as_str().unwrap().contains("made.txt"));
+    }
+}

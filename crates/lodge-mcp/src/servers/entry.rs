@@ -26,6 +26,8 @@ pub(super) struct Entry {
     pub(super) state: State,
     pub(super) tools: Arc<[Arc<Tool>]>,
     pub(super) prompts: Arc<[Prompt]>,
+    /// Tools that only run as tasks.
+    pub(super) left_out: Vec<String>,
     /// Starts in a row that nobody asked for.
     pub(super) attempts: u32,
     /// Tells this start from an earlier one.
@@ -49,6 +51,7 @@ impl Entry {
             state,
             tools: [].into(),
             prompts: [].into(),
+            left_out: Vec::new(),
             attempts: 0,
             start: 0,
             since: SystemTime::now(),
@@ -79,6 +82,7 @@ impl Entry {
                 State::Connected(link) => link.instructions.clone(),
                 _ => None,
             },
+            left_out: self.left_out.clone(),
         }
     }
 
@@ -93,5 +97,16 @@ impl Entry {
         self.since = SystemTime::now();
         self.tools = [].into();
         self.prompts = [].into();
+        self.left_out.clear();
+    }
+
+    /// Offers what of these tools may be offered.
+    pub(super) fn offer(&mut self, config: &ServerConfig, tools: Vec<Tool>) {
+        let (left_out, offered): (Vec<Tool>, Vec<Tool>) = tools
+            .into_iter()
+            .filter(|tool| config.offers(&tool.name))
+            .partition(|tool| tool.needs_task);
+        self.left_out = left_out.into_iter().map(|tool| tool.name).collect();
+        self.tools = offered.into_iter().map(Arc::new).collect();
     }
 }

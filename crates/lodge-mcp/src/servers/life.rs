@@ -8,8 +8,9 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    Inner, START_LIMIT,
+    Inner,
     entry::{Entry, State},
+    start_limit,
 };
 use crate::{
     McpError,
@@ -127,7 +128,7 @@ impl Inner {
                 })),
                 false => config,
             };
-            let limit = around.start_limit.unwrap_or(START_LIMIT);
+            let limit = around.start_limit.unwrap_or_else(|| start_limit(&config));
             let task = tokio::spawn(async move {
                 let connected = tokio::time::timeout(limit, establish(&server, &config, &around, owner)).await;
                 let connected = connected.unwrap_or_else(|_| {
@@ -169,7 +170,7 @@ impl Inner {
                 }) => {
                     let link = Arc::new(link);
                     entry.state = State::Connected(link.clone());
-                    entry.tools = offered(config, tools);
+                    entry.offer(config, tools);
                     entry.prompts = prompts.into();
                     entry.since = SystemTime::now();
                     let (weak, alive) = (Arc::downgrade(self), Alive::one(&self.alive));
@@ -217,13 +218,17 @@ impl Inner {
     async fn reread(weak: &std::sync::Weak<Self>, name: &Arc<str>, number: u64, link: &Link, list: List) -> bool {
         match list {
             List::Tools => {
-                let Ok(tools) = link.tools().await else { return false };
-                let Some(inner) = weak.upgrade() else { return false };
-                inner.change(name, number, |entry| {
-                    if let Ok(config) = &entry.config {
-                        entry.tools = offered(config, tools);
-                    }
-                });
+                let changes = link.bells.told();
+                let tools = link.tools().await;
+                if let (Ok(tools), Some(inner)) = (&tools, weak.upgrade()) {
+                    inner.change(name, number, |entry| {
+                        if let Ok(config) = entry.config.clone() {
+                            entry.offer(&config, tools.clone());
+                        }
+                    });
+                }
+                link.bells.has_read(changes);
+                return tools.is_ok();
             }
             List::Prompts => {
                 let Ok(prompts) = link.prompts().await else {
@@ -246,11 +251,6 @@ fn named<'a>(entries: &'a mut [Entry], name: &str) -> Option<&'a mut Entry> {
 /// The server of this name, as long as nobody started it anew.
 fn same<'a>(entries: &'a mut [Entry], name: &str, number: u64) -> Option<&'a mut Entry> {
     named(entries, name).filter(|entry| entry.start == number)
-}
-
-fn offered(config: &ServerConfig, tools: Vec<Tool>) -> Arc<[Arc<Tool>]> {
-    let offered = tools.into_iter().filter(|tool| config.offers(&tool.name));
-    offered.map(Arc::new).collect()
 }
 
 /// A server that is connected and has told what it offers.
@@ -293,7 +293,7 @@ async fn attend(
     watch: Watch,
     _alive: Alive,
 ) {
-    let bells = watch.bells.clone();
+    let bells = link.bells.clone();
     let lists = async {
         loop {
             let list = bells.next().await;

@@ -2,14 +2,15 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures_util::future::{BoxFuture, ready};
 use lodge_mcp::{
-    AuthRequest, Call, CallResult, Configured, Elicitation, ElicitationAnswer, List, McpError, Owner, Sampling,
-    ServerConfig, ServerInfo, Servers, Source, Status, Surroundings, Transport,
+    AuthReason, AuthRequest, Call, CallResult, Configured, Elicitation, ElicitationAnswer, List, McpError, Owner,
+    Sampling, ServerConfig, ServerInfo, Servers, Source, Status, Surroundings, Transport,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -88,16 +89,24 @@ impl Owner for Listener {
         })
     }
 
+    fn roots(&self) -> Vec<PathBuf> {
+        vec!["/work/a project".into(), "/work/more".into()]
+    }
+
     fn token(&self, _: &str) -> Option<String> {
         None
     }
 
     fn authorize(&self, server: &str, request: AuthRequest) -> BoxFuture<'static, Option<String>> {
-        self.0
-            .0
-            .lock()
-            .push(format!("{server} wants credentials: {:?}", request.reason));
-        Box::pin(ready(None))
+        let scope = request.challenge.and_then(|challenge| challenge.scope);
+        self.0.0.lock().push(format!(
+            "{server} wants credentials: {:?} for {}",
+            request.reason,
+            scope.unwrap_or_default()
+        ));
+        // The first is given, and none that reaches further.
+        let given = server == "locked" && request.reason == AuthReason::Initial;
+        Box::pin(ready(given.then(|| "a-token".to_owned())))
     }
 }
 
@@ -543,4 +552,93 @@ async fn nothing_is_asked_of_the_model_behind_ones_back() {
         "{:?}",
         notes.all()
     );
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_list_its_tools_has_failed() {
+    let (servers, _) = servers(&[("s", "cannot list its tools")]);
+    servers.ready(LONG).await;
+    let expected = "The server does not list its tools: the database is locked";
+    assert_eq!(status(&servers, "s"), (Status::Failed, expected.to_owned()));
+}
+
+#[tokio::test]
+async fn tools_that_only_run_as_tasks_are_not_offered_and_named() {
+    let (servers, _) = servers(&[("s", "works in tasks")]);
+    servers.ready(LONG).await;
+    let names: Vec<String> = servers.tools().iter().map(|(_, tool)| tool.name.clone()).collect();
+    assert_eq!(names, ["echo"]);
+    assert_eq!(servers.info("s").expect("it is there").left_out, ["research"]);
+}
+
+#[tokio::test]
+async fn a_tool_that_a_call_brings_is_there_for_the_next_one() {
+    let (servers, _) = servers(&[("s", "is kind")]);
+    servers.ready(LONG).await;
+    assert_eq!(text(&told_to(&servers, "s", "grow").await.expect("an answer")), "grown");
+    servers.lists_read().await;
+    let names: Vec<String> = servers.tools().iter().map(|(_, tool)| tool.name.clone()).collect();
+    assert_eq!(names, ["grown"]);
+}
+
+#[tokio::test]
+async fn servers_are_told_the_directories_of_the_session() {
+    let (servers, _) = servers(&[("s", "is kind")]);
+    servers.ready(LONG).await;
+    let answer = told_to(&servers, "s", "roots").await.expect("an answer");
+    let answer: Value = serde_json::from_str(text(&answer)).expect("an answer to roots/list");
+    let expected = json!([
+        {"uri": "file:///work/a%20project", "name": "a project"},
+        {"uri": "file:///work/more", "name": "more"},
+    ]);
+    assert_eq!(answer["result"]["roots"], expected);
+}
+
+#[tokio::test]
+async fn a_server_of_the_older_form_is_found_behind_a_plain_address() {
+    let url = crate::older_form::start().await;
+    let (servers, _) = servers(&[]);
+    let config = ServerConfig::read(&json!({"url": url})).expect("a server");
+    servers.add(vec![configured("old", config)]);
+    servers.ready(LONG).await;
+    assert_eq!(status(&servers, "old"), (Status::Connected, String::new()));
+    assert_eq!(servers.tools().len(), 1);
+}
+
+#[tokio::test]
+async fn the_scope_that_a_server_wants_is_told_as_it_came() {
+    let url = crate::locked::start().await;
+    let (servers, notes) = servers(&[]);
+    let config = ServerConfig::read(&json!({"url": url})).expect("a server");
+    servers.add(vec![configured("locked", config)]);
+    servers.ready(LONG).await;
+    assert_eq!(status(&servers, "locked"), (Status::Connected, String::new()));
+    assert!(servers.call("locked", call("echo", json!({}))).await.is_err());
+    let wanted: Vec<String> = notes.all().into_iter().filter(|note| note.contains("wants")).collect();
+    assert_eq!(
+        wanted,
+        [
+            "locked wants credentials: Initial for weave",
+            "locked wants credentials: Upscope for dye",
+        ]
+    );
+}
+
+/// An installation that is cut in the middle leaves something behind that no later start gets over.
+#[tokio::test]
+async fn a_program_that_is_given_up_can_clean_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (begun, cleaned) = (dir.path().join("begun"), dir.path().join("cleaned"));
+    let script = format!(
+        "trap 'touch {}; exit 0' TERM; touch {}; while true; do sleep 0.05; done",
+        cleaned.display(),
+        begun.display()
+    );
+    let (servers, _) = servers_within(&[], Some(Duration::from_millis(1500)));
+    let installer = ServerConfig::read(&json!({"command": "sh", "args": ["-c", script]})).expect("a server");
+    servers.add(vec![configured("installs", installer)]);
+    servers.ready(LONG).await;
+    assert_eq!(status(&servers, "installs").0, Status::Failed);
+    assert!(begun.exists());
+    until("it has cleaned up", || cleaned.exists()).await;
 }

@@ -1,7 +1,7 @@
 //! A server of our own with a bad character. It is this very test program, started again: what the test harness prints
 //! before is the first thing that the client has to bear.
 
-use std::{io::Write, time::Duration};
+use std::{cell::Cell, io::Write, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,11 @@ pub(crate) const TEMPER: &str = "MCP_TEST_TEMPER";
 #[test]
 fn serve() {
     if let Ok(temper) = std::env::var(TEMPER) {
-        Server { temper }.run();
+        let server = Server {
+            temper,
+            ..Server::default()
+        };
+        server.run();
     }
 }
 
@@ -21,8 +25,11 @@ fn next_line() -> Option<String> {
     (read > 0).then_some(line)
 }
 
+#[derive(Default)]
 struct Server {
     temper: String,
+    /// Whether it has one tool more than at first.
+    grown: Cell<bool>,
 }
 
 impl Server {
@@ -96,6 +103,19 @@ impl Server {
             "tools/list" if self.is("has pages without end") => json!({
                 "tools": [{"name": format!("t{id}"), "inputSchema": {"type": "object"}}], "nextCursor": "more",
             }),
+            "tools/list" if self.is("cannot list its tools") => {
+                return Some(json!({"jsonrpc": "2.0", "id": id,
+                    "error": {"code": -32603, "message": "the database is locked"}}));
+            }
+            "tools/list" if self.is("works in tasks") => json!({"tools": [
+                {"name": "echo", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}},
+                {"name": "research", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+            ]}),
+            "tools/list" if self.grown.get() => {
+                // Long enough for whoever does not wait to be too early.
+                std::thread::sleep(Duration::from_millis(300));
+                json!({"tools": [{"name": "grown", "inputSchema": {"type": "object"}}]})
+            }
             "tools/list" => json!({"tools": [
                 {"name": "echo", "title": "Echo", "description": "Says it again.", "inputSchema": {"type": "object"},
                  "annotations": {"readOnlyHint": true}},
@@ -152,6 +172,18 @@ impl Server {
                     let _ = writeln!(out, "{told}");
                 }
                 text("changed".into())
+            }
+            Some("grow") => {
+                self.grown.set(true);
+                let told = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+                let _ = writeln!(out, "{told}");
+                text("grown".into())
+            }
+            Some("roots") => {
+                let ask = json!({"jsonrpc": "2.0", "id": "r1", "method": "roots/list"});
+                let _ = writeln!(out, "{ask}");
+                let _ = out.flush();
+                text(next_line().unwrap_or_default().trim().to_owned())
             }
             Some("huge") => text("x".repeat(20 << 20)),
             Some("lie") => json!(42),

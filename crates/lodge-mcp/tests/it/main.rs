@@ -2,3 +2,5 @@
 
 mod conduct;
 mod hostile;
+mod locked;
+mod older_form;

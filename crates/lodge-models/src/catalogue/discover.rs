@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::known;
-use crate::{Endpoint, HttpRequest, ModelError, ModelInfo, ModelRequest, Transport, WireApi, wire::fetch};
+use crate::{
+    Endpoint, HttpRequest, ModelError, ModelInfo, ModelRequest, Transport, WireApi,
+    wire::{Target, fetch},
+};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -21,22 +25,56 @@ pub(super) struct Found {
     pub(super) sockets: bool,
 }
 
+/// A list of models. llama.cpp's server gives two: OpenAI's as `data`, Ollama's as `models`.
 #[derive(Deserialize)]
 struct List {
-    #[serde(alias = "models")]
-    data: Vec<Entry>,
+    data: Option<Vec<Value>>,
+    models: Option<Vec<Value>>,
 }
 
-/// A model in the words of OpenAI, Anthropic, Copilot, OpenRouter and vLLM.
+/// A model in the words of OpenAI, Anthropic, Copilot, OpenRouter, vLLM and llama.cpp.
 #[derive(Deserialize)]
 struct Entry {
+    #[serde(alias = "model")]
     id: String,
     #[serde(alias = "display_name")]
     name: Option<String>,
     #[serde(alias = "max_model_len")]
     context_length: Option<u64>,
-    capabilities: Option<Capabilities>,
+    /// Read apart: others write something else under this name.
+    capabilities: Option<Value>,
     supported_endpoints: Option<Vec<String>>,
+    meta: Option<Meta>,
+    owned_by: Option<String>,
+}
+
+/// What llama.cpp's server says of a model.
+#[derive(Deserialize)]
+struct Meta {
+    /// The context that the server gives a conversation; older releases do not say it here.
+    n_ctx: Option<u64>,
+    /// The context that the model was trained with, at most as much as it gets.
+    n_ctx_train: Option<u64>,
+}
+
+/// The properties of llama.cpp's server, as far as they matter.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Properties {
+    default_generation_settings: GenerationSettings,
+    modalities: Modalities,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct GenerationSettings {
+    n_ctx: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Modalities {
+    vision: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
@@ -58,7 +96,7 @@ struct Limits {
 #[serde(default)]
 struct Supports {
     vision: Option<bool>,
-    reasoning_effort: Option<serde_json::Value>,
+    reasoning_effort: Option<Value>,
 }
 
 /// Asks one provider. `prefix` stands before the ids that it gives.
@@ -71,7 +109,45 @@ pub(super) async fn ask(
         return Ok(Vec::new());
     };
     let mut target = endpoint.target("list");
-    let headers = endpoint.headers(&ModelRequest::default(), &mut target).await?;
+    let list: List = get(endpoint, transport, url, &mut target, "the list of models").await?;
+    let Some(list) = list.data.or(list.models) else {
+        return Err(target.broken("the list of models has neither `data` nor `models`"));
+    };
+    let count = list.len();
+    // One entry that nobody understands does not take the others away.
+    let entries: Vec<Entry> = list
+        .into_iter()
+        .filter_map(|entry| serde_json::from_value(entry).ok())
+        .collect();
+    if entries.is_empty() && count > 0 {
+        return Err(target.broken("no entry of the list of models has an id"));
+    }
+    let properties = match entries.iter().any(Entry::lacks_context) {
+        true => properties(endpoint, transport).await,
+        false => Properties::default(),
+    };
+    Ok(entries
+        .into_iter()
+        .filter_map(|entry| found(entry, &properties, endpoint, prefix))
+        .collect())
+}
+
+impl Entry {
+    /// Whether llama.cpp's server lists it without the context that conversations get.
+    fn lacks_context(&self) -> bool {
+        let meta = self.meta.as_ref();
+        self.owned_by.as_deref() == Some("llamacpp") && meta.is_none_or(|meta| meta.n_ctx.is_none())
+    }
+}
+
+async fn get<T: serde::de::DeserializeOwned>(
+    endpoint: &Endpoint,
+    transport: &dyn Transport,
+    url: String,
+    target: &mut Target,
+    what: &str,
+) -> Result<T, ModelError> {
+    let headers = endpoint.headers(&ModelRequest::default(), target).await?;
     let request = HttpRequest {
         method: "GET",
         url,
@@ -79,29 +155,47 @@ pub(super) async fn ask(
         body: Bytes::new(),
         sub_agent: None,
     };
-    let list: List = fetch(transport, request, PATIENCE, &target, "the list of models").await?;
-    Ok(list
-        .data
-        .into_iter()
-        .filter_map(|entry| found(entry, endpoint, prefix))
-        .collect())
+    fetch(transport, request, PATIENCE, target, what).await
 }
 
-fn found(entry: Entry, endpoint: &Endpoint, prefix: &str) -> Option<Found> {
-    let capabilities = entry.capabilities.unwrap_or_default();
+/// What llama.cpp's server says of itself; nothing where it is not asked or does not say.
+async fn properties(endpoint: &Endpoint, transport: &dyn Transport) -> Properties {
+    let mut target = endpoint.target("properties");
+    let url = endpoint.properties_url();
+    let properties = get(endpoint, transport, url, &mut target, "the server's properties").await;
+    properties.unwrap_or_default()
+}
+
+fn found(entry: Entry, properties: &Properties, endpoint: &Endpoint, prefix: &str) -> Option<Found> {
+    let asked = entry.lacks_context();
+    let capabilities = entry.capabilities.and_then(|said| serde_json::from_value(said).ok());
+    let capabilities: Capabilities = capabilities.unwrap_or_default();
     if capabilities.r#type.is_some_and(|kind| kind != "chat") {
         return None;
     }
+    let served = properties.default_generation_settings.n_ctx.filter(|_| asked);
+    let meta = entry.meta.as_ref();
+    let context = meta
+        .and_then(|meta| meta.n_ctx)
+        .or(served)
+        .or_else(|| meta.and_then(|meta| meta.n_ctx_train));
     let mut info = known::info(&format!("{prefix}{}", entry.id), &entry.id, &endpoint.provider);
     info.name = entry.name.unwrap_or(info.name);
     info.context_window = capabilities
         .limits
         .max_context_window_tokens
         .or(entry.context_length)
+        .or(context)
+        .filter(|window| *window > 0)
         .unwrap_or(info.context_window);
-    info.max_output_tokens = capabilities.limits.max_output_tokens.unwrap_or(info.max_output_tokens);
-    info.vision = capabilities.supports.vision.unwrap_or(info.vision);
-    if let Some(serde_json::Value::Array(efforts)) = capabilities.supports.reasoning_effort {
+    info.max_output_tokens = capabilities
+        .limits
+        .max_output_tokens
+        // What is only assumed of an answer never takes all of a small context.
+        .unwrap_or(info.max_output_tokens.min((info.context_window / 2).max(1)));
+    let sees = properties.modalities.vision.filter(|_| asked);
+    info.vision = capabilities.supports.vision.or(sees).unwrap_or(info.vision);
+    if let Some(Value::Array(efforts)) = capabilities.supports.reasoning_effort {
         info.reasoning_efforts = efforts
             .iter()
             .filter_map(|effort| effort.as_str().map(str::to_owned))

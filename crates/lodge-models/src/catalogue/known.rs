@@ -35,11 +35,24 @@ const KNOWN: [(&str, u64, u64, bool, &[&str]); 26] = [
     ("qwen3-coder", 262_144, 65_536, false, NO_EFFORTS),
 ];
 
+/// Whether the name says what the model can do.
+pub(super) fn is_known(name: &str) -> bool {
+    known(name).is_some()
+}
+
+fn known(name: &str) -> Option<&'static (&'static str, u64, u64, bool, &'static [&'static str])> {
+    let last = last_part(name);
+    KNOWN.iter().find(|(prefix, ..)| last.starts_with(prefix))
+}
+
+fn last_part(name: &str) -> String {
+    name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase()
+}
+
 /// A model of which nothing but the name is known. `name` is the one that its capabilities are looked up by.
 pub(super) fn info(id: &str, name: &str, provider: &str) -> ModelInfo {
-    let last = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
-    let known = KNOWN.iter().find(|(prefix, ..)| last.starts_with(prefix));
-    let (window, output, vision, efforts) = known.map_or(
+    let last = last_part(name);
+    let (window, output, vision, efforts) = known(name).map_or(
         (128_000, 16_384, false, NO_EFFORTS),
         |(_, window, output, vision, efforts)| (*window, *output, *vision, *efforts),
     );
@@ -48,6 +61,7 @@ pub(super) fn info(id: &str, name: &str, provider: &str) -> ModelInfo {
         name: name.to_owned(),
         provider: provider.to_owned(),
         context_window: window,
+        max_prompt_tokens: None,
         max_output_tokens: output,
         vision: vision || last.contains("-vl") || last.contains("vision"),
         reasoning_efforts: efforts.iter().map(|effort| (*effort).to_owned()).collect(),

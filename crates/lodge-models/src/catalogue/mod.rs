@@ -3,8 +3,14 @@
 mod config;
 mod discover;
 mod known;
+mod limits;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use parking_lot::RwLock;
@@ -16,6 +22,7 @@ use crate::{
     Rehearsal, Secret, TokenSource, Transport, WireApi,
 };
 use discover::Found;
+use limits::{ProviderLimits, Unmeasured};
 
 /// Name of the provider that the environment describes.
 const ENVIRONMENT: &str = "environment";
@@ -43,6 +50,8 @@ const VENDORS: [(&str, ProviderType, &str, &str); 2] = [
 pub struct Catalogue {
     rehearsal: Arc<Rehearsal>,
     providers: BTreeMap<String, Endpoint>,
+    /// What the configured providers say of models that nobody knows.
+    limits: BTreeMap<String, Arc<ProviderLimits>>,
     /// In the order of the configuration.
     models: Vec<Configured>,
     /// What providers said that they serve, in their order.
@@ -65,6 +74,8 @@ struct Configured {
     wire: Option<WireApi>,
     sockets: bool,
     provider: String,
+    /// Whether somebody said what it holds.
+    measured: bool,
 }
 
 /// What a provider answered when it was asked for its models.
@@ -122,6 +133,7 @@ impl Catalogue {
         let mut catalogue = Self {
             rehearsal: Arc::new(Rehearsal::new()),
             providers: BTreeMap::new(),
+            limits: BTreeMap::new(),
             models: Vec::new(),
             found: Arc::default(),
             default_model: env("LODGE_MODEL")
@@ -148,6 +160,8 @@ impl Catalogue {
         if let Some(endpoint) = environment_endpoint(&env)? {
             catalogue.providers.insert(ENVIRONMENT.to_owned(), endpoint);
         }
+        let names = catalogue.providers.keys();
+        catalogue.limits = names.map(|name| (name.clone(), Arc::default())).collect();
         for entry in config.models {
             catalogue.add(entry)?;
         }
@@ -164,6 +178,7 @@ impl Catalogue {
         let wire_model = entry.name.unwrap_or_else(|| entry.id.clone());
         let mut info = known::info(&entry.id, &wire_model, &entry.provider);
         info.name.clone_from(&entry.id);
+        let measured = entry.context_window.is_some() || known::is_known(&wire_model);
         info.context_window = entry.context_window.unwrap_or(info.context_window);
         info.max_output_tokens = entry.max_output_tokens.unwrap_or(info.max_output_tokens);
         info.vision = entry.vision.unwrap_or(info.vision);
@@ -177,6 +192,7 @@ impl Catalogue {
             wire: entry.wire_api,
             sockets: false,
             provider: entry.provider,
+            measured,
         });
         Ok(())
     }
@@ -282,6 +298,7 @@ impl Catalogue {
             wire,
             sockets,
             provider: provider.to_owned(),
+            measured: true,
         };
         let mut known = self.found.write();
         match known.iter_mut().find(|known| known.info.id == info.id) {
@@ -324,6 +341,20 @@ impl Catalogue {
         })
     }
 
+    /// The provider of a model that is reached by HTTP, and the model's name there.
+    pub fn at_provider(&self, name: &str) -> Option<(String, String)> {
+        if let Some((model, _)) = self.known(name) {
+            return Some((model.provider, model.wire_model));
+        }
+        if let Some((provider, wire_model)) = name.split_once('/')
+            && self.providers.contains_key(provider)
+        {
+            return Some((provider.to_owned(), wire_model.to_owned()));
+        }
+        let provider = self.open_provider().filter(|_| name != Rehearsal::ID)?;
+        Some((provider.to_owned(), name.to_owned()))
+    }
+
     /// How the Copilot API is reached for one of its models; none when another provider has that.
     pub async fn copilot_access(&self, name: &str, client: Option<&str>) -> Option<CopilotAccess> {
         let (_, endpoint) = self.known(name)?;
@@ -342,7 +373,9 @@ impl Catalogue {
 
     fn find(&self, name: &str) -> Option<Arc<dyn Model>> {
         if let Some((model, endpoint)) = self.known(name) {
-            return Some(self.reached(model.info, &model.wire_model, endpoint));
+            let limits = self.limits.get(&model.provider).filter(|_| !model.measured);
+            let reached = self.reached(model.info, &model.wire_model, endpoint.clone());
+            return Some(self.measured(reached, &model.wire_model, endpoint, limits));
         }
         if name == Rehearsal::ID {
             return Some(Arc::clone(&self.rehearsal) as Arc<dyn Model>);
@@ -373,7 +406,31 @@ impl Catalogue {
     }
 
     fn model(&self, info: ModelInfo, wire_model: &str, provider: &str) -> Arc<dyn Model> {
-        self.reached(info, wire_model, self.providers[provider].clone())
+        let endpoint = self.providers[provider].clone();
+        let limits = self.limits.get(provider).filter(|_| !known::is_known(wire_model));
+        let reached = self.reached(info, wire_model, endpoint.clone());
+        self.measured(reached, wire_model, endpoint, limits)
+    }
+
+    /// The same model, whose provider is asked for its limits where there is somebody to ask.
+    fn measured(
+        &self,
+        model: Arc<dyn Model>,
+        wire_model: &str,
+        endpoint: Endpoint,
+        limits: Option<&Arc<ProviderLimits>>,
+    ) -> Arc<dyn Model> {
+        match limits {
+            None => model,
+            Some(limits) => Arc::new(Unmeasured {
+                model,
+                wire_model: wire_model.to_owned(),
+                endpoint,
+                transport: Arc::clone(&self.transport),
+                limits: Arc::clone(limits),
+                measured: OnceLock::new(),
+            }),
+        }
     }
 
     fn reached(&self, info: ModelInfo, wire_model: &str, endpoint: Endpoint) -> Arc<dyn Model> {
@@ -417,6 +474,7 @@ impl Catalogue {
         };
         let mut info = known::info(model.unwrap_or(known_as), known_as, name);
         info.max_output_tokens = provider.max_output_tokens.unwrap_or(info.max_output_tokens);
+        info.max_prompt_tokens = provider.max_prompt_tokens;
         if let Some(prompt) = provider.max_prompt_tokens {
             info.context_window = prompt.saturating_add(info.max_output_tokens);
         }

@@ -37,6 +37,7 @@ impl Rehearsal {
                 name: "Rehearsal (offline)".to_owned(),
                 provider: "lodge".to_owned(),
                 context_window: 128_000,
+                max_prompt_tokens: None,
                 max_output_tokens: 16_000,
                 vision: true,
                 reasoning_efforts: ["low", "medium", "high"].map(str::to_owned).to_vec(),

@@ -139,6 +139,13 @@ impl Endpoint {
         Some(format!("{base}{version}/models{}", append(query, None)))
     }
 
+    /// Where llama.cpp's server says what it is: beside the wire's own path.
+    pub(crate) fn properties_url(&self) -> String {
+        let (base, query) = self.base();
+        let base = base.strip_suffix("/v1").unwrap_or(base);
+        format!("{base}/props{}", append(query, None))
+    }
+
     /// Where the provider is asked to choose a model.
     pub(super) fn auto_url(&self) -> String {
         let (base, query) = self.base();

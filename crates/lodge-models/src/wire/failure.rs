@@ -146,7 +146,7 @@ impl Target {
 
 /// The codes and the words of an error's body, as the known providers write them.
 fn read(body: &str) -> (Vec<String>, String) {
-    let Ok(value) = serde_json::from_str::<Value>(body) else {
+    let Some(value) = serde_json::from_str::<Value>(body).ok().or_else(|| unwrapped(body)) else {
         return (Vec::new(), body.trim().to_owned());
     };
     let value = value.get(0).unwrap_or(&value);
@@ -172,6 +172,24 @@ fn read(body: &str) -> (Vec<String>, String) {
     (codes, words.unwrap_or_else(|| body.trim().to_owned()))
 }
 
+/// The first object of a body that is a stream of events: gateways that were asked to stream tell errors so, too.
+fn unwrapped(body: &str) -> Option<Value> {
+    let data = body.lines().filter_map(|line| line.strip_prefix("data:"));
+    data.filter_map(|data| serde_json::from_str(data.trim()).ok())
+        .find(Value::is_object)
+}
+
+/// Words of providers and gateways that say: no more money. Codes are better, and not everybody has one.
+const QUOTA_WORDS: [&str; 7] = [
+    "credit balance is too low",
+    "insufficient_quota",
+    "exceeded your current quota",
+    "budget has been exceeded",
+    "exceededbudget",
+    "insufficient credits",
+    "insufficient balance",
+];
+
 const CONTEXT_WORDS: [&str; 10] = [
     "context length",
     "context window",
@@ -188,6 +206,11 @@ const CONTEXT_WORDS: [&str; 10] = [
 fn classify(status: Option<u16>, codes: &[String], words: &str) -> ErrorKind {
     let has = |known: &[&str]| codes.iter().any(|code| known.contains(&code.as_str()));
     let says = |known: &[&str]| known.iter().any(|phrase| words.contains(phrase));
+    // An error in a stream has no status of its own; gateways put the one that they got into the code.
+    let status = status.or_else(|| {
+        let mut codes = codes.iter().filter_map(|code| code.parse().ok());
+        codes.find(|code| (400..600).contains(code))
+    });
     let too_long = has(&[
         "context_length_exceeded",
         "model_max_prompt_tokens_exceeded",
@@ -201,8 +224,13 @@ fn classify(status: Option<u16>, codes: &[String], words: &str) -> ErrorKind {
         "quota_exceeded",
         "billing_error",
         "billing_hard_limit_reached",
+        "budget_exceeded",
+        "exceeded_current_quota_error",
+        "insufficient_balance",
+        "usage_limit_reached",
     ]) || status == Some(402)
-        || says(&["credit balance is too low"])
+        // Some call a limit per minute a quota, and say when to come back.
+        || (says(&QUOTA_WORDS) && !says(&["retry in", "try again in"]))
     {
         return ErrorKind::Quota;
     }
@@ -212,19 +240,10 @@ fn classify(status: Option<u16>, codes: &[String], words: &str) -> ErrorKind {
         Some(429) => ErrorKind::RateLimit,
         Some(408 | 409 | 500..) => ErrorKind::Connection,
         Some(_) => ErrorKind::Query,
-        None if has(&["rate_limit_error", "rate_limit_exceeded", "rate_limit", "429"]) => ErrorKind::RateLimit,
-        None if has(&["authentication_error", "invalid_api_key", "401"]) => ErrorKind::Authentication,
-        None if has(&["permission_error", "403"]) => ErrorKind::Authorization,
-        None if has(&[
-            "invalid_request_error",
-            "invalid_prompt",
-            "not_found_error",
-            "400",
-            "404",
-        ]) =>
-        {
-            ErrorKind::Query
-        }
+        None if has(&["rate_limit_error", "rate_limit_exceeded", "rate_limit"]) => ErrorKind::RateLimit,
+        None if has(&["authentication_error", "invalid_api_key"]) => ErrorKind::Authentication,
+        None if has(&["permission_error"]) => ErrorKind::Authorization,
+        None if has(&["invalid_request_error", "invalid_prompt", "not_found_error"]) => ErrorKind::Query,
         None => ErrorKind::Connection,
     }
 }
@@ -251,14 +270,17 @@ pub(super) fn request_id(response: &HttpResponse) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// The time to wait, in milliseconds: OpenAI's and Azure's header, and how LiteLLM passes one on.
+const WAIT_MILLIS: [&str; 3] = ["retry-after-ms", "x-ms-retry-after-ms", "llm_provider-retry-after-ms"];
+/// The same in seconds, or a date.
+const WAIT: [&str; 3] = ["retry-after", "llm_provider-retry-after", "x-retry-after"];
+
 fn retry_after(response: &HttpResponse) -> Option<Duration> {
-    if let Some(millis) = response
-        .header("retry-after-ms")
-        .and_then(|value| value.trim().parse().ok())
-    {
+    let millis = WAIT_MILLIS.iter().find_map(|name| response.header(name));
+    if let Some(millis) = millis.and_then(|value| value.trim().parse().ok()) {
         return Some(Duration::from_millis(millis));
     }
-    let value = response.header("retry-after")?.trim();
+    let value = WAIT.iter().find_map(|name| response.header(name))?.trim();
     if let Ok(seconds) = value.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
@@ -342,6 +364,38 @@ mod tests {
                 RateLimit,
             ),
             (None, r#"{"error":{"code":"invalid_prompt","message":"no"}}"#, Query),
+            // What gateways make of errors.
+            (
+                None,
+                r#"{"error":{"message":"x","type":"None","code":"429"}}"#,
+                RateLimit,
+            ),
+            (
+                None,
+                r#"{"error":{"message":"x","type":"None","code":"401"}}"#,
+                Authentication,
+            ),
+            (None, r#"{"error":{"message":"x","code":"503"}}"#, Connection),
+            (
+                Some(429),
+                "data: {\"error\":{\"message\":\"no more\",\"type\":\"insufficient_quota\"}}\n\ndata: [DONE]\n\n",
+                Quota,
+            ),
+            (
+                Some(429),
+                r#"{"error":{"message":"Budget has been exceeded! Current cost: 2.1, Max budget: 2.0","type":"budget_exceeded","code":"400"}}"#,
+                Quota,
+            ),
+            (
+                Some(429),
+                r#"{"error":{"message":"litellm.RateLimitError: OpenAIException - You exceeded your current quota, please check your plan","type":"throttling_error","code":"429"}}"#,
+                Quota,
+            ),
+            (
+                Some(429),
+                r#"{"error":{"message":"You exceeded your current quota. Please retry in 35.5s.","code":429}}"#,
+                RateLimit,
+            ),
         ];
         for (status, body, kind) in cases {
             let (codes, words) = read(body);
@@ -362,6 +416,16 @@ mod tests {
     }
 
     #[test]
+    fn an_error_that_is_wrapped_in_events_is_told_by_its_words() {
+        let target = Target::new("acme", "api.acme.test", "m1");
+        let body =
+            "event: error\ndata: {\"error\": {\"message\": \"Slow down\", \"code\": \"rate_limit_exceeded\"}}\n\n";
+        let error = target.told(Some(429), body);
+        insta::assert_snapshot!(error, @"Model m1 of provider acme (api.acme.test): HTTP 429: Slow down. Wait a moment, or choose another model.");
+        assert_eq!(error.code.as_deref(), Some("rate_limit_exceeded"));
+    }
+
+    #[test]
     fn the_time_to_wait_is_read_in_every_form() {
         let wait = |name: &str, value: &str| {
             let headers = vec![(name.to_owned(), value.to_owned())];
@@ -374,6 +438,8 @@ mod tests {
         assert_eq!(wait("retry-after", "7").unwrap().as_secs(), 7);
         assert_eq!(wait("retry-after", "0.5").unwrap().as_millis(), 500);
         assert_eq!(wait("retry-after-ms", "250").unwrap().as_millis(), 250);
+        assert_eq!(wait("x-ms-retry-after-ms", "250").unwrap().as_millis(), 250);
+        assert_eq!(wait("llm_provider-retry-after", "9").unwrap().as_secs(), 9);
         assert_eq!(
             wait("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT").unwrap().as_secs(),
             0

@@ -22,7 +22,10 @@ use serde::de::DeserializeOwned;
 
 pub use endpoint::{Auth, CopilotAccess, Endpoint, ProviderType, WireApi};
 
-use crate::{Chunk, HttpRequest, HttpResponse, Model, ModelError, ModelInfo, ModelRequest, Transport};
+use crate::{
+    AssistantMessage, Chunk, HttpRequest, HttpResponse, Message, Model, ModelError, ModelInfo, ModelRequest, Part,
+    Transport,
+};
 use assembly::{Assembly, Decoder};
 pub(crate) use failure::Target;
 use receive::{Form, Receiver};
@@ -82,6 +85,8 @@ impl Model for HttpModel {
 impl Inner {
     /// Sends the request and returns what the answer is read from.
     async fn open(&self, request: &ModelRequest) -> Result<Receiver, ModelError> {
+        let continued = continued(request);
+        let request = continued.as_ref().unwrap_or(request);
         let endpoint = &self.endpoint;
         let mut target = endpoint.target(&self.wire_model);
         let headers = endpoint.headers(request, &mut target).await?;
@@ -164,6 +169,26 @@ impl Inner {
             _ => None,
         })
     }
+}
+
+/// Asks the model to go on with an answer that broke off.
+const GO_ON: &str = "<system_reminder>\nThe connection broke while you were answering. The person has seen what you wrote so \
+                     far. Go on exactly where it ends: repeat nothing, begin nothing anew, and do not mention the \
+                     interruption.\n</system_reminder>";
+
+/// The request with the part of the answer that is there already; nothing when there is none.
+fn continued(request: &ModelRequest) -> Option<ModelRequest> {
+    if request.partial.trim().is_empty() {
+        return None;
+    }
+    let mut request = request.clone();
+    let text = std::mem::take(&mut request.partial);
+    request.messages.push(Message::Assistant(AssistantMessage {
+        text,
+        ..AssistantMessage::default()
+    }));
+    request.messages.push(Message::User(vec![Part::Text(GO_ON.into())]));
+    Some(request)
 }
 
 /// Sends a request and turns every failure, also one that HTTP tells by a status, into an error.

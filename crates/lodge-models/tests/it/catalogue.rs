@@ -276,6 +276,94 @@ async fn providers_are_asked_for_their_models() {
     );
 }
 
+/// The list that llama.cpp's server gives: OpenAI's and Ollama's at once, with the context in `meta`.
+fn llama_list(meta: serde_json::Value) -> serde_json::Value {
+    json!({
+        "object": "list",
+        "models": [{"name": "qwen.gguf", "model": "qwen.gguf", "type": "model", "capabilities": ["completion"]}],
+        "data": [{"id": "qwen.gguf", "object": "model", "created": 1, "owned_by": "llamacpp", "meta": meta}],
+    })
+}
+
+#[tokio::test]
+async fn the_list_of_llama_cpps_server_is_read_with_the_context_that_it_serves() {
+    let cases = [
+        (json!({"n_ctx": 16384, "n_ctx_train": 131_072}), None, 16384),
+        (json!({"n_ctx_train": 131_072}), Some(16384), 16384),
+        (json!({"n_ctx_train": 4096}), None, 4096),
+    ];
+    for (meta, props, expected) in cases {
+        let server = ModelServer::start();
+        server.set_models(llama_list(meta.clone()));
+        if let Some(n_ctx) = props {
+            server.set_props(json!({"default_generation_settings": {"n_ctx": n_ctx}, "modalities": {"vision": true}}));
+        }
+        let toml = format!("[[provider]]\nname = \"llama\"\nbase_url = \"{}\"", server.openai_url());
+        let catalogue = catalogue(&toml, &[]).unwrap();
+        let found = catalogue.discover().await.remove(0).models.unwrap();
+        assert_eq!(found[0].id, "llama/qwen.gguf");
+        assert_eq!(found[0].context_window, expected, "{meta} {props:?}");
+        assert_eq!(found[0].vision, props.is_some(), "{meta} {props:?}");
+        assert!(found[0].max_output_tokens < expected);
+    }
+}
+
+#[tokio::test]
+async fn a_list_without_sense_is_an_error_and_one_odd_entry_is_not() {
+    let cases = [
+        (json!({"data": [{"id": "a"}, {"name": 7}, null]}), Ok(1)),
+        (json!({"data": []}), Ok(0)),
+        (json!({"data": [{"object": "model"}]}), Err("has an id")),
+        (json!({"object": "list"}), Err("neither `data` nor `models`")),
+    ];
+    for (list, expected) in cases {
+        let server = ModelServer::start();
+        server.set_models(list.clone());
+        let url = server.openai_url();
+        let catalogue = catalogue("", &[("LODGE_PROVIDER_BASE_URL", &url)]).unwrap();
+        let found = catalogue.discover().await.remove(0).models;
+        match (found, expected) {
+            (Ok(models), Ok(count)) => assert_eq!(models.len(), count, "{list}"),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{list}: {error}"),
+            (found, _) => panic!("{list}: {found:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_nobody_knows_is_measured_when_it_is_first_called() {
+    let server = ModelServer::start();
+    server.set_models(llama_list(json!({"n_ctx": 16384})));
+    let url = server.openai_url();
+    let catalogue = catalogue("", &[("LODGE_PROVIDER_BASE_URL", &url)]).unwrap();
+    let model = catalogue.resolve(Some("qwen.gguf")).unwrap();
+    assert_eq!(
+        model.info().context_window,
+        128_000,
+        "nothing is asked before it is used"
+    );
+    assert!(server.list_requests().is_empty());
+    for _ in 0..2 {
+        server.reply(Reply::text("ok"));
+        collect(&*model, request("go")).await.done.unwrap();
+        while model.info().context_window == 128_000 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(model.info().context_window, 16384);
+    let again = catalogue.resolve(Some("qwen.gguf")).unwrap();
+    assert_eq!(again.info().context_window, 16384, "the next session knows it at once");
+    assert_eq!(server.list_requests().len(), 1, "and nobody is asked twice");
+    // A name that says what the model holds is asked nothing.
+    server.reply(Reply::text("ok"));
+    let known = catalogue.resolve(Some("gpt-4o")).unwrap();
+    collect(&*known, request("go")).await.done.unwrap();
+    assert_eq!(
+        (known.info().context_window, server.list_requests().len()),
+        (128_000, 1)
+    );
+}
+
 #[tokio::test]
 async fn the_copilot_api_is_used_only_where_its_address_is_set() {
     let token = || Auth::Bearer(Secret::new("gh-token"));
@@ -288,7 +376,7 @@ async fn the_copilot_api_is_used_only_where_its_address_is_set() {
     assert!(with.resolve(Some("gpt-5")).is_err(), "not without a token");
     let with = with.with_github_token(token());
     with.discover().await;
-    assert_eq!(server.last_request().path, "/models");
+    assert_eq!(server.list_requests()[0].path, "/models");
     assert_eq!(
         with.default_model(),
         "rehearsal",

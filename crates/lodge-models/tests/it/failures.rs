@@ -170,6 +170,7 @@ async fn silence_and_floods_end() {
         name: "m".to_owned(),
         provider: "p".to_owned(),
         context_window: 1,
+        max_prompt_tokens: None,
         max_output_tokens: 1,
         vision: false,
         reasoning_efforts: Vec::new(),
@@ -280,4 +281,29 @@ async fn tls_with_a_server_that_speaks_none_is_an_error_and_no_panic() {
     let error = collect(&*model, request("go")).await.error.unwrap();
     assert!(error.to_string().contains("127.0.0.1"), "{error}");
     assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn gzip_that_nobody_asked_for_is_read() {
+    use std::io::Write;
+    let zipped = |text: &str| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let server = ModelServer::start();
+    let answer =
+        "data: {\"choices\":[{\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let reply = Reply::raw("text/event-stream", zipped(answer)).split(7);
+    server.reply(reply.header("content-encoding", "gzip"));
+    let answer = collect(&*model(Wire::Chat, &server), request("go")).await;
+    assert_eq!(answer.texts.concat(), "hello", "{:?}", answer.error);
+    let refused = zipped(r#"{"error":{"message":"Wrong key"}}"#);
+    let reply = Reply::raw("application/json", refused).status(401);
+    server.reply(reply.header("content-encoding", "gzip"));
+    let error = collect(&*model(Wire::Chat, &server), request("go"))
+        .await
+        .error
+        .unwrap();
+    assert!(error.to_string().contains("HTTP 401: Wrong key"), "{error}");
 }

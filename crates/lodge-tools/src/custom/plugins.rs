@@ -81,10 +81,10 @@ impl Plugin {
         Ok(Self {
             name: text("name").filter(|name| !name.is_empty()).unwrap_or_else(folder),
             version: text("version"),
-            skills: parts(&["", "skills"], "skills")?,
-            agents: parts(&["agents"], "agents")?,
-            rules: parts(&["rules"], "rules")?,
-            commands: parts(&["commands"], "commands")?,
+            skills: parts(&["", "skills", ".claude/skills"], "skills")?,
+            agents: parts(&["agents", ".claude/agents"], "agents")?,
+            rules: parts(&["rules", ".claude/rules"], "rules")?,
+            commands: parts(&["commands", ".claude/commands"], "commands")?,
             hooks: parts(&["hooks.json", "hooks/hooks.json"], "hooks")?,
             own_hooks: fields.get("hooks").filter(|hooks| hooks.is_object()).cloned(),
             servers: parts(&[".mcp.json"], "mcpServers")?,
@@ -186,9 +186,10 @@ mod tests {
             let below = paths.iter().map(|path| path.strip_prefix(dir.path()).unwrap());
             below.map(|path| path.display().to_string()).collect()
         };
-        assert_eq!(below(&plugin.skills), ["", "skills", "more", "other"]);
-        assert_eq!(below(&plugin.agents), ["agents", "people"]);
-        assert_eq!(below(&plugin.commands), ["commands", "hem.md"]);
+        // Some are written as the folder of a project: their parts lie in `.claude`.
+        assert_eq!(below(&plugin.skills), ["", "skills", ".claude/skills", "more", "other"]);
+        assert_eq!(below(&plugin.agents), ["agents", ".claude/agents", "people"]);
+        assert_eq!(below(&plugin.commands), ["commands", ".claude/commands", "hem.md"]);
         assert_eq!(below(&plugin.hooks), ["hooks.json", "hooks/hooks.json"]);
         assert!(plugin.own_hooks.is_some());
         assert!(plugin.own_servers.contains_key("a"));

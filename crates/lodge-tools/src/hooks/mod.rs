@@ -7,6 +7,8 @@
 mod command;
 mod names;
 
+pub use names::ONLY_IN_FILES;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -217,8 +219,10 @@ impl FileHooks {
         }
         for (name, entries) in file.hooks {
             let Some((event, vscode)) = names::event(&name) else {
-                self.problems
-                    .push(format!("{}: there is no hook {name:?}", path.display()));
+                self.problems.push(format!(
+                    "{}: the hook {name:?} never runs: Lodge has no such event",
+                    path.display()
+                ));
                 continue;
             };
             for entry in entries.into_iter().flat_map(single) {
@@ -343,6 +347,7 @@ impl FileHook {
                 }
                 Ok(Some(Value::Object(output)))
             }
+            (Some(2), "permissionRequest") => Ok(Some(serde_json::json!({"behavior": "deny", "message": said}))),
             (Some(2), "agentStop" | "subagentStop") if !said.is_empty() => {
                 Ok(Some(serde_json::json!({"decision": "block", "reason": said})))
             }

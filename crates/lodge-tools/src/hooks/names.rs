@@ -16,10 +16,31 @@ const EVENTS: &[(&str, &str)] = &[
     ("subagentStart", "SubagentStart"),
     ("subagentStop", "SubagentStop"),
     ("errorOccurred", "ErrorOccurred"),
+    ("permissionRequest", "PermissionRequest"),
+    ("notification", "Notification"),
+    ("preCompact", "PreCompact"),
 ];
 
-/// The event of this name, and whether it is VS Code's name for it.
+/// What other agents call events that happen here, too. Their hooks are given VS Code's words, which they know.
+const ALIASES: &[(&str, &str)] = &[
+    ("StopFailure", "errorOccurred"),
+    ("BeforeAgent", "userPromptSubmitted"),
+    ("AfterAgent", "agentStop"),
+    ("BeforeTool", "preToolUse"),
+    ("AfterTool", "postToolUse"),
+    ("PreCompress", "preCompact"),
+    ("beforeSubmitPrompt", "userPromptSubmitted"),
+    ("stop", "agentStop"),
+];
+
+/// Events that only hooks in files hear of: no SDK knows them.
+pub const ONLY_IN_FILES: [&str; 3] = ["permissionRequest", "notification", "preCompact"];
+
+/// The event of this name, and whether it is VS Code's name for it, or another agent's.
 pub(super) fn event(name: &str) -> Option<(&'static str, bool)> {
+    if let Some((_, ours)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
+        return Some((*ours, true));
+    }
     EVENTS.iter().find_map(|(ours, theirs)| {
         if name == *ours {
             Some((*ours, false))
@@ -96,6 +117,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn events_are_known_by_the_names_that_other_agents_give_them() {
+        for (name, expected) in [
+            ("preToolUse", Some(("preToolUse", false))),
+            ("PreToolUse", Some(("preToolUse", true))),
+            ("PermissionRequest", Some(("permissionRequest", true))),
+            ("Notification", Some(("notification", true))),
+            ("PreCompact", Some(("preCompact", true))),
+            ("StopFailure", Some(("errorOccurred", true))),
+            ("BeforeTool", Some(("preToolUse", true))),
+            ("beforeSubmitPrompt", Some(("userPromptSubmitted", true))),
+            ("TeammateIdle", None),
+        ] {
+            assert_eq!(event(name), expected, "{name}");
+        }
+        // Every alias leads to an event.
+        for (_, ours) in ALIASES {
+            assert!(EVENTS.iter().any(|(known, _)| known == ours), "{ours}");
+        }
+    }
 
     const SAMPLES: &[&str] = &[
         r#"{"permissionDecision":"deny","permissionDecisionReason":"no"}"#,

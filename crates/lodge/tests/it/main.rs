@@ -12,6 +12,7 @@ mod full_disk;
 mod grants;
 mod history;
 mod jail;
+mod models;
 mod orphans;
 mod proxy;
 mod sandbox;

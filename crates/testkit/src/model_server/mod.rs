@@ -64,7 +64,9 @@ struct State {
     script: VecDeque<Reply>,
     rehearses: bool,
     requests: Vec<Recorded>,
+    lists: Vec<Recorded>,
     models: Value,
+    props: Option<Value>,
     /// How often each very same request has failed, for scripts that fail a number of times.
     failures: HashMap<Bytes, u32>,
 }
@@ -96,6 +98,8 @@ impl ModelServer {
                 script: VecDeque::new(),
                 rehearses,
                 requests: Vec::new(),
+                lists: Vec::new(),
+                props: None,
                 models: json!({"object": "list", "data": [{"id": "rehearsal", "object": "model", "owned_by": "testkit"}]}),
                 failures: HashMap::new(),
             }),
@@ -147,17 +151,27 @@ impl ModelServer {
         self.shared.state().models = models;
     }
 
-    /// All requests so far.
+    /// What `/props` answers from now on, as llama.cpp's server has it; not found until then.
+    pub fn set_props(&self, props: Value) {
+        self.shared.state().props = Some(props);
+    }
+
+    /// Questions about the server itself (`GET`): its list of models and its properties.
+    pub fn list_requests(&self) -> Vec<Recorded> {
+        self.shared.state().lists.clone()
+    }
+
+    /// All calls of a model so far.
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.state().requests.clone()
     }
 
-    /// The last request.
+    /// The last call of a model.
     pub fn last_request(&self) -> Recorded {
         self.shared.state().requests.last().expect("a request has come").clone()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until so many calls of a model have come.
     pub async fn received(&self, count: usize) {
         let mut seen = self.shared.count.subscribe();
         seen.wait_for(|seen| *seen >= count)

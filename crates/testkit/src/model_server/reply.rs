@@ -162,6 +162,13 @@ impl Reply {
         self
     }
 
+    /// Why the answer ends, in the wire's word.
+    #[must_use]
+    pub fn finish(mut self, reason: &str) -> Self {
+        self.answer().completion.finish_reason = Some(reason.to_owned());
+        self
+    }
+
     /// Sets the counts of tokens.
     #[must_use]
     pub fn usage(mut self, usage: Usage) -> Self {

@@ -31,14 +31,22 @@ pub(super) async fn answer(Extract(shared): Extract<Arc<Shared>>, request: Reque
         body: body.clone(),
         raw: raw.clone(),
     };
+    if head.method == "GET" {
+        let reply = {
+            let mut state = shared.state();
+            state.lists.push(recorded);
+            match (head.uri.path(), &state.props) {
+                (path, _) if path.ends_with("/models") => Reply::json(200, &state.models),
+                ("/props", Some(props)) => Reply::json(200, props),
+                _ => Reply::error(404, "not_found", "there is nothing here"),
+            }
+        };
+        return Ok(play(reply, &path, &body, shared).await);
+    }
     let (reply, rehearses) = {
         let mut state = shared.state();
         state.requests.push(recorded);
-        if head.uri.path().ends_with("/models") && head.method == "GET" {
-            (Some(Reply::json(200, &state.models)), false)
-        } else {
-            (state.script.pop_front(), state.rehearses)
-        }
+        (state.script.pop_front(), state.rehearses)
     };
     shared.count.send_modify(|count| *count += 1);
     Ok(match reply {

@@ -1,0 +1,88 @@
+//! Answers that are not what was asked for: cut off, filtered, or nothing at all.
+
+use lodge_events::SessionWarning;
+use lodge_models::Completion;
+
+/// The `warningType`s that say that an answer is not whole.
+pub const INCOMPLETE_ANSWERS: [&str; 3] = ["answer_cut", "answer_filtered", "answer_empty"];
+
+/// What people are told of an answer that is not whole.
+pub(crate) fn warning(completion: &Completion) -> Option<SessionWarning> {
+    let message = &completion.message;
+    let nothing = message.text.trim().is_empty() && message.tool_calls.is_empty();
+    let reason = completion
+        .finish_reason
+        .as_deref()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let [cut, filtered, empty] = INCOMPLETE_ANSWERS;
+    let (kind, message) = match reason.as_str() {
+        "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
+            let tokens = completion.usage.output_tokens;
+            let tokens = tokens.map_or_else(String::new, |tokens| format!(" after {tokens} tokens"));
+            let message = format!(
+                "The answer is cut off{tokens}: the model reached the longest answer that it may give. Ask it to go \
+                 on, or to answer in smaller parts."
+            );
+            (cut, message)
+        }
+        "content_filter" | "safety" | "refusal" | "recitation" | "prohibited_content" | "blocklist" => {
+            let message = format!(
+                "The provider withheld the answer, or the rest of it ({reason}). Ask in other words, or choose another \
+                 model."
+            );
+            (filtered, message)
+        }
+        _ if nothing => {
+            let message = "The model answered with nothing. Ask again, or choose another model.";
+            (empty, message.to_owned())
+        }
+        _ => return None,
+    };
+    Some(SessionWarning {
+        warning_type: kind.into(),
+        message,
+        ..SessionWarning::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use lodge_models::{AssistantMessage, ToolCall};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_not_whole_is_said_so() {
+        for (reason, text, calls, expected) in [
+            (Some("stop"), "yes", 0, None),
+            (Some("tool_calls"), "", 1, None),
+            (None, "yes", 0, None),
+            (Some("length"), "ye", 0, Some("answer_cut")),
+            (Some("max_tokens"), "", 1, Some("answer_cut")),
+            (Some("max_output_tokens"), "", 0, Some("answer_cut")),
+            (Some("content_filter"), "", 0, Some("answer_filtered")),
+            (Some("SAFETY"), "a", 0, Some("answer_filtered")),
+            (Some("stop"), " \n", 0, Some("answer_empty")),
+            (None, "", 0, Some("answer_empty")),
+        ] {
+            let call = ToolCall {
+                id: "1".into(),
+                name: "t".into(),
+                arguments: "{}".into(),
+                custom: false,
+            };
+            let completion = Completion {
+                message: AssistantMessage {
+                    text: text.into(),
+                    tool_calls: vec![call; calls],
+                    ..AssistantMessage::default()
+                },
+                finish_reason: reason.map(str::to_owned),
+                ..Completion::default()
+            };
+            let told = warning(&completion).map(|warning| warning.warning_type);
+            assert_eq!(told.as_deref(), expected, "{reason:?} {text:?} {calls}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! `lodge run` with models of other people behind HTTP, which do not always answer as one would like.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+use testkit::{
+    Home,
+    model_server::{ModelServer, Reply},
+};
+
+fn run(server: &ModelServer, home: &Home, args: &[&str]) -> Output {
+    let mut command = home.command(["run"].iter().chain(args));
+    command
+        .env("LODGE_PROVIDER_BASE_URL", server.openai_url())
+        .env("LODGE_MODEL", "loopback-1");
+    command.output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_answer_that_is_not_whole_is_said_so_and_told_by_the_exit_code() {
+    let cases = [
+        (Reply::text("All of it."), 0, ""),
+        (
+            Reply::text("Half of").finish("length"),
+            3,
+            "Warning: The answer is cut off after 5 tokens",
+        ),
+        (
+            Reply::text("").finish("content_filter"),
+            3,
+            "Warning: The provider withheld the answer, or the rest of it (content_filter)",
+        ),
+        (Reply::text(""), 3, "Warning: The model answered with nothing"),
+    ];
+    for (reply, code, warning) in cases {
+        let (server, home) = (ModelServer::start(), Home::new());
+        server.reply(reply);
+        let output = run(&server, &home, &["go"]);
+        assert_eq!(output.status.code(), Some(code), "{warning} {}", err(&output));
+        assert!(err(&output).contains(warning), "{warning}: {}", err(&output));
+        assert_eq!(err(&output).contains("Warning"), code != 0, "{}", err(&output));
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_gone_on_with_and_nothing_is_shown_twice() {
+    let piece = json!({"choices": [{"index": 0, "delta": {"content": "Once upon"}}]});
+    let broken = || Reply::raw("text/event-stream", format!("data: {piece}\n\n"));
+    // A model that goes on where it was cut off, and one that says everything again.
+    for second in [" a time.", "Once upon a time."] {
+        let (server, home) = (ModelServer::start(), Home::new());
+        server.reply(broken()).reply(broken()).reply(Reply::text(second));
+        let output = run(&server, &home, &["go"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        // What goes wrong is told beside the answer, on a line of its own.
+        assert_eq!(out(&output).replace('\n', ""), "Once upon a time.", "{second:?}");
+        let asked = server.requests();
+        assert_eq!(asked.len(), 3);
+        let last = asked[2].body["messages"].as_array().unwrap();
+        assert_eq!(
+            last[last.len() - 2],
+            json!({"role": "assistant", "content": "Once upon"})
+        );
+        assert_eq!(last[last.len() - 1]["role"], "user");
+
+        let json = run(&server, &home, &["--json", "--resume", "last", "again"]);
+        assert!(!json.status.success(), "the script is at its end");
+    }
+    // What is recorded, and what clients of every kind see of it: one message, whose deltas make its text.
+    let (server, home) = (ModelServer::start(), Home::new());
+    server.reply(broken()).reply(Reply::text("Once upon a time."));
+    let output = run(&server, &home, &["--json", "go"]);
+    let events: Vec<Value> = out(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |kind: &str| -> Vec<&Value> {
+        let of = events.iter().filter(|event| event["type"] == kind);
+        of.map(|event| &event["data"]).collect()
+    };
+    let messages = of("assistant.message");
+    assert_eq!(messages.len(), 1);
+    assert_eq!(messages[0]["content"], "Once upon a time.");
+    assert_eq!(of("assistant.message_start").len(), 1);
+    let deltas = of("assistant.message_delta");
+    let texts: String = deltas
+        .iter()
+        .filter_map(|delta| delta["deltaContent"].as_str())
+        .collect();
+    assert_eq!(texts, "Once upon a time.");
+    assert!(
+        deltas
+            .iter()
+            .all(|delta| delta["messageId"] == messages[0]["messageId"])
+    );
+}
+
+/// An MCP server in a few lines: one prompt and no tools.
+const PROMPTER: &str = r#"#!/bin/sh
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"prompts":{}},"serverInfo":{"name":"p","version":"1"}}' ;;
+    *'"prompts/list"'*) result='{"prompts":[{"name":"greet","arguments":[{"name":"who","required":true}]}]}' ;;
+    *'"prompts/get"'*) result='{"messages":[{"role":"user","content":{"type":"text","text":"say hello from the prompt"}}]}' ;;
+    *) result='{}' ;;
+  esac
+  [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+#[test]
+fn a_prompt_of_an_mcp_server_is_a_command_from_the_first_message_on() {
+    let home = Home::new();
+    let script = home.work().join("prompter.sh");
+    std::fs::write(&script, PROMPTER).unwrap();
+    let config = format!(
+        "[mcp.servers.polite]\ncommand = \"sh\"\nargs = [\"{}\"]\n",
+        script.display()
+    );
+    std::fs::create_dir_all(home.path()).unwrap();
+    std::fs::write(home.path().join("lodge.toml"), config).unwrap();
+    let output = home.command(["run", "/mcp__polite__greet you"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(out(&output).trim(), "hello from the prompt");
+    let output = home.command(["run", "/nosuch you"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(
+        err(&output).contains("There is no command `/nosuch`"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(out(&output), "");
+}
+
+#[test]
+fn the_doctor_notices_a_model_that_the_server_does_not_have() {
+    let server = ModelServer::start();
+    server.set_models(json!({"data": [{"id": "small"}, {"id": "large"}]}));
+    for (model, sound) in [("small", true), ("tiny", false)] {
+        let home = Home::new();
+        let mut command = home.command(["doctor"]);
+        command
+            .env("LODGE_PROVIDER_BASE_URL", server.openai_url())
+            .env("LODGE_MODEL", model);
+        let text = out(&command.output().unwrap());
+        assert_eq!(text.contains(&format!("✓ new sessions use {model}")), sound, "{text}");
+        let lacks = "✗ new sessions use tiny, and environment does not list tiny; it has small, large.";
+        assert_eq!(text.contains(lacks), !sound, "{text}");
+    }
+}
