@@ -68,7 +68,7 @@ impl Host {
                 .parse()
                 .unwrap(),
             sdk: note["copilot"].as_str().unwrap().parse().unwrap(),
-            token: note["token"].as_str().unwrap().to_owned(),
+            token: std::fs::read_to_string(home.path().join("token")).unwrap(),
             home,
         }
     }
