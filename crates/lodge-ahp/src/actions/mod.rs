@@ -693,7 +693,7 @@ impl Face {
         self.keep(inner, chat);
     }
 
-    /// Keeps the URI that a client chose.
+    /// Keeps the URI of a session. One that has it is in the list, also before its log has a message.
     pub(crate) fn keep_uri(&self, inner: &Inner, session: &Uri) {
         let Some(entry) = inner.core.sessions.get(session) else {
             return;
@@ -701,12 +701,10 @@ impl Face {
         let Some(talk) = inner.talks.get(&entry.default_chat) else {
             return;
         };
-        if **session != crate::uri::session(&talk.host_id) {
-            self.store.update(&talk.host_id, |record| {
-                record.uri = Some(session.to_string());
-                record.call_provider(&entry.state.provider);
-            });
-        }
+        self.store.update(&talk.host_id, |record| {
+            record.uri = Some(session.to_string());
+            record.call_provider(&entry.state.provider);
+        });
     }
 
     /// Keeps what people set about a session or a chat that is not in any log: flags, drafts, queued messages.

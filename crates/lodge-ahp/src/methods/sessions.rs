@@ -496,7 +496,7 @@ impl Face {
         let (made, id, is_draft) = {
             let inner = self.inner.lock();
             let (_, talk) = inner.talk_of(chat).ok_or_else(gone)?;
-            if talk.is_draft {
+            if talk.is_draft && *talk.session != uri::session(&talk.host_id) {
                 self.keep_uri(&inner, &talk.session);
             }
             let (sender, made) = tokio::sync::oneshot::channel();
