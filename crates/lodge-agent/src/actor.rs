@@ -284,8 +284,9 @@ impl Actor {
         let over = self.shared.recorder.facts(|facts| facts.open_turn.is_none());
         self.said_late |= running && over && !self.shared.queue.look(|lists| lists.is_starting());
         let queue = |lists: &mut Lists| {
-            // Left behind by a host that was killed, and sent again by a client that did not hear of it: the same message.
-            lists.waiting.retain(|waiting| waiting.message_id != prompt.message_id);
+            // Accepted before, or left behind by a host that was killed and sent again by a client that did not hear of it:
+            // the same message.
+            lists.forget(&id);
             match prompt.delivery {
                 // A command is nothing to tell the model now: it is what comes next.
                 Delivery::Immediate if running && prompt.command.is_some() => lists.waiting.push_front(prompt),

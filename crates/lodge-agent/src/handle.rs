@@ -171,6 +171,21 @@ impl Agent {
         self.ask(|reply| Command::Send(Box::new(prompt), reply)).await?
     }
 
+    /// Keeps a message that will be sent under the same id once everything for it is prepared. Whoever is told that it was
+    /// accepted finds it again, also when the host is killed before it is sent.
+    pub fn accept(&self, prompt: Prompt) -> Result<(), AgentError> {
+        if self.has_ended() {
+            return Err(AgentError::Gone);
+        }
+        let kept = self.shared.queue.accept(prompt);
+        kept.map_err(|error| AgentError::Refused(format!("The message cannot be kept: {error}.")))
+    }
+
+    /// Forgets a message that was accepted and not sent.
+    pub fn withdraw(&self, message_id: &str) {
+        self.shared.queue.change(|lists| lists.forget(message_id));
+    }
+
     /// Stops the running turn. False when there was none.
     pub async fn abort(&self, reason: AbortReason) -> Result<bool, AgentError> {
         self.ask(|reply| Command::Abort(reason, reply)).await

@@ -27,6 +27,8 @@ pub(crate) struct Lists {
     pub(crate) steering: VecDeque<Prompt>,
     /// For after it.
     pub(crate) waiting: VecDeque<Prompt>,
+    /// Accepted by a face that still prepares what they need. They are sent under the same ids.
+    accepted: VecDeque<Prompt>,
 }
 
 impl Lists {
@@ -41,8 +43,16 @@ impl Lists {
         self.starting.is_some()
     }
 
+    /// Forgets the message of this id, which is about to be queued or is not wanted any more.
+    pub(crate) fn forget(&mut self, id: &str) {
+        for list in [&mut self.waiting, &mut self.accepted] {
+            list.retain(|prompt| prompt.message_id.as_deref() != Some(id));
+        }
+    }
+
     fn is_empty(&self) -> bool {
-        self.starting.is_none() && self.steering.is_empty() && self.waiting.is_empty()
+        let lists = [&self.steering, &self.waiting, &self.accepted];
+        self.starting.is_none() && lists.iter().all(|list| list.is_empty())
     }
 }
 
@@ -83,6 +93,7 @@ impl Queue {
         if let Some((len, left)) = left.filter(|(_, left)| left.pid == lists.pid || !lives(left.pid)) {
             let all = left.starting.into_iter().chain(left.steering).chain(left.waiting);
             lists.waiting = all
+                .chain(left.accepted)
                 .filter(|prompt| prompt.message_id != facts.last_message_id)
                 .map(|prompt| prompt.left_after(facts.last_message_id.as_deref()))
                 .collect();
@@ -111,6 +122,28 @@ impl Queue {
         let result = change(&mut lists);
         self.keep(&lists);
         result
+    }
+
+    /// Keeps a message that is sent later. An error says that it is not kept.
+    pub(crate) fn accept(&self, prompt: Prompt) -> io::Result<()> {
+        let mut lists = self.lists.lock();
+        let id = prompt.message_id.clone();
+        let at = lists.accepted.iter().position(|known| known.message_id == id);
+        let before = match at.and_then(|at| lists.accepted.get_mut(at)) {
+            Some(known) => Some(std::mem::replace(known, prompt)),
+            None => {
+                lists.accepted.push_back(prompt);
+                None
+            }
+        };
+        let kept = self.kept.as_ref().map_or(Ok(()), |kept| kept.lock().put(&lists));
+        if kept.is_err() {
+            match (at.and_then(|at| lists.accepted.get_mut(at)), before) {
+                (Some(known), Some(before)) => *known = before,
+                _ => drop(lists.accepted.pop_back()),
+            }
+        }
+        kept
     }
 
     /// Changes it when the next change, which keeps both, comes before anybody is told of this one.
@@ -312,6 +345,46 @@ mod tests {
         });
         drop(queue);
         assert!(!dir.path().join(FILE).exists(), "an empty queue leaves no file");
+    }
+
+    #[test]
+    fn an_accepted_message_is_there_after_a_crash_once_whether_it_was_sent_or_not() {
+        for (sent, expected) in [(false, vec!["b", "a"]), (true, vec!["a", "b"])] {
+            let dir = tempfile::tempdir().unwrap();
+            let queue = Queue::open(dir.path(), &Facts::default());
+            for text in ["first", "second"] {
+                let text = text.to_owned();
+                queue.accept(Prompt { text, ..prompt("a") }).unwrap();
+            }
+            assert!(ids(&queue).is_empty(), "it is not said before it is sent");
+            queue.change(|lists| {
+                if sent {
+                    lists.forget("a");
+                    lists.waiting.push_back(prompt("a"));
+                }
+                lists.waiting.push_back(prompt("b"));
+            });
+            std::mem::forget(queue);
+            let again = Queue::open(dir.path(), &Facts::default());
+            assert_eq!(ids(&again), expected);
+            let texts = again.look(|lists| {
+                lists
+                    .waiting
+                    .iter()
+                    .map(|prompt| prompt.text.clone())
+                    .collect::<Vec<_>>()
+            });
+            assert_eq!(texts.contains(&"second".to_owned()), !sent);
+            assert!(!texts.contains(&"first".to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_kept_is_not_accepted() {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue::open(&dir.path().join("missing"), &Facts::default());
+        assert!(queue.accept(prompt("a")).is_err());
+        assert!(queue.look(Lists::is_empty));
     }
 
     #[test]

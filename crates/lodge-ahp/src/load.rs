@@ -275,7 +275,7 @@ impl Face {
                 id.to_owned(),
                 Projector::default(),
                 effects,
-                true,
+                None,
             );
             inner.talks.insert(chat, talk);
             self.count_changes(&mut inner, session);
@@ -465,7 +465,8 @@ impl crate::face::Inner {
             driver,
             name: _,
         } = opened;
-        let talk = Talk::new(session.clone(), read.born.clone(), id, read.projector, effects, false);
+        let agent = driver.live.as_ref().map(|live| live.session.clone());
+        let talk = Talk::new(session.clone(), read.born.clone(), id, read.projector, effects, agent);
         let mut summaries = Vec::new();
         for scope in &read.order {
             let Some(store) = read.chats.remove(scope) else {

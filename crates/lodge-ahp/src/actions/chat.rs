@@ -76,6 +76,12 @@ pub(super) fn turn_started(
         return Err("startedAt is not a time as RFC 3339 writes it".to_owned());
     }
     sendable(inner, dispatch, &mut action.message)?;
+    // A message that a killed host left waiting, and that its client sends again.
+    if action.queued_message_id.is_none()
+        && find_pending(store.head(), PendingMessageKind::Queued, &action.turn_id).is_some()
+    {
+        action.queued_message_id = Some(action.turn_id.clone());
+    }
     if let Some(queued) = &action.queued_message_id
         && find_pending(store.head(), PendingMessageKind::Queued, queued).is_none()
         && find_pending(store.head(), PendingMessageKind::Steering, queued).is_none()
@@ -190,12 +196,23 @@ pub(super) fn pending_set(
     match action.kind {
         PendingMessageKind::Queued if head.active_turn.is_some() => Ok(Plan::default().then(After::Keep)),
         PendingMessageKind::Queued => Ok(Plan::default().then(After::StartQueued).then(After::Keep)),
-        PendingMessageKind::Steering if head.active_turn.is_none() => Ok(Plan::default()),
         PendingMessageKind::Steering => {
             let effect = inner
                 .core
                 .for_agent(action.id.clone(), action.message.clone(), Delivery::Immediate);
-            Ok(Plan::effect(effect).then(After::Steered(action.id.clone())))
+            let replaced = head.steering_message.as_ref();
+            let replaced = replaced.filter(|known| known.id != action.id && !talk.projector.was_sent(&known.id));
+            let plan = match &head.active_turn {
+                Some(_) => Plan::effect(effect).then(After::Steered(action.id.clone())),
+                None => Plan {
+                    keeps: Some(effect),
+                    ..Plan::default()
+                },
+            };
+            Ok(match replaced {
+                Some(replaced) => plan.then(After::Withdrawn(replaced.id.clone())),
+                None => plan,
+            })
         }
     }
 }
@@ -215,6 +232,7 @@ pub(super) fn pending_removed(
     match action.kind {
         PendingMessageKind::Steering if sent => Err("the agent already has this message".to_owned()),
         _ if sent => Ok(Plan::effect(Effect::Unqueue { id: action.id.clone() })),
+        PendingMessageKind::Steering => Ok(Plan::default().then(After::Withdrawn(action.id.clone()))),
         _ => Ok(Plan::default().then(After::Keep)),
     }
 }

@@ -7,9 +7,9 @@ use ahp_types::{
 };
 use lodge_events::Timestamp;
 
-use super::{Dispatch, Refusal, chat, finish};
+use super::{Dispatch, Refusal, chat, finish, keep_messages};
 use crate::{
-    face::{Face, Inner},
+    face::{Face, Held, Inner},
     projection::timestamp,
     state::{Peer, Uri},
 };
@@ -52,8 +52,10 @@ fn begin_as(
         meta: None,
     };
     let plan = chat::turn_started(inner, &dispatch, &mut action)?;
+    keep_messages(inner, chat, &plan)?;
+    let mut inner = Held::new(inner);
     inner.core.publish(chat, &StateAction::ChatTurnStarted(action), None);
-    finish(&dispatch, inner, plan);
+    finish(&dispatch, &mut inner, plan, false);
     Ok(turn_id)
 }
 
@@ -79,6 +81,6 @@ pub(crate) fn cancel_automation(face: &Face, inner: &mut Inner, chat: &Uri) {
     // It runs, and people may write in the chat of a run.
     if let Ok(plan) = chat::turn_cancelled(inner, &dispatch, &action) {
         inner.core.publish(chat, &StateAction::ChatTurnCancelled(action), None);
-        finish(&dispatch, inner, plan);
+        finish(&dispatch, inner, plan, false);
     }
 }

@@ -29,10 +29,10 @@ use crate::{
     annotations, automations,
     customizations::Wish,
     dialect::seed,
-    face::{Face, Inner},
+    face::{Face, Held, Inner},
     rpc,
     state::{Conn, Peer, Uri},
-    talk::{Effect, Setting},
+    talk::{Effect, Setting, Talk},
     terminals::Deed,
     version::Dialect,
     wire::Origin,
@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     before: Vec<Before>,
     /// For the agent of the conversation, in order.
     effects: Vec<Effect>,
+    /// A message that the session keeps and its agent is given later.
+    keeps: Option<Effect>,
     /// Done after it is published.
     after: Vec<After>,
     /// It changes nothing: whether its sender is told so.
@@ -68,6 +70,8 @@ enum After {
     TurnResumed,
     Truncated(Option<String>),
     Steered(String),
+    /// A message that the session kept is not wanted any more.
+    Withdrawn(String),
     /// A queued message may start at once.
     StartQueued,
     ClientsChanged,
@@ -106,6 +110,20 @@ impl Plan {
             effects: vec![effect],
             ..Self::default()
         }
+    }
+
+    /// Whether it says something to the agent, so that there must be a session to keep it.
+    fn says_something(&self) -> bool {
+        let sends = |effect: &Effect| matches!(effect, Effect::Send { .. });
+        let starts = |after: &After| matches!(after, After::StartQueued);
+        self.effects.iter().any(sends) || self.after.iter().any(starts)
+    }
+
+    fn settings(&self) -> impl Iterator<Item = &Setting> {
+        self.effects.iter().filter_map(|effect| match effect {
+            Effect::Change(setting) => Some(setting),
+            _ => None,
+        })
     }
 
     fn then(mut self, after: After) -> Self {
@@ -157,10 +175,11 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
     let Ok(value) = serde_json::from_str::<Value>(params.action.get()) else {
         return;
     };
+    let named = value.get("session").and_then(Value::as_str).map(str::to_owned);
     let respelt = match peer.dialect {
         Dialect::Modern => params
             .channel
-            .map(|channel| (channel, value.clone()))
+            .map(|channel| (channel, value))
             .ok_or_else(|| "no channel is named".to_owned()),
         Dialect::Seed => seed::incoming(&value, &peer.client).map(|incoming| {
             let to_chat = incoming.to_chat.then(|| face.default_chat(&incoming.uri));
@@ -175,11 +194,7 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
     let (channel, action) = match respelt {
         Ok(found) => found,
         Err(reason) => {
-            let channel = value
-                .get("session")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned();
+            let channel = named.unwrap_or_default();
             return face
                 .inner
                 .lock()
@@ -209,8 +224,86 @@ pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, pa
             .automation_said(conn, peer, &channel, action, &params.action, &origin)
             .await;
     }
-    let mut guard = face.inner.lock();
-    accept(face, &mut guard, conn, peer, channel, action, &params.action, &origin);
+    let request = Asked {
+        conn,
+        peer,
+        channel: &channel,
+        action: &action,
+        raw: &params.action,
+        origin: &origin,
+    };
+    request.settle(face).await;
+}
+
+/// What must have happened before an action can be accepted.
+enum Missing {
+    /// The session behind a chat is made, or brought back into memory.
+    Session(Uri),
+    /// The logs of these sessions have these settings.
+    Settings {
+        settings: Vec<(lodge_host::Session, Setting)>,
+        /// What their events will tell again, and who hears it.
+        expected: Vec<StateAction>,
+        chat: Uri,
+    },
+}
+
+/// An action and who dispatches it.
+struct Asked<'a> {
+    conn: &'a Arc<Conn>,
+    peer: &'a Peer,
+    channel: &'a str,
+    action: &'a Value,
+    raw: &'a RawValue,
+    origin: &'a Origin,
+}
+
+impl Asked<'_> {
+    /// Accepts the action or refuses it. Actions on a session are settled one after the other, so that they are told in the
+    /// order in which they were accepted.
+    async fn settle(&self, face: &Arc<Face>) {
+        let session = face.inner.lock().core.session_of(self.channel);
+        let gate = face.gate(session.as_deref().unwrap_or(self.channel));
+        let _one = gate.lock().await;
+        let (mut opened, mut configured) = (false, false);
+        loop {
+            let missing = accept(face, &mut face.inner.lock(), self, configured);
+            let done = match missing {
+                None => return,
+                Some(Missing::Session(_)) if opened => Err("the session ended; try again".to_owned()),
+                Some(Missing::Session(chat)) => {
+                    opened = true;
+                    face.materialise_chat(&chat).await.map_err(|error| error.to_string())
+                }
+                Some(Missing::Settings {
+                    settings,
+                    expected,
+                    chat,
+                }) => {
+                    configured = true;
+                    let done = configure(face, settings).await;
+                    if let (Err(_), Some(talk)) = (&done, face.inner.lock().talks.get_mut(&chat)) {
+                        expected.iter().for_each(|action| talk.unexpect(action));
+                    }
+                    done
+                }
+            };
+            if let Err(reason) = done {
+                let inner = face.inner.lock();
+                return inner
+                    .core
+                    .reject(self.conn, self.channel, &self.raw, self.origin, &reason);
+            }
+        }
+    }
+}
+
+async fn configure(face: &Face, settings: Vec<(lodge_host::Session, Setting)>) -> Result<(), Refusal> {
+    for (session, setting) in settings {
+        let changed = setting.apply(&face.host, &session).await;
+        changed.map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// The chats and annotations that a message in an action refers to.
@@ -223,42 +316,39 @@ pub(crate) fn attached_chats(action: &Value) -> impl Iterator<Item = &str> {
     chats.filter_map(|chat| chat["resource"].as_str()).take(16)
 }
 
-#[allow(clippy::too_many_arguments)]
-fn accept(
-    face: &Face,
-    inner: &mut Inner,
-    conn: &Arc<Conn>,
-    peer: &Peer,
-    asked: String,
-    action: Value,
-    raw: &RawValue,
-    origin: &Origin,
-) {
-    let kind = action
-        .get("type")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
+/// Accepts an action or refuses it, unless something must happen before.
+fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool) -> Option<Missing> {
+    let Asked {
+        conn,
+        peer,
+        channel: asked,
+        action,
+        raw,
+        origin,
+    } = *request;
+    let kind = action.get("type").and_then(Value::as_str).unwrap_or_default();
     // Editors rename a session by its default chat, and a further chat by its own address.
     if kind == "session/titleChanged"
-        && let Some(place) = chat::further(inner, &asked)
+        && let Some(place) = chat::further(inner, asked)
     {
+        let mut inner = Held::new(inner);
         let title = action.get("title").and_then(Value::as_str).unwrap_or_default();
-        return match chat::renamed(face, inner, &asked, &place, title) {
+        match chat::renamed(face, &mut inner, asked, &place, title) {
             Ok(()) => {
-                chat::tell_title(inner, &asked, title);
-                inner.core.echo(conn, &asked, &raw, origin);
+                chat::tell_title(&mut inner, asked, title);
+                inner.core.echo(conn, asked, &raw, origin);
             }
-            Err(reason) => inner.core.reject(conn, &asked, &raw, origin, &reason),
-        };
+            Err(reason) => inner.core.reject(conn, asked, &raw, origin, &reason),
+        }
+        return None;
     }
     let to_session = kind
         .starts_with("session/")
-        .then(|| inner.core.session_of(&asked))
+        .then(|| inner.core.session_of(asked))
         .flatten();
-    let channel: Uri = to_session.unwrap_or_else(|| asked.as_str().into());
+    let channel: Uri = to_session.unwrap_or_else(|| asked.into());
     if !inner.core.channels.contains_key(&channel) {
-        return;
+        return None;
     }
     let dispatch = Dispatch {
         face,
@@ -266,42 +356,106 @@ fn accept(
         channel: channel.clone(),
         speaker: MessageKind::User,
     };
-    let checked = parse(inner, &channel, action, &kind).and_then(|mut action| {
+    let checked = parse(inner, &channel, action.clone(), kind).and_then(|mut action| {
         let plan = check(inner, &dispatch, &mut action)?;
         Ok((action, plan))
     });
     let (action, plan) = match checked {
         Ok(checked) => checked,
-        Err(reason) => return inner.core.reject(conn, &asked, &raw, origin, &reason),
+        Err(reason) => {
+            inner.core.reject(conn, asked, &raw, origin, &reason);
+            return None;
+        }
     };
     if let Some(how) = plan.no_change {
         match how {
             // As it would have been published: what is only spelt otherwise must change nothing at its sender either.
-            NoChange::Echo if peer.dialect == Dialect::Modern && asked == *channel => {
-                inner.core.echo(conn, &asked, &action, origin);
+            NoChange::Echo if peer.dialect == Dialect::Modern && *asked == *channel => {
+                inner.core.echo(conn, asked, &action, origin);
             }
-            NoChange::Echo => inner.core.echo(conn, &asked, &raw, origin),
+            NoChange::Echo => inner.core.echo(conn, asked, &raw, origin),
             NoChange::Silence => {}
         }
-        return;
+        return None;
     }
+    let missing = missing(inner, &channel, &plan, configured);
+    if missing.is_some() {
+        return missing;
+    }
+    if let Err(reason) = keep_messages(inner, &channel, &plan) {
+        inner.core.reject(conn, asked, &raw, origin, &reason);
+        return None;
+    }
+    let mut inner = Held::new(inner);
     for before in &plan.before {
         match before {
             Before::LoadTurns(turn) => inner.core.load_turns_for_all(&channel, turn),
         }
     }
     // On another channel than it was sent to it is the host's action, and its sender is answered where it sent it.
-    let here = asked == *channel;
+    let here = *asked == *channel;
     let published = inner.core.publish(&channel, &action, here.then_some(origin));
     let heard = published && here && inner.core.hears(conn.id, peer.dialect, &channel);
     if !heard {
-        inner.core.echo(conn, &asked, &raw, origin);
+        inner.core.echo(conn, asked, &raw, origin);
     }
-    finish(&dispatch, inner, plan);
+    finish(&dispatch, &mut inner, plan, configured);
+    None
+}
+
+/// What must happen before a plan is carried out.
+fn missing(inner: &mut Inner, channel: &Uri, plan: &Plan, configured: bool) -> Option<Missing> {
+    let chat = match inner.core.sessions.get(channel) {
+        Some(session) => session.default_chat.clone(),
+        None => channel.clone(),
+    };
+    let (chat, talk) = inner.talk_of(&chat)?;
+    let settings: Vec<&Setting> = plan.settings().collect();
+    let changes = !settings.is_empty() && !configured && !talk.is_draft;
+    let Some(agent) = talk.agent() else {
+        return (changes || plan.says_something()).then(|| Missing::Session(chat.clone()));
+    };
+    if !changes {
+        return None;
+    }
+    let mut todo: Vec<_> = settings
+        .iter()
+        .map(|setting| (agent.clone(), (*setting).clone()))
+        .collect();
+    for agent in inner.others(channel, chat).filter_map(Talk::agent) {
+        let shared = settings.iter().filter(|setting| setting.is_shared());
+        todo.extend(shared.map(|setting| (agent.clone(), (*setting).clone())));
+    }
+    let expected = plan.after.iter().filter_map(|after| match after {
+        After::Expect(action) => Some((**action).clone()),
+        _ => None,
+    });
+    let (expected, chat): (Vec<_>, _) = (expected.collect(), chat.clone());
+    if let Some(talk) = inner.talks.get_mut(&chat) {
+        expected.iter().for_each(|action| talk.expect(action.clone()));
+    }
+    Some(Missing::Settings {
+        settings: todo,
+        expected,
+        chat,
+    })
+}
+
+/// Has the session keep what a plan says to its agent.
+fn keep_messages(inner: &Inner, chat: &str, plan: &Plan) -> Result<(), Refusal> {
+    let Some((_, talk)) = inner.talk_of(chat) else {
+        return Ok(());
+    };
+    let kept = plan.keeps.iter().filter(|_| talk.agent().is_some());
+    for send in plan.effects.iter().chain(kept) {
+        talk.keep_message(&inner.said, send)?;
+    }
+    Ok(())
 }
 
 /// Gives the agent its work and lets everything follow that an accepted action brings with it.
-fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
+/// Settings that sessions have already are not told them again.
+fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, configured: bool) {
     let channel = &dispatch.channel;
     for after in plan.after {
         match after {
@@ -313,7 +467,9 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
             }
             After::TurnCancelled => {
                 let steps = inner.talk_mut(channel).map(|talk| talk.projector.turn_cancelled());
-                inner.take(channel, steps.unwrap_or_default());
+                if inner.take(channel, steps.unwrap_or_default()) {
+                    dispatch.face.keep(inner, channel);
+                }
             }
             After::TurnResumed => {
                 if let Some(talk) = inner.talk_mut(channel) {
@@ -330,22 +486,19 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
                     talk.projector.steered(&id);
                 }
             }
+            After::Withdrawn(id) => {
+                if let Some(agent) = inner.talk_of(channel).and_then(|(_, talk)| talk.agent()) {
+                    agent.withdraw(&id);
+                }
+            }
             After::StartQueued => {
                 inner.start_queued(channel);
                 dispatch.face.first_turn(inner, channel);
             }
             After::ClientsChanged => inner.clients_changed(channel),
             After::Directories(moved) => directories::changed(dispatch.face, inner, channel, moved),
-            After::Expect(action) => {
-                let chat = inner
-                    .core
-                    .sessions
-                    .get(channel)
-                    .map(|session| session.default_chat.clone());
-                if let Some(talk) = chat.and_then(|chat| inner.talks.get_mut(&chat)) {
-                    talk.expect(*action);
-                }
-            }
+            // Expected since before the sessions were told.
+            After::Expect(_) => {}
             After::ClientGone => {
                 for chat in inner.core.chats_of(channel) {
                     fail_calls_of(inner, &chat, &dispatch.peer.client);
@@ -379,13 +532,17 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan) {
     };
     for effect in plan.effects {
         // How the agents of a session work is one thing, whichever of its chats they are in.
-        if let Effect::Change(setting @ (Setting::Mode(_) | Setting::Approval(_))) = &effect {
-            let others = inner
-                .talks
-                .iter()
-                .filter(|(chat, talk)| talk.session == *channel && **chat != to);
-            for (_, talk) in others {
+        if let Effect::Change(setting) = &effect {
+            let untold = |talk: &&Talk| !configured || talk.agent().is_none();
+            for talk in inner
+                .others(channel, &to)
+                .filter(untold)
+                .filter(|_| setting.is_shared())
+            {
                 talk.tell(Effect::Change(setting.clone()));
+            }
+            if configured {
+                continue;
             }
         }
         if let Some((_, talk)) = inner.talk_of(&to) {
@@ -483,6 +640,14 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
 }
 
 impl Inner {
+    /// The other conversations of a session.
+    fn others(&self, session: &str, chat: &str) -> impl Iterator<Item = &Talk> {
+        let others = self.talks.iter();
+        others
+            .filter(move |(uri, talk)| *talk.session == *session && ***uri != *chat)
+            .map(|(_, talk)| talk)
+    }
+
     /// For how long the running turn of a chat has been running, in milliseconds.
     fn running_for(&self, chat: &str) -> f64 {
         let active = self
@@ -528,7 +693,7 @@ impl Face {
         self.keep(inner, chat);
     }
 
-    /// Keeps the URI that a client chose.
+    /// Keeps the URI of a session. One that has it is in the list, also before its log has a message.
     pub(crate) fn keep_uri(&self, inner: &Inner, session: &Uri) {
         let Some(entry) = inner.core.sessions.get(session) else {
             return;
@@ -536,12 +701,10 @@ impl Face {
         let Some(talk) = inner.talks.get(&entry.default_chat) else {
             return;
         };
-        if **session != crate::uri::session(&talk.host_id) {
-            self.store.update(&talk.host_id, |record| {
-                record.uri = Some(session.to_string());
-                record.call_provider(&entry.state.provider);
-            });
-        }
+        self.store.update(&talk.host_id, |record| {
+            record.uri = Some(session.to_string());
+            record.call_provider(&entry.state.provider);
+        });
     }
 
     /// Keeps what people set about a session or a chat that is not in any log: flags, drafts, queued messages.

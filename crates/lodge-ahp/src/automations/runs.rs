@@ -148,7 +148,8 @@ impl Face {
         };
         new.draft(self);
         let chat: Uri = uri::default_chat(&session).into();
-        let begun = actions::begin_automation(self, &mut self.inner.lock(), &chat, message);
+        let made = self.materialise(&session).await.map_err(|error| error.to_string());
+        let begun = made.and_then(|()| actions::begin_automation(self, &mut self.inner.lock(), &chat, message));
         match begun {
             Ok(turn) => {
                 // Whoever hears of the session finds it.
@@ -158,6 +159,8 @@ impl Face {
             Err(reason) => {
                 // Nothing was said in it, and nobody knows of it.
                 self.inner.lock().remove_session(&session);
+                // It may not have been made.
+                let _ = self.host.delete(&id).await;
                 self.store.forget(&id);
                 Err(reason)
             }

@@ -1,6 +1,9 @@
 //! Everything that changes together, and what the projection does to it.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    ops::{Deref, DerefMut},
+};
 
 use ahp_types::{
     StateAction,
@@ -14,6 +17,7 @@ use super::{point_to_chats, sub_state, summary_of};
 use crate::{
     changesets::Followers,
     projection::{Scope, Step, timestamp},
+    said::Said,
     state::{ChatStore, Core, Uri},
     talk::{Effect, Talk},
     terminals::Terminals,
@@ -29,6 +33,38 @@ pub(crate) struct Inner {
     pub(crate) terminals: Terminals,
     /// Who follows what sessions change.
     pub(crate) followers: Followers,
+    pub(crate) said: Said,
+}
+
+/// The state while it is changed and nobody is told yet. When this is dropped they are: everything that must not be lost is
+/// kept by then.
+pub(crate) struct Held<'a>(&'a mut Inner);
+
+impl<'a> Held<'a> {
+    pub(crate) fn new(inner: &'a mut Inner) -> Self {
+        inner.core.hold();
+        Self(inner)
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        self.0
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        self.0
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.core.release();
+    }
 }
 
 impl Inner {
@@ -75,13 +111,13 @@ impl Inner {
         })
     }
 
-    /// Does what the projection says, and lets what is derived follow.
-    pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>) {
+    /// Does what the projection says, and lets what is derived follow. True when a queued message began its turn.
+    pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>) -> bool {
         let of = self
             .talks
             .get(chat)
             .map(|talk| (talk.session.clone(), talk.born.clone()));
-        let Some((session, born)) = of else { return };
+        let Some((session, born)) = of else { return false };
         let default = self
             .core
             .sessions
@@ -123,11 +159,12 @@ impl Inner {
                 Step::Rested => rested = true,
             }
         }
+        let started = rested && self.start_queued(chat);
         if rested {
-            self.start_queued(chat);
             self.followers.wake(&session);
         }
         self.core.settle(&session);
+        started
     }
 
     fn open_sub(&mut self, chat: &Uri, session: &Uri, tool_call_id: &str, parent: &Scope, title: String) {
@@ -148,14 +185,14 @@ impl Inner {
         self.core.publish(session, &StateAction::SessionChatAdded(action), None);
     }
 
-    /// Starts the next queued message, if the conversation is at rest.
-    pub(crate) fn start_queued(&mut self, chat: &Uri) {
+    /// Starts the next queued message, if the conversation is at rest. False when there is none.
+    pub(crate) fn start_queued(&mut self, chat: &Uri) -> bool {
         let (Some(entry), Some(talk)) = (self.core.chats.get(chat), self.talks.get_mut(chat)) else {
-            return;
+            return false;
         };
         let head = entry.store.head();
         if head.active_turn.is_some() {
-            return;
+            return false;
         }
         let Some(next) = head
             .queued_messages
@@ -163,9 +200,14 @@ impl Inner {
             .flatten()
             .find(|queued| !talk.projector.was_sent(&queued.id))
         else {
-            return;
+            return false;
         };
         let (id, message) = (next.id.clone(), next.message.clone());
+        let send = self.core.for_agent(id.clone(), message.clone(), Delivery::Enqueue);
+        if let Err(reason) = talk.keep_message(&self.said, &send) {
+            tracing::warn!(chat = &**chat, reason, "a queued message goes on waiting");
+            return false;
+        }
         let removed = ChatPendingMessageRemovedAction {
             kind: PendingMessageKind::Queued,
             id: id.clone(),
@@ -178,13 +220,13 @@ impl Inner {
             queued_message_id: Some(id.clone()),
             meta: None,
         };
-        let send = self.core.for_agent(id.clone(), message.clone(), Delivery::Enqueue);
         talk.begin(&id, message, now);
         talk.tell(send);
         self.core
             .publish(chat, &StateAction::ChatPendingMessageRemoved(removed), None);
         self.core.publish(chat, &StateAction::ChatTurnStarted(started), None);
         self.steer(chat);
+        true
     }
 
     /// Gives the agent the message that waits to steer the turn that runs now.

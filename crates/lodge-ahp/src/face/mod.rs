@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::{
-    inner::Inner,
+    inner::{Held, Inner},
     shapes::{chat_state, point_to_chats, sub_state, summary_of},
 };
 use crate::{
@@ -78,6 +78,7 @@ impl Face {
         let settings = store.settings();
         let (automations, catalogue) = Automations::open(&host, config.clock.clone(), &settings)?;
         let seq = Seq::open(&dir.join("seq"))?;
+        let said = Said::new(dir.join("said"));
         let root = RootState {
             agents: shapes::agents(&host, crate::customizations::agents_of_host(&host, &store.decided())),
             active_sessions: Some(0),
@@ -103,12 +104,13 @@ impl Face {
             subs: HashMap::new(),
             terminals: Terminals::new(config.limits.terminal_bytes),
             followers: Followers::default(),
+            said: said.clone(),
         };
         Ok(Arc::new(Self {
             host,
             config,
             store,
-            said: Said::new(dir.join("said")),
+            said,
             inner: Mutex::new(inner),
             gates: Mutex::default(),
             windows: Mutex::default(),

@@ -478,21 +478,36 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
 }
 
 impl Face {
-    async fn materialise(&self, session: &str) -> Result<(), HostError> {
-        let made = {
-            let mut inner = self.inner.lock();
-            // One that has begun is asked too: it may not be there yet.
-            let chat = inner.core.sessions.get(session).map(|entry| entry.default_chat.clone());
-            let Some(talk) = chat.and_then(|chat| inner.talk_mut(&chat)) else {
-                return Err(HostError::NotFound(session.to_owned()));
-            };
-            talk.is_draft = false;
+    /// Has the host make the session behind a session's default chat, or bring it back into memory.
+    pub(crate) async fn materialise(&self, session: &str) -> Result<(), HostError> {
+        let chat = {
+            let inner = self.inner.lock();
+            let entry = inner.core.sessions.get(session);
+            entry.map(|entry| entry.default_chat.clone())
+        };
+        let chat = chat.ok_or_else(|| HostError::NotFound(session.to_owned()))?;
+        self.materialise_chat(&chat).await
+    }
+
+    /// The same for any chat. A draft's address is kept before there is a session, so that nobody hears of the session
+    /// under another one.
+    pub(crate) async fn materialise_chat(&self, chat: &str) -> Result<(), HostError> {
+        let gone = || HostError::NotFound(chat.to_owned());
+        let (made, id, is_draft) = {
+            let inner = self.inner.lock();
+            let (_, talk) = inner.talk_of(chat).ok_or_else(gone)?;
+            if talk.is_draft && *talk.session != uri::session(&talk.host_id) {
+                self.keep_uri(&inner, &talk.session);
+            }
             let (sender, made) = tokio::sync::oneshot::channel();
             talk.tell(Effect::Create(sender));
-            made
+            (made, talk.host_id.clone(), talk.is_draft)
         };
-        let gone = |_| HostError::NotFound(session.to_owned());
-        made.await.map_err(gone)?
+        let made = made.await.unwrap_or_else(|_| Err(gone()));
+        if made.is_err() && is_draft {
+            self.store.update(&id, |record| record.uri = None);
+        }
+        made
     }
 
     /// The host's session behind one that may not have begun yet.

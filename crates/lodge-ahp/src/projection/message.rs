@@ -113,6 +113,18 @@ fn path_of(resource: &MessageResourceAttachment) -> Result<String, String> {
 /// The attachments of a client's message as the agent takes them, and text to add for those it cannot take. `Err` says
 /// what cannot be honoured. Reads files.
 pub(crate) fn attachments_of(message: &Message) -> Result<(Vec<Attachment>, Vec<String>), String> {
+    taken_attachments(message, |path, range| read_selection(path, range).unwrap_or_default())
+}
+
+/// The same without what is selected in files: nothing is read.
+pub(crate) fn attachments_to_read(message: &Message) -> Result<(Vec<Attachment>, Vec<String>), String> {
+    taken_attachments(message, |_, _| String::new())
+}
+
+fn taken_attachments(
+    message: &Message,
+    selected: impl Fn(&str, &TextRange) -> String,
+) -> Result<(Vec<Attachment>, Vec<String>), String> {
     let mut taken = Vec::new();
     let mut said = Vec::new();
     for attachment in message.attachments.iter().flatten() {
@@ -125,7 +137,7 @@ pub(crate) fn attachments_of(message: &Message) -> Result<(Vec<Attachment>, Vec<
                 ..BlobAttachment::default()
             })),
             MessageAttachment::Resource(resource) => {
-                taken.push(file_attachment(resource, path_of(resource)?));
+                taken.push(file_attachment(resource, path_of(resource)?, &selected));
             }
             // What was said in a chat, or about a file, comes with the message when it is accepted.
             MessageAttachment::Chat(_) | MessageAttachment::Annotations(_) => {}
@@ -139,7 +151,11 @@ pub(crate) fn attachments_of(message: &Message) -> Result<(Vec<Attachment>, Vec<
     Ok((taken, said))
 }
 
-fn file_attachment(resource: &MessageResourceAttachment, path: String) -> Attachment {
+fn file_attachment(
+    resource: &MessageResourceAttachment,
+    path: String,
+    selected: impl Fn(&str, &TextRange) -> String,
+) -> Attachment {
     let display_name = resource.label.clone();
     match (&resource.selection, resource.display_kind.as_deref()) {
         (Some(selection), _) => {
@@ -147,7 +163,7 @@ fn file_attachment(resource: &MessageResourceAttachment, path: String) -> Attach
                 line: position.line.try_into().unwrap_or(0),
                 character: position.character.try_into().unwrap_or(0),
             };
-            let text = read_selection(&path, &selection.range).unwrap_or_default();
+            let text = selected(&path, &selection.range);
             let selection = SelectionRange {
                 start: place(&selection.range.start),
                 end: place(&selection.range.end),

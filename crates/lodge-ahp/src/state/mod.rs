@@ -11,7 +11,7 @@ pub(crate) mod session;
 mod settle;
 mod subscriptions;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
 use ahp_types::{ROOT_RESOURCE_URI, StateAction, state::RootState};
@@ -85,6 +85,8 @@ pub(crate) struct Core {
     pub(crate) root_uri: Uri,
     /// Moves when a turn ends, is taken back or closed with its chat.
     pub(crate) turn_ends: watch::Sender<u64>,
+    /// Frames that leave when what they tell is kept; `None` when frames leave at once.
+    held: RefCell<Option<Vec<(Arc<Conn>, Frame)>>>,
 }
 
 impl Core {
@@ -111,6 +113,26 @@ impl Core {
             bounds,
             root_uri,
             turn_ends: watch::Sender::new(0),
+            held: RefCell::new(None),
+        }
+    }
+
+    /// From now on nothing leaves: whoever is told something must find it again after a crash, so it is kept first.
+    pub(crate) fn hold(&mut self) {
+        self.held.get_mut().get_or_insert_default();
+    }
+
+    /// Sends what was held back, in order.
+    pub(crate) fn release(&mut self) {
+        for (conn, frame) in self.held.get_mut().take().into_iter().flatten() {
+            conn.push(frame);
+        }
+    }
+
+    fn deliver(&self, conn: &Arc<Conn>, frame: Frame) {
+        match &mut *self.held.borrow_mut() {
+            Some(held) => held.push((conn.clone(), frame)),
+            None => conn.push(frame),
         }
     }
 
@@ -303,9 +325,13 @@ impl Core {
             return;
         };
         let sent = Arc::new(sent);
+        let held = self.held.get_mut();
         for subscriber in &entry.subscribers {
             for frame in sent.frames(subscriber.peer.dialect) {
-                subscriber.conn.push(frame.clone());
+                match held {
+                    Some(held) => held.push((subscriber.conn.clone(), frame.clone())),
+                    None => subscriber.conn.push(frame.clone()),
+                }
             }
         }
         entry.ring.push(sent, self.bounds.ring_bytes);
@@ -314,7 +340,7 @@ impl Core {
     /// Tells one connection that its action was not accepted. It takes no number: nothing happened.
     pub(crate) fn reject(
         &self,
-        conn: &Conn,
+        conn: &Arc<Conn>,
         channel: &str,
         action: &impl serde::Serialize,
         origin: &Origin,
@@ -324,13 +350,13 @@ impl Core {
     }
 
     /// Tells one connection that its action was accepted and changed nothing.
-    pub(crate) fn echo(&self, conn: &Conn, channel: &str, action: &impl serde::Serialize, origin: &Origin) {
+    pub(crate) fn echo(&self, conn: &Arc<Conn>, channel: &str, action: &impl serde::Serialize, origin: &Origin) {
         self.answer(conn, channel, action, origin, None);
     }
 
     fn answer(
         &self,
-        conn: &Conn,
+        conn: &Arc<Conn>,
         channel: &str,
         action: &impl serde::Serialize,
         origin: &Origin,
@@ -338,16 +364,14 @@ impl Core {
     ) {
         let seed = conn.peer().is_some_and(|peer| peer.dialect == Dialect::Seed);
         let channel = (!seed).then_some(channel);
-        conn.push(
-            Envelope {
-                channel,
-                action,
-                server_seq: self.seq.last(),
-                origin: Some(origin),
-                rejection_reason,
-            }
-            .frame(),
-        );
+        let envelope = Envelope {
+            channel,
+            action,
+            server_seq: self.seq.last(),
+            origin: Some(origin),
+            rejection_reason,
+        };
+        self.deliver(conn, envelope.frame());
     }
 }
 

@@ -211,8 +211,10 @@ impl Core {
         for conn in self.conns.values() {
             let Some(peer) = conn.peer() else { continue };
             match peer.dialect {
-                Dialect::Seed => conn.push(seed.clone()),
-                Dialect::Modern if peer.version.starts_with("0.") || subscribed(conn.id) => conn.push(modern.clone()),
+                Dialect::Seed => self.deliver(conn, seed.clone()),
+                Dialect::Modern if peer.version.starts_with("0.") || subscribed(conn.id) => {
+                    self.deliver(conn, modern.clone());
+                }
                 Dialect::Modern => {}
             }
         }

@@ -413,11 +413,13 @@ impl Core {
         };
         // A window only ever grows: whoever has these turns already ignores them.
         subscriber.start = subscriber.start.min(start);
+        let dialect = subscriber.peer.dialect;
         let sent = Arc::new(Sent::new(server_seq, frame, None).only_to(subscriber.peer.client.clone()));
-        for frame in sent.frames(subscriber.peer.dialect) {
-            subscriber.conn.push(frame.clone());
+        let conn = subscriber.conn.clone();
+        channel.ring.push(sent.clone(), self.bounds.ring_bytes);
+        for frame in sent.frames(dialect) {
+            self.deliver(&conn, frame.clone());
         }
-        channel.ring.push(sent, self.bounds.ring_bytes);
     }
 
     /// Where the windows of a connection begin, to be remembered when it goes.

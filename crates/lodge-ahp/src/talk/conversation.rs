@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ahp_types::{StateAction, state::Message};
 use lodge_events::Timestamp;
+use lodge_host::Session;
 use tokio::sync::mpsc;
 
 use super::Effect;
@@ -18,8 +19,10 @@ pub(crate) struct Talk {
     pub(crate) host_id: String,
     pub(crate) projector: Projector,
     pub(crate) effects: mpsc::UnboundedSender<Effect>,
-    /// Whether the host has a session behind it yet.
+    /// Whether the host has no session behind it yet.
     pub(crate) is_draft: bool,
+    /// The session behind it, while it is in memory.
+    pub(crate) agent: Option<Session>,
     /// Whether the host let the session go: what others do to it then is not heard here.
     pub(crate) is_detached: bool,
     /// Before there is a session: the plugins that clients brought.
@@ -35,7 +38,7 @@ impl Talk {
         host_id: String,
         projector: Projector,
         effects: mpsc::UnboundedSender<Effect>,
-        is_draft: bool,
+        agent: Option<Session>,
     ) -> Self {
         Self {
             session,
@@ -43,7 +46,8 @@ impl Talk {
             host_id,
             projector,
             effects,
-            is_draft,
+            is_draft: agent.is_none(),
+            agent,
             is_detached: false,
             plugins: Vec::new(),
             expected: VecDeque::new(),
@@ -67,10 +71,19 @@ impl Talk {
         at.is_some()
     }
 
-    /// A turn begins: its agent is about to be given the message, and is made if there is none yet.
+    /// Does not expect any more what could not be set.
+    pub(crate) fn unexpect(&mut self, action: &StateAction) {
+        self.is_known(action);
+    }
+
+    /// The session behind it, if it can be told something.
+    pub(crate) fn agent(&self) -> Option<&Session> {
+        self.agent.as_ref().filter(|session| !session.has_ended())
+    }
+
+    /// A turn begins: its agent is about to be given the message.
     pub(crate) fn begin(&mut self, id: &str, message: Message, now: Timestamp) {
         self.projector.turn_started(id, message, now);
-        self.is_draft = false;
     }
 
     /// Gives its agent something to do, in order.

@@ -14,11 +14,14 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::{Draft, Effect, LITERAL, Setting, command_in};
+use super::{
+    Draft, Effect, Setting,
+    acceptance::{command_of, prompt_of},
+};
 use crate::{
     customizations::{self, Custom, Watchers},
     face::Face,
-    projection::{attachments_of, message_of_prompt},
+    projection::attachments_of,
     session_config::Isolation,
     state::Uri,
 };
@@ -63,7 +66,6 @@ pub(crate) struct Driver {
     effects: mpsc::UnboundedReceiver<Effect>,
     pub(crate) live: Option<Live>,
     pub(crate) draft: Option<Draft>,
-    model: Option<String>,
     /// Whether a client of this face chose the custom agent at work.
     chose_agent: bool,
     pub(crate) clients: Vec<SessionActiveClient>,
@@ -81,7 +83,6 @@ impl Driver {
             effects,
             live: None,
             draft: None,
-            model: None,
             chose_agent: false,
             clients: Vec::new(),
             custom: Custom::default(),
@@ -211,22 +212,36 @@ impl Driver {
 
     /// The agent's session, brought to life if need be.
     async fn session(&mut self) -> Result<&mut Live, HostError> {
-        if self.live.is_none() {
-            let session = match self.draft.take() {
-                Some(draft) => self.create(draft).await?,
-                None => self.face.open_session(&self.host_id).await?,
-            };
-            let events = session.subscribe(QUEUE);
-            self.live = Some(self.attach(session, events).await?);
-            if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
-                talk.is_detached = false;
-            }
-            self.attach_clients().await;
-            self.customize().await;
+        if self.open().await? {
+            self.equip().await;
         }
         self.live
             .as_mut()
             .ok_or_else(|| HostError::NotFound(self.host_id.clone()))
+    }
+
+    /// Makes or opens the session behind the conversation. False when that was done before.
+    async fn open(&mut self) -> Result<bool, HostError> {
+        if self.live.is_some() {
+            return Ok(false);
+        }
+        let session = match self.draft.take() {
+            Some(draft) => self.create(draft).await?,
+            None => self.face.open_session(&self.host_id).await?,
+        };
+        let events = session.subscribe(QUEUE);
+        self.live = Some(self.attach(session.clone(), events).await?);
+        if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
+            (talk.is_draft, talk.is_detached) = (false, false);
+            talk.agent = Some(session);
+        }
+        Ok(true)
+    }
+
+    /// Gives a session that was just opened what clients bring and persons decided.
+    async fn equip(&mut self) {
+        self.attach_clients().await;
+        self.customize().await;
     }
 
     async fn create(&mut self, draft: Draft) -> Result<Session, HostError> {
@@ -290,6 +305,9 @@ impl Driver {
             } => {
                 let sent = self.send(&id, &message, delivery, chats).await;
                 if let Err(error) = sent {
+                    if let Some(live) = &self.live {
+                        live.session.withdraw(&id);
+                    }
                     self.face.turn_failed(&self.chat, &id, &error.to_string());
                 }
                 return;
@@ -303,7 +321,13 @@ impl Driver {
                 return self.face.turn_failed(&self.chat, &turn, &gone_on);
             }
             Effect::Create(made) => {
-                let _ = made.send(self.session().await.map(drop));
+                let opened = self.open().await;
+                let fresh = matches!(opened, Ok(true));
+                // Whoever waits only needs it to be there.
+                let _ = made.send(opened.map(drop));
+                if fresh {
+                    self.equip().await;
+                }
                 return;
             }
             Effect::Clients(clients) => {
@@ -336,57 +360,28 @@ impl Driver {
         delivery: Delivery,
         chats: Vec<String>,
     ) -> Result<(), HostError> {
-        let literal = message.meta.as_ref().is_some_and(|meta| meta.contains_key(LITERAL));
-        if let Some(command) = command_in(&message.text).filter(|_| !literal) {
-            return self.run_command(id, message, delivery, command).await;
+        if command_of(message).is_some() {
+            let session = self.session().await?.session.clone();
+            session.send(prompt_of(id, message, delivery, Vec::new(), [])).await?;
+            return Ok(());
         }
         let attached = message.clone();
         let attachments = tokio::task::spawn_blocking(move || attachments_of(&attached)).await;
         let attachments = attachments.map_err(|_| HostError::Invalid("the attachments cannot be read".to_owned()))?;
         let (attachments, said) = attachments.map_err(HostError::Invalid)?;
-        let model = message
-            .model
-            .as_ref()
-            .map(|model| model.id.clone())
-            .or_else(|| self.model.take());
-        let resolve = model.as_ref().map(|name| self.face.host.models().resolve(Some(name)));
-        let resolve = resolve.transpose();
-        let resolve = resolve.map_err(|error| HostError::Invalid(error.to_string()))?;
-        if let (Some(draft), Some(model)) = (&mut self.draft, &model) {
-            draft.model = Some(model.clone());
-        }
         self.plugins_ready().await;
         self.follow_files().await;
         self.choose_agent(message.agent.as_ref().map(|agent| agent.uri.as_str()))
             .await?;
         let preface = self.preface.take().map(|text| format!("This is about:\n\n{text}"));
         let session = self.session().await?.session.clone();
-        if let Some(model) = resolve
-            && session.settings().model.info().id != model.info().id
-        {
-            session
-                .configure(Change::Model {
-                    model,
-                    reasoning_effort: None,
-                })
+        if let Some(model) = &message.model {
+            Setting::Model(model.id.clone())
+                .apply(&self.face.host, &session)
                 .await?;
         }
-        let text = said
-            .into_iter()
-            .chain(chats)
-            .chain(preface)
-            .fold(message.text.clone(), |text, more| format!("{text}\n\n{more}"));
-        let display_text = (text != message.text).then(|| message.text.clone());
-        let prompt = Prompt {
-            text,
-            display_text,
-            attachments,
-            delivery,
-            message_id: Some(id.to_owned()),
-            ..Prompt::default()
-        };
-        let session = session.clone();
-        self.remember(id, message, &prompt).await;
+        let added = said.into_iter().chain(chats).chain(preface);
+        let prompt = prompt_of(id, message, delivery, attachments, added);
         if delivery == Delivery::Immediate {
             session.send(prompt).await?;
         } else if session.is_for_client(&prompt.text) {
@@ -395,6 +390,7 @@ impl Driver {
             let (id, text) = (id.to_owned(), message.text.clone());
             tokio::spawn(async move {
                 if let Err(error) = say(&session, &id, text, prompt).await {
+                    session.withdraw(&id);
                     face.turn_failed(&chat, &id, &error.to_string());
                 }
             });
@@ -402,44 +398,6 @@ impl Driver {
             say(&session, id, message.text.clone(), prompt).await?;
         }
         Ok(())
-    }
-
-    /// Runs a command that a person typed in place of a message. What else the message brings is for a model.
-    async fn run_command(
-        &mut self,
-        id: &str,
-        message: &Message,
-        delivery: Delivery,
-        command: &str,
-    ) -> Result<(), HostError> {
-        let session = self.session().await?.session.clone();
-        let prompt = Prompt {
-            text: message.text.clone(),
-            delivery,
-            message_id: Some(id.to_owned()),
-            command: Some(command.to_owned()),
-            ..Prompt::default()
-        };
-        self.remember(id, message, &prompt).await;
-        session.send(prompt).await?;
-        Ok(())
-    }
-
-    /// Keeps a message that the log cannot tell as it was written. Without that it is shown in part after a restart.
-    async fn remember(&self, id: &str, message: &Message, prompt: &Prompt) {
-        if message_of_prompt(prompt) == *message {
-            return;
-        }
-        let (said, session, id, message) = (
-            self.face.said.clone(),
-            self.host_id.clone(),
-            id.to_owned(),
-            message.clone(),
-        );
-        let kept = tokio::task::spawn_blocking(move || said.keep(&session, &id, &message)).await;
-        if let Ok(Err(error)) = kept {
-            tracing::warn!(chat = &*self.chat, %error, "a message cannot be kept as it was written");
-        }
     }
 
     async fn resume(&mut self) -> Result<bool, HostError> {
@@ -473,10 +431,6 @@ impl Driver {
     }
 
     async fn change(&mut self, setting: Setting) -> Result<(), HostError> {
-        if let Setting::Model(model) = setting {
-            self.model = Some(model);
-            return Ok(());
-        }
         if let Some(draft) = &mut self.draft {
             match setting {
                 Setting::Title(title) => draft.title = Some(title),
@@ -484,21 +438,12 @@ impl Driver {
                 Setting::Approval(approval) => draft.approval = approval,
                 Setting::Isolation(isolation) => draft.isolation = isolation,
                 Setting::Branch(branch) => draft.branch = Some(branch),
-                Setting::Model(_) => {}
+                Setting::Model(model) => draft.model = Some(model),
             }
             return Ok(());
         }
-        let change = match setting {
-            Setting::Title(title) => {
-                self.session().await?.session.rename(Some(title)).await?;
-                return Ok(());
-            }
-            Setting::Mode(mode) => Change::Mode(mode),
-            Setting::Approval(approval) => Change::Approval(approval),
-            Setting::Model(_) | Setting::Isolation(_) | Setting::Branch(_) => return Ok(()),
-        };
-        self.session().await?.session.configure(change).await?;
-        Ok(())
+        let session = self.session().await?.session.clone();
+        setting.apply(&self.face.host, &session).await
     }
 
     /// Lets the agent work in other directories, too. One that sleeps is told when it wakes.
@@ -548,6 +493,7 @@ pub(crate) fn remove_worktree(worktree: Worktree) {
 async fn say(session: &Session, id: &str, text: String, prompt: Prompt) -> Result<(), HostError> {
     if let Some(answer) = session.say(prompt).await? {
         session.commanded(id.to_owned(), text, answer).await?;
+        session.withdraw(id);
     }
     Ok(())
 }

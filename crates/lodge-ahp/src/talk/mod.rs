@@ -1,5 +1,6 @@
 //! Conversations: what the state knows of each, what clients may want of its agent, and the driver between the two.
 
+mod acceptance;
 mod conversation;
 mod driver;
 mod shown;
@@ -85,6 +86,13 @@ pub(crate) enum Setting {
     Isolation(Isolation),
     /// Where its work tree will begin.
     Branch(String),
+}
+
+impl Setting {
+    /// Whether all agents of a session have it, whichever of its chats they are in.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::Mode(_) | Self::Approval(_))
+    }
 }
 
 /// A session to make when its first message comes.

@@ -36,7 +36,9 @@ impl Face {
                 },
                 _ => None,
             });
-            inner.take(chat, steps);
+            if inner.take(chat, steps) {
+                self.keep(&inner, chat);
+            }
             if let Some(title) = title {
                 self.titled(&mut inner, chat, &title);
             }
@@ -69,7 +71,9 @@ impl Face {
             return;
         };
         let steps = talk.projector.queue_changed(entry.store.head(), waiting);
-        inner.take(chat, steps);
+        if inner.take(chat, steps) {
+            self.keep(inner, chat);
+        }
     }
 
     /// The agent could not be given a message: the turn that waited for it has failed, or it no longer steers one.
@@ -131,6 +135,7 @@ impl Face {
     pub(super) fn detached(&self, chat: &Uri) {
         if let Some(talk) = self.inner.lock().talks.get_mut(chat) {
             talk.is_detached = true;
+            talk.agent = None;
         }
     }
 }

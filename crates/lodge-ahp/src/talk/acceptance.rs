@@ -1,0 +1,105 @@
+//! What is kept before a client hears that it was accepted: messages in the queue of their session, settings in its log.
+
+use ahp_types::state::Message;
+use lodge_events::Attachment;
+use lodge_host::{Change, Delivery, Host, HostError, Prompt, Session};
+
+use super::{Effect, LITERAL, Setting, Talk, command_in};
+use crate::{
+    actions::Refusal,
+    projection::{attachments_to_read, message_of_prompt},
+    said::Said,
+};
+
+/// The command that a message is, unless its sender wants it taken as it stands.
+pub(super) fn command_of(message: &Message) -> Option<&str> {
+    let literal = message.meta.as_ref().is_some_and(|meta| meta.contains_key(LITERAL));
+    command_in(&message.text).filter(|_| !literal)
+}
+
+/// A message as the agent takes it. What is added to its text is not shown to people.
+pub(super) fn prompt_of(
+    id: &str,
+    message: &Message,
+    delivery: Delivery,
+    attachments: Vec<Attachment>,
+    added: impl IntoIterator<Item = String>,
+) -> Prompt {
+    let prompt = Prompt {
+        text: message.text.clone(),
+        delivery,
+        message_id: Some(id.to_owned()),
+        ..Prompt::default()
+    };
+    if let Some(command) = command_of(message) {
+        // What else the message brings is for a model.
+        return Prompt {
+            command: Some(command.to_owned()),
+            ..prompt
+        };
+    }
+    let added = added.into_iter();
+    let text = added.fold(message.text.clone(), |text, more| format!("{text}\n\n{more}"));
+    Prompt {
+        display_text: (text != message.text).then(|| message.text.clone()),
+        text,
+        attachments,
+        ..prompt
+    }
+}
+
+impl Talk {
+    /// Has the session keep a message that its agent is about to be given. The rest is prepared after that, and may take
+    /// long.
+    pub(crate) fn keep_message(&self, said: &Said, send: &Effect) -> Result<(), Refusal> {
+        let Effect::Send {
+            id,
+            message,
+            delivery,
+            chats,
+        } = send
+        else {
+            return Ok(());
+        };
+        let agent = self.agent().ok_or("the session is not open; send the message again")?;
+        let (attachments, added) = attachments_to_read(message)?;
+        let prompt = prompt_of(
+            id,
+            message,
+            *delivery,
+            attachments,
+            added.into_iter().chain(chats.clone()),
+        );
+        // The log cannot tell this message as it was written.
+        if message_of_prompt(&prompt) != **message {
+            let kept = said.keep(&self.host_id, id, message);
+            kept.map_err(|error| format!("the message cannot be kept: {error}"))?;
+        }
+        agent.accept(prompt).map_err(|error| error.to_string())
+    }
+}
+
+impl Setting {
+    /// Changes a session; its log has the change when this returns.
+    pub(crate) async fn apply(self, host: &Host, session: &Session) -> Result<(), HostError> {
+        let change = match self {
+            Self::Title(title) => return Ok(session.rename(Some(title)).await?),
+            Self::Mode(mode) => Change::Mode(mode),
+            Self::Approval(approval) => Change::Approval(approval),
+            Self::Model(name) => {
+                let model = host.models().resolve(Some(&name));
+                let model = model.map_err(|error| HostError::Invalid(error.to_string()))?;
+                if session.settings().model.info().id == model.info().id {
+                    return Ok(());
+                }
+                Change::Model {
+                    model,
+                    reasoning_effort: None,
+                }
+            }
+            // A session that has begun stays where it works.
+            Self::Isolation(_) | Self::Branch(_) => return Ok(()),
+        };
+        Ok(session.configure(change).await?)
+    }
+}
