@@ -130,7 +130,8 @@ impl Host {
         self.1.as_ref().map_or_else(own, |caller| caller.cwd.clone())
     }
 
-    fn environment(&self) -> Environment {
+    /// The caller's variables.
+    pub fn environment(&self) -> Environment {
         let caller = self.1.as_ref();
         caller.map_or_else(Environment::default, |caller| caller.environment.clone())
     }

@@ -8,11 +8,12 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lodge_events::Payload;
-use lodge_host::{Home, HomeOptions, ListFilter, SessionSummary, SyncPolicy, can_put_back};
+use lodge_host::{Home, HomeOptions, Host, ListFilter, SessionSummary, can_put_back};
 use lodge_log::{Position, Store};
 
 use crate::{
     cli::{CheckArgs, SessionsCommand},
+    console::Console,
     view::{plain, shorten},
 };
 
@@ -21,9 +22,6 @@ const RECENT: usize = 50;
 
 /// Runs it.
 pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode> {
-    if let SessionsCommand::Delete { ids } = command {
-        return delete(home, &ids);
-    }
     let home = Home::open_unlocked_read_only(home)?;
     let mut out = BufWriter::new(std::io::stdout());
     let done = match command {
@@ -53,7 +51,7 @@ pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode
         SessionsCommand::Search { text, limit } => search(&home, &text, limit, &mut out),
         SessionsCommand::Export { id } => export(&home, &find(&home, &id)?, &mut out),
         SessionsCommand::Delete { .. } | SessionsCommand::Fork { .. } | SessionsCommand::Rewind { .. } => {
-            unreachable!("done elsewhere")
+            unreachable!("they are for a host")
         }
     };
     match done.and_then(|()| Ok(out.flush()?)) {
@@ -126,6 +124,11 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
     Ok(())
 }
 
+/// The beginning of a text, on one line.
+fn one_line(text: &str, longest: usize) -> String {
+    shorten(&plain(text).replace('\n', " "), longest)
+}
+
 fn local_time(time: jiff::Timestamp) -> String {
     time.to_zoned(jiff::tz::TimeZone::system())
         .strftime("%Y-%m-%d %H:%M")
@@ -187,21 +190,38 @@ fn export(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-fn delete(home: &Path, ids: &[String]) -> Result<ExitCode> {
-    let home = Home::open(
-        home,
-        HomeOptions {
-            sync: SyncPolicy::Turn,
-            ..HomeOptions::default()
-        },
-    )?;
-    let ids = ids.iter().map(|id| find(&home, id)).collect::<Result<Vec<_>>>()?;
-    for id in ids {
-        home.sessions().delete(&id)?;
-        println_quietly(&format!("Deleted {id}."));
+/// Deletes sessions, once the person has said yes.
+pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut Console) -> Result<u8> {
+    let home = host.home();
+    let ids = ids.iter().map(|id| find(home, id)).collect::<Result<Vec<_>>>()?;
+    if !yes {
+        for id in &ids {
+            let title = home.catalogue().get(id)?.and_then(|session| session.title());
+            let title = title.map_or_else(String::new, |title| format!("  {}", one_line(&title, 60)));
+            writeln!(console.err, "{id}{title}")?;
+        }
+        let what = match ids.len() {
+            1 => "it".to_owned(),
+            many => format!("these {many} sessions"),
+        };
+        let question = format!("Delete {what} with everything kept in them? [y]es, [n]o: ");
+        match console.ask(&question.replace("it with everything kept in them", "it with everything kept in it")).await? {
+            None if !console.terminal.has_person() => {
+                bail!("Nothing is deleted without a question, and nobody can be asked here. Add --yes.")
+            }
+            Some(answer) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => {}
+            _ => {
+                writeln!(console.err, "Nothing was deleted.")?;
+                return Ok(1);
+            }
+        }
     }
-    home.catalogue().flush();
-    Ok(ExitCode::SUCCESS)
+    for id in ids {
+        host.delete(&id).await?;
+        console.say(&format!("Deleted {id}."))?;
+    }
+    host.catalogue().flush();
+    Ok(0)
 }
 
 pub(crate) fn println_quietly(line: &str) {
