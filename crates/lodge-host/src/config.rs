@@ -12,10 +12,7 @@ use lodge_mcp::Configured;
 use lodge_models::{Catalogue, Model};
 use lodge_tools::{Database, custom::Places};
 
-use crate::{
-    HostError,
-    host::Host,
-};
+use crate::{HostError, host::Host};
 
 /// Which model a session shall use.
 #[derive(Clone, Default)]

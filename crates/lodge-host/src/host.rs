@@ -255,13 +255,7 @@ impl Host {
         Ok(session)
     }
 
-    fn start(
-        &self,
-        id: &str,
-        opened: Opened,
-        settings: Settings,
-        storage: &Storage,
-    ) -> Result<Session, HostError> {
+    fn start(&self, id: &str, opened: Opened, settings: Settings, storage: &Storage) -> Result<Session, HostError> {
         let session = self.start_with(id, opened, Facts::default(), settings, storage)?;
         self.0.enlist(&session);
         Ok(session)

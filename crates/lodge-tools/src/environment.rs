@@ -35,7 +35,10 @@ impl Environment {
     /// All of them but for those that no program may see.
     pub fn visible(&self) -> Vec<(OsString, OsString)> {
         let all: Vec<_> = match &self.0 {
-            Some(variables) => variables.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            Some(variables) => variables
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
             None => std::env::vars_os().collect(),
         };
         let hidden = process::hidden();

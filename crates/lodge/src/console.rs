@@ -13,6 +13,7 @@ use tokio::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
+    signal::unix::{SignalKind, signal},
     sync::mpsc,
 };
 
@@ -175,10 +176,12 @@ impl Console {
 /// Hears the person at this process's terminal.
 fn hear_own(into: &mpsc::UnboundedSender<Heard>, lines: bool) {
     let interrupts = into.clone();
-    tokio::spawn(async move {
-        // One listener for all of them: one made anew would miss what comes in between.
-        while tokio::signal::ctrl_c().await.is_ok() && interrupts.send(Heard::Interrupt).is_ok() {}
-    });
+    // One listener for all of them: one made anew would miss what comes in between.
+    if let Ok(mut signals) = signal(SignalKind::interrupt()) {
+        tokio::spawn(
+            async move { while signals.recv().await.is_some() && interrupts.send(Heard::Interrupt).is_ok() {} },
+        );
+    }
     if lines {
         read_lines(into.clone());
     }

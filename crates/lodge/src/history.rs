@@ -13,13 +13,7 @@ use lodge_host::{
 };
 use lodge_log::{Position, Store};
 
-use crate::{
-    cli::FormatArg,
-    console::Console,
-    serve::print_line as say,
-    sessions::find,
-    view::plain,
-};
+use crate::{cli::FormatArg, console::Console, serve::print_line as say, sessions::find, view::plain};
 
 /// Writes a session as a page.
 pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&Path>) -> Result<ExitCode> {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use clap::{CommandFactory, error::ErrorKind};
 use lodge_host::{Host, LogError, SyncPolicy};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -20,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    cli::{Command, SessionsCommand},
+    cli::{Cli, Command, SessionsCommand},
     console::{self, Console, Heard, Shown, Terminal},
     door, guest, run, setup,
 };
@@ -175,7 +176,14 @@ pub(crate) async fn hand_on(
 /// Runs a command of this program in the running host, or in a host of its own.
 pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> Result<ExitCode> {
     let input = match &command {
-        Command::Run(_) => piped_input()?,
+        Command::Run(args) => {
+            let input = piped_input()?;
+            if args.prompt.join("").trim().is_empty() && input.trim().is_empty() {
+                let nothing = "Say something: lodge run \"hello\", or pipe it in.";
+                Cli::command().error(ErrorKind::MissingRequiredArgument, nothing).exit();
+            }
+            input
+        }
         _ => String::new(),
     };
     let hello = Hello::new(input);

@@ -35,7 +35,7 @@ impl From<Exit> for ExitCode {
 
 /// Runs it. `input` is what was piped into the command.
 pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut Console) -> Result<u8> {
-    let text = prompt(&args.prompt, input)?;
+    let text = prompt(&args.prompt, input);
     let session = open(host, &args).await?;
     let interactive = !args.json && console.terminal.has_person();
     let client = ClientSpec {
@@ -120,19 +120,17 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
 }
 
 /// The words of the command line, and below them what was piped into the command.
-fn prompt(words: &[String], input: &str) -> Result<String> {
+fn prompt(words: &[String], input: &str) -> String {
     let words = words.join(" ");
     let words = match words.as_str() {
         "-" => "",
         words => words.trim(),
     };
-    let text = match (words, input.trim()) {
-        ("", "") => bail!("Say something: lodge run \"hello\", or pipe it in."),
+    match (words, input.trim()) {
         (words, "") => words.to_owned(),
         ("", _) => input.to_owned(),
         (words, _) => format!("{words}\n\n{input}"),
-    };
-    Ok(text)
+    }
 }
 
 async fn answer_question(session: &Session, view: &mut View<'_>, request: &str, answer: Answer) -> Result<()> {

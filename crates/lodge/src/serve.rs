@@ -32,7 +32,9 @@ fn variable(name: &str) -> Option<String> {
 
 /// The GitHub host that tokens are for.
 fn github_host(environment: &Environment) -> String {
-    let host = environment.text("COPILOT_GH_HOST").or_else(|| environment.text("GH_HOST"));
+    let host = environment
+        .text("COPILOT_GH_HOST")
+        .or_else(|| environment.text("GH_HOST"));
     let host = host.unwrap_or_else(|| "github.com".to_owned());
     if host.contains("://") {
         host
@@ -54,7 +56,13 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
     let asked = variable("LODGE_HOME").or_else(|| variable("COPILOT_HOME"));
     let home = setup::home_path(asked.as_deref().map(Path::new))?;
     let hello = Hello::new(String::new());
-    let reached = join::reach(&home, lodge_host::SyncPolicy::default(), args.session_idle_timeout, &hello).await?;
+    let reached = join::reach(
+        &home,
+        lodge_host::SyncPolicy::default(),
+        args.session_idle_timeout,
+        &hello,
+    )
+    .await?;
     let options = sdk_options(&args, &Environment::default(), Path::new(&hello.cwd));
     let listener = match args.transport {
         Transport::Stdio => None,

@@ -205,7 +205,10 @@ pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut
             many => format!("these {many} sessions"),
         };
         let question = format!("Delete {what} with everything kept in them? [y]es, [n]o: ");
-        match console.ask(&question.replace("it with everything kept in them", "it with everything kept in it")).await? {
+        match console
+            .ask(&question.replace("it with everything kept in them", "it with everything kept in it"))
+            .await?
+        {
             None if !console.terminal.has_person() => {
                 bail!("Nothing is deleted without a question, and nobody can be asked here. Add --yes.")
             }

@@ -155,7 +155,9 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
     );
     lodge_tools::hand_on_no_ignored_signals();
     let home = match Home::open(home, options) {
-        Err(error @ LogError::Locked { .. }) if how == Use::Alone => bail!("{error}. Stop it, connect to it, or use another --home."),
+        Err(error @ LogError::Locked { .. }) if how == Use::Alone => {
+            bail!("{error}. Stop it, connect to it, or use another --home.")
+        }
         other => other?,
     };
     let host = Host::new(HostConfig {

@@ -127,7 +127,11 @@ impl<'a> View<'a> {
             return Ok(());
         }
         self.status = true;
-        write!(self.console.err, "\r\x1b[2K{}", shorten(&plain(text).replace('\n', " "), 70))?;
+        write!(
+            self.console.err,
+            "\r\x1b[2K{}",
+            shorten(&plain(text).replace('\n', " "), 70)
+        )?;
         self.console.err.flush()
     }
 

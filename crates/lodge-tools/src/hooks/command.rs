@@ -60,7 +60,11 @@ async fn go(hook: &FileHook, input: String, environment: &Environment) -> io::Re
     environment.hand_on(&mut command);
     // So that a host that was killed leaves none behind.
     command.envs([crate::process::mark("hook.0")]);
-    command.envs(hook.env.iter().map(|(name, value)| (name, expanded(value, environment))));
+    command.envs(
+        hook.env
+            .iter()
+            .map(|(name, value)| (name, expanded(value, environment))),
+    );
     let mut child = command.spawn()?;
     let mut group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

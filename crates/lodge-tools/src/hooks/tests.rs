@@ -149,7 +149,11 @@ async fn what_a_hook_prints_and_how_it_ends_is_its_output() {
         ),
     ] {
         let (_dir, hook) = one(entry);
-        assert_eq!(hook.run(&json!({}), &Environment::default()).await, expected.map_err(str::to_owned), "{entry}");
+        assert_eq!(
+            hook.run(&json!({}), &Environment::default()).await,
+            expected.map_err(str::to_owned),
+            "{entry}"
+        );
     }
 }
 

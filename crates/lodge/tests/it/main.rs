@@ -11,6 +11,7 @@ mod door;
 mod grants;
 mod history;
 mod jail;
+mod join;
 mod orphans;
 mod proxy;
 mod sandbox;
