@@ -37,7 +37,7 @@ pub(crate) struct Global {
     )]
     pub(crate) sync: SyncPolicy,
     /// How much to log to stderr: error, warn, info, debug or trace
-    #[arg(long, global = true, env = "LODGE_LOG", value_name = "LEVEL", default_value = "warn")]
+    #[arg(long, global = true, env = "LODGE_LOG", value_name = "LEVEL", default_value = "warn", value_parser = crate::logging::parse_level)]
     pub(crate) log_level: String,
 }
 

@@ -10,6 +10,7 @@ mod grants;
 mod guest;
 mod history;
 mod join;
+mod listing;
 mod logging;
 mod mcp;
 mod question;

@@ -341,6 +341,13 @@ pub(crate) fn print_line(line: &str) {
 /// `lodge models`.
 pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
     let models = setup::models(&setup::config(home)?, &Environment::default())?;
+    let mut failed = false;
+    for found in models.discover().await {
+        if let Err(error) = found.models {
+            failed = true;
+            eprintln!("{}: {error}", found.provider);
+        }
+    }
     let default = models.default_model();
     for model in models.list() {
         let mark = if model.id == default { "*" } else { " " };
@@ -348,23 +355,6 @@ pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
             "{mark} {:<32} {:<16} {:>9} tokens",
             model.id, model.provider, model.context_window
         ));
-    }
-    let mut failed = false;
-    for found in models.discover().await {
-        match found.models {
-            Ok(list) => {
-                for model in list {
-                    print_line(&format!(
-                        "  {:<32} {:<16} {:>9} tokens",
-                        model.id, model.provider, model.context_window
-                    ));
-                }
-            }
-            Err(error) => {
-                failed = true;
-                eprintln!("{}: {error}", found.provider);
-            }
-        }
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
