@@ -24,7 +24,7 @@ pub const INTERRUPTED_TURN: &str = "The host stopped in the middle of the last t
 #[serde(default)]
 pub struct Facts {
     /// Which events these facts know of, once they are kept. See [`Facts::is_current`].
-    format: u32,
+    pub(crate) format: u32,
     /// When the session began, in milliseconds since 1970.
     pub started_ms: i64,
     /// The model that was last chosen.
@@ -128,7 +128,7 @@ impl Facts {
     }
 
     /// The facts as they are kept.
-    pub(crate) fn to_bytes(&mut self) -> serde_json::Result<Vec<u8>> {
+    pub(crate) fn encode(&mut self) -> serde_json::Result<Vec<u8>> {
         self.format = FORMAT;
         serde_json::to_vec(self)
     }

@@ -454,7 +454,7 @@ impl Inner {
 
     fn save_facts(&mut self) -> SyncTicket {
         self.saved = Some(Instant::now());
-        if let Ok(facts) = self.facts.to_bytes() {
+        if let Ok(facts) = self.facts.encode() {
             self.log.save_snapshot(Snapshot {
                 at: self.log.end(),
                 bytes: facts.into(),

@@ -260,6 +260,7 @@ pub fn response(id: Option<&RawValue>, result: &RpcResult) -> Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn check(text: &str, expected: &str) {
         let seen = match parse(text, 8) {
@@ -312,5 +313,23 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":4,"method":"[[[[[[[[[["}"#,
             "request 4 [[[[[[[[[[",
         );
+    }
+
+    const SAMPLES: &[&str] = &[
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"a":[1,{"b":null}]}}"#,
+        r#"{"jsonrpc":"2.0","method":"dispatchAction","params":{"channel":"ahp-chat:/x","action":{"type":"chat/truncated"}}}"#,
+        r#"{"jsonrpc":"2.0","id":"x","error":{"code":-32000,"message":"no","data":{}}}"#,
+        r#"{"id":2,"result":[],"jsonrpc":"2.0"}"#,
+    ];
+
+    proptest! {
+        #![proptest_config(testkit::fuzz::config())]
+        #[test]
+        fn no_frame_does_harm(text in testkit::fuzz::text(SAMPLES)) {
+            if let Err((id, error)) = parse(&text, 64) {
+                prop_assert!(id.is_none_or(|id| is_id(&id)));
+                prop_assert!(!error.message.is_empty());
+            }
+        }
     }
 }

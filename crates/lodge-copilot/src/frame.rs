@@ -323,3 +323,43 @@ mod tests {
         assert_eq!(frame.header(), "Content-Length: 7\r\n\r\n");
     }
 }
+
+#[cfg(test)]
+mod fuzz {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SAMPLES: &[&str] = &[
+        "Content-Length: 2\r\n\r\n{}Content-Length: 4\r\nContent-Type: x\r\n\r\nnull",
+        "content-length:17\n\n{\"jsonrpc\":\"2.0\"}",
+        "Content-Length: 99999999999999999999\r\n\r\nContent-Length: 1000\r\n\r\n",
+    ];
+
+    proptest! {
+        #![proptest_config(testkit::fuzz::config())]
+        #[test]
+        fn no_bytes_do_harm(bytes in testkit::fuzz::bytes(SAMPLES)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let mut reader = FrameReader::with_limit(&bytes[..], 256);
+                let mut read = 0;
+                // Every answer takes at least a byte, so that it ends.
+                for _ in 0..=bytes.len() + 1 {
+                    match reader.next().await {
+                        Ok(Some(Inbound::Body(body))) => {
+                            assert!(body.len() <= 256);
+                            read += body.len();
+                        }
+                        Ok(Some(_)) => {}
+                        Ok(None) | Err(_) => {
+                            assert!(read <= bytes.len());
+                            return;
+                        }
+                    }
+                }
+                panic!("it does not end");
+            });
+        }
+    }
+}

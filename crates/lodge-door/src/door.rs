@@ -292,6 +292,11 @@ fn token(home: &Path) -> Result<String, DoorError> {
     let token = secret::random::<32>();
     match files::write_private(&path, token.as_bytes()) {
         Ok(()) => Ok(token),
+        // The host goes on without the file, so that what is there can be read; the file is written once there is room.
+        Err(error) if files::lacks_room(&error) => {
+            tracing::warn!(%error, "{} cannot be written", path.display());
+            Ok(token)
+        }
         Err(error) => Err(DoorError::File { path, error }),
     }
 }

@@ -20,6 +20,15 @@ pub fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Whether a write failed because the disk, or what this user may have of it, is full.
+pub fn lacks_room(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge
+    )
+}
+
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     // What is left of an earlier try may have other permissions.
     let _ = std::fs::remove_file(path);

@@ -140,7 +140,13 @@ mod tests {
 
     impl Running {
         fn sleep() -> Self {
-            Self(Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap())
+            Self(
+                Command::new("sleep")
+                    .arg("600")
+                    .stdin(Stdio::null())
+                    .spawn()
+                    .expect("sleep is installed"),
+            )
         }
 
         fn pid(&self) -> i32 {

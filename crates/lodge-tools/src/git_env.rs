@@ -92,9 +92,12 @@ pub fn overrides() -> Vec<(String, String)> {
     variables(UNSEEN.iter().map(owned))
 }
 
+/// Variables by which git starts no program of a repository's, or why there are none.
+pub type Overrides = Result<Vec<(String, String)>, String>;
+
 /// As [`overrides`], also for the settings of this repository that have names of its own. Reads its configuration, by a git
 /// that does nothing else.
-pub fn repository_overrides(directory: &Path) -> Result<Vec<(String, String)>, String> {
+pub fn repository_overrides(directory: &Path) -> Overrides {
     let configured = configuration(directory)?;
     check_work_tree(directory, &configured)?;
     Ok(variables(named(&configured).into_iter()))

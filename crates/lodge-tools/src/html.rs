@@ -39,10 +39,15 @@ const BLOCKS: &[&str] = &[
     "title",
 ];
 
+/// Bytes that are read in search of the ends of tags that have none.
+const MOST_IN_VAIN: usize = 32 << 20;
+
 /// Text of an HTML page: headings, lists, code and links as Markdown has them, everything else plain.
 pub(crate) fn text(html: &str) -> String {
     let mut page = Page::default();
     let mut rest = html;
+    // What is read in search of ends that never come; without a limit a page of `<a<a<a` would take hours.
+    let mut in_vain = 0;
     while !rest.is_empty() {
         let Some(start) = rest.find('<') else {
             page.text(rest);
@@ -55,6 +60,13 @@ pub(crate) fn text(html: &str) -> String {
             continue;
         }
         let Some((tag, after)) = tag(rest) else {
+            if rest[1..].starts_with(|c: char| c != ' ') {
+                in_vain += rest.len();
+            }
+            if in_vain > MOST_IN_VAIN {
+                page.text(rest);
+                break;
+            }
             // A lone `<` is text.
             page.text("<");
             rest = &rest[1..];
@@ -127,12 +139,23 @@ fn attribute(body: &str, name: &str) -> Option<String> {
 
 /// Passes over the contents of an element; of a head the title is kept.
 fn skip<'a>(rest: &'a str, name: &str, page: &mut Page) -> &'a str {
-    let close = format!("</{name}");
-    let lower = rest.to_ascii_lowercase();
-    let end = lower.find(&close).unwrap_or(rest.len());
+    let closes = |at: &usize| {
+        let found = rest.as_bytes()[at + 2..].get(..name.len());
+        found.is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let end = rest
+        .match_indices("</")
+        .map(|(at, _)| at)
+        .find(closes)
+        .unwrap_or(rest.len());
+    // Only what is passed over: a page may have a great many of these.
+    let lower = match name {
+        "head" => rest[..end].to_ascii_lowercase(),
+        _ => String::new(),
+    };
     if name == "head"
-        && let Some(start) = lower[..end].find("<title")
-        && let Some(open) = lower[start..end].find('>')
+        && let Some(start) = lower.find("<title")
+        && let Some(open) = lower[start..].find('>')
     {
         let title = &rest[start + open + 1..end];
         let title = title.split("</").next().unwrap_or_default();
@@ -342,6 +365,25 @@ mod tests {
         #![proptest_config(testkit::fuzz::config())]
         #[test]
         fn no_page_does_harm(page in testkit::fuzz::text(SAMPLES)) {
+            super::text(&page);
+        }
+    }
+
+    #[test]
+    fn a_large_page_takes_no_longer_than_it_is_long() {
+        // Each took hours when it was looked through again from every tag.
+        for part in [
+            "<a",
+            "<a '",
+            "</b",
+            "<svg></svg>",
+            "<script>x</SCRIPT>",
+            "<head><title>t</title></head>",
+            "<!--",
+            "&amp",
+            "<b><i>",
+        ] {
+            let page = part.repeat((2 << 20) / part.len());
             super::text(&page);
         }
     }

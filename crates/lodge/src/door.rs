@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use lodge_door::write_private;
+use lodge_door::{lacks_room, write_private};
 use serde::{Deserialize, Serialize};
 
 /// The note, in the home.
@@ -76,9 +76,13 @@ impl Discovery {
             path: discovery(home),
             note,
         };
-        published
-            .write()
-            .with_context(|| format!("Cannot write {}", published.path.display()))?;
+        match published.write() {
+            // Clients that were told the address still come in; the note is written once there is room.
+            Err(error) if lacks_room(&error) => {
+                tracing::warn!(%error, "{} cannot be written", published.path.display());
+            }
+            written => written.with_context(|| format!("Cannot write {}", published.path.display()))?,
+        }
         Ok(published)
     }
 

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, io::IsTerminal, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use lodge_ahp::{AhpConfig, Listen, ServeError, TlsFiles};
+use lodge_ahp::{AhpConfig, Listen, Pages, ServeError, TlsFiles};
 use lodge_copilot::{ServerArgs, ServerOptions, TraceOptions, Transport};
 use lodge_door::{Door, LocalListener};
 use lodge_tools::Environment;
@@ -196,6 +196,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
         default_directory: directory,
         lines: crate::logging::LINES.clone(),
         door: door.clone(),
+        pages: Some(Pages::new(lodge_web::serve)),
         ..AhpConfig::loopback("")
     };
     let ahp = lodge_ahp::serve(host.clone(), config)
@@ -236,6 +237,12 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
         home.display()
     ));
     print_line(&format!("Model         {}", model_line(&host)));
+    if let Some(address) = ahp.local_addr() {
+        let scheme = if secure { "https" } else { "http" };
+        print_line(&format!(
+            "Page          {scheme}://{address}/ (pair a browser with: lodge pair)"
+        ));
+    }
     // What is not a terminal is a file, a log or another program, and a token has no business there.
     match door.token().filter(|_| std::io::stdout().is_terminal()) {
         Some(token) => {

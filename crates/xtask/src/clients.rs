@@ -36,13 +36,46 @@ pub(crate) fn install_all() -> Result<()> {
     install_python()
 }
 
+/// Where the tests of the page are.
+pub(crate) fn page_source() -> PathBuf {
+    sh::root().join("tests/page")
+}
+
+/// Installs what drives a browser, and a browser where the system has none: it comes from npm like the rest.
+pub(crate) fn install_page() -> Result<()> {
+    let (from, to) = (page_source(), dir("page"));
+    install_npm(&from, &to)?;
+    link_modules(&to.join("node_modules"), &from)
+}
+
+/// Lets scripts in a directory find modules that are installed elsewhere. Who installed some there keeps them.
+pub(crate) fn link_modules(modules: &Path, scripts: &Path) -> Result<()> {
+    let at = scripts.join("node_modules");
+    if at.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        return Ok(());
+    }
+    link(modules, &at)
+}
+
 fn install_node() -> Result<()> {
+    let (from, to) = (source("node"), dir("node"));
+    install_npm(&from, &to)?;
+    // Modules are looked up from where a file lies, so both places that hold scripts get a link.
+    for scripts in [from, sh::root().join("examples/node")] {
+        if scripts.is_dir() {
+            link_modules(&to.join("node_modules"), &scripts)?;
+        }
+    }
+    Ok(())
+}
+
+/// Installs what the lock file in `from` names.
+fn install_npm(from: &Path, to: &Path) -> Result<()> {
     let Some(node) = sh::version("node", "--version") else {
         bail!("node is not installed: the tests run the real Node SDK. Install Node.js 20.19 or newer, with npm.");
     };
-    let (from, to) = (source("node"), dir("node"));
     once(
-        &to,
+        to,
         &node,
         &[from.join("package.json"), from.join("package-lock.json")],
         || {
@@ -52,19 +85,12 @@ fn install_node() -> Result<()> {
             let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
             sh::run(
                 sh::command(npm)
-                    .current_dir(&to)
+                    .current_dir(to)
                     .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"])
                     .env("npm_config_update_notifier", "false"),
             )
         },
-    )?;
-    // Modules are looked up from where a file lies, so both places that hold scripts get a link.
-    for scripts in [from, sh::root().join("examples/node")] {
-        if scripts.is_dir() {
-            link(&to.join("node_modules"), &scripts.join("node_modules"))?;
-        }
-    }
-    Ok(())
+    )
 }
 
 fn install_python() -> Result<()> {

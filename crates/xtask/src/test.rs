@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
     ("docs", || one(docs::check())),
     ("rust", rust),
     ("node", node),
+    ("page", page),
     ("python", python),
     ("go", go),
     ("java", java),
@@ -164,9 +165,39 @@ fn build() -> Result<()> {
 fn node() -> Result<Count> {
     clients::install_all()?;
     build()?;
+    node_tests(&clients::source("node"), &[])
+}
+
+/// The page, in a real browser.
+fn page() -> Result<Count> {
+    clients::install_page()?;
+    build()?;
+    let at = clients::page_source();
+    check_types(&at.join("node_modules/typescript/bin/tsc"))?;
+    let browser = clients::dir("page").join("browser");
+    fs::create_dir_all(&browser)?;
+    let shots = sh::target().join("page-shots");
+    let mut count = node_tests(&at, &[("LODGE_CHROMIUM_DIR", &browser), ("LODGE_SHOTS", &shots)])?;
+    count.passed += 1;
+    Ok(count)
+}
+
+/// Checks the types of the page: its bundler leaves them out without a look.
+fn check_types(tsc: &Path) -> Result<()> {
+    let installed = sh::target().join("web/work/node_modules");
+    if !installed.is_dir() {
+        bail!("the page was not built: run “LODGE_WEB=require cargo build”, which says why");
+    }
+    let web = sh::root().join("web");
+    clients::link_modules(&installed, &web)?;
+    sh::run(sh::command("node").arg(tsc).arg("-p").arg(web))
+}
+
+fn node_tests(at: &Path, variables: &[(&str, &Path)]) -> Result<Count> {
     let mut count = Count::default();
-    let files = files(&clients::source("node"), ".test.mjs")?;
+    let files = files(at, ".test.mjs")?;
     let mut node = sh::command("node");
+    node.envs(variables.iter().copied());
     // A client that keeps a socket open must not keep the run from ending.
     node.args([
         "--test",

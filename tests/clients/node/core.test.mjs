@@ -71,7 +71,8 @@ test("a session keeps the id it was created with, and the log is in its director
   assert.equal(chat.sessionId, "my-own-id");
   await ask(chat, "say kept");
   await event(events, "session.idle");
-  assert.deepEqual(await log(home, "my-own-id"), persisted(events));
+  // Beside these the log holds events of Lodge's own, which are marked ephemeral and not sent to clients that did not ask.
+  assert.deepEqual(persisted(await log(home, "my-own-id")), persisted(events));
 });
 
 test("getEvents gives the persisted events", async ({ start }) => {

@@ -504,4 +504,30 @@ mod tests {
             }
         }
     }
+
+    const SAMPLES: &[&str] = &[
+        "0 9 * * MON-FRI",
+        "*/15 0-6,22 1,15 JAN *",
+        "59 23 31 12 7",
+        "0 0 29 2 *",
+        "5/7 1-3/2 * * SUN,3",
+    ];
+
+    proptest! {
+        #![proptest_config(testkit::fuzz::config())]
+        #[test]
+        fn no_schedule_does_harm(text in testkit::fuzz::text(SAMPLES), second in -60_000_000_000i64..250_000_000_000) {
+            if let Ok(cron) = Cron::parse(&text) {
+                let after = Timestamp::from_second(second).unwrap();
+                for zone in ["UTC", "Europe/Berlin", "Australia/Lord_Howe"] {
+                    let next = cron.next(&zone_named(zone), after);
+                    prop_assert!(next.is_none_or(|next| next > after));
+                }
+            }
+        }
+    }
+
+    fn zone_named(name: &str) -> TimeZone {
+        super::zone(name).unwrap()
+    }
 }

@@ -304,7 +304,7 @@ async fn an_approval_mode_is_seen_at_once_whoever_sets_it_and_after_a_crash() {
     let set = |value: &str| json!({ "type": "session/configChanged", "config": { "autoApprove": value } });
     let shown = async |a: &mut Client| a.subscribe(&session).await["state"]["config"]["values"]["autoApprove"].clone();
     // By whom, what they set, and what AHP clients see of it.
-    for (by_client, approval, expected) in [
+    let changes = [
         (false, Approval::ApproveAll, "autoApprove"),
         (false, Approval::Ask, "default"),
         (true, Approval::ApproveAll, "autoApprove"),
@@ -312,7 +312,8 @@ async fn an_approval_mode_is_seen_at_once_whoever_sets_it_and_after_a_crash() {
         (false, Approval::Ask, "default"),
         (false, Approval::ApproveAll, "autoApprove"),
         (true, Approval::AutoSafe, "default"),
-    ] {
+    ];
+    for (n, (by_client, approval, expected)) in changes.into_iter().enumerate() {
         let what = format!("{approval:?} by an AHP client: {by_client}");
         if by_client {
             a.accepted(&session, set(expected)).await;
@@ -327,8 +328,7 @@ async fn an_approval_mode_is_seen_at_once_whoever_sets_it_and_after_a_crash() {
         }
         assert_eq!(shown(&mut a).await, expected, "{what}");
         // The agent is told in order, so what is said next finds it set.
-        a.turn(&chat, &format!("{approval:?}-{by_client}-{expected}"), "say on")
-            .await;
+        a.turn(&chat, &format!("again-{n}"), "say on").await;
         assert_eq!(
             house.host.live(&uuid(1)).unwrap().settings().approval,
             approval,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::kit::{Client, House, ROOT, house, house_with};
+use crate::kit::{Client, House, ROOT, house, house_with, house_with_policy};
 
 async fn create(client: &mut Client, house: &House, more: Value) -> Result<String, Value> {
     let mut params = json!({ "channel": ROOT, "uri": lodge_ahp::uri::file(house.work()) });
@@ -112,13 +112,16 @@ async fn a_watch_ends_with_its_last_subscriber() {
 /// A session may work in a directory that the host's home is in. What happens in the home is told to nobody.
 #[tokio::test]
 async fn what_happens_in_the_hosts_home_is_told_to_nobody() {
-    let house = house().await;
+    let house = house_with_policy(lodge_ahp::Policy::Allow).await;
     let top = house.dir.path().canonicalize().unwrap();
     let mut client = house.client("a").await;
     let session = format!("lodge:/{}", crate::kit::uuid(1));
     let there = lodge_ahp::uri::file(&top);
     let create = json!({ "channel": session, "workingDirectories": [there] });
     client.request("createSession", create).await.unwrap();
+    // A directory that holds the home takes a grant.
+    let grant = json!({ "channel": ROOT, "uri": there, "read": true });
+    client.request("resourceRequest", grant).await.unwrap();
     let watch = json!({ "channel": ROOT, "uri": there, "recursive": true });
     let made = client.request("createResourceWatch", watch).await.unwrap();
     let channel = made["channel"].as_str().unwrap().to_owned();

@@ -501,6 +501,7 @@ async fn events_of_lodges_own_are_sent_to_those_who_name_them_and_approve_all_do
         .await;
     let changed = client.event("session.permissions_changed").await;
     assert_eq!(changed["data"], json!({"previousMode": "manual", "mode": "allow-all"}));
+    drop(client);
     let house = house.restarted().await;
     let opened = house.host.open_session(&session).await.unwrap();
     assert_eq!(

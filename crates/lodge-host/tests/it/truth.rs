@@ -108,7 +108,11 @@ fn copy(from: &Path, to: &Path) {
         let to = to.join(entry.file_name());
         match entry.file_type().unwrap() {
             kind if kind.is_dir() => copy(&entry.path(), &to),
-            kind if kind.is_file() => drop(std::fs::copy(entry.path(), to).unwrap()),
+            // One that takes another's place right now is gone by its name of before.
+            kind if kind.is_file() => match std::fs::copy(entry.path(), to) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                copied => drop(copied.unwrap()),
+            },
             _ => {}
         }
     }

@@ -5,6 +5,7 @@
 mod catalogue;
 mod damage;
 mod faults;
+mod fuzz;
 mod home;
 mod index;
 mod log;

@@ -178,4 +178,19 @@ mod tests {
             prop_assert_eq!(events(single), events([bytes]));
         }
     }
+
+    const SAMPLES: &[&str] = &[
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{}}\n\n",
+        "data: {\"choices\":[{\"delta\":{\"content\":\"hé\"}}]}\r\n\r\ndata: [DONE]\r\n\r\n",
+        ": comment\rid: 7\rretry: 1\rdata\rdata: two\r\r",
+    ];
+
+    proptest! {
+        #![proptest_config(testkit::fuzz::config())]
+        #[test]
+        fn no_stream_does_harm_wherever_it_is_cut(pieces in testkit::fuzz::pieces(SAMPLES)) {
+            let whole = pieces.concat();
+            prop_assert_eq!(events(pieces.iter().map(Vec::as_slice)), events([whole.as_slice()]));
+        }
+    }
 }

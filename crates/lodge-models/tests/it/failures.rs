@@ -274,7 +274,7 @@ async fn a_header_that_http_does_not_allow_is_refused_and_not_tried_again() {
 async fn tls_with_a_server_that_speaks_none_is_an_error_and_no_panic() {
     let server = ModelServer::start();
     let mut provider = provider(Wire::Chat, &server);
-    provider.base_url = server.openai_url().replace("http://", "https://");
+    provider.base_url = server.openai_url().replace("http://", "https://").into();
     let catalogue = Catalogue::from(ModelsConfig::default(), |_| None).unwrap();
     let model = catalogue.resolve_with_provider(&provider, Some("m"), None).unwrap();
     let error = collect(&*model, request("go")).await.error.unwrap();

@@ -208,7 +208,7 @@ async fn azure_gets_its_own_address_and_header() {
     let catalogue = Catalogue::from(ModelsConfig::default(), |_| None).unwrap();
     let mut provider = provider(Wire::Chat, &server);
     provider.kind = Some(ProviderType::Azure);
-    provider.base_url = server.url();
+    provider.base_url = server.url().into();
     provider.azure = Some(AzureConfig {
         api_version: Some("2025-01-01".to_owned()),
     });

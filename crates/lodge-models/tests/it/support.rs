@@ -87,7 +87,7 @@ pub(crate) fn provider(wire: Wire, server: &ModelServer) -> ProviderConfig {
     ProviderConfig {
         kind: Some(kind),
         wire_api: Some(wire_api),
-        base_url,
+        base_url: base_url.into(),
         api_key: Some(Secret::new("key-that-nobody-may-see")),
         ..ProviderConfig::default()
     }

@@ -17,7 +17,7 @@ use crate::git_env;
 pub struct Git {
     root: PathBuf,
     /// Variables by which git starts none of the programs that the repository names; none where it is to start them.
-    restricted: Option<OnceLock<Result<Vec<(String, String)>, String>>>,
+    restricted: Option<OnceLock<git_env::Overrides>>,
 }
 
 /// Why git did not do it, in its own words.

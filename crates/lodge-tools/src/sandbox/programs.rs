@@ -172,7 +172,13 @@ fn names(home: Option<&Path>, path: Option<&OsStr>) -> Vec<PathBuf> {
     let toolchains = home
         .into_iter()
         .flat_map(|home| TOOLCHAINS.iter().map(|name| home.join(name)));
-    let searched = path.into_iter().flat_map(std::env::split_paths).filter(|entry| {
+    // Shims start programs of the version manager that they lie in.
+    let with_manager = |entry: PathBuf| {
+        let manager = entry.ends_with("shims").then(|| entry.parent().map(Path::to_owned));
+        [Some(entry), manager.flatten()].into_iter().flatten()
+    };
+    let listed = path.into_iter().flat_map(std::env::split_paths).flat_map(with_manager);
+    let searched = listed.filter(|entry| {
         // A directory that holds the whole home is no place for programs, whatever the variable says.
         entry.is_absolute() && entry.parent().is_some() && home.is_none_or(|home| !home.starts_with(entry))
     });
@@ -186,9 +192,13 @@ mod tests {
     #[test]
     fn places_of_programs_never_hold_a_home() {
         let home = Path::new("/home/me");
-        let path = OsStr::new("/usr/bin:/home/me/tools/bin:/home/me:/home:/:.:relative:/home/me/.cargo/bin");
+        let path = OsStr::new(
+            "/usr/bin:/home/me/tools/bin:/home/me:/home:/:.:relative:/home/me/.cargo/bin:/srv/env/shims:/home/me/shims",
+        );
         let all = names(Some(home), Some(path));
-        assert!(all.contains(&"/home/me/tools/bin".into()));
+        for place in ["/home/me/tools/bin", "/srv/env/shims", "/srv/env", "/home/me/shims"] {
+            assert!(all.contains(&place.into()), "{place}");
+        }
         for place in &all {
             assert!(place.is_absolute() && !home.starts_with(place), "{}", place.display());
             assert!(!Path::new("/etc/shadow").starts_with(place), "{}", place.display());

@@ -8,6 +8,7 @@ mod cli;
 mod crash;
 mod doctor;
 mod door;
+mod full_disk;
 mod grants;
 mod history;
 mod jail;

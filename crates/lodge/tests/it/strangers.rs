@@ -68,7 +68,7 @@ impl Host {
                 .parse()
                 .unwrap(),
             sdk: note["copilot"].as_str().unwrap().parse().unwrap(),
-            token: note["token"].as_str().unwrap().to_owned(),
+            token: std::fs::read_to_string(home.path().join("token")).unwrap(),
             home,
         }
     }
@@ -336,7 +336,11 @@ fn the_third_wrong_token_is_the_last_one_of_its_connection() {
         // One request a connection on the other wire.
         for _ in 0..20 {
             let mut stream = stranger(host.ahp);
-            let request = format!("GET /?tkn=wrong HTTP/1.1\r\nHost: {}\r\n\r\n", host.ahp);
+            let request = format!(
+                "GET /?tkn=wrong HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+                host.ahp
+            );
             stream.write_all(request.repeat(3).as_bytes()).unwrap();
             let seen = until_closed(stream);
             assert_eq!(seen.matches("HTTP/1.1 403").count(), 1, "{seen}");

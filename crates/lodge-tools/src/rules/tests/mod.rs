@@ -513,7 +513,7 @@ fn files_that_start_programs_are_asked_about_whatever_way_leads_to_them() {
         ask: echo x > real-hooks/run.sh
         ask: echo x > innocent/config
         allow: write a.txt
-        allow: echo x > a.txt
+        ask: echo x > a.txt
         ";
     bench.check(&RuleSet::new(Policy::of(Mode::AutoApproveSafe)), table);
     // Neither are they allowed by rules that were made for everything else.

@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, test } from "node:test";
+import { begin, closeBrowser, closePages, Host, idle, open, PHONE, say, until, visit } from "./lib.mjs";
+
+let host;
+before(async () => {
+  host = await Host.start();
+});
+afterEach(closePages);
+after(async () => {
+  await closeBrowser();
+  await host.stop();
+});
+
+const row = (page, title) => page.locator(".session-row", { hasText: title });
+
+async function choose(page, title, item) {
+  await row(page, title).getByRole("button", { name: /^More about/ }).click();
+  await page.getByRole("menuitem", { name: item, exact: true }).click();
+}
+
+async function make(page, title) {
+  const at = await begin(page, `say about ${title}`);
+  await idle(page);
+  await page.locator(".chat-head").getByRole("button", { name: "More about this session" }).click();
+  await page.getByRole("menuitem", { name: "Rename" }).click();
+  await page.getByLabel("Title").fill(title);
+  await page.getByRole("button", { name: "Rename", exact: true }).click();
+  await row(page, title).waitFor({ state: "attached" });
+  return at;
+}
+
+test("a session is renamed everywhere at once", async () => {
+  const [one, two] = [await open(host), await open(host)];
+  await make(one, "Old name");
+  await row(two, "Old name").waitFor();
+  await choose(two, "Old name", "Rename");
+  await two.getByLabel("Title").fill("New name");
+  await two.keyboard.press("Enter");
+  await row(one, "New name").waitFor();
+  await one.locator(".chat-head h1", { hasText: "New name" }).waitFor();
+});
+
+test("the list shows what works, waits, failed and is idle", async () => {
+  const page = await open(host);
+  const states = [
+    ['call bash {"command":"sleep 600"}', "Working", { Approvals: "Approve everything" }],
+    ['ask "Well?"', "Waiting for you", {}],
+    ["fail with authentication", "Failed", {}],
+    ["say quiet", "Idle", {}],
+  ];
+  for (const [text, state, settings] of states) {
+    await begin(page, text, settings);
+    await page.locator(".session-row.current").getByRole("img", { name: state }).waitFor();
+  }
+});
+
+test("a session that is deleted can be taken back, and is gone otherwise", async () => {
+  const page = await open(host);
+  await make(page, "Stays");
+  await make(page, "Goes");
+  await choose(page, "Stays", "Delete");
+  await until("it is hidden", async () => (await row(page, "Stays").count()) === 0);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await row(page, "Stays").waitFor();
+  await choose(page, "Goes", "Delete");
+  await page.getByText("Deleted “Goes”").waitFor();
+  await page.reload();
+  await row(page, "Stays").waitFor();
+  await until("it is gone", async () => (await row(page, "Goes").count()) === 0);
+});
+
+test("sessions are pinned for all pages, archived and found again", async () => {
+  const [one, two] = [await open(host), await open(host, PHONE)];
+  await make(one, "Beloved");
+  await make(one, "Finished");
+  await choose(one, "Beloved", "Pin");
+  await two.locator("section[aria-label='Pinned sessions']", { hasText: "Beloved" }).waitFor();
+  await choose(one, "Finished", "Archive");
+  await until("it is put away", async () => (await row(one, "Finished").count()) === 0);
+  await one.getByRole("button", { name: /^Archived/ }).click();
+  await row(one, "Finished").waitFor();
+  await one.getByRole("button", { name: "Back to open sessions" }).click();
+  await one.getByLabel("Search sessions").fill("finis");
+  await row(one, "Finished").waitFor();
+  assert.equal(await one.locator(".session-row").count(), 1);
+});
+
+test("a session is forked at a turn, and both go their own ways", async () => {
+  const page = await open(host);
+  const at = await make(page, "Trunk");
+  await say(page, "say second");
+  await page.locator(".answer", { hasText: "second" }).waitFor();
+  await idle(page);
+  await page.locator(".turn").first().getByRole("button", { name: "More about this turn" }).click();
+  await page.getByRole("menuitem", { name: "Fork from here" }).click();
+  await until("the fork", async () => (await page.evaluate(() => location.hash)) !== at);
+  await until("its one turn", async () => (await page.locator(".turn").count()) === 1);
+  await say(page, "say branch");
+  await page.locator(".answer", { hasText: "branch" }).waitFor();
+  await visit(page, at);
+  await page.locator(".answer", { hasText: "second" }).waitFor();
+  assert.equal(await page.locator(".answer", { hasText: "branch" }).count(), 0);
+});
+
+test("everything can be reached by the keyboard", async () => {
+  const page = await open(host);
+  await make(page, "By keys");
+  await visit(page, "#/");
+  const find = page.getByRole("combobox", { name: "Find sessions and commands" });
+  await page.keyboard.press("Control+k");
+  await find.waitFor();
+  await page.keyboard.type("by keys");
+  await page.keyboard.press("Enter");
+  await page.locator(".chat-head h1", { hasText: "By keys" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await find.waitFor();
+  await page.keyboard.type("changes");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Changes" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await find.waitFor();
+  await page.keyboard.press("Escape");
+  await until("it is closed", async () => (await page.locator("dialog").count()) === 0);
+});
+
+test("the phone shows the list, then the session, and goes back", async () => {
+  const page = await open(host, PHONE);
+  await make(page, "On the go");
+  await visit(page, "#/");
+  await row(page, "On the go").locator("a").tap();
+  await page.locator(".answer").waitFor();
+  assert.equal(await page.locator(".side-list").isVisible(), false);
+  await page.getByRole("link", { name: "All sessions", exact: true }).tap();
+  await page.locator(".side-list").waitFor();
+  for (const hash of ["#/", "#/inbox", "#/usage", "#/automations", "#/settings", "#/new"]) {
+    await visit(page, hash);
+    await page.waitForTimeout(100);
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390, `${hash} scrolls sideways`);
+  }
+});
+
+test("an automation is made, run and removed", async () => {
+  const page = await open(host);
+  await visit(page, "#/automations");
+  await page.getByRole("button", { name: "New", exact: true }).click();
+  await page.getByLabel("Title").fill("Tidy up");
+  await page.getByLabel("Message").fill("say tidy");
+  await page.getByRole("button", { name: "Make it" }).click();
+  const card = page.locator(".card", { hasText: "Tidy up" });
+  await card.getByRole("button", { name: "Run now" }).click();
+  await card.getByRole("link", { name: "Open its session" }).click();
+  await page.locator(".answer", { hasText: "tidy" }).waitFor();
+  await idle(page);
+  await visit(page, "#/automations");
+  await card.getByText("completed").waitFor();
+  await card.getByRole("button", { name: /^Delete/ }).click();
+  await page.getByText("No automations").waitFor();
+});

@@ -1,0 +1,44 @@
+/* Keeps the files of the page, and nothing else: what sessions say never leaves the memory of the page. */
+const CACHE = "lodge-shell-1";
+
+self.addEventListener("install", () => self.skipWaiting());
+self.addEventListener("activate", (event) => {
+  event.waitUntil(
+    caches
+      .keys()
+      .then((names) => Promise.all(names.filter((name) => name !== CACHE).map((name) => caches.delete(name))))
+      .then(() => self.clients.claim()),
+  );
+});
+
+/** The page itself comes from the host where that answers, so that an update is seen at once. */
+async function page(request) {
+  const cache = await caches.open(CACHE);
+  try {
+    const response = await fetch(request);
+    if (response.ok) await cache.put("./", response.clone());
+    return response;
+  } catch (error) {
+    const kept = await cache.match("./");
+    if (kept) return kept;
+    throw error;
+  }
+}
+
+/** Files with a hash in their name never change. */
+async function asset(request) {
+  const cache = await caches.open(CACHE);
+  const kept = await cache.match(request);
+  if (kept) return kept;
+  const response = await fetch(request);
+  if (response.ok) await cache.put(request, response.clone());
+  return response;
+}
+
+self.addEventListener("fetch", (event) => {
+  const { request } = event;
+  const url = new URL(request.url);
+  if (request.method !== "GET" || url.origin !== location.origin) return;
+  if (request.mode === "navigate") event.respondWith(page(request));
+  else if (url.pathname.includes("/assets/")) event.respondWith(asset(request));
+});

@@ -1,0 +1,19 @@
+// Packs the built page: what shrinks is kept as gzip alone, the rest as it is.
+import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { gzipSync } from "node:zlib";
+
+const from = "dist";
+const to = "packed";
+
+rmSync(to, { recursive: true, force: true });
+for (const entry of readdirSync(from, { recursive: true, withFileTypes: true })) {
+  if (!entry.isFile()) continue;
+  const path = join(entry.parentPath, entry.name);
+  const bytes = readFileSync(path);
+  const packed = gzipSync(bytes, { level: 9 });
+  const smaller = packed.length < bytes.length * 0.9;
+  const target = join(to, relative(from, path)) + (smaller ? ".gz" : "");
+  mkdirSync(dirname(target), { recursive: true });
+  writeFileSync(target, smaller ? packed : bytes);
+}

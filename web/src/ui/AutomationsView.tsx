@@ -1,0 +1,160 @@
+/** What the host does by itself. */
+import { For, Show, createSignal, onCleanup } from "solid-js";
+import { uuid } from "../ahp/client";
+import type { Automation, AutomationState } from "../ahp/types";
+import { act, client, complain, href, mayWrite, now, toast } from "../app";
+import { ago, fileUri, line, pathOf, until, visible } from "../text/plain";
+import { Empty } from "./parts";
+import * as icons from "./icons";
+
+const CHANNEL = "ahp-automations://";
+
+export default function AutomationsView() {
+  const view = client.view<AutomationState>(CHANNEL);
+  onCleanup(view.release);
+  const [making, setMaking] = createSignal(false);
+  return (
+    <div class="page">
+      <header class="page-head">
+        <a class="icon back" href="#/" aria-label="All sessions">
+          <icons.Back />
+        </a>
+        <h1>Automations</h1>
+        <span class="grow" />
+        <Show when={mayWrite()}>
+          <button type="button" class="button compact" onClick={() => setMaking(!making())}>
+            <icons.Plus /> New
+          </button>
+        </Show>
+      </header>
+      <div class="page-body">
+        <Show when={making()}>
+          <Make onDone={() => setMaking(false)} />
+        </Show>
+        <Show when={view.state()?.entries.length} fallback={<Show when={!making()}><Empty icon={<icons.Clock class="big" />} title="No automations"><p class="note">An automation starts a session by itself, at the times you choose.</p></Empty></Show>}>
+          <ul class="cards">
+            <For each={view.state()!.entries}>{(entry) => <Card entry={entry} />}</For>
+          </ul>
+        </Show>
+      </div>
+    </div>
+  );
+}
+
+function Card(props: { entry: Automation }) {
+  const definition = () => props.entry.definition;
+  const run = async () => {
+    try {
+      await client.request("runAutomation", { channel: CHANNEL, automation: props.entry.resource, requestId: uuid() });
+      toast("Started");
+    } catch (error) {
+      complain("It was not started", error);
+    }
+  };
+  return (
+    <li class="card">
+      <div class="card-head">
+        <strong class="grow">{line(definition().title)}</strong>
+        <Show when={mayWrite()}>
+          <button type="button" class="link" onClick={() => void run()}>
+            Run now
+          </button>
+          <input
+            type="checkbox"
+            class="switch"
+            role="switch"
+            aria-label={`Run ${line(definition().title)} by itself`}
+            checked={definition().enabled}
+            onChange={() => void act(CHANNEL, { type: "automation/updateRequested", resource: props.entry.resource, changes: { enabled: !definition().enabled } }, "Not changed")}
+          />
+          <button type="button" class="icon small" aria-label={`Delete ${line(definition().title)}`} onClick={() => void act(CHANNEL, { type: "automation/removed", resource: props.entry.resource }, "Not deleted")}>
+            <icons.Trash />
+          </button>
+        </Show>
+      </div>
+      <p class="note">
+        <For each={definition().triggers}>
+          {(trigger) => (
+            <span>
+              <code>{visible(trigger.schedule?.expression ?? trigger.kind)}</code> {visible(trigger.schedule?.timeZone ?? "")}{" "}
+            </span>
+          )}
+        </For>
+        <Show when={props.entry.nextRunAt && definition().enabled}>· next {until(props.entry.nextRunAt!, now())}</Show>
+        <Show when={definition().session.workingDirectories?.[0]}>{(directory) => <> · {visible(pathOf(directory()))}</>}</Show>
+      </p>
+      <p class="card-text">{visible(definition().message.text)}</p>
+      <Show when={props.entry.runs.length > 0}>
+        <ul class="runs">
+          <For each={props.entry.runs.slice(0, 5)}>
+            {(run) => (
+              <li>
+                <span class="chip" classList={{ failed: run.lifecycle.status === "failed" }}>
+                  {run.lifecycle.status}
+                </span>
+                <span class="note">{ago(run.lifecycle.createdAt, now())}</span>
+                <Show when={run.primarySession}>{(session) => <a href={href({ view: "session", session: session() })}>Open its session</a>}</Show>
+                <Show when={run.lifecycle.error}>{(error) => <span class="note">{visible(error().message)}</span>}</Show>
+              </li>
+            )}
+          </For>
+        </ul>
+      </Show>
+    </li>
+  );
+}
+
+function Make(props: { onDone: () => void }) {
+  const [title, setTitle] = createSignal("");
+  const [text, setText] = createSignal("");
+  const [schedule, setSchedule] = createSignal("0 9 * * 1-5");
+  const [directory, setDirectory] = createSignal(pathOf(client.host()?.defaultDirectory ?? ""));
+  const make = async () => {
+    const definition = {
+      title: title().trim(),
+      message: { text: text().trim(), origin: { kind: "automation" } },
+      session: { workingDirectories: [fileUri(directory())] },
+      enabled: true,
+      triggers: [{ kind: "schedule", id: uuid(), schedule: { expression: schedule().trim(), timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone } }],
+    };
+    const outcome = await act(CHANNEL, { type: "automation/createRequested", resource: `ahp-automation:/${uuid()}`, definition }, "The automation was not made");
+    if (outcome.accepted) props.onDone();
+  };
+  return (
+    <form
+      class="card stack"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void make();
+      }}
+    >
+      <label class="field">
+        <span>Title</span>
+        <input class="input" required value={title()} onInput={(event) => setTitle(event.currentTarget.value)} />
+      </label>
+      <label class="field">
+        <span>Message</span>
+        <textarea class="input" rows="3" required value={text()} onInput={(event) => setText(event.currentTarget.value)} />
+      </label>
+      <div class="grid">
+        <label class="field">
+          <span>Times: minute, hour, day, month, weekday</span>
+          <input class="input mono" required value={schedule()} onInput={(event) => setSchedule(event.currentTarget.value)} />
+        </label>
+        <label class="field">
+          <span>Directory</span>
+          <input class="input mono" required pattern="/.*" value={directory()} onInput={(event) => setDirectory(event.currentTarget.value)} />
+        </label>
+      </div>
+      <div class="actions">
+        <button type="submit" class="button primary">
+          Make it
+        </button>
+        <button type="button" class="button" onClick={props.onDone}>
+          Cancel
+        </button>
+      </div>
+    </form>
+  );
+}
+

@@ -1,0 +1,136 @@
+/** A session's numbers and what it works with. */
+import { For, Show, createMemo } from "solid-js";
+import type { ChatState, Customization, SessionState, Uri } from "../ahp/types";
+import { act, client, mayWrite, root } from "../app";
+import { count, line, pathOf, visible } from "../text/plain";
+import { Bars } from "./Bars";
+import { PanelHead } from "./PanelHead";
+
+const KINDS: Record<string, string> = {
+  mcpServer: "MCP server",
+  skill: "Skill",
+  agent: "Agent",
+  prompt: "Command",
+  rule: "Instructions",
+  hook: "Hook",
+  plugin: "Plugin",
+  directory: "Directory",
+};
+/** What people cannot turn off. */
+const FIXED = new Set(["prompt", "hook"]);
+
+function enabled(item: Customization): boolean {
+  return item.enablement?.[0]?.enabled ?? item.enabled ?? true;
+}
+
+export default function DetailsPanel(props: { session: Uri; state: SessionState; chat?: ChatState; onClose: () => void }) {
+  const turns = createMemo(() => [...(props.chat?.turns ?? []), ...(props.chat?.activeTurn ? [props.chat.activeTurn] : [])].filter((turn) => turn.usage));
+  const sum = (key: "inputTokens" | "outputTokens" | "cacheReadTokens") => turns().reduce((total, turn) => total + (turn.usage?.[key] ?? 0), 0);
+  const model = () => {
+    const id = turns().at(-1)?.usage?.model ?? String(props.state.config?.values.model ?? "");
+    return root.state()?.agents.flatMap((agent) => agent.models).find((model) => model.id === id);
+  };
+  const context = () => turns().at(-1)?.usage?.inputTokens ?? 0;
+  const share = () => Math.min(1, context() / (model()?.maxContextWindow ?? Infinity));
+  const items = createMemo(() => (props.state.customizations ?? []).flatMap((item) => (item.type === "mcpServer" ? [item] : (item.children ?? []))));
+  const toggle = (item: Customization) =>
+    void act(props.session, { type: "session/customizationToggled", id: item.id, enablement: [{ kind: "session", enabled: !enabled(item) }] }, `${item.name} was not changed`);
+  const server = (item: Customization, start: boolean) =>
+    void act(props.session, { type: start ? "session/mcpServerStartRequested" : "session/mcpServerStopRequested", id: item.id }, `${item.name} was not changed`);
+  return (
+    <>
+      <PanelHead title="Details" onClose={props.onClose} />
+      <div class="panel-body details">
+        <section>
+          <h2>Usage</h2>
+          <dl class="numbers">
+            <div>
+              <dt>Tokens in</dt>
+              <dd>{count(sum("inputTokens"))}</dd>
+            </div>
+            <div>
+              <dt>Tokens out</dt>
+              <dd>{count(sum("outputTokens"))}</dd>
+            </div>
+            <div>
+              <dt>From the cache</dt>
+              <dd>{count(sum("cacheReadTokens"))}</dd>
+            </div>
+            <div>
+              <dt>Turns</dt>
+              <dd>{turns().length}</dd>
+            </div>
+          </dl>
+          <Show when={model()?.maxContextWindow && context() > 0}>
+            <p class="note">
+              Context: {count(context())} of {count(model()!.maxContextWindow!)} tokens ({Math.round(share() * 100)} %)
+            </p>
+            <progress class="context" max="1" value={share()} aria-label="Context in use" />
+          </Show>
+          <Show when={turns().length > 1}>
+            <Bars
+              label="Tokens of each turn"
+              bars={turns()
+                .slice(-40)
+                .map((turn) => ({
+                  label: line(turn.message.text).slice(0, 60),
+                  parts: [turn.usage?.inputTokens ?? 0, turn.usage?.outputTokens ?? 0],
+                }))}
+              series={["In", "Out"]}
+            />
+          </Show>
+        </section>
+        <section>
+          <h2>Works in</h2>
+          <ul class="plain">
+            <For each={props.state.workingDirectories}>
+              {(directory) => (
+                <li>
+                  <code>{visible(pathOf(directory))}</code>
+                </li>
+              )}
+            </For>
+          </ul>
+        </section>
+        <Show when={items().length > 0}>
+          <section>
+            <h2>Skills, agents and servers</h2>
+            <ul class="toggles">
+              <For each={items()}>
+                {(item) => (
+                  <li>
+                    <div class="grow">
+                      <strong>{visible(item.name)}</strong> <span class="chip">{KINDS[item.type] ?? item.type}</span>
+                      <Show when={item.state}>
+                        <span class="chip" classList={{ failed: item.state!.kind === "error", waiting: item.state!.kind === "authRequired" }}>
+                          {item.state!.kind === "authRequired" ? "needs a sign-in" : item.state!.kind}
+                        </span>
+                      </Show>
+                      <Show when={item.state?.error?.message ?? item.description}>{(text) => <p class="note">{visible(text())}</p>}</Show>
+                    </div>
+                    <Show when={mayWrite()}>
+                      <Show when={item.type === "mcpServer" && enabled(item)}>
+                        <button type="button" class="link" onClick={() => server(item, item.state?.kind === "stopped" || item.state?.kind === "error")}>
+                          {item.state?.kind === "stopped" || item.state?.kind === "error" ? "Start" : "Stop"}
+                        </button>
+                      </Show>
+                      <Show when={!FIXED.has(item.type)}>
+                        <input type="checkbox" class="switch" role="switch" checked={enabled(item)} aria-label={`Use ${visible(item.name)}`} onChange={() => toggle(item)} />
+                      </Show>
+                    </Show>
+                  </li>
+                )}
+              </For>
+            </ul>
+          </section>
+        </Show>
+        <section>
+          <h2>Connected</h2>
+          <p class="note">
+            {props.state.activeClients.length === 0 ? "No app offers tools here." : `Apps that offer tools here: ${props.state.activeClients.map((app) => visible(app.displayName ?? app.clientId)).join(", ")}.`} This browser is “{visible(client.device()?.name ?? "unknown")}”.
+          </p>
+        </section>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,105 @@
+/** This browser, and the host it is paired with. */
+import { For, Show } from "solid-js";
+import { client, root } from "../app";
+import { unpair } from "../ahp/door";
+import { count, plural, visible } from "../text/plain";
+import { setTheme, theme, type Theme } from "./theme";
+import { setSplit, split } from "./DiffView";
+import * as icons from "./icons";
+
+const ROLES = {
+  full: "may do everything",
+  "approve-only": "may watch and answer questions",
+  "view-only": "may watch",
+} as const;
+
+export default function SettingsView() {
+  const device = () => client.device();
+  return (
+    <div class="page">
+      <header class="page-head">
+        <a class="icon back" href="#/" aria-label="All sessions">
+          <icons.Back />
+        </a>
+        <h1>Settings</h1>
+      </header>
+      <div class="page-body narrow">
+        <section class="card">
+          <h2>Look</h2>
+          <fieldset class="choices row-choices">
+            <legend>Colours</legend>
+            <For each={[["system", "As the system"], ["light", "Light"], ["dark", "Dark"]] as [Theme, string][]}>
+              {([value, label]) => (
+                <label class="choice" classList={{ chosen: theme() === value }}>
+                  <input type="radio" name="theme" checked={theme() === value} onChange={() => setTheme(value)} />
+                  <span>{label}</span>
+                </label>
+              )}
+            </For>
+          </fieldset>
+          <label class="choice">
+            <input
+              type="checkbox"
+              checked={split()}
+              onChange={(event) => {
+                setSplit(event.currentTarget.checked);
+                localStorage.setItem("lodge.diff", split() ? "split" : "inline");
+              }}
+            />
+            <span>Show changes side by side</span>
+          </label>
+        </section>
+        <section class="card">
+          <h2>This browser</h2>
+          <p>
+            Paired as “{visible(device()?.name ?? "")}”. It {ROLES[device()?.role ?? "view-only"]}.
+          </p>
+          <p class="note">
+            <code>lodge devices</code> lists all paired devices and revokes them.
+          </p>
+          <div class="actions">
+            <button
+              type="button"
+              class="button danger"
+              onClick={async () => {
+                await unpair().catch(() => {});
+                location.reload();
+              }}
+            >
+              Unpair this browser
+            </button>
+          </div>
+        </section>
+        <section class="card">
+          <h2>The host</h2>
+          <p>
+            {visible(client.host()?.serverInfo?.title ?? "Lodge")} {visible(client.host()?.serverInfo?.version ?? "")}, protocol {client.host()?.protocolVersion}
+          </p>
+          <Show when={root.state()}>
+            {(state) => (
+              <>
+                <p class="note">{plural(state().activeSessions ?? 0, "session")} open at the host</p>
+                <h3>Models</h3>
+                <ul class="plain">
+                  <For each={state().agents.flatMap((agent) => agent.models)}>
+                    {(model) => (
+                      <li>
+                        {visible(model.name)}
+                        <Show when={model.maxContextWindow}>
+                          <span class="note"> · {count(model.maxContextWindow!)} tokens of context</span>
+                        </Show>
+                        <Show when={model.supportsVision}>
+                          <span class="note"> · sees pictures</span>
+                        </Show>
+                      </li>
+                    )}
+                  </For>
+                </ul>
+              </>
+            )}
+          </Show>
+        </section>
+      </div>
+    </div>
+  );
+}
