@@ -60,6 +60,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    if std::env::var_os("LODGE_HOME").is_some_and(|home| home.is_empty()) {
+        eprintln!("Error: LODGE_HOME is empty. Unset it, or set it to the directory where sessions are kept.");
+        return ExitCode::from(2);
+    }
     finish(dispatch(Cli::parse()))
 }
 
