@@ -133,7 +133,9 @@ impl Shared {
                 given["transcriptPath"] = json!(self.dir.join("events.jsonl"));
             }
             let source = hook.source.to_string_lossy().into_owned();
-            invocations.push((Some(source), Box::pin(async move { hook.run(&given).await })));
+            let environment = self.tool_state.environment();
+            let run = async move { hook.run(&given, &environment).await };
+            invocations.push((Some(source), Box::pin(run)));
         }
         for client in clients {
             invocations.push((None, client.hook(hook_type.into(), input.clone())));

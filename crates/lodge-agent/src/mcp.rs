@@ -375,12 +375,11 @@ impl Shared {
     /// Adds servers, or gives them another configuration.
     pub(crate) fn add_mcp_servers(&self, servers: Vec<Configured>) {
         if !servers.is_empty() {
-            let (env, hidden) = self.tool_state.program_environment();
             let cwd = self.settings.lock().cwd.clone();
             self.mcp.surround(Surroundings {
                 cwd,
-                env,
-                hidden,
+                variables: Some(self.tool_state.environment().visible()),
+                env: vec![self.tool_state.program_mark()],
                 ..Surroundings::default()
             });
             self.mcp.add(servers);

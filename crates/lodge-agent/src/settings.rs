@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use futures_util::future::BoxFuture;
 use lodge_events::{Attachment, AutoTier};
 use lodge_models::{Model, ResponseFormat};
-use lodge_tools::{custom::tool_alias, rules::Rule};
+use lodge_tools::{Environment, custom::tool_alias, rules::Rule};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -343,6 +343,8 @@ pub enum Change {
     Citations(bool),
     /// Whether the agent asks by forms.
     AskByForm(bool),
+    /// The variables that programs begin with from now on.
+    Environment(Environment),
     /// What becomes of large results.
     LargeOutput {
         /// Those longer than this many bytes go to a file.

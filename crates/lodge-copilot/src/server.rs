@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
+    net::{TcpListener, UnixStream},
 };
 
 use crate::{
@@ -129,19 +129,19 @@ impl ServerOptions {
 pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) tokens: Tokens,
-    pub(crate) boards: Boards,
+    pub(crate) boards: Arc<Boards>,
     pub(crate) traces: Option<Traces>,
     pub(crate) peers: Arc<Peers>,
 }
 
 impl Shared {
-    fn new(options: ServerOptions) -> Arc<Self> {
+    fn new(options: ServerOptions, boards: Arc<Boards>, peers: Arc<Peers>) -> Arc<Self> {
         Arc::new(Self {
             traces: options.traces.clone().map(Traces::start),
             options,
             tokens: Tokens::default(),
-            boards: Boards::default(),
-            peers: Arc::default(),
+            boards,
+            peers,
         })
     }
 }
@@ -205,7 +205,7 @@ pub struct Server {
 impl Server {
     /// A server that listens nowhere yet. Wants a runtime.
     pub fn new(host: Host, options: ServerOptions) -> Self {
-        let shared = Shared::new(options);
+        let shared = Shared::new(options, Arc::default(), Arc::default());
         let lifecycle = tokio::spawn(lifecycle::tell(host.clone(), shared.peers.clone()));
         Self {
             host,
@@ -250,6 +250,19 @@ impl Server {
                 shared.peers.sweep();
             });
         }
+    }
+
+    /// Serves a client of this machine that brings options of its own, until it closes its side. `host` is the same host, on
+    /// the client's behalf. Clients of both know of each other.
+    pub async fn serve_guest(&self, host: Host, options: ServerOptions, stream: UnixStream, admission: Admission) {
+        let shared = Shared::new(options, self.shared.boards.clone(), self.shared.peers.clone());
+        let slot = self.host.connections().admit(None);
+        // Who wants a token of its own client gets to see it.
+        let known = (!shared.options.is_locked()).then_some(admission);
+        let connection = Arc::new(Connection::new(host, shared, Some(slot), known));
+        let (input, output) = stream.into_split();
+        connection.run(input, output).await;
+        self.shared.peers.sweep();
     }
 
     /// Serves processes of this machine, for as long as the future is polled. They need no token.

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 type Input = Box<dyn AsyncRead + Unpin + Send>;
 type Output = Box<dyn AsyncWrite + Unpin + Send>;
 
-/// Opens both.
-pub(crate) fn open() -> io::Result<(Input, Output)> {
+/// Standard input and output, for one client.
+pub fn open() -> io::Result<(Input, Output)> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     Ok((reader(input)?, writer(output)?))

@@ -12,10 +12,7 @@ use lodge_mcp::Configured;
 use lodge_models::{Catalogue, Model};
 use lodge_tools::{Database, custom::Places};
 
-use crate::{
-    HostError,
-    host::{Inner, default_cwd},
-};
+use crate::{HostError, host::Host};
 
 /// Which model a session shall use.
 #[derive(Clone, Default)]
@@ -200,7 +197,7 @@ pub struct Resume {
     pub silent: bool,
 }
 
-impl Inner {
+impl Host {
     fn model(&self, choice: &ModelChoice) -> Result<Arc<dyn Model>, HostError> {
         let name = match choice {
             ModelChoice::Given(model) => return Ok(model.clone()),
@@ -214,16 +211,16 @@ impl Inner {
 
     pub(crate) fn settings(&self, new: &NewSession) -> Result<Settings, HostError> {
         let cwd = match &new.cwd {
-            Some(cwd) => std::path::absolute(cwd).unwrap_or_else(|_| cwd.clone()),
-            None => default_cwd(),
+            Some(cwd) => std::path::absolute(self.cwd().join(cwd)).unwrap_or_else(|_| cwd.clone()),
+            None => self.cwd(),
         };
         let models = match &new.models {
             Some(models) => models.clone(),
             None => Arc::new(OfCatalogue(self.models().clone())),
         };
         let mut customization = new.customization.clone();
-        customization.places = Places::of_user(self.home_path());
-        customization.disabled_skills.extend(self.disabled_skills());
+        customization.places = Places::of_user(self.0.home_path());
+        customization.disabled_skills.extend(self.0.disabled_skills());
         Ok(Settings {
             customization,
             subagents: SubagentSettings::default(),
@@ -280,7 +277,7 @@ impl Inner {
             settings.mode = mode;
         }
         settings.customization.agent = facts.agent.clone();
-        let labels = self.labels(id);
+        let labels = self.0.labels(id);
         settings.name = labels.name.filter(|_| labels.user_named);
         settings.client_name = labels.client_name;
         Ok(settings)

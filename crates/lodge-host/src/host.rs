@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lodge_agent::{Agent, Approval, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits};
+use lodge_agent::{Agent, Approval, Change, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits};
 use lodge_events::{
     Event, LodgeApproval, SessionInfo, SessionModeChanged, SessionResume, SessionStart, SessionWarning,
     WorkingDirectoryContext,
@@ -16,7 +16,7 @@ use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position
 use lodge_mcp::{Configured, Logins};
 use lodge_models::Catalogue as Models;
 use lodge_tools::{
-    SessionTools, Tool,
+    Environment, SessionTools, Tool,
     changes::{self, Changes},
     rules::{Policy, RuleSet},
     sandbox::SandboxLauncher,
@@ -57,9 +57,20 @@ pub struct HostConfig {
     pub version: String,
 }
 
+/// On whose behalf sessions are started, where that is not whoever started the host. It is kept in memory only.
+#[derive(Clone)]
+pub struct Caller {
+    /// The caller's variables, which the programs of its sessions get.
+    pub environment: Environment,
+    /// Where the caller works, and its sessions unless they are told otherwise.
+    pub cwd: PathBuf,
+    /// The models, with the caller's keys.
+    pub models: Models,
+}
+
 /// The host. Cheap to clone.
 #[derive(Clone)]
-pub struct Host(pub(crate) Arc<Inner>);
+pub struct Host(pub(crate) Arc<Inner>, Option<Arc<Caller>>);
 
 pub(crate) struct Inner {
     pub(crate) home: Home,
@@ -99,18 +110,35 @@ impl Host {
             connections: Connections::default(),
         });
         tokio::spawn(put_out_idle(Arc::downgrade(&inner), config.idle_after));
-        let host = Self(inner);
+        let host = Self(inner, None);
         tokio::spawn(rewind::finish_all_interrupted(host.clone()));
         host
     }
 
     pub(crate) fn of(inner: Arc<Inner>) -> Self {
-        Self(inner)
+        Self(inner, None)
+    }
+
+    /// The same host, for somebody else: the sessions that are started by this handle are the caller's.
+    pub fn on_behalf_of(&self, caller: Caller) -> Self {
+        Self(self.0.clone(), Some(Arc::new(caller)))
+    }
+
+    /// Where the caller works.
+    pub fn cwd(&self) -> PathBuf {
+        let own = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        self.1.as_ref().map_or_else(own, |caller| caller.cwd.clone())
+    }
+
+    /// The caller's variables.
+    pub fn environment(&self) -> Environment {
+        let caller = self.1.as_ref();
+        caller.map_or_else(Environment::default, |caller| caller.environment.clone())
     }
 
     /// The models.
     pub fn models(&self) -> &Models {
-        &self.0.models
+        self.1.as_ref().map_or(&self.0.models, |caller| &caller.models)
     }
 
     /// The home directory.
@@ -154,7 +182,7 @@ impl Host {
         if id.is_empty() {
             return Err(HostError::Invalid("A session id cannot be empty.".into()));
         }
-        let settings = self.0.settings(&new)?;
+        let settings = self.settings(&new)?;
         let gate = self.0.gate(&id);
         let open = gate.lock().await;
         if self.live(&id).is_some() {
@@ -181,7 +209,7 @@ impl Host {
             remote_steerable: Some(false),
             ..SessionStart::default()
         };
-        let session = self.0.start(
+        let session = self.start(
             &id,
             Opened {
                 log,
@@ -227,6 +255,63 @@ impl Host {
         Ok(session)
     }
 
+    fn start(&self, id: &str, opened: Opened, settings: Settings, storage: &Storage) -> Result<Session, HostError> {
+        let session = self.start_with(id, opened, Facts::default(), settings, storage)?;
+        self.0.enlist(&session);
+        Ok(session)
+    }
+
+    fn start_with(
+        &self,
+        id: &str,
+        opened: Opened,
+        facts: Facts,
+        settings: Settings,
+        storage: &Storage,
+    ) -> Result<Session, HostError> {
+        let dir = self.0.home.sessions().dir(id)?;
+        let (host, name) = (Arc::downgrade(&self.0), id.to_owned());
+        let hub = Arc::new(Hub::with_tap(move |event| note(&host, &name, event)));
+        // Rules that cannot be read are no reason to go on without them.
+        let rules = RuleSet::load(self.0.home.path(), &settings.cwd, Policy::default())
+            .map_err(|error| HostError::Invalid(format!("The permission rules cannot be used: {error}")))?;
+        let mut tool_state = SessionTools::new(&dir).with_exclusions(rules.exclusions().clone());
+        tool_state.use_environment(self.environment());
+        if let Some(launcher) = &self.0.sandbox {
+            tool_state = tool_state.with_sandbox(launcher.clone());
+        }
+        if let Some(name) = &storage.shown_as {
+            tool_state = tool_state.shown_as(name.clone());
+        }
+        if let Some(database) = &storage.database {
+            tool_state = tool_state.with_database(database.clone());
+        }
+        let agent = Agent::spawn(NewAgent {
+            id: id.to_owned(),
+            rules,
+            changes: Arc::new(Changes::new(&dir, self.0.home.path(), changes::Limits::default())),
+            dir,
+            log: opened.log,
+            reopen: self.0.reopen(id),
+            facts,
+            settings,
+            builtins: self.0.builtins.clone(),
+            tool_state: Arc::new(tool_state),
+            trust: Trust::of(&self.0.home).store().clone(),
+            find_hooks: Trust::of(&self.0.home).find_hooks(),
+            logins: self.0.logins.clone(),
+            publish: hub.clone(),
+            secrets: self.0.secrets.clone(),
+        });
+        let live = Arc::new(Live {
+            agent,
+            hub,
+            host: Arc::downgrade(&self.0),
+            mcp_files: Mutex::default(),
+        });
+        Ok(Session(live))
+    }
+
     /// MCP servers that all sessions get beside those of files.
     pub fn add_mcp_servers(&self, servers: Vec<Configured>) {
         self.0.mcp_servers.lock().extend(servers);
@@ -250,6 +335,10 @@ impl Host {
     /// The same for a session whose files a client keeps.
     pub async fn open_stored(&self, id: &str, storage: &Storage) -> Result<Session, HostError> {
         if let Some(session) = self.live(id) {
+            // One that nobody has open any more is from now on the caller's.
+            if self.1.is_some() && session.clients() == 0 && !session.is_busy() {
+                session.configure(Change::Environment(self.environment())).await?;
+            }
             return Ok(session);
         }
         let gate = self.0.gate(id);
@@ -269,9 +358,9 @@ impl Host {
             LogError::NotFound { .. } => HostError::NotFound(id.to_owned()),
             other => other.into(),
         })?;
-        let settings = self.0.settings_of(id, &facts)?;
+        let settings = self.settings_of(id, &facts)?;
         let repaired = opened.repaired.as_ref().map(ToString::to_string);
-        let session = self.0.start_with(id, opened, facts, settings, storage)?;
+        let session = self.start_with(id, opened, facts, settings, storage)?;
         session.use_mcp_files(McpFiles::default());
         // Before anybody else gets it: what they see is what it ends with.
         if let Err(error) = session.finish_interrupted().await {
@@ -310,7 +399,7 @@ impl Host {
     pub async fn resume(&self, id: &str, resume: Resume) -> Result<Session, HostError> {
         let was_live = self.live(id).is_some();
         let session = self.open_session(id).await?;
-        for change in self.0.changes(&resume)? {
+        for change in self.changes(&resume)? {
             session.configure(change).await?;
         }
         if let Some(files) = resume.mcp_files.clone() {
@@ -456,10 +545,6 @@ impl Host {
 }
 
 impl Inner {
-    pub(crate) fn models(&self) -> &Models {
-        &self.models
-    }
-
     pub(crate) fn home_path(&self) -> &std::path::Path {
         self.home.path()
     }
@@ -495,68 +580,6 @@ impl Inner {
 
     pub(crate) fn summary(&self, id: &str) -> Result<Option<SessionSummary>, HostError> {
         Ok(self.home.catalogue().get(id)?)
-    }
-
-    fn start(
-        self: &Arc<Self>,
-        id: &str,
-        opened: Opened,
-        settings: Settings,
-        storage: &Storage,
-    ) -> Result<Session, HostError> {
-        let session = self.start_with(id, opened, Facts::default(), settings, storage)?;
-        self.enlist(&session);
-        Ok(session)
-    }
-
-    fn start_with(
-        self: &Arc<Self>,
-        id: &str,
-        opened: Opened,
-        facts: Facts,
-        settings: Settings,
-        storage: &Storage,
-    ) -> Result<Session, HostError> {
-        let dir = self.home.sessions().dir(id)?;
-        let (host, name) = (Arc::downgrade(self), id.to_owned());
-        let hub = Arc::new(Hub::with_tap(move |event| note(&host, &name, event)));
-        // Rules that cannot be read are no reason to go on without them.
-        let rules = RuleSet::load(self.home.path(), &settings.cwd, Policy::default())
-            .map_err(|error| HostError::Invalid(format!("The permission rules cannot be used: {error}")))?;
-        let mut tool_state = SessionTools::new(&dir).with_exclusions(rules.exclusions().clone());
-        if let Some(launcher) = &self.sandbox {
-            tool_state = tool_state.with_sandbox(launcher.clone());
-        }
-        if let Some(name) = &storage.shown_as {
-            tool_state = tool_state.shown_as(name.clone());
-        }
-        if let Some(database) = &storage.database {
-            tool_state = tool_state.with_database(database.clone());
-        }
-        let agent = Agent::spawn(NewAgent {
-            id: id.to_owned(),
-            rules,
-            changes: Arc::new(Changes::new(&dir, self.home.path(), changes::Limits::default())),
-            dir,
-            log: opened.log,
-            reopen: self.reopen(id),
-            facts,
-            settings,
-            builtins: self.builtins.clone(),
-            tool_state: Arc::new(tool_state),
-            trust: Trust::of(&self.home).store().clone(),
-            find_hooks: Trust::of(&self.home).find_hooks(),
-            logins: self.logins.clone(),
-            publish: hub.clone(),
-            secrets: self.secrets.clone(),
-        });
-        let live = Arc::new(Live {
-            agent,
-            hub,
-            host: Arc::downgrade(self),
-            mcp_files: Mutex::default(),
-        });
-        Ok(Session(live))
     }
 
     /// From here on others find the session.
@@ -627,9 +650,4 @@ pub(crate) fn write_private(path: &std::path::Path, text: &[u8]) -> std::io::Res
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     std::io::Write::write_all(&mut options.open(&new)?, text)?;
     std::fs::rename(new, path)
-}
-
-/// Where a session works when its client does not say.
-pub(crate) fn default_cwd() -> PathBuf {
-    std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
 }

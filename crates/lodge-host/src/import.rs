@@ -11,7 +11,7 @@ use std::{
 use lodge_events::{Event, Payload};
 use lodge_log::{Home, LogError, Position, Store};
 
-use crate::{HostError, fork::goes_along};
+use crate::{Host, HostError, Lifecycle, fork::goes_along};
 
 /// The log of a session.
 const LOG: &str = "events.jsonl";
@@ -66,8 +66,35 @@ pub fn find(path: &Path) -> Vec<PathBuf> {
     found
 }
 
+impl Host {
+    /// Brings one session in, and tells who watches. `None` when the file holds no session. Reads and writes files.
+    pub fn import(&self, log: &Path) -> Result<Option<Imported>, HostError> {
+        let mut opening = None;
+        let imported = bring_in(self.home(), log, |id| {
+            let gate = self.0.gate(id);
+            opening = gate.try_lock_owned().ok();
+            opening.is_some() && self.live(id).is_none()
+        })?;
+        if let Some(Imported { id, outcome, .. }) = &imported {
+            let told = match outcome {
+                Outcome::New(_) => Some(Lifecycle::Created(id.clone())),
+                Outcome::Grown(_) => Some(Lifecycle::Updated(id.clone())),
+                Outcome::Same | Outcome::Differs => None,
+            };
+            // Nobody may be there to be told.
+            told.map(|told| self.0.lifecycle.send(told));
+        }
+        Ok(imported)
+    }
+}
+
 /// Brings one session in. `None` when the file holds no session.
 pub fn import(home: &Home, log: &Path) -> Result<Option<Imported>, HostError> {
+    bring_in(home, log, |_| true)
+}
+
+/// `free` says whether nobody else writes to the session's log.
+fn bring_in(home: &Home, log: &Path, free: impl FnOnce(&str) -> bool) -> Result<Option<Imported>, HostError> {
     let failed = |error: std::io::Error| HostError::Invalid(format!("{} cannot be read: {error}", log.display()));
     let (events, unreadable) = read(log).map_err(failed)?;
     let Some(id) = id_of(log, &events) else { return Ok(None) };
@@ -112,6 +139,11 @@ pub fn import(home: &Home, log: &Path) -> Result<Option<Imported>, HostError> {
     }
     if same < known.len() {
         return done(Outcome::Differs);
+    }
+    if !free(&id) {
+        return Err(HostError::Invalid(format!(
+            "The session {id} is open. Bring it in again when nobody uses it."
+        )));
     }
     let mut to = store.open(&id)?.log;
     to.append_all(&new)?;

@@ -26,7 +26,7 @@ pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Sto
 pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
 pub use custom::disabled_skills;
 pub use export::{Export, Format};
-pub use host::{Host, HostConfig};
+pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
 pub use rewind::{RewindPoint, Rewound, can_put_back};
 pub use servers::{logins, mcp_servers};

@@ -18,17 +18,30 @@ const LAST_LINES: usize = 5;
 /// How long a server has to end by itself once its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Where programs run and what they see of the host's environment.
+/// Where programs run and which variables they see.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// The directory, unless a server names its own.
     pub cwd: PathBuf,
-    /// Variables to set.
+    /// The variables that programs begin with; those of this process when left out.
+    pub variables: Option<Vec<(OsString, OsString)>>,
+    /// Variables to set above all others.
     pub env: Vec<(OsString, OsString)>,
-    /// Variables of the host to hide.
-    pub hidden: Vec<OsString>,
     /// How long a server may take to start; two minutes when left out.
     pub start_limit: Option<Duration>,
+}
+
+impl Surroundings {
+    /// The variable of this name, as programs see it.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        match &self.variables {
+            Some(variables) => {
+                let (_, value) = variables.iter().find(|(known, _)| known == name)?;
+                value.clone().into_string().ok()
+            }
+            None => std::env::var(name).ok(),
+        }
+    }
 }
 
 /// A running program. Dropping it asks the whole process group to end, and ends it soon after: what is just being installed
@@ -91,8 +104,8 @@ impl Process {
             .as_ref()
             .map_or_else(|| around.cwd.clone(), |cwd| around.cwd.join(cwd));
         let mut starting = Command::new(command);
-        for name in &around.hidden {
-            starting.env_remove(name);
+        if let Some(variables) = &around.variables {
+            starting.env_clear().envs(variables.iter().cloned());
         }
         let mut child = starting
             .args(args)

@@ -13,6 +13,7 @@ pub mod custom;
 mod cx;
 mod database;
 mod diff;
+mod environment;
 pub mod git_env;
 mod guard;
 pub mod hooks;
@@ -34,6 +35,7 @@ mod tools;
 mod user;
 
 pub use database::{Database, Statement, Table};
+pub use environment::Environment;
 pub use guard::{GUARD, guard_with, stand_guard};
 pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans};
 pub use scratch::{Todo, TodoDependency, Todos};

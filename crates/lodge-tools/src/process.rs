@@ -5,7 +5,7 @@
 //! killed left behind: its guard looks for it, and where there was none, the next host.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     path::Path,
     process::Stdio,
@@ -20,6 +20,8 @@ use tokio::{
     net::unix::pipe,
     process::{Child, ChildStdin, Command},
 };
+
+use crate::Environment;
 
 /// Environment variable that marks everything a shell starts.
 const MARK: &str = "LODGE_SHELL";
@@ -43,6 +45,14 @@ pub(crate) struct Spawned {
     pub(crate) group: Group,
 }
 
+/// The variables of a shell.
+pub(crate) enum Variables<'a> {
+    /// These and no others.
+    Exactly(&'a [(OsString, OsString)]),
+    /// Those of whoever started the session.
+    Of(&'a Environment),
+}
+
 /// How to start a shell.
 pub(crate) struct Start<'a> {
     pub(crate) command: &'a str,
@@ -53,8 +63,8 @@ pub(crate) struct Start<'a> {
     pub(crate) stdin: bool,
     /// Program and arguments that come before the shell.
     pub(crate) launcher: &'a [OsString],
-    /// All variables that it gets. Otherwise those of the host, but for secrets.
-    pub(crate) environment: Option<&'a [(OsString, OsString)]>,
+    /// Which variables it gets.
+    pub(crate) variables: Variables<'a>,
     /// Where it puts temporary files, if not where everybody does.
     pub(crate) temp: Option<&'a Path>,
 }
@@ -89,11 +99,11 @@ impl Start<'_> {
             .stdin(if self.stdin { Stdio::piped() } else { Stdio::null() })
             .stdout(writer.try_clone()?)
             .stderr(writer);
-        match self.environment {
-            Some(variables) => {
+        match self.variables {
+            Variables::Exactly(variables) => {
                 command.env_clear().envs(variables.iter().cloned());
             }
-            None => inherit(&mut command),
+            Variables::Of(environment) => inherit(&mut command, environment),
         }
         command.env(mark, marked).env("PWD", self.cwd);
         if let Some(temp) = self.temp {
@@ -114,8 +124,9 @@ impl Start<'_> {
     }
 }
 
-/// Hands on the host's variables, but for secrets and those that would have a command mean something else than what was looked at.
-fn inherit(command: &mut Command) {
+/// Hands on variables, but for secrets and those that would have a command mean something else than what was looked at.
+fn inherit(command: &mut Command, environment: &Environment) {
+    environment.hand_on(command);
     command.envs([
         ("TERM", "dumb"),
         ("NO_COLOR", "1"),
@@ -124,16 +135,13 @@ fn inherit(command: &mut Command) {
         ("GIT_TERMINAL_PROMPT", "0"),
     ]);
     // A directory that looks like a bare repository could bring a configuration that runs programs.
-    if std::env::var_os("GIT_CONFIG_COUNT").is_none() {
+    if environment.get("GIT_CONFIG_COUNT").is_none() {
         let safe = [
             ("COUNT", "1"),
             ("KEY_0", "safe.bareRepository"),
             ("VALUE_0", "explicit"),
         ];
         command.envs(safe.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
-    }
-    for name in secrets() {
-        command.env_remove(name);
     }
     for name in ["CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS"] {
         command.env_remove(name);
@@ -222,20 +230,18 @@ pub fn hide_variables(names: impl IntoIterator<Item = String>) {
 
 static HIDDEN: parking_lot::Mutex<Vec<String>> = parking_lot::Mutex::new(Vec::new());
 
-/// Variables of this host that no other program may see.
-pub(crate) fn secrets() -> Vec<OsString> {
-    let own = std::env::vars_os().map(|(name, _)| name).filter(|name| {
-        let text = name.to_string_lossy();
-        let secret = ["TOKEN", "KEY", "SECRET", "PASSWORD"];
-        text.starts_with("LODGE_") && secret.iter().any(|word| text.contains(word))
-    });
-    let hidden = HIDDEN.lock().clone();
-    SECRET
-        .iter()
-        .map(OsString::from)
-        .chain(own)
-        .chain(hidden.into_iter().map(OsString::from))
-        .collect()
+/// What [`hide_variables`] named.
+pub(crate) fn hidden() -> Vec<String> {
+    HIDDEN.lock().clone()
+}
+
+/// Whether no program may see a variable, by its own name or because it is among the hidden ones.
+pub(crate) fn is_secret(name: &OsStr, hidden: &[String]) -> bool {
+    let text = name.to_string_lossy();
+    let words = ["TOKEN", "KEY", "SECRET", "PASSWORD"];
+    SECRET.contains(&text.as_ref())
+        || hidden.iter().any(|hidden| *hidden == text)
+        || (text.starts_with("LODGE_") && words.iter().any(|word| text.contains(word)))
 }
 
 /// What is ignored in this process from the start is caught instead, and nothing comes of it, which is the same to this process.

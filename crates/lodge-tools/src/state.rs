@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Database, ToolCx, ToolError, process,
+    Database, Environment, ToolCx, ToolError, process,
     rules::Exclusions,
     sandbox::{self, Jail, SandboxLauncher, SandboxSpec},
     scratch::Scratch,
@@ -36,6 +36,7 @@ pub struct SessionTools {
     /// Unique per instance, so that a sweep never ends another session's processes.
     pub(crate) name: String,
     launcher: Option<SandboxLauncher>,
+    environment: Mutex<Environment>,
     shells: Mutex<Vec<Arc<Shell>>>,
     pub(crate) next: AtomicU64,
     pub(crate) closed: AtomicBool,
@@ -76,6 +77,7 @@ impl SessionTools {
             large: Mutex::default(),
             name: uuid::Uuid::new_v4().simple().to_string(),
             launcher: None,
+            environment: Mutex::default(),
             exclusions: Exclusions::default(),
             shells: Mutex::default(),
             next: AtomicU64::new(0),
@@ -164,14 +166,21 @@ impl SessionTools {
         }
     }
 
-    /// The environment of a program that the session starts beside its shells: what to set, so that the program ends with
-    /// the session, also when the host is killed; and what to hide.
-    pub fn program_environment(&self) -> (Vec<(OsString, OsString)>, Vec<OsString>) {
+    /// The mark of a program that the session starts beside its shells, so that the program ends with the session, also when
+    /// the host is killed.
+    pub fn program_mark(&self) -> (OsString, OsString) {
         self.programs.store(true, Ordering::Release);
-        (
-            vec![process::mark(&format!("{}.program", self.name))],
-            process::secrets(),
-        )
+        process::mark(&format!("{}.program", self.name))
+    }
+
+    /// The variables that the session's programs begin with.
+    pub fn environment(&self) -> Environment {
+        self.environment.lock().clone()
+    }
+
+    /// Gives the session's programs the variables of whoever started it.
+    pub fn use_environment(&self, environment: Environment) {
+        *self.environment.lock() = environment;
     }
 
     /// Starts a command in a shell that the session owns. Without a name it gets the next number.
@@ -214,14 +223,15 @@ impl SessionTools {
         if matches!(how, How::Jailed { .. }) && !self.jails_swept.swap(true, Ordering::AcqRel) {
             sandbox::sweep_jails(&self.dir);
         }
+        let environment = self.environment();
         let jail = match (how, &self.launcher) {
             (How::Jailed { read }, Some(launcher)) if self.can_jail() => {
                 let roots = [&cx.cwd].into_iter().chain(&*cx.readable).chain(read);
                 let roots: Vec<PathBuf> = roots.cloned().collect();
-                Some(Jail::new(launcher, &self.dir, &roots).map_err(failed)?)
+                Some(Jail::new(launcher, &self.dir, &roots, &environment).map_err(failed)?)
             }
             // What is left to run unasked there is harmless without one.
-            (How::Jailed { .. }, _) => Some(Jail::open(&self.dir).map_err(failed)?.0),
+            (How::Jailed { .. }, _) => Some(Jail::open(&self.dir, &environment).map_err(failed)?.0),
             (How::Approved { .. }, _) => None,
         };
         let sandboxed = self.launcher.as_ref().filter(|launcher| launcher.approved);
@@ -243,7 +253,10 @@ impl SessionTools {
             name: &name,
             stdin: matches!(how, How::Approved { stdin: true }),
             launcher: &launcher,
-            environment: jail.as_ref().map(|jail| jail.environment.as_slice()),
+            variables: match &jail {
+                Some(jail) => process::Variables::Exactly(&jail.environment),
+                None => process::Variables::Of(&environment),
+            },
             temp: temp.as_deref(),
         };
         let spawned = start.spawn().map_err(failed)?;

@@ -22,13 +22,14 @@ impl SessionTools {
         out: OutputSink,
     ) -> Result<UserCommand, ToolError> {
         let name = self.next_shell()?;
+        let environment = self.environment();
         let start = process::Start {
             command,
             cwd,
             name: &name,
             stdin: false,
             launcher: &[],
-            environment: None,
+            variables: process::Variables::Of(&environment),
             temp: None,
         };
         let spawned = start

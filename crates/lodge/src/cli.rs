@@ -37,7 +37,7 @@ pub(crate) struct Global {
     )]
     pub(crate) sync: SyncPolicy,
     /// How much to log to stderr: error, warn, info, debug or trace
-    #[arg(long, global = true, env = "LODGE_LOG", value_name = "LEVEL", default_value = "warn")]
+    #[arg(long, global = true, env = "LODGE_LOG", value_name = "LEVEL", default_value = "warn", value_parser = crate::logging::parse_level)]
     pub(crate) log_level: String,
 }
 
@@ -235,8 +235,9 @@ impl ServeArgs {
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// What to say; `-` reads it from standard input
-    pub(crate) prompt: String,
+    /// What to say; what is piped into the command is added to it
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Vec<String>,
     /// Print every event as a line of JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -382,6 +383,9 @@ pub(crate) enum SessionsCommand {
         /// Their ids
         #[arg(required = true)]
         ids: Vec<String>,
+        /// Without asking
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 

@@ -10,7 +10,10 @@ use lodge_host::{
 };
 use lodge_log::Store;
 use lodge_models::{Catalogue, ModelInfo};
-use lodge_tools::rules::{Policy, RuleSet};
+use lodge_tools::{
+    Environment,
+    rules::{Policy, RuleSet},
+};
 
 use crate::{door, mcp, serve::print_line, setup};
 
@@ -83,8 +86,26 @@ pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
 fn place(page: &mut Page, home: &Path) {
     page.head("Home");
     if !home.exists() {
-        page.hint(format!("{} is made when the first session begins", home.display()));
+        // The first directory that is there must take a new one.
+        let above = home.ancestors().find(|above| above.exists()).unwrap_or(home);
+        match try_writing(above) {
+            Ok(()) => page.hint(format!("{} is made when the first session begins", home.display())),
+            Err(error) => page.bad(format!(
+                "{} cannot be made, because {} cannot be written to: {error}",
+                home.display(),
+                above.display()
+            )),
+        }
         return;
+    }
+    if !home.is_dir() {
+        return page.bad(format!(
+            "{} is a file; say where to keep sessions with --home or LODGE_HOME",
+            home.display()
+        ));
+    }
+    if let Err(error) = try_writing(home) {
+        page.bad(format!("{} cannot be written to: {error}", home.display()));
     }
     match Home::open_unlocked_read_only(home).and_then(|opened| opened.sessions().list()) {
         Ok(sessions) => page.good(format!("{}: {} sessions", home.display(), sessions.len())),
@@ -102,13 +123,25 @@ fn place(page: &mut Page, home: &Path) {
     }
 }
 
+/// Writes a file that goes again. Some bytes have to reach the disk, or a full one would not be noticed.
+fn try_writing(directory: &Path) -> std::io::Result<()> {
+    let path = directory.join(format!(".lodge-doctor-{}", std::process::id()));
+    let written = std::fs::File::create_new(&path).and_then(|mut file| {
+        std::io::Write::write_all(&mut file, &[b'x'; 4096])?;
+        file.sync_all()
+    });
+    let _ = std::fs::remove_file(&path);
+    written
+}
+
 async fn models(page: &mut Page, home: &Path) {
     page.head("Models");
-    let models = match setup::config(home).and_then(|config| setup::models(&config)) {
+    let models = match setup::config(home).and_then(|config| setup::models(&config, &Environment::default())) {
         Ok(models) => models,
         Err(error) => return page.bad(format!("{error:#}")),
     };
     let default = models.default_model();
+    let usable = models.resolve(None);
     let mut lacks = None;
     match tokio::time::timeout(PATIENCE, models.discover()).await {
         Ok(found) => {
@@ -125,9 +158,10 @@ async fn models(page: &mut Page, home: &Path) {
         }
         Err(_) => page.bad(format!("a provider did not answer within {} s", PATIENCE.as_secs())),
     }
-    match lacks {
-        Some(lacks) => page.bad(lacks),
-        None => page.good(format!("new sessions use {default}")),
+    match (usable, lacks) {
+        (Err(error), _) => page.bad(format!("new sessions cannot start: {error}")),
+        (Ok(_), Some(lacks)) => page.bad(lacks),
+        (Ok(_), None) => page.good(format!("new sessions use {default}")),
     }
     if default == "rehearsal" {
         page.hint("that is the offline model; docs/models.md says how to bring your own key or a local server");

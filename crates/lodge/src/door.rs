@@ -32,6 +32,9 @@ pub(crate) struct Note {
     /// The same for clients of the Copilot SDKs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sdk_socket: Option<PathBuf>,
+    /// The socket by which other programs of Lodge hand on their connections and commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) join_socket: Option<PathBuf>,
 }
 
 /// Where the note is that tells where the host of a home is.

@@ -8,18 +8,12 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lodge_host::{
-    Export, Format, Home, HomeOptions, Invoked, SyncPolicy,
+    Export, Format, Home, Host, Invoked,
     import::{self, Outcome},
 };
 use lodge_log::{Position, Store};
 
-use crate::{
-    cli::FormatArg,
-    serve::print_line as say,
-    sessions::find,
-    setup::{self, Use},
-    view::plain,
-};
+use crate::{cli::FormatArg, console::Console, serve::print_line as say, sessions::find, view::plain};
 
 /// Writes a session as a page.
 pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&Path>) -> Result<ExitCode> {
@@ -47,38 +41,31 @@ pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&P
 }
 
 /// Brings sessions in.
-pub(crate) fn import(home: &Path, paths: &[PathBuf]) -> Result<ExitCode> {
+pub(crate) fn import(host: &Host, paths: &[PathBuf], console: &mut Console) -> Result<u8> {
     let paths = match paths {
         [] => {
-            let home = copilot_home().context("There is no home directory; name the sessions to bring in.")?;
+            let home = copilot_home(host).context("There is no home directory; name the sessions to bring in.")?;
             if !home.exists() {
-                say(&format!(
+                console.say(&format!(
                     "There is nothing at {}; name the sessions to bring in.",
                     home.display()
-                ));
-                return Ok(ExitCode::SUCCESS);
+                ))?;
+                return Ok(0);
             }
             vec![home]
         }
-        given => given.to_vec(),
+        given => given.iter().map(|path| host.cwd().join(path)).collect(),
     };
-    let opened = Home::open(
-        home,
-        HomeOptions {
-            exclusive: false,
-            ..HomeOptions::default()
-        },
-    )?;
     let (mut new, mut seen, mut failed) = (0, 0, 0);
     for path in &paths {
         if !path.exists() {
             bail!("{} does not exist.", path.display());
         }
         for log in import::find(path) {
-            if log.starts_with(opened.path()) {
+            if log.starts_with(host.home().path()) {
                 continue;
             }
-            match import::import(&opened, &log) {
+            match tokio::task::block_in_place(|| host.import(&log)) {
                 Ok(None) => {}
                 Ok(Some(imported)) => {
                     seen += 1;
@@ -93,41 +80,38 @@ pub(crate) fn import(home: &Path, paths: &[PathBuf]) -> Result<ExitCode> {
                         0 => String::new(),
                         lines => format!(" ({lines} lines could not be read)"),
                     };
-                    say(&format!("{}: {told}{left_out}", plain(&imported.id)));
+                    console.say(&format!("{}: {told}{left_out}", plain(&imported.id)))?;
                 }
                 Err(error) => {
                     failed += 1;
-                    eprintln!("{}: {error}", log.display());
+                    writeln!(console.err, "{}: {error}", log.display())?;
                 }
             }
         }
     }
-    opened.catalogue().flush();
-    say(&format!(
+    host.catalogue().flush();
+    console.say(&format!(
         "{} sessions looked at, {new} brought in or brought up to date.",
         seen + failed
-    ));
-    Ok(match failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    ))?;
+    Ok(u8::from(failed > 0))
 }
 
 /// Where the Copilot CLI keeps its sessions.
-fn copilot_home() -> Option<PathBuf> {
-    let given = std::env::var_os("COPILOT_HOME").map(PathBuf::from);
-    given.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".copilot")))
+fn copilot_home(host: &Host) -> Option<PathBuf> {
+    let environment = host.environment();
+    let given = environment.get("COPILOT_HOME").map(PathBuf::from);
+    given.or_else(|| Some(PathBuf::from(environment.get("HOME")?).join(".copilot")))
 }
 
 /// Copies a session.
 pub(crate) async fn fork(
-    home: &Path,
-    sync: SyncPolicy,
+    host: &Host,
     id: &str,
     at: Option<usize>,
     name: Option<String>,
-) -> Result<ExitCode> {
-    let host = setup::host(home, Use::Shared, sync, None)?;
+    console: &mut Console,
+) -> Result<u8> {
     let id = find(host.home(), id)?;
     let up_to = match at {
         None => None,
@@ -158,15 +142,12 @@ pub(crate) async fn fork(
     if name.is_some() {
         copy.rename(name).await?;
     }
-    say(copy.id());
-    drop(copy);
-    host.shutdown().await;
-    Ok(ExitCode::SUCCESS)
+    console.say(copy.id())?;
+    Ok(0)
 }
 
 /// Takes a session back by `input` messages, or (without) puts back what was taken back.
-pub(crate) async fn rewind(home: &Path, sync: SyncPolicy, id: &str, input: Option<String>) -> Result<ExitCode> {
-    let host = setup::host(home, Use::Shared, sync, None)?;
+pub(crate) async fn rewind(host: &Host, id: &str, input: Option<String>, console: &mut Console) -> Result<u8> {
     let id = find(host.home(), id)?;
     let session = host.open_session(&id).await?;
     let done = match input {
@@ -177,10 +158,10 @@ pub(crate) async fn rewind(home: &Path, sync: SyncPolicy, id: &str, input: Optio
     drop(session);
     match done? {
         Some(Invoked::Done(text)) => {
-            say(plain(&text.replace("/undo puts it back.", "--undo puts it back.")).trim_end())
+            console.say(plain(&text.replace("/undo puts it back.", "--undo puts it back.")).trim_end())?
         }
         other => bail!("Taking back did not work: {other:?}"),
     }
     host.catalogue().flush();
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }

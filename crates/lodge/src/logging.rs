@@ -21,6 +21,19 @@ use tracing_subscriber::{
 /// The lines of this process that clients may listen to.
 pub(crate) static LINES: LazyLock<Arc<Lines>> = LazyLock::new(Arc::default);
 
+/// A level, or levels of parts of the program (`info,lodge_ahp=debug`).
+pub(crate) fn parse_level(text: &str) -> Result<String, String> {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let known = |part: &str| {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+        levels.contains(&level.trim().to_lowercase().as_str())
+    };
+    match text.split(',').all(known) && EnvFilter::try_new(text).is_ok() {
+        true => Ok(text.to_owned()),
+        false => Err(format!("it is none of {}", levels.join(", "))),
+    }
+}
+
 /// Logs go to standard error: standard output belongs to answers and to clients.
 pub(crate) fn log_to_stderr(level: &str) {
     // What the library says of MCP servers that fail is said by Lodge as well, to those whom it concerns.

@@ -2,11 +2,15 @@
 
 mod attach;
 mod cli;
+mod console;
 mod doctor;
 mod door;
 mod form;
 mod grants;
+mod guest;
 mod history;
+mod join;
+mod listing;
 mod logging;
 mod mcp;
 mod question;
@@ -22,7 +26,7 @@ use std::{io::Write, process::ExitCode};
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{Cli, Command, SessionsCommand};
+use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
@@ -35,13 +39,30 @@ fn main() -> ExitCode {
         return ExitCode::from(lodge_tools::sandbox::NOT_STARTED);
     }
     match serve::sdk_arguments(&args) {
-        Ok(Some(sdk)) => return finish(runtime().and_then(|runtime| runtime.block_on(serve::for_sdk(sdk)))),
+        Ok(Some(sdk)) => {
+            let served = runtime().and_then(|runtime| {
+                let served = runtime.block_on(serve::for_sdk(sdk));
+                // A thread may still wait for standard input; it must not hold the program.
+                runtime.shutdown_background();
+                served
+            });
+            let failed = served.is_err();
+            let code = finish(served);
+            if failed {
+                lodge_copilot::hear_out_client();
+            }
+            return code;
+        }
         Ok(None) => {}
         Err(message) => {
             eprintln!("{message}");
             lodge_copilot::hear_out_client();
             return ExitCode::FAILURE;
         }
+    }
+    if std::env::var_os("LODGE_HOME").is_some_and(|home| home.is_empty()) {
+        eprintln!("Error: LODGE_HOME is empty. Unset it, or set it to the directory where sessions are kept.");
+        return ExitCode::from(2);
     }
     finish(dispatch(Cli::parse()))
 }
@@ -55,7 +76,7 @@ fn finish(result: Result<ExitCode>) -> ExitCode {
                 .downcast_ref::<std::io::Error>()
                 .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
             if !unread {
-                eprintln!("Error: {}", told(&error));
+                eprintln!("Error: {}", describe(&error));
             }
             ExitCode::FAILURE
         }
@@ -63,7 +84,7 @@ fn finish(result: Result<ExitCode>) -> ExitCode {
 }
 
 /// An error and its causes, each said once: some errors say theirs themselves.
-fn told(error: &anyhow::Error) -> String {
+pub(crate) fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if !text.ends_with(&cause) {
@@ -79,37 +100,16 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
     let home = setup::home_path(cli.global.home.as_deref());
     match cli.command {
         None => runtime()?.block_on(serve::host(&home?, &cli.global, &cli.serve)),
-        Some(Command::Run(args)) => {
+        Some(command) if guest::is_for_host(&command) => {
             let runtime = runtime()?;
-            let code = runtime.block_on(async {
-                let host = setup::host(&home?, setup::Use::Shared, cli.global.sync, None)?;
-                let code = run::run(host.clone(), args).await;
-                host.shutdown().await;
-                code
-            });
+            let code = runtime.block_on(join::command(&home?, cli.global.sync, command));
             // A thread may still wait for a line to be typed; it must not hold the program.
             runtime.shutdown_background();
             code
         }
         Some(Command::Attach(args)) => runtime()?.block_on(attach::attach(&home?, args)),
         Some(Command::Export { id, format, output }) => history::export(&home?, &id, format, output.as_deref()),
-        Some(Command::Import { paths }) => history::import(&home?, &paths),
-        Some(Command::Sessions(SessionsCommand::Fork { id, at, name })) => {
-            runtime()?.block_on(history::fork(&home?, cli.global.sync, &id, at, name))
-        }
-        Some(Command::Sessions(SessionsCommand::Rewind {
-            id,
-            messages,
-            keep_files,
-            undo,
-        })) => {
-            let input = match (undo, keep_files) {
-                (true, _) => None,
-                (false, true) => Some(format!("{messages} chat")),
-                (false, false) => Some(messages.to_string()),
-            };
-            runtime()?.block_on(history::rewind(&home?, cli.global.sync, &id, input))
-        }
+        Some(Command::Run(_) | Command::Import { .. }) => unreachable!("they are for a host"),
         Some(Command::Sessions(command)) => sessions::sessions(&home?, command),
         Some(Command::Check(args)) => sessions::check(&home?, &args),
         Some(Command::Models) => runtime()?.block_on(serve::models(&home?)),

@@ -56,13 +56,17 @@ pub(crate) fn known(home: &Path) -> Result<Vec<Configured>> {
     ))
 }
 
-fn list(home: &Path, known: &[Configured]) -> ExitCode {
+fn say_if_none(known: &[Configured]) {
     if known.is_empty() {
         print_line(
             "There are none. `[mcp.servers.NAME]` in lodge.toml, mcp-config.json in the home, or .mcp.json in the",
         );
         print_line("folder describe them; docs/guide.md has an example.");
     }
+}
+
+fn list(home: &Path, known: &[Configured]) -> ExitCode {
+    say_if_none(known);
     let logins = logins(home);
     for server in known {
         print_line(&format!("{}  ({})", server.name, source(server.source)));
@@ -101,6 +105,7 @@ fn place(transport: &Transport) -> String {
 
 /// Starts all of them, says what came of it, and ends them.
 async fn check(home: &Path, known: Vec<Configured>) -> ExitCode {
+    say_if_none(&known);
     let mut failed = false;
     for (server, tools) in try_out(home, known).await {
         failed |= server.status == Status::Failed;

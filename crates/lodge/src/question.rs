@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use lodge_events::{Event, Payload, PermissionRequest};
-use lodge_host::{Answer, ExitPlanAnswer, PermissionDecision, UserInputAnswer};
-use tokio::sync::mpsc;
+use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, PermissionDecision, UserInputAnswer};
 
 use crate::{
     form::{Filled, Form},
@@ -24,39 +23,72 @@ struct Asked {
     question: Question,
 }
 
-/// Asks on the terminal.
+/// What is asked, and what was typed.
 pub(crate) struct Asker {
-    lines: Option<mpsc::UnboundedReceiver<String>>,
+    /// Whether there is a person to ask.
+    interactive: bool,
     waiting: VecDeque<Asked>,
+    /// Whether the person has seen the first of them.
     shown: bool,
+    /// Lines that answer nothing yet.
+    typed: VecDeque<String>,
+    /// Whether no more lines come.
+    ended: bool,
 }
 
 impl Asker {
-    /// Reads lines from standard input when there is a person to type them.
     pub(crate) fn new(interactive: bool) -> Self {
-        let lines = interactive.then(|| {
-            let (lines, receiver) = mpsc::unbounded_channel();
-            // A thread of its own: reading from a terminal cannot be cancelled, and must not keep the runtime from ending.
-            std::thread::spawn(move || {
-                for line in std::io::stdin().lines() {
-                    let Ok(line) = line else { return };
-                    if lines.send(line).is_err() {
-                        return;
-                    }
-                }
-            });
-            receiver
-        });
         Self {
-            lines,
+            interactive,
             waiting: VecDeque::new(),
             shown: false,
+            typed: VecDeque::new(),
+            ended: false,
         }
+    }
+
+    /// The person typed a line.
+    pub(crate) fn hear(&mut self, line: String) {
+        self.typed.push_back(line);
+    }
+
+    /// The person types no more: what is asked from now on is refused.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// The question that the person is to see now.
+    pub(crate) fn unseen(&mut self) -> Option<&str> {
+        let asked = self.waiting.front()?;
+        match std::mem::replace(&mut self.shown, true) {
+            true => None,
+            false => Some(&asked.text),
+        }
+    }
+
+    /// The next answer, if what was typed is one.
+    pub(crate) fn answer(&mut self) -> Option<(String, Answer)> {
+        let asked = self.waiting.front_mut().filter(|_| self.shown)?;
+        let answer = match self.typed.pop_front() {
+            Some(line) => {
+                self.shown = false;
+                let answer = read_answer(&mut asked.question, line.trim());
+                if let Question::Form(form) = &asked.question {
+                    asked.text = form.text();
+                }
+                answer?
+            }
+            None if self.ended => refusal(&asked.question),
+            None => return None,
+        };
+        self.shown = false;
+        let asked = self.waiting.pop_front().expect("it is at the front");
+        Some((asked.request, answer))
     }
 
     /// Takes note of questions and of what was answered elsewhere.
     pub(crate) fn take(&mut self, event: &Event) {
-        if self.lines.is_none() {
+        if !self.interactive {
             return;
         }
         match event.payload() {
@@ -118,33 +150,21 @@ impl Asker {
         }
         self.waiting.retain(|asked| asked.request != request);
     }
+}
 
-    /// The next answer. Pends while there is no question.
-    pub(crate) async fn answered(&mut self) -> (String, Answer) {
-        loop {
-            let (Some(lines), Some(asked)) = (&mut self.lines, self.waiting.front_mut()) else {
-                return std::future::pending().await;
-            };
-            if !self.shown {
-                self.shown = true;
-                crate::view::prompt(&asked.text);
-            }
-            let Some(line) = lines.recv().await else {
-                // Nobody types any more: whoever asked is told that nobody is there.
-                self.lines = None;
-                continue;
-            };
-            let answer = read_answer(&mut asked.question, line.trim());
-            if let Question::Form(form) = &asked.question {
-                asked.text = form.text();
-            }
-            if let Some(answer) = answer {
-                self.shown = false;
-                let asked = self.waiting.pop_front().expect("it is at the front");
-                return (asked.request, answer);
-            }
-            self.shown = false;
-        }
+/// What is answered for somebody who does not answer.
+fn refusal(question: &Question) -> Answer {
+    match question {
+        Question::Permission => Answer::Permission(PermissionDecision::Deny { feedback: None }),
+        Question::Input { .. } => Answer::UserInput(UserInputAnswer {
+            answer: "(The person left the question open. Go on without the answer, or stop.)".to_owned(),
+            was_freeform: true,
+        }),
+        Question::ExitPlan { .. } => Answer::ExitPlan(ExitPlanAnswer::default()),
+        Question::Form(_) => Answer::Elicitation(ElicitationAnswer {
+            action: "cancel".to_owned(),
+            content: None,
+        }),
     }
 }
 

@@ -1,12 +1,8 @@
 //! `lodge run`: one message, its answer on the terminal.
 
-use std::{
-    io::{IsTerminal, Read, Write},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{io::Write, process::ExitCode, sync::Arc};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use lodge_events::{AbortReason, Event, Payload};
 use lodge_host::{
     Answer, Approval, Capabilities, Change, ClientSpec, Host, INCOMPLETE_ANSWERS, Mode, ModelChoice, NewSession,
@@ -15,6 +11,7 @@ use lodge_host::{
 
 use crate::{
     cli::{ApprovalArg, ModeArg, RunArgs},
+    console::{Console, Heard},
     question::Asker,
     view::View,
 };
@@ -38,21 +35,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Runs it.
-pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
-    let text = match args.prompt.as_str() {
-        "-" => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .context("Cannot read the prompt from standard input")?;
-            text
-        }
-        prompt => prompt.to_owned(),
-    };
-    let session = open(&host, &args).await?;
-    let interactive =
-        !args.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && args.prompt != "-";
+/// Runs it. `input` is what was piped into the command.
+pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut Console) -> Result<u8> {
+    let text = prompt(&args.prompt, input);
+    let session = open(host, &args).await?;
+    let interactive = !args.json && console.terminal.has_person();
     let client = ClientSpec {
         name: "lodge run".into(),
         can: Capabilities {
@@ -69,7 +56,7 @@ pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
     let _attached = session.attach_client(client).await?;
     // What was recorded for this run before anybody could listen is shown too, so that `--json` is the whole of it.
     let (history, mut events) = session.history_and_subscribe(QUEUE_BYTES)?;
-    let mut view = View::new(args.json);
+    let mut view = View::new(args.json, console);
     if args.json && args.resume.is_none() {
         for event in history.events() {
             view.show(&event?)?;
@@ -81,15 +68,24 @@ pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
     };
     if let Some(answer) = session.say(prompt).await? {
         // A command that is done already: no turn follows.
-        crate::serve::print_line(crate::view::plain(&answer).trim_end());
-        return Ok(Exit::Finished.into());
+        view.console.say(crate::view::plain(&answer).trim_end())?;
+        return Ok(Exit::Finished as u8);
     }
     let mut asker = Asker::new(interactive);
     let mut exit = Exit::Finished;
     let mut interrupts = 0;
-    // One listener for the whole turn: one made anew for each event would miss what comes in between.
-    let mut ctrl_c = std::pin::pin!(tokio::signal::ctrl_c());
     'turn: loop {
+        while let Some((request, answer)) = asker.answer() {
+            answer_question(&session, &mut view, &request, answer).await?;
+        }
+        if let Some(question) = asker.unseen() {
+            view.question(question)?;
+            // What was typed before may be the answer.
+            continue;
+        }
+        if let Err(error) = view.flush().await {
+            return stop_quietly(&session, error).await;
+        }
         tokio::select! {
             batch = events.next_batch() => {
                 let Some(batch) = batch else { break };
@@ -115,24 +111,41 @@ pub(crate) async fn run(host: Host, args: RunArgs) -> Result<ExitCode> {
                         _ => {}
                     }
                 }
-                view.flush()?;
             }
-            (request, answer) = asker.answered() => answer_question(&session, &mut view, &request, answer).await?,
-            _ = &mut ctrl_c => {
-                ctrl_c.set(tokio::signal::ctrl_c());
-                interrupts += 1;
-                if interrupts > 1 {
-                    std::process::exit(Exit::Aborted as i32);
+            heard = view.console.heard() => match heard {
+                Heard::Line(line) => asker.hear(line),
+                Heard::End => asker.end(),
+                Heard::Gone => return stop_quietly(&session, std::io::ErrorKind::BrokenPipe.into()).await,
+                Heard::Interrupt => {
+                    interrupts += 1;
+                    if interrupts > 1 {
+                        return Ok(Exit::Aborted as u8);
+                    }
+                    session.abort(AbortReason::UserInitiated).await?;
                 }
-                session.abort(AbortReason::UserInitiated).await?;
-            }
+            },
         }
     }
     view.finish(session.id(), exit == Exit::Finished)?;
-    Ok(exit.into())
+    view.flush().await?;
+    Ok(exit as u8)
 }
 
-async fn answer_question(session: &Session, view: &mut View, request: &str, answer: Answer) -> Result<()> {
+/// The words of the command line, and below them what was piped into the command.
+fn prompt(words: &[String], input: &str) -> String {
+    let words = words.join(" ");
+    let words = match words.as_str() {
+        "-" => "",
+        words => words.trim(),
+    };
+    match (words, input.trim()) {
+        (words, "") => words.to_owned(),
+        ("", _) => input.to_owned(),
+        (words, _) => format!("{words}\n\n{input}"),
+    }
+}
+
+async fn answer_question(session: &Session, view: &mut View<'_>, request: &str, answer: Answer) -> Result<()> {
     if !session.answer(request, answer).await? {
         view.note("That question has been answered elsewhere.")?;
     }
@@ -140,10 +153,10 @@ async fn answer_question(session: &Session, view: &mut View, request: &str, answ
 }
 
 /// Whoever read the output has left: stop the turn and say nothing more.
-async fn stop_quietly(session: &Session, error: std::io::Error) -> Result<ExitCode> {
+async fn stop_quietly(session: &Session, error: std::io::Error) -> Result<u8> {
     session.abort(AbortReason::UserInitiated).await?;
     if error.kind() == std::io::ErrorKind::BrokenPipe {
-        Ok(Exit::Aborted.into())
+        Ok(Exit::Aborted as u8)
     } else {
         Err(error.into())
     }
@@ -163,12 +176,11 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
         ModeArg::Plan => Mode::Plan,
         ModeArg::Autopilot => Mode::Autopilot,
     });
-    if let Some(cwd) = &args.cwd
-        && !cwd.is_dir()
-    {
+    let cwd = args.cwd.as_ref().map(|cwd| host.cwd().join(cwd));
+    if let Some(cwd) = cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
         bail!("{} is not a directory that exists.", cwd.display());
     }
-    let cwd = args.cwd.as_ref().map(std::fs::canonicalize).transpose()?;
+    let cwd = cwd.map(std::fs::canonicalize).transpose()?;
     match &args.resume {
         Some(wanted) => {
             let id = crate::sessions::find(host.home(), wanted)?;

@@ -6,11 +6,15 @@ use anyhow::{Context, Result};
 use lodge_ahp::{AhpConfig, Listen, Pages, ServeError, TlsFiles};
 use lodge_copilot::{ServerArgs, ServerOptions, TraceOptions, Transport};
 use lodge_door::{Door, LocalListener};
+use lodge_tools::Environment;
 use tokio::net::TcpListener;
 
 use crate::{
     cli::{Global, ServeArgs},
-    door, setup,
+    door,
+    guest::Guests,
+    join::{self, Hello, Reached},
+    setup,
 };
 
 /// How often files are looked for that others need to find the host. Somebody may delete them, or the whole home.
@@ -27,8 +31,10 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// The GitHub host that tokens are for.
-fn github_host() -> String {
-    let host = variable("COPILOT_GH_HOST").or_else(|| variable("GH_HOST"));
+fn github_host(environment: &Environment) -> String {
+    let host = environment
+        .text("COPILOT_GH_HOST")
+        .or_else(|| environment.text("GH_HOST"));
     let host = host.unwrap_or_else(|| "github.com".to_owned());
     if host.contains("://") {
         host
@@ -49,53 +55,91 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
     });
     let asked = variable("LODGE_HOME").or_else(|| variable("COPILOT_HOME"));
     let home = setup::home_path(asked.as_deref().map(Path::new))?;
-    let host = setup::host(
+    let hello = Hello::new(String::new());
+    let reached = join::reach(
         &home,
-        setup::Use::Shared,
         lodge_host::SyncPolicy::default(),
         args.session_idle_timeout,
-    )?;
+        &hello,
+    )
+    .await?;
+    let options = sdk_options(&args, &Environment::default(), Path::new(&hello.cwd));
+    let listener = match args.transport {
+        Transport::Stdio => None,
+        Transport::Tcp { port } => {
+            let address = args.host.as_deref().unwrap_or("127.0.0.1");
+            let listener = bind_for_sdk(address, port, &options).await?;
+            print_line(&lodge_copilot::announcement(listener.local_addr()?.port()));
+            Some(listener)
+        }
+    };
+    match (reached, listener) {
+        (Reached::Own(host), listener) => {
+            let serve = async {
+                match listener {
+                    Some(listener) => lodge_copilot::serve_tcp(host.clone(), listener, options).await,
+                    None => lodge_copilot::serve_stdio(host.clone(), options).await,
+                }
+            };
+            tokio::select! {
+                served = serve => served?,
+                () = stopped() => {}
+            }
+            host.shutdown().await;
+        }
+        (Reached::Running(stream), None) => {
+            let (input, output) = lodge_copilot::open_stdio()?;
+            tokio::select! {
+                finished = join::hand_on(stream, input, output) => {
+                    anyhow::ensure!(finished, "The host on {} ended, or closed the connection", home.display());
+                }
+                () = stopped() => {}
+            }
+        }
+        (Reached::Running(_), Some(listener)) => tokio::select! {
+            served = hand_on_all(&home, &hello, listener) => served?,
+            () = stopped() => {}
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Hands every connection on to the running host.
+async fn hand_on_all(home: &Path, hello: &Hello, listener: TcpListener) -> Result<()> {
+    loop {
+        let (socket, _) = listener.accept().await?;
+        let _ = socket.set_nodelay(true);
+        let Some(stream) = join::connect(home, hello).await? else {
+            anyhow::bail!("The host on {} ended", home.display());
+        };
+        tokio::spawn(async move {
+            let (input, output) = socket.into_split();
+            join::hand_on(stream, input, output).await;
+        });
+    }
+}
+
+/// How clients of the SDKs are served, by the arguments and the variables of the program that they started.
+pub(crate) fn sdk_options(args: &ServerArgs, environment: &Environment, cwd: &Path) -> ServerOptions {
+    let variable = |name: &str| environment.text(name);
     let token = args.auth_token_env.as_deref().and_then(variable);
     let github_token = token.or_else(|| {
         args.auto_login
             .then(|| variable("GH_TOKEN").or_else(|| variable("GITHUB_TOKEN")))
             .flatten()
     });
-    let options = ServerOptions {
+    ServerOptions {
         connection_token: variable("COPILOT_CONNECTION_TOKEN"),
         github_token,
-        github_host: github_host(),
+        github_host: github_host(environment),
         github_api: variable("COPILOT_DEBUG_GITHUB_API_URL"),
         copilot_api: variable("COPILOT_API_URL"),
         approve_all: args.approve_all,
         insecure_plaintext: args.insecure_plaintext,
         traces: TraceOptions::of(variable),
-        plugin_directories: args
-            .plugin_directories
-            .iter()
-            .map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.clone()))
-            .collect(),
+        plugin_directories: args.plugin_directories.iter().map(|dir| cwd.join(dir)).collect(),
         ..ServerOptions::default()
-    };
-    match args.transport {
-        Transport::Stdio => {
-            tokio::select! {
-                served = lodge_copilot::serve_stdio(host.clone(), options) => served?,
-                () = stopped() => {}
-            }
-        }
-        Transport::Tcp { port } => {
-            let address = args.host.as_deref().unwrap_or("127.0.0.1");
-            let listener = bind_for_sdk(address, port, &options).await?;
-            print_line(&lodge_copilot::announcement(listener.local_addr()?.port()));
-            tokio::select! {
-                served = lodge_copilot::serve_tcp(host.clone(), listener, options) => served?,
-                () = stopped() => {}
-            }
-        }
     }
-    host.shutdown().await;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Listens for clients of the SDKs, where that is safe or somebody accepts that it is not.
@@ -172,6 +216,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
     };
     let socket = local_socket(&door, home, "lodge");
     let sdk_socket = local_socket(&door, home, "sdk");
+    let join_socket = local_socket(&door, home, "join");
     let path_of = |socket: &Option<LocalListener>| socket.as_ref().map(|socket| socket.path().to_owned());
     let note = door::Note {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -180,6 +225,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
         copilot: sdk.to_string(),
         socket: path_of(&socket),
         sdk_socket: path_of(&sdk_socket),
+        join_socket: path_of(&join_socket),
     };
     if let Some(socket) = socket {
         ahp.serve_local(socket);
@@ -216,16 +262,27 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
         traces: TraceOptions::of(variable),
         ..ServerOptions::default()
     };
-    let sdks = lodge_copilot::Server::new(host.clone(), options);
+    let guests = Arc::new(Guests {
+        host: host.clone(),
+        sdks: lodge_copilot::Server::new(host.clone(), options),
+        home: home.to_owned(),
+    });
     let local = async {
         match sdk_socket {
-            Some(socket) => sdks.serve_local(socket).await,
+            Some(socket) => guests.sdks.serve_local(socket).await,
+            None => std::future::pending().await,
+        }
+    };
+    let joining = async {
+        match join_socket {
+            Some(socket) => guests.clone().serve(socket).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
-        served = sdks.serve_tcp(sdk_listener) => served?,
+        served = guests.sdks.serve_tcp(sdk_listener) => served?,
         () = local => {}
+        () = joining => {}
         () = keep_files(door, found.clone()) => {}
         () = stopped() => print_line("Stopping."),
     }
@@ -290,7 +347,14 @@ pub(crate) fn print_line(line: &str) {
 
 /// `lodge models`.
 pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
-    let models = setup::models(&setup::config(home)?)?;
+    let models = setup::models(&setup::config(home)?, &Environment::default())?;
+    let mut failed = false;
+    for found in models.discover().await {
+        if let Err(error) = found.models {
+            failed = true;
+            eprintln!("{}: {error}", found.provider);
+        }
+    }
     let default = models.default_model();
     for model in models.list() {
         let mark = if model.id == default { "*" } else { " " };
@@ -298,23 +362,6 @@ pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
             "{mark} {:<32} {:<16} {:>9} tokens",
             model.id, model.provider, model.context_window
         ));
-    }
-    let mut failed = false;
-    for found in models.discover().await {
-        match found.models {
-            Ok(list) => {
-                for model in list {
-                    print_line(&format!(
-                        "  {:<32} {:<16} {:>9} tokens",
-                        model.id, model.provider, model.context_window
-                    ));
-                }
-            }
-            Err(error) => {
-                failed = true;
-                eprintln!("{}: {error}", found.provider);
-            }
-        }
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

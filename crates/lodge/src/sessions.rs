@@ -8,12 +8,15 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lodge_events::Payload;
-use lodge_host::{Home, HomeOptions, ListFilter, SessionSummary, SyncPolicy, can_put_back};
-use lodge_log::{Position, Store};
+use lodge_host::{Home, HomeOptions, Host, ListFilter, SessionSummary, can_put_back};
+use lodge_log::{Damage, Findings, Position, Store};
 
 use crate::{
     cli::{CheckArgs, SessionsCommand},
-    view::{plain, shorten},
+    console::Console,
+    door,
+    listing::{self, Row},
+    view::{cut, plain, shorten},
 };
 
 /// Among so many sessions the last one is looked for.
@@ -21,9 +24,6 @@ const RECENT: usize = 50;
 
 /// Runs it.
 pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode> {
-    if let SessionsCommand::Delete { ids } = command {
-        return delete(home, &ids);
-    }
     let home = Home::open_unlocked_read_only(home)?;
     let mut out = BufWriter::new(std::io::stdout());
     let done = match command {
@@ -53,7 +53,7 @@ pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode
         SessionsCommand::Search { text, limit } => search(&home, &text, limit, &mut out),
         SessionsCommand::Export { id } => export(&home, &find(&home, &id)?, &mut out),
         SessionsCommand::Delete { .. } | SessionsCommand::Fork { .. } | SessionsCommand::Rewind { .. } => {
-            unreachable!("done elsewhere")
+            unreachable!("they are for a host")
         }
     };
     match done.and_then(|()| Ok(out.flush()?)) {
@@ -109,27 +109,29 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
     if page.sessions.is_empty() && !json {
         eprintln!("No sessions yet. Start one with: lodge run \"hello\"");
     }
+    let width = listing::width();
+    let host = door::find(home.path()).ok().flatten().is_some();
     for session in page.sessions {
         if json {
             writeln!(out, "{}", as_json(&session))?;
-        } else {
-            let title = session.title().unwrap_or_else(|| "(nothing said)".into());
-            writeln!(
-                out,
-                "{}  {}  {}",
-                session.id,
-                local_time(session.modified),
-                shorten(&plain(&title).replace('\n', " "), 60)
-            )?;
+            continue;
         }
+        let title = session.title().unwrap_or_else(|| "(nothing said)".into());
+        let row = Row {
+            id: &session.id,
+            state: listing::state(&session.dir, host),
+            age: listing::age(session.modified, jiff::Timestamp::now()),
+            directory: listing::directory(session.cwd.as_deref()),
+            title: &one_line(&title, 200),
+        };
+        writeln!(out, "{}", row.line(width))?;
     }
     Ok(())
 }
 
-fn local_time(time: jiff::Timestamp) -> String {
-    time.to_zoned(jiff::tz::TimeZone::system())
-        .strftime("%Y-%m-%d %H:%M")
-        .to_string()
+/// The beginning of a text, on one line.
+fn one_line(text: &str, longest: usize) -> String {
+    shorten(&plain(text).replace('\n', " "), longest)
 }
 
 fn show(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
@@ -155,9 +157,7 @@ fn show(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
                     (None, Some(error)) => &error.message,
                     (None, None) => continue,
                 };
-                for line in plain(text).lines().take(8) {
-                    writeln!(out, "  {}", shorten(line, 160))?;
-                }
+                writeln!(out, "{}", cut(text, 8, 160))?;
             }
             Payload::SessionError(error) => writeln!(out, "Error ({}): {}", error.error_type, plain(&error.message))?,
             Payload::SessionInfo(info) => writeln!(out, "Note: {}", plain(&info.message))?,
@@ -187,21 +187,41 @@ fn export(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-fn delete(home: &Path, ids: &[String]) -> Result<ExitCode> {
-    let home = Home::open(
-        home,
-        HomeOptions {
-            sync: SyncPolicy::Turn,
-            ..HomeOptions::default()
-        },
-    )?;
-    let ids = ids.iter().map(|id| find(&home, id)).collect::<Result<Vec<_>>>()?;
-    for id in ids {
-        home.sessions().delete(&id)?;
-        println_quietly(&format!("Deleted {id}."));
+/// Deletes sessions, once the person has said yes.
+pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut Console) -> Result<u8> {
+    let home = host.home();
+    let ids = ids.iter().map(|id| find(home, id)).collect::<Result<Vec<_>>>()?;
+    if !yes {
+        for id in &ids {
+            let title = home.catalogue().get(id)?.and_then(|session| session.title());
+            let title = title.map_or_else(String::new, |title| format!("  {}", one_line(&title, 60)));
+            writeln!(console.err, "{id}{title}")?;
+        }
+        let what = match ids.len() {
+            1 => "it".to_owned(),
+            many => format!("these {many} sessions"),
+        };
+        let question = format!("Delete {what} with everything kept in them? [y]es, [n]o: ");
+        match console
+            .ask(&question.replace("it with everything kept in them", "it with everything kept in it"))
+            .await?
+        {
+            None if !console.terminal.has_person() => {
+                bail!("Nothing is deleted without a question, and nobody can be asked here. Add --yes.")
+            }
+            Some(answer) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => {}
+            _ => {
+                writeln!(console.err, "Nothing was deleted.")?;
+                return Ok(1);
+            }
+        }
     }
-    home.catalogue().flush();
-    Ok(ExitCode::SUCCESS)
+    for id in ids {
+        host.delete(&id).await?;
+        console.say(&format!("Deleted {id}."))?;
+    }
+    host.catalogue().flush();
+    Ok(0)
 }
 
 pub(crate) fn println_quietly(line: &str) {
@@ -222,7 +242,7 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
             ids
         }
     };
-    let (mut damaged, mut unread) = (0, 0);
+    let (mut damaged, mut incomplete, mut unread) = (0, 0, 0);
     for id in &ids {
         let report = match opened.sessions().check(id) {
             Ok(report) => report,
@@ -236,6 +256,11 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
         if report.findings.is_empty() {
             continue;
         }
+        if is_beyond_repair(&report.findings) {
+            incomplete += 1;
+            println_quietly(&format!("{id}: {}, which nothing can bring back", report.findings));
+            continue;
+        }
         damaged += 1;
         if args.fix {
             let repaired = opened.sessions().fix(id)?.repaired;
@@ -246,10 +271,11 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
         }
     }
     let (total, what) = (ids.len(), if args.fix { "repaired" } else { "damaged" });
-    let beside = match unread {
-        0 => String::new(),
-        n => format!(", {n} unreadable"),
-    };
+    let beside: String = [(incomplete, "incomplete"), (unread, "unreadable")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!(", {count} {what}"))
+        .collect();
     println_quietly(&format!(
         "{total} session{} checked, {damaged} {what}{beside}.",
         if total == 1 { "" } else { "s" }
@@ -260,7 +286,14 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::FAILURE);
     }
-    Ok(ExitCode::from(u8::from(unread > 0)))
+    Ok(ExitCode::from(u8::from(unread > 0 || (incomplete > 0 && !args.fix))))
+}
+
+/// Whether all that is wrong with a log is that events are missing in it: whoever repaired it found that, too.
+fn is_beyond_repair(findings: &Findings) -> bool {
+    use Damage::{Changed, Duplicate, Gap, Garbage, NoNewline, NotUtf8, TooLong, TornEnd, Zeros};
+    let repairable = [TornEnd, Garbage, Zeros, TooLong, Duplicate, NotUtf8, Changed, NoNewline];
+    findings.count(Gap) > 0 && repairable.iter().all(|damage| findings.count(*damage) == 0)
 }
 
 fn as_json(session: &SessionSummary) -> serde_json::Value {

@@ -8,7 +8,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lodge_host::{Home, HomeOptions, Host, HostConfig, LogError, SyncPolicy, mcp::Configured};
 use lodge_models::{Catalogue, ModelsConfig};
-use lodge_tools::sandbox::{self, SandboxLauncher};
+use lodge_tools::{
+    Environment,
+    sandbox::{self, SandboxLauncher},
+};
 use serde::Deserialize;
 
 /// How long a session that nobody uses stays in memory.
@@ -118,11 +121,8 @@ pub(crate) fn config(home: &Path) -> Result<Config> {
 }
 
 /// The models of the configuration and the environment.
-pub(crate) fn models(config: &Config) -> Result<Catalogue> {
-    Catalogue::from(config.models.clone(), |name| {
-        std::env::var(name).ok().filter(|value| !value.is_empty())
-    })
-    .context("The models cannot be set up")
+pub(crate) fn models(config: &Config, environment: &Environment) -> Result<Catalogue> {
+    Catalogue::from(config.models.clone(), |name| environment.text(name)).context("The models cannot be set up")
 }
 
 /// How a home is used.
@@ -137,7 +137,7 @@ pub(crate) enum Use {
 /// Starts a host on a home.
 pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<Duration>) -> Result<Host> {
     let config = config(home)?;
-    let models = models(&config)?;
+    let models = models(&config, &Environment::default())?;
     if let Ok(exe) = std::env::current_exe() {
         lodge_tools::guard_with(exe);
     }
@@ -155,7 +155,9 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
     );
     lodge_tools::hand_on_no_ignored_signals();
     let home = match Home::open(home, options) {
-        Err(error @ LogError::Locked { .. }) => bail!("{error}. Stop it, connect to it, or use another --home."),
+        Err(error @ LogError::Locked { .. }) if how == Use::Alone => {
+            bail!("{error}. Stop it, connect to it, or use another --home.")
+        }
         other => other?,
     };
     let host = Host::new(HostConfig {

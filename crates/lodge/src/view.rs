@@ -1,14 +1,19 @@
 //! What a person sees of a turn: the answer on standard output, everything else on standard error.
 
-use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
+use std::io;
 
-use lodge_events::{Event, Payload};
+use lodge_events::{Event, Payload, PermissionResultKind};
+
+use crate::console::Console;
+
+/// How much is shown of what a tool says.
+const MOST_LINES: usize = 6;
+const LONGEST_LINE: usize = 160;
 
 /// Shows events.
-pub(crate) struct View {
+pub(crate) struct View<'a> {
     json: bool,
-    out: BufWriter<Stdout>,
-    err: Stderr,
+    pub(crate) console: &'a mut Console,
     /// Whether a status line may be drawn and taken back.
     live: bool,
     status: bool,
@@ -16,13 +21,12 @@ pub(crate) struct View {
     midline: bool,
 }
 
-impl View {
-    pub(crate) fn new(json: bool) -> Self {
-        let live = !json && io::stderr().is_terminal();
+impl<'a> View<'a> {
+    pub(crate) fn new(json: bool, console: &'a mut Console) -> Self {
+        let live = !json && console.terminal.stderr;
         Self {
             json,
-            out: BufWriter::new(io::stdout()),
-            err: io::stderr(),
+            console,
             live,
             status: false,
             streamed: None,
@@ -33,7 +37,7 @@ impl View {
     /// Shows one event. Nothing a model or a tool says can steer the terminal.
     pub(crate) fn show(&mut self, event: &Event) -> io::Result<()> {
         if self.json {
-            return crate::run::print_event(&mut self.out, event);
+            return crate::run::print_event(&mut self.console.out, event);
         }
         if event.agent_id().is_some() {
             return self.show_sub_agent(event);
@@ -57,8 +61,11 @@ impl View {
             }
             Payload::ToolExecutionComplete(done) => match &done.error {
                 Some(error) => self.note(&format!("✗ {}", shorten(&error.message, 200))),
-                None => Ok(()),
+                None => self.tool_output(done.result.as_ref().map_or("", |result| &result.content)),
             },
+            Payload::PermissionCompleted(done) if done.result.kind == PermissionResultKind::DeniedNoApprovalRule => {
+                self.note("Denied: nobody can be asked here. --approve edits allows writing in the working directory, --approve all everything.")
+            }
             Payload::AssistantTurnRetry(retry) => self.note(&format!(
                 "The model did not answer ({}); trying again.",
                 retry.reason.as_deref().unwrap_or("unknown")
@@ -98,21 +105,21 @@ impl View {
         }
         self.clear_status()?;
         self.midline = !text.ends_with('\n');
-        self.out.write_all(plain(text).as_bytes())
+        self.console.out.write_all(plain(text).as_bytes())
     }
 
     fn end_line(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.midline) {
-            self.out.write_all(b"\n")?;
+            self.console.out.write_all(b"\n")?;
         }
-        self.out.flush()
+        self.console.out.flush()
     }
 
     /// A line beside the answer.
     pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
         self.clear_status()?;
         self.end_line()?;
-        writeln!(self.err, "{}", plain(text))
+        writeln!(self.console.err, "{}", plain(text))
     }
 
     fn status(&mut self, text: &str) -> io::Result<()> {
@@ -120,20 +127,41 @@ impl View {
             return Ok(());
         }
         self.status = true;
-        write!(self.err, "\r\x1b[2K{}", shorten(&plain(text).replace('\n', " "), 70))?;
-        self.err.flush()
+        write!(
+            self.console.err,
+            "\r\x1b[2K{}",
+            shorten(&plain(text).replace('\n', " "), 70)
+        )?;
+        self.console.err.flush()
     }
 
     fn clear_status(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.status) {
-            write!(self.err, "\r\x1b[2K")?;
+            write!(self.console.err, "\r\x1b[2K")?;
         }
         Ok(())
     }
 
+    /// The beginning of what a tool says.
+    fn tool_output(&mut self, text: &str) -> io::Result<()> {
+        let text = cut(text, MOST_LINES, LONGEST_LINE);
+        match text.is_empty() {
+            true => Ok(()),
+            false => self.note(&text),
+        }
+    }
+
+    /// Shows a question and waits behind it.
+    pub(crate) fn question(&mut self, text: &str) -> io::Result<()> {
+        self.clear_status()?;
+        self.end_line()?;
+        write!(self.console.err, "\n{text}")?;
+        self.console.err.flush()
+    }
+
     /// Makes everything visible that was shown.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        self.console.flush().await
     }
 
     /// Says how to go on.
@@ -142,18 +170,28 @@ impl View {
         if !self.json {
             self.end_line()?;
             if self.live || !finished {
-                writeln!(self.err, "\nGo on with: lodge run --resume {id} \"…\"")?;
+                writeln!(self.console.err, "\nGo on with: lodge run --resume {id} \"…\"")?;
             }
         }
-        self.out.flush()
+        self.console.out.flush()
     }
 }
 
-/// Shows a question and waits behind it.
-pub(crate) fn prompt(text: &str) {
-    let mut err = io::stderr();
-    let _ = write!(err, "\n{text}");
-    let _ = err.flush();
+/// The beginning of a text, indented, with a mark where lines or their ends are missing.
+pub(crate) fn cut(text: &str, most_lines: usize, longest_line: usize) -> String {
+    let text = plain(text.trim_end());
+    let mut lines = text.lines();
+    let mut shown: Vec<String> = lines
+        .by_ref()
+        .take(most_lines)
+        .map(|line| format!("  {}", shorten(line, longest_line)))
+        .collect();
+    match lines.count() {
+        0 => {}
+        1 => shown.push("  … 1 more line".to_owned()),
+        more => shown.push(format!("  … {more} more lines")),
+    }
+    shown.join("\n")
 }
 
 /// Text without anything that steers a terminal: control characters but for line breaks and tabs become visible.

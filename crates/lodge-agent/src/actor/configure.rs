@@ -85,6 +85,7 @@ impl Actor {
             Change::Approval(approval) => self.shared.set_approval(approval)?,
             Change::Managed(policy) => self.shared.set_managed(policy),
             Change::AskByForm(by_form) => self.shared.settings.lock().ask_by_form = by_form,
+            Change::Environment(environment) => self.shared.tool_state.use_environment(environment),
             Change::LargeOutput { bytes, dir } => {
                 let dir = {
                     let mut settings = self.shared.settings.lock();

@@ -183,13 +183,7 @@ pub(crate) async fn brought(ctx: &Ctx, config: &SessionConfig) -> Vec<Plugin> {
     let mut roots = ctx.plugins();
     roots.extend(ctx.shared.options.plugin_directories.iter().cloned());
     let named = config.plugin_directories.iter().flatten();
-    let cwd = || {
-        config
-            .working_directory
-            .clone()
-            .or_else(|| std::env::current_dir().ok())
-    };
-    let cwd = cwd().unwrap_or_default();
+    let cwd = config.working_directory.clone().unwrap_or_else(|| ctx.host.cwd());
     roots.extend(named.map(|dir| cwd.join(dir)));
     match roots.is_empty() {
         true => Vec::new(),

@@ -120,7 +120,7 @@ struct PlacesParams {
 }
 
 fn places(ctx: &Ctx, params: &PlacesParams) -> Vec<Place> {
-    let cwd = std::env::current_dir().unwrap_or_default();
+    let cwd = ctx.host.cwd();
     let given = params.skill_directories.iter().flatten();
     let mut places: Vec<Place> = given.map(|dir| Place::given(dir, &cwd)).collect();
     let projects = params.project_paths.iter().flatten();

@@ -7,6 +7,9 @@ use lodge_agent::{Change, Mode};
 use super::{CommandInfo, CommandSource, Invoked};
 use crate::{Export, Format, HostError, Session, changes::Span};
 
+/// How long providers may take to say which models they have.
+const DISCOVERY: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// A built-in command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Builtin {
@@ -339,6 +342,8 @@ impl Session {
             .ok_or_else(|| HostError::Invalid("The host is going down.".into()))?;
         let current = self.settings().model.info().id.clone();
         if input.is_empty() {
+            // Those that only their provider knows are listed once it was asked; one that does not answer is left out.
+            let _ = tokio::time::timeout(DISCOVERY, host.models().discover()).await;
             let lines = host.models().list().into_iter().map(|model| {
                 let mark = if model.id == current { " (in use)" } else { "" };
                 format!("- `{}`: {}{mark}\n", model.id, model.name)

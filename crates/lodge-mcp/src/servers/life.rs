@@ -122,10 +122,7 @@ impl Inner {
             let (around, owner) = (self.around.lock().clone(), self.owner.clone());
             let config = match self.by_reference.load(Ordering::Relaxed) {
                 // What programs may not see, nobody gets for them by its name.
-                true => Arc::new(config.resolved(|name| {
-                    let hidden = around.hidden.iter().any(|hidden| hidden == name);
-                    std::env::var(name).ok().filter(|_| !hidden)
-                })),
+                true => Arc::new(config.resolved(|name| around.variable(name))),
                 false => config,
             };
             let limit = around.start_limit.unwrap_or_else(|| start_limit(&config));

@@ -204,7 +204,10 @@ impl Script {
             cursor.take("for");
             Action::Wait(cursor.duration().ok_or("say how long, for example “wait 500 ms”")?)
         } else if cursor.take("slowly") {
-            Action::Slowly(cursor.duration().unwrap_or(DEFAULT_PACE))
+            // Also what stands before it: “stream 200 chunks slowly”.
+            let pace = Action::Slowly(cursor.duration().unwrap_or(DEFAULT_PACE));
+            self.step.insert(0, pace);
+            return Ok(true);
         } else if cursor.take_all("report usage") {
             usage(cursor).ok_or("write “report usage 1000 in 50 out”, optionally with “900 cached”")?
         } else if cursor.take_all("describe the request") {

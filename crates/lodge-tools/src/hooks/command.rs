@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use super::FileHook;
+use crate::Environment;
 
 /// So much of what a hook prints is read.
 const MOST_OUTPUT: usize = 1 << 20;
@@ -35,9 +36,9 @@ impl Drop for Group {
     }
 }
 
-pub(super) async fn run(hook: &FileHook, input: String) -> Result<Ended, String> {
+pub(super) async fn run(hook: &FileHook, input: String, environment: &Environment) -> Result<Ended, String> {
     let limit = hook.timeout;
-    match tokio::time::timeout(limit, go(hook, input)).await {
+    match tokio::time::timeout(limit, go(hook, input, environment)).await {
         Ok(ended) => ended.map_err(|error| format!("the command could not be run in {}: {error}", hook.cwd.display())),
         Err(_) => Err(format!(
             "the command took longer than {} s and was ended",
@@ -46,7 +47,7 @@ pub(super) async fn run(hook: &FileHook, input: String) -> Result<Ended, String>
     }
 }
 
-async fn go(hook: &FileHook, input: String) -> io::Result<Ended> {
+async fn go(hook: &FileHook, input: String, environment: &Environment) -> io::Result<Ended> {
     let mut command = Command::new("bash");
     command
         .args(["--noprofile", "--norc", "-c", &hook.command])
@@ -56,12 +57,14 @@ async fn go(hook: &FileHook, input: String) -> io::Result<Ended> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    for name in crate::process::secrets() {
-        command.env_remove(name);
-    }
+    environment.hand_on(&mut command);
     // So that a host that was killed leaves none behind.
     command.envs([crate::process::mark("hook.0")]);
-    command.envs(hook.env.iter().map(|(name, value)| (name, expanded(value))));
+    command.envs(
+        hook.env
+            .iter()
+            .map(|(name, value)| (name, expanded(value, environment))),
+    );
     let mut child = command.spawn()?;
     let mut group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -108,8 +111,8 @@ async fn read(from: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>, most: us
     }
 }
 
-/// With `$NAME` and `${NAME}` replaced by what the host's environment says.
-fn expanded(value: &str) -> String {
+/// With `$NAME` and `${NAME}` replaced by what the environment says.
+fn expanded(value: &str, environment: &Environment) -> String {
     let mut out = String::new();
     let mut rest = value;
     while let Some(at) = rest.find('$') {
@@ -124,11 +127,11 @@ fn expanded(value: &str) -> String {
         let closed = after.strip_prefix('}');
         match (name.is_empty(), braced.is_some(), closed) {
             (false, false, _) => {
-                out.push_str(&std::env::var(name).unwrap_or_default());
+                out.push_str(&environment.text(name).unwrap_or_default());
                 rest = after;
             }
             (false, true, Some(after)) => {
-                out.push_str(&std::env::var(name).unwrap_or_default());
+                out.push_str(&environment.text(name).unwrap_or_default());
                 rest = after;
             }
             _ => out.push('$'),
@@ -140,7 +143,7 @@ fn expanded(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::expanded;
+    use super::*;
 
     #[test]
     fn variables_are_filled_in_and_the_rest_stays() {
@@ -154,7 +157,7 @@ mod tests {
             ("${PATH", "${PATH".to_owned()),
             ("$$PATH", format!("${path}")),
         ] {
-            assert_eq!(expanded(value), expected, "{value}");
+            assert_eq!(expanded(value, &Environment::default()), expected, "{value}");
         }
     }
 }

@@ -21,7 +21,10 @@ use lodge_trust::{Admitted, FolderFile, Gate, Startable, Untrusted};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::custom::{Plugin, ROOT_VARIABLES};
+use crate::{
+    Environment,
+    custom::{Plugin, ROOT_VARIABLES},
+};
 
 /// How long a hook may take that does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -326,13 +329,13 @@ fn hook(
 
 impl FileHook {
     /// Runs it. What it prints is its output, where that is a JSON object; dropping the future ends it.
-    pub async fn run(&self, input: &Value) -> Result<Option<Value>, String> {
+    pub async fn run(&self, input: &Value, environment: &Environment) -> Result<Option<Value>, String> {
         let given = if self.vscode {
             names::for_vscode(self.event, input)
         } else {
             names::parsed(input)
         };
-        let ended = command::run(self, given.to_string()).await?;
+        let ended = command::run(self, given.to_string(), environment).await?;
         let printed: Option<Map<String, Value>> = serde_json::from_str(ended.stdout.trim()).ok();
         let output = printed.map(names::flattened);
         let said = ended.stderr.trim();

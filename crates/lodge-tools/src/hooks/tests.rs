@@ -149,7 +149,11 @@ async fn what_a_hook_prints_and_how_it_ends_is_its_output() {
         ),
     ] {
         let (_dir, hook) = one(entry);
-        assert_eq!(hook.run(&json!({})).await, expected.map_err(str::to_owned), "{entry}");
+        assert_eq!(
+            hook.run(&json!({}), &Environment::default()).await,
+            expected.map_err(str::to_owned),
+            "{entry}"
+        );
     }
 }
 
@@ -170,7 +174,7 @@ async fn the_input_comes_in_the_words_of_the_events_name() {
         ),
     ] {
         let (dir, hook) = one(&format!(r#""{event}":[{{"bash":"cat > given.json"}}]"#));
-        assert_eq!(hook.run(&input).await, Ok(None));
+        assert_eq!(hook.run(&input, &Environment::default()).await, Ok(None));
         let given: Value = serde_json::from_slice(&std::fs::read(dir.path().join("given.json")).unwrap()).unwrap();
         assert_eq!(given, expected);
     }
@@ -180,7 +184,7 @@ async fn the_input_comes_in_the_words_of_the_events_name() {
 async fn a_hook_that_hangs_is_ended_with_all_it_started() {
     let (dir, hook) = one(r#""agentStop":[{"bash":"sleep 1000 & echo $! > pid; wait","timeoutSec":0.3}]"#);
     let began = Instant::now();
-    let error = hook.run(&json!({})).await.unwrap_err();
+    let error = hook.run(&json!({}), &Environment::default()).await.unwrap_err();
     assert!(error.contains("longer than 0.3 s"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(20));
     let pid = std::fs::read_to_string(dir.path().join("pid")).unwrap();

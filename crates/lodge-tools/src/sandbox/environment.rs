@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::Path};
 
-use crate::git_env;
+use crate::{Environment, git_env};
 
 /// Variables that are handed on as they are.
 const KEPT: &[&str] = &[
@@ -44,13 +44,13 @@ const SET: &[(&str, &str)] = &[
 ];
 
 /// The variables. `private` is the one directory that may be written, `git_config` what git takes for the person's settings.
-pub(super) fn variables(private: &Path, git_config: &Path) -> Vec<(OsString, OsString)> {
-    let kept = std::env::vars_os().filter(|(name, _)| {
+pub(super) fn variables(of: &Environment, private: &Path, git_config: &Path) -> Vec<(OsString, OsString)> {
+    let kept = of.visible().into_iter().filter(|(name, _)| {
         let name = name.to_string_lossy();
         KEPT.contains(&name.as_ref()) || (name.starts_with("LC_") && name != "LC_ALL" && name != "LC_MESSAGES")
     });
     // It outweighs all others of its kind, so it is said as what it means besides messages.
-    let ctype = std::env::var_os("LC_ALL").map(|value| ("LC_CTYPE".into(), value));
+    let ctype = of.get("LC_ALL").map(|value| ("LC_CTYPE".into(), value));
     let set = SET.iter().map(|(name, value)| (name.into(), value.into()));
     let git = git_env::overrides()
         .into_iter()

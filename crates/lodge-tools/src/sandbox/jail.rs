@@ -16,7 +16,7 @@ use super::{
     git_config::{self, GitConfig},
     programs,
 };
-use crate::{paths, spill};
+use crate::{Environment, paths, spill};
 
 /// How long a jailed command may take.
 pub const JAILED_TIME: Duration = Duration::from_secs(120);
@@ -37,14 +37,19 @@ pub(crate) struct Jail {
 
 impl Jail {
     /// A jail for a session that keeps its files in `session` and works in `roots`.
-    pub(crate) fn new(launcher: &SandboxLauncher, session: &Path, roots: &[PathBuf]) -> io::Result<Self> {
-        let (mut jail, settings) = Self::open(session)?;
+    pub(crate) fn new(
+        launcher: &SandboxLauncher,
+        session: &Path,
+        roots: &[PathBuf],
+        of: &Environment,
+    ) -> io::Result<Self> {
+        let (mut jail, settings) = Self::open(session, of)?;
         let inside = |place: &PathBuf| launcher.home.as_ref().is_some_and(|home| place.starts_with(home));
         let files = settings
             .files
             .iter()
             .filter_map(|file| std::fs::canonicalize(file).ok());
-        let programs = programs::readable();
+        let programs = programs::readable(of.get("PATH"));
         let mut read: Vec<PathBuf> = programs
             .iter()
             .cloned()
@@ -65,7 +70,7 @@ impl Jail {
     }
 
     /// No jail, for a machine that has none: of all that only the variables, and a directory for temporary files.
-    pub(crate) fn open(session: &Path) -> io::Result<(Self, GitConfig)> {
+    pub(crate) fn open(session: &Path, of: &Environment) -> io::Result<(Self, GitConfig)> {
         let dir = session.join(JAILS).join(uuid::Uuid::new_v4().simple().to_string());
         let private = dir.join("tmp");
         spill::make_private_dir(&private)?;
@@ -78,7 +83,7 @@ impl Jail {
         let settings = git_config::read(std::env::var_os("HOME").map(PathBuf::from).as_deref());
         let git_config = jail.dir.join("gitconfig");
         std::fs::write(&git_config, &settings.text)?;
-        jail.environment = environment::variables(&private, &git_config);
+        jail.environment = environment::variables(of, &private, &git_config);
         Ok((jail, settings))
     }
 }
@@ -118,7 +123,7 @@ pub fn run_jailed(
     program: &str,
     time: Duration,
 ) -> io::Result<(i32, String)> {
-    let jail = Jail::new(launcher, session, roots)?;
+    let jail = Jail::new(launcher, session, roots, &Environment::default())?;
     let [exe, arguments @ ..] = jail.launcher.as_slice() else {
         return Err(io::ErrorKind::NotFound.into());
     };

@@ -137,11 +137,10 @@ const TOOLCHAINS: &[&str] = &[
     "go/bin",
 ];
 
-/// All of them that there are on this machine, with their real names.
-pub(super) fn readable() -> Arc<[PathBuf]> {
+/// All of them that there are on this machine, with their real names; `path` is where programs are looked for.
+pub(super) fn readable(path: Option<OsString>) -> Arc<[PathBuf]> {
     type Found = (Instant, Option<OsString>, Arc<[PathBuf]>);
     static FOUND: Mutex<Option<Found>> = Mutex::new(None);
-    let path = std::env::var_os("PATH");
     let mut found = FOUND.lock();
     if let Some((when, searched, places)) = &*found
         && when.elapsed() < FRESH
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_found_is_there_and_named_once() {
-        let found = readable();
+        let found = readable(std::env::var_os("PATH"));
         for (at, place) in found.iter().enumerate() {
             assert!(place.exists(), "{}", place.display());
             let covered = found[..at].iter().any(|other| place.starts_with(other));

@@ -35,7 +35,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::osc::Parser;
 pub use self::{modes::Modes, osc::Query};
-use crate::process::{self, Group};
+use crate::{
+    Environment,
+    process::{self, Group},
+};
 
 /// Input that waits because the program does not read it. A large paste fits.
 const MAX_WAITING: usize = 1 << 20;
@@ -126,6 +129,7 @@ impl Terminal {
         integration::install(&opening.scripts)?;
         let setup = integration::setup(&shell, &opening.scripts, &nonce);
         let mut command = Command::new(&shell);
+        Environment::default().hand_on(&mut command);
         command
             .args(&setup.args)
             .current_dir(&opening.cwd)
@@ -145,9 +149,6 @@ impl Terminal {
             .all(|name| std::env::var_os(name).is_none())
         {
             command.env("LANG", "C.UTF-8");
-        }
-        for name in process::secrets() {
-            command.env_remove(name);
         }
         command.envs(opening.env.iter().map(|(name, value)| (name, value)));
         let name = format!("{id}.0");

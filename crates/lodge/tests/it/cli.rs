@@ -207,7 +207,7 @@ fn sessions_are_listed_shown_searched_exported_and_deleted() {
     let list = home.run(["sessions", "list"]).ok();
     assert_eq!(list.lines.len(), 2, "{list:#?}");
     assert!(
-        list.lines[0].starts_with(plums.as_str()),
+        list.lines[0].starts_with(&plums[..8]),
         "the newest comes first: {list:#?}"
     );
     let nowhere = home.run(["sessions", "list", "--cwd", "/nowhere"]).ok();
@@ -224,7 +224,7 @@ fn sessions_are_listed_shown_searched_exported_and_deleted() {
     );
     let exported = home.run(["sessions", "export", apples]).ok().events();
     assert_eq!(answer(&exported), "apples and pears");
-    let _ = home.run(["sessions", "delete", apples]).ok();
+    let _ = home.run(["sessions", "delete", "--yes", apples]).ok();
     let list = home.run(["sessions", "list"]).ok();
     assert_eq!(list.lines.len(), 1, "{list:#?}");
     assert_eq!(home.logs().len(), 1);
@@ -308,4 +308,84 @@ fn grants_are_seen_allowed_and_taken_back() {
     assert!(list().contains("nothing more"), "{}", list());
     let again = home.run(["grants", "revoke", id]);
     assert!(again.stderr.contains("There is no grant"), "{again:#?}");
+}
+
+#[test]
+fn settings_that_mean_nothing_are_named() {
+    let home = Home::new();
+    for (variable, value, told) in [
+        ("LODGE_LOG", "loud", "invalid value 'loud'"),
+        ("LODGE_HOME", "", "LODGE_HOME is empty"),
+    ] {
+        let output = home.command(["models"]).env(variable, value).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{variable}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(told), "{variable}: {said}");
+    }
+    let none = home.run(["mcp", "check"]).ok().stdout();
+    assert!(none.contains("There are none"), "{none}");
+}
+
+#[test]
+fn a_gap_in_a_log_is_told_and_not_repaired_for_ever() {
+    let home = Home::new();
+    let _ = home.run(["run", "say one then say two"]).ok();
+    let log = &home.logs()[0];
+    let text = fs::read_to_string(log).expect("a log");
+    let lines: Vec<&str> = text.lines().collect();
+    let message = lines
+        .iter()
+        .position(|line| line.contains("\"user.message\""))
+        .expect("a message");
+    let left: Vec<&str> = [&lines[..message], &lines[message + 1..]].concat();
+    fs::write(log, left.join("\n") + "\n").expect("the log is written");
+    fs::remove_file(log.with_file_name("events.idx")).ok();
+    let check = home.run(["check"]);
+    assert_eq!(check.status.code(), Some(1), "{check:#?}");
+    assert!(check.stdout().contains("which nothing can bring back"), "{check:#?}");
+    for _ in 0..2 {
+        let fixed = home.run(["check", "--fix"]).ok().stdout();
+        assert!(fixed.contains("0 repaired, 1 incomplete"), "{fixed}");
+    }
+}
+
+#[test]
+fn what_a_tool_says_is_shown_and_marked_where_it_is_cut() {
+    let home = Home::new();
+    let prompt = r#"call bash {"command":"seq 20"} then say over"#;
+    let run = home.run(["run", "--approve", "all", prompt]).ok();
+    assert!(run.stderr.contains("\n  6\n  … "), "{}", run.stderr);
+    assert_eq!(run.stdout().trim(), "over");
+    let shown = home.run(["sessions", "show", "last"]).ok().stdout();
+    assert!(shown.contains("\n  8\n  … ") && !shown.contains("\n  9\n"), "{shown}");
+    let denied = home
+        .run(["run", r#"call create {"path":"a","file_text":"b"} then say over"#])
+        .ok();
+    assert!(denied.stderr.contains("--approve edits"), "{}", denied.stderr);
+}
+
+#[test]
+fn every_model_that_is_listed_is_listed_everywhere() {
+    let (server, home) = (testkit::model_server::ModelServer::start(), Home::new());
+    server.set_models(serde_json::json!({"data": [{"id": "one"}, {"id": "two"}]}));
+    let with = |args: &[&str]| {
+        let mut command = home.command(args);
+        let command = command
+            .env("LODGE_PROVIDER_BASE_URL", server.openai_url())
+            .env("LODGE_MODEL", "one");
+        String::from_utf8(command.output().expect("it runs").stdout).expect("text")
+    };
+    let (listed, typed) = (with(&["models"]), with(&["run", "/model"]));
+    for model in ["one", "two", "rehearsal"] {
+        assert!(typed.contains(&format!("`{model}`")), "{model}: {typed}");
+        let lines = listed
+            .lines()
+            .filter(|line| line.split_whitespace().any(|word| word == model));
+        assert!(lines.count() >= 1, "{model}: {listed}");
+    }
+    assert_eq!(
+        listed.lines().count(),
+        typed.trim().lines().count(),
+        "{listed}\n{typed}"
+    );
 }

@@ -62,6 +62,57 @@ fn the_doctor_tells_what_files_bring_and_what_is_wrong_with_them() {
 }
 
 #[test]
+fn what_the_next_run_fails_of_the_doctor_says_before() {
+    let unusable = "[[provider]]\nname = \"p\"\nbase_url = \"http://127.0.0.1:9/v1\"\napi_key_env = \"NO_SUCH_KEY\"\n\
+                    [[model]]\nid = \"m\"\nprovider = \"p\"\n";
+    for (what, config, variables, told) in [
+        (
+            "a provider without a model",
+            "",
+            &[("LODGE_PROVIDER_BASE_URL", "http://127.0.0.1:9/v1")][..],
+            "no model is chosen",
+        ),
+        (
+            "a model without a provider",
+            "",
+            &[("LODGE_MODEL", "no-such-model")],
+            "there is no model \"no-such-model\"",
+        ),
+        ("a missing key", unusable, &[], "NO_SUCH_KEY"),
+        (
+            "a home that is a file",
+            "",
+            &[("LODGE_HOME", "/dev/null")],
+            "/dev/null is a file",
+        ),
+        (
+            "a home that cannot be made",
+            "",
+            &[("LODGE_HOME", "/proc/none/home")],
+            "cannot be made",
+        ),
+    ] {
+        let home = Home::new();
+        if !config.is_empty() {
+            fs::create_dir(home.path()).expect("a home");
+            fs::write(home.path().join("lodge.toml"), config).expect("a configuration");
+        }
+        let run = |args: &[&str]| {
+            let mut command = home.command(args);
+            let output = command.envs(variables.iter().copied()).output().expect("it runs");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            (output.status.success(), text)
+        };
+        assert!(!run(&["run", "hi"]).0, "{what}: it would run");
+        let (sound, page) = run(&["doctor"]);
+        assert!(!sound, "{what}: {page}");
+        let bad = page.lines().filter(|line| line.contains('✗'));
+        assert!(bad.clone().any(|line| line.contains(told)), "{what}: {page}");
+        assert!(!page.contains("new sessions use no-such-model"), "{what}: {page}");
+    }
+}
+
+#[test]
 fn the_doctor_finds_nothing_to_mend_where_there_is_nothing() {
     let home = Home::new();
     let (sound, text) = page(&home, "Hooks");

@@ -13,6 +13,7 @@ mod full_disk;
 mod grants;
 mod history;
 mod jail;
+mod join;
 mod models;
 mod orphans;
 mod proxy;

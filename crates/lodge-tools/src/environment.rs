@@ -1,0 +1,61 @@
+//! The variables that a session's programs begin with: those of whoever started the session, but for secrets.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fmt,
+    sync::Arc,
+};
+
+use crate::process;
+
+/// Variables of a process. Without any said, those of this one.
+#[derive(Clone, Default)]
+pub struct Environment(Option<Arc<BTreeMap<OsString, OsString>>>);
+
+impl Environment {
+    /// The variables of another process.
+    pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        Self(Some(Arc::new(variables.into_iter().collect())))
+    }
+
+    /// One of them.
+    pub fn get(&self, name: impl AsRef<OsStr>) -> Option<OsString> {
+        match &self.0 {
+            Some(variables) => variables.get(name.as_ref()).cloned(),
+            None => std::env::var_os(name),
+        }
+    }
+
+    /// One of them as text, unless it is empty.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.get(name)?.into_string().ok().filter(|value| !value.is_empty())
+    }
+
+    /// All of them but for those that no program may see.
+    pub fn visible(&self) -> Vec<(OsString, OsString)> {
+        let all: Vec<_> = match &self.0 {
+            Some(variables) => variables
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            None => std::env::vars_os().collect(),
+        };
+        let hidden = process::hidden();
+        all.into_iter()
+            .filter(|(name, _)| !process::is_secret(name, &hidden))
+            .collect()
+    }
+
+    /// The command gets these variables, and no others.
+    pub(crate) fn hand_on(&self, command: &mut tokio::process::Command) {
+        command.env_clear().envs(self.visible());
+    }
+}
+
+/// Values are nobody's business.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! Programs that come to the running host: an SDK app whose server hands its connection on, or a command of this program.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use lodge_copilot::{Server, ServerOptions};
+use lodge_door::{Admission, LocalListener, turn_away};
+use lodge_host::{Caller, Host};
+use lodge_tools::Environment;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+    time::timeout,
+};
+
+use crate::{
+    cli::{Cli, Command, SessionsCommand},
+    console::Console,
+    history,
+    join::{Hello, Reply},
+    run, serve, sessions, setup,
+};
+
+/// How long a program may take to say what it wants, and how much that may be.
+const HELLO: Duration = Duration::from_secs(10);
+const LONGEST_HELLO: u64 = 64 << 20;
+
+/// Whether a command changes something, so that it goes through the host that runs.
+pub(crate) fn is_for_host(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Run(_)
+            | Command::Import { .. }
+            | Command::Sessions(
+                SessionsCommand::Fork { .. } | SessionsCommand::Rewind { .. } | SessionsCommand::Delete { .. }
+            )
+    )
+}
+
+/// Runs a command that [`is_for_host`].
+pub(crate) async fn execute(host: &Host, command: Command, input: &str, console: &mut Console) -> Result<u8> {
+    match command {
+        Command::Run(args) => run::run(host, args, input, console).await,
+        Command::Import { paths } => history::import(host, &paths, console),
+        Command::Sessions(SessionsCommand::Fork { id, at, name }) => history::fork(host, &id, at, name, console).await,
+        Command::Sessions(SessionsCommand::Rewind {
+            id,
+            messages,
+            keep_files,
+            undo,
+        }) => {
+            let input = match (undo, keep_files) {
+                (true, _) => None,
+                (false, true) => Some(format!("{messages} chat")),
+                (false, false) => Some(messages.to_string()),
+            };
+            history::rewind(host, &id, input, console).await
+        }
+        Command::Sessions(SessionsCommand::Delete { ids, yes }) => sessions::delete(host, &ids, yes, console).await,
+        _ => bail!("This command does not go through a host."),
+    }
+}
+
+/// What guests come to.
+pub(crate) struct Guests {
+    pub(crate) host: Host,
+    pub(crate) sdks: Server,
+    pub(crate) home: PathBuf,
+}
+
+enum Wish {
+    /// The SDKs' wire, with options of the guest's own.
+    Sdk(Box<ServerOptions>),
+    Command(Box<Command>),
+}
+
+impl Guests {
+    /// Serves them, for as long as the future is polled.
+    pub(crate) async fn serve(self: Arc<Self>, mut listener: LocalListener) {
+        loop {
+            let (stream, admitted) = listener.accept().await;
+            let this = self.clone();
+            tokio::spawn(async move {
+                match admitted {
+                    Ok(admission) => this.guest(stream, admission).await,
+                    Err(why) => turn_away(stream, reply(&Reply::Refused(why.to_string())).as_bytes()).await,
+                }
+            });
+        }
+    }
+
+    async fn guest(&self, mut stream: UnixStream, admission: Admission) {
+        let Ok(Ok(hello)) = timeout(HELLO, read_hello(&mut stream)).await else {
+            let why = "it did not say what it wants in time, or not in words that this version knows";
+            return turn_away(stream, reply(&Reply::Refused(why.into())).as_bytes()).await;
+        };
+        let (host, wish) = match self.understand(&hello) {
+            Ok(understood) => understood,
+            Err(error) => {
+                let why = reply(&Reply::Refused(crate::describe(&error)));
+                return turn_away(stream, why.as_bytes()).await;
+            }
+        };
+        if stream.write_all(reply(&Reply::Welcome).as_bytes()).await.is_err() {
+            return;
+        }
+        match wish {
+            Wish::Sdk(options) => self.sdks.serve_guest(host, *options, stream, admission).await,
+            Wish::Command(command) => {
+                let mut console = Console::of_guest(stream, hello.terminal);
+                let done = execute(&host, *command, &hello.input, &mut console).await;
+                let code = done.unwrap_or_else(|error| {
+                    // What it is printed to is memory.
+                    let _ = writeln!(console.err, "Error: {}", crate::describe(&error));
+                    1
+                });
+                console.exit(code).await;
+            }
+        }
+    }
+
+    /// What a guest wants, and the host on its behalf.
+    fn understand(&self, hello: &Hello) -> Result<(Host, Wish)> {
+        let own = env!("CARGO_PKG_VERSION");
+        if hello.version != own {
+            bail!(
+                "it is Lodge {own}, and this is Lodge {}. Stop that host and start it again with this program.",
+                hello.version
+            );
+        }
+        let environment = Environment::of(hello.environment.iter().cloned());
+        let cwd = PathBuf::from(&hello.cwd);
+        let wish = match serve::sdk_arguments(&hello.args).map_err(anyhow::Error::msg)? {
+            Some(args) => Wish::Sdk(Box::new(serve::sdk_options(&args, &environment, &cwd))),
+            None => {
+                let program = std::iter::once("lodge".into());
+                let cli = Cli::try_parse_from(program.chain(hello.args.iter().cloned()))?;
+                let command = cli.command.filter(is_for_host).context("this is nothing for a host")?;
+                Wish::Command(Box::new(command))
+            }
+        };
+        let config = setup::config(&self.home)?;
+        let caller = Caller {
+            models: setup::models(&config, &environment)?,
+            environment,
+            cwd,
+        };
+        Ok((self.host.on_behalf_of(caller), wish))
+    }
+}
+
+fn reply(reply: &Reply) -> String {
+    // Only text is in it, which can always be written.
+    serde_json::to_string(reply).unwrap_or_default() + "\n"
+}
+
+async fn read_hello(stream: &mut UnixStream) -> Result<Hello> {
+    let mut line = Vec::new();
+    let mut reader = BufReader::new(stream.take(LONGEST_HELLO));
+    reader.read_until(b'\n', &mut line).await?;
+    Ok(serde_json::from_slice(&line)?)
+}

@@ -1,0 +1,268 @@
+//! Going through the host that runs on a home, so that it locks nobody out: programs of the same person hand their connection,
+//! or their command, on to it, together with their variables and their directory. Those are in memory only.
+
+use std::{
+    ffi::OsString,
+    io::{IsTerminal, Read, Write},
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::{CommandFactory, error::ErrorKind};
+use lodge_host::{Host, LogError, SyncPolicy};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
+    net::UnixStream,
+    sync::mpsc,
+    time::timeout,
+};
+
+use crate::{
+    cli::{Cli, Command, SessionsCommand},
+    console::{self, Console, Heard, Shown, Terminal},
+    door, guest, run, setup,
+};
+
+/// How long a host may take to let go of the home, or to say where it is.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a host that took the connection may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long standard input may be silent before the person is told what is waited for.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// What a program says when it comes to a running host.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Hello {
+    pub(crate) version: String,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) cwd: OsString,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) terminal: Terminal,
+    /// What was piped into the command.
+    pub(crate) input: String,
+}
+
+/// What the host answers.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Reply {
+    Welcome,
+    Refused(String),
+}
+
+impl Hello {
+    pub(crate) fn new(input: String) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            args: std::env::args_os().skip(1).collect(),
+            cwd: std::env::current_dir().unwrap_or_default().into(),
+            environment: std::env::vars_os().collect(),
+            terminal: Terminal::own(),
+            input,
+        }
+    }
+}
+
+/// A host to work with.
+pub(crate) enum Reached {
+    /// One of our own.
+    Own(Host),
+    /// The one that runs, at the other end.
+    Running(UnixStream),
+}
+
+/// Gets a host: the running one, or, where there is none, one of our own.
+pub(crate) async fn reach(
+    home: &Path,
+    sync: SyncPolicy,
+    idle_after: Option<Duration>,
+    hello: &Hello,
+) -> Result<Reached> {
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        let locked = match setup::host(home, setup::Use::Shared, sync, idle_after) {
+            Err(error) if matches!(error.downcast_ref(), Some(LogError::Locked { .. })) => error,
+            other => return other.map(Reached::Own),
+        };
+        if let Some(stream) = connect(home, hello).await? {
+            return Ok(Reached::Running(stream));
+        }
+        if Instant::now() > patience {
+            bail!("{locked}, and it does not say where it can be reached. Stop it, or use another --home.");
+        }
+        // It is about to start or to stop.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Connects to the host of a home. Nothing when there is none yet, or none any more.
+pub(crate) async fn connect(home: &Path, hello: &Hello) -> Result<Option<UnixStream>> {
+    let Some(note) = door::find(home)? else { return Ok(None) };
+    if note.version != hello.version {
+        bail!(
+            "The host on {} (process {}) is Lodge {}, and this is Lodge {}. Stop that host and start it again with this program.",
+            home.display(),
+            note.pid,
+            note.version,
+            hello.version
+        );
+    }
+    let Some(socket) = note.join_socket else {
+        bail!(
+            "The host on {} (process {}) has no local socket, so nothing can be handed on to it. Stop it, or use another --home.",
+            home.display(),
+            note.pid
+        );
+    };
+    let Ok(mut stream) = UnixStream::connect(&socket).await else {
+        return Ok(None);
+    };
+    let mut line = serde_json::to_vec(hello)?;
+    line.push(b'\n');
+    let answered = async {
+        // One that may not come in is told so before it has said everything.
+        let sent = stream.write_all(&line).await;
+        let mut answer = Vec::new();
+        // Byte by byte: what comes behind the line is for others.
+        while let Ok(byte) = stream.read_u8().await
+            && byte != b'\n'
+        {
+            answer.push(byte);
+        }
+        match answer.is_empty() {
+            true => sent.map(|()| answer),
+            false => Ok(answer),
+        }
+    };
+    let answer = timeout(ANSWER, answered)
+        .await
+        .with_context(|| format!("The host (process {}) does not answer", note.pid))?;
+    match answer {
+        Ok(answer) if !answer.is_empty() => match serde_json::from_slice(&answer) {
+            Ok(Reply::Welcome) => Ok(Some(stream)),
+            Ok(Reply::Refused(why)) => bail!("The host on {} refused: {why}", home.display()),
+            Err(_) => bail!("The host on {} gave an answer that is not understood", home.display()),
+        },
+        // It went away meanwhile.
+        _ => Ok(None),
+    }
+}
+
+/// Hands a client's connection on, until either side closes it. False when the host ended it.
+pub(crate) async fn hand_on(
+    stream: UnixStream,
+    mut input: impl AsyncRead + Unpin,
+    mut output: impl AsyncWrite + Unpin,
+) -> bool {
+    let (mut from_host, mut to_host) = stream.into_split();
+    let mut down = std::pin::pin!(async {
+        let _ = tokio::io::copy(&mut from_host, &mut output).await;
+        let _ = output.shutdown().await;
+    });
+    tokio::select! {
+        () = &mut down => return false,
+        _ = tokio::io::copy(&mut input, &mut to_host) => {}
+    }
+    // The client has said all: the host ends what is left and closes.
+    let _ = to_host.shutdown().await;
+    down.await;
+    true
+}
+
+/// Runs a command of this program in the running host, or in a host of its own.
+pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> Result<ExitCode> {
+    let input = match &command {
+        Command::Run(args) => {
+            let input = piped_input()?;
+            if args.prompt.join("").trim().is_empty() && input.trim().is_empty() {
+                let nothing = "Say something: lodge run \"hello\", or pipe it in.";
+                Cli::command().error(ErrorKind::MissingRequiredArgument, nothing).exit();
+            }
+            input
+        }
+        _ => String::new(),
+    };
+    let hello = Hello::new(input);
+    match reach(home, sync, None, &hello).await? {
+        Reached::Own(host) => {
+            let mut console = Console::own();
+            // A session that was only taken back was not taken up, so it is not ended either.
+            let ends = !matches!(command, Command::Sessions(SessionsCommand::Rewind { .. }));
+            let code = guest::execute(&host, command, &hello.input, &mut console).await;
+            if ends {
+                host.shutdown().await;
+            }
+            let _ = console.flush().await;
+            code.map(ExitCode::from)
+        }
+        Reached::Running(stream) => watch(stream).await,
+    }
+}
+
+/// All of standard input, where it is not a terminal.
+fn piped_input() -> Result<String> {
+    let mut stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Ok(String::new());
+    }
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(SILENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("Reading standard input until it ends…");
+        }
+    });
+    let mut bytes = Vec::new();
+    let read = stdin.read_to_end(&mut bytes);
+    drop(done);
+    match read {
+        // Some programs are started without one.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(String::new()),
+        Err(error) => Err(error).context("Cannot read standard input"),
+        Ok(_) => String::from_utf8(bytes).context("What standard input holds is not text (UTF-8)"),
+    }
+}
+
+/// Shows what a command in the running host prints, and tells it what the person does.
+async fn watch(stream: UnixStream) -> Result<ExitCode> {
+    let (from_host, mut to_host) = stream.into_split();
+    let mut lines = BufReader::new(from_host).lines();
+    let (typed, mut heard) = mpsc::unbounded_channel();
+    if Terminal::own().has_person() {
+        console::read_lines(typed.clone());
+    }
+    let mut interrupted = false;
+    let mut ctrl_c = std::pin::pin!(tokio::signal::ctrl_c());
+    let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
+    loop {
+        let said = tokio::select! {
+            line = lines.next_line() => {
+                let frame = line.ok().flatten().and_then(|line| serde_json::from_str(&line).ok());
+                match frame {
+                    Some(Shown::Out(text)) => out.write_all(text.as_bytes()).and_then(|()| out.flush())?,
+                    Some(Shown::Err(text)) => err.write_all(text.as_bytes()).and_then(|()| err.flush())?,
+                    Some(Shown::Exit(code)) => return Ok(code.into()),
+                    None => bail!(
+                        "The host ended before the command did. What was recorded is kept: `lodge run --resume last` goes on."
+                    ),
+                }
+                continue;
+            }
+            Some(said) = heard.recv() => said,
+            _ = &mut ctrl_c => {
+                ctrl_c.set(tokio::signal::ctrl_c());
+                if std::mem::replace(&mut interrupted, true) {
+                    return Ok(run::Exit::Aborted.into());
+                }
+                Heard::Interrupt
+            }
+        };
+        let mut line = serde_json::to_vec(&said)?;
+        line.push(b'\n');
+        // Should it be gone, reading says so.
+        let _ = to_host.write_all(&line).await;
+    }
+}

@@ -1,0 +1,269 @@
+//! Commands beside a host that runs on the same home: they go through it, and nobody is locked out.
+
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use testkit::{Finished, Home, Running, events};
+
+use crate::terminal::Terminal;
+
+/// The host of a home, as a person starts it.
+fn host(home: &Home) -> Running {
+    let mut host = home.start(["--port", "0", "--sdk-port", "0"]);
+    host.line_with("Ctrl-C stops");
+    host
+}
+
+/// What a command printed and how it ended, without what differs from run to run.
+fn outcome(home: &Home, done: &Finished) -> String {
+    let place = home.work();
+    let place = place.parent().unwrap().to_str().unwrap();
+    let text = format!("{:?}\n{}\n{}", done.status.code(), done.stdout(), done.stderr).replace(place, "<place>");
+    let named = |word: &str| uuid_like(word.trim_end_matches('.')).then(|| "<id>".to_owned());
+    let words = text.split(' ').map(|part| {
+        let lines = part
+            .split('\n')
+            .map(|word| named(word).unwrap_or_else(|| word.to_owned()));
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn uuid_like(word: &str) -> bool {
+    word.len() == 36 && word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+fn settle(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn kinds(log: &[Value]) -> Vec<&str> {
+    log.iter().map(|event| event["type"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn commands_beside_a_running_host_say_and_do_what_they_do_alone() {
+    let (alone, beside) = (Home::new(), Home::new());
+    let _host = host(&beside);
+    for arguments in [
+        &["run", "say", "hello"][..],
+        &["run", "fail with quota"],
+        &["run", "--model", "no-such-model", "hi"],
+        &["run", "--cwd", "no/such/directory", "hi"],
+        &["run", "--resume", "no-such-session", "hi"],
+        &["run", r#"call create {"path":"new.txt","file_text":"x"}"#],
+        &[
+            "run",
+            "--approve",
+            "edits",
+            r#"call create {"path":"new.txt","file_text":"x"}"#,
+        ],
+        &["run", "--resume", "last", "say more"],
+        &["sessions", "rewind", "last"],
+        &["sessions", "rewind", "last", "--undo"],
+        &["sessions", "fork", "last", "--at", "9"],
+        &["sessions", "delete", "last"],
+        &["sessions", "delete", "last", "--yes"],
+        &["sessions", "delete", "no-such-session"],
+        &["import", "no-such-directory"],
+        &["import"],
+        // A copy is as old as what it was copied from, so nothing comes after it that looks for the last one.
+        &["sessions", "fork", "last", "--name", "copy"],
+        &["run"],
+    ] {
+        let expected = outcome(&alone, &alone.run(arguments));
+        assert_eq!(outcome(&beside, &beside.run(arguments)), expected, "{arguments:?}");
+    }
+    assert!(
+        beside.work().join("new.txt").exists(),
+        "it works where the command was given"
+    );
+    let json = |home: &Home| home.run(["run", "--json", "say one then say two"]).ok().events();
+    let (alone, beside) = (json(&alone), json(&beside));
+    assert_eq!(kinds(&alone), kinds(&beside));
+    events::check_chain(&beside).unwrap();
+}
+
+#[test]
+fn a_session_that_is_deleted_beside_the_host_is_gone_for_all() {
+    let home = Home::new();
+    let _host = host(&home);
+    let _ = home.run(["run", "say one"]).ok();
+    let mut watching = home.talk(["attach", "last"]);
+    watching.line_with("one");
+    let _ = home.run(["sessions", "delete", "last", "--yes"]).ok();
+    assert!(home.logs().is_empty());
+}
+
+#[test]
+fn sessions_are_brought_in_beside_a_running_host() {
+    let (from, home) = (Home::new(), Home::new());
+    let _ = from.run(["run", "say one"]).ok();
+    let _host = host(&home);
+    let source = from.path().join("session-state");
+    let import = || {
+        home.run([std::ffi::OsStr::new("import"), source.as_os_str()])
+            .ok()
+            .stdout()
+    };
+    assert!(import().contains("1 brought in"), "it is new");
+    assert!(import().contains("0 brought in"), "it is there");
+    // It is live in the host, and went on elsewhere meanwhile.
+    let _ = from.run(["run", "--resume", "last", "say two"]).ok();
+    assert!(import().contains("1 brought in"), "it has grown");
+    let mut watching = home.talk(["attach", "last"]);
+    watching.line_with("two");
+    let _ = from.run(["run", "--resume", "last", "say three"]).ok();
+    let done = home.run([std::ffi::OsStr::new("import"), source.as_os_str()]);
+    assert_eq!(done.status.code(), Some(1), "{done:#?}");
+    assert!(done.stderr.contains("is open"), "{done:#?}");
+    events::check_chain(&events::read_log(&home.logs()[0])).unwrap();
+}
+
+fn asking(home: &Home) -> Terminal {
+    let mut command = home.command(["run", r#"call create {"path":"new.txt","file_text":"x"} then say over"#]);
+    let mut terminal = Terminal::start(command.env("TERM", "dumb"));
+    terminal.until("Allow?");
+    terminal
+}
+
+#[test]
+fn a_person_is_asked_the_same_with_a_host_and_without() {
+    for beside in [false, true] {
+        let home = Home::new();
+        let _host = beside.then(|| host(&home));
+        let mut terminal = asking(&home);
+        let (before, _) = terminal.shown.split_once("Allow?").unwrap();
+        let question = before.rsplit_once("Write ").unwrap().0;
+        assert!(
+            question.ends_with("\r\n"),
+            "a question has a line of its own: {before:?}"
+        );
+        assert!(
+            !question.lines().any(|line| line.ends_with("thinking…")),
+            "nothing stale stands above it: {before:?}"
+        );
+        terminal.press("y\n");
+        terminal.until("over");
+        assert!(terminal.child.wait().unwrap().success());
+        assert!(home.work().join("new.txt").exists());
+    }
+}
+
+#[test]
+fn the_end_of_input_at_a_question_denies() {
+    for beside in [false, true] {
+        let home = Home::new();
+        let _host = beside.then(|| host(&home));
+        let mut terminal = asking(&home);
+        terminal.press("\u{4}");
+        terminal.until("over");
+        assert!(terminal.child.wait().unwrap().success());
+        assert!(!home.work().join("new.txt").exists());
+    }
+}
+
+fn interrupt(id: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(id.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn a_turn_in_the_host_is_aborted_when_its_command_is_interrupted_or_killed() {
+    use rustix::process::Signal;
+    for (signal, code) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
+        let home = Home::new();
+        let _host = host(&home);
+        let mut terminal = Terminal::start(&mut home.command(["run", "stream 100000 chunks slowly"]));
+        terminal.until("1 2 3");
+        interrupt(terminal.child.id(), signal);
+        assert_eq!(terminal.child.wait().unwrap().code(), code);
+        let log = &home.logs()[0];
+        settle("the turn is aborted", || {
+            !events::of_kind(&events::read_log(log), "abort").is_empty()
+        });
+    }
+}
+
+#[test]
+fn a_command_whose_host_is_killed_ends_and_says_how_to_go_on() {
+    let home = Home::new();
+    let mut running = host(&home);
+    let mut command = home.start(["run", "--json", "stream 100000 chunks slowly"]);
+    command.until("assistant.turn_start");
+    running.kill();
+    let done = command.finish();
+    assert_eq!(done.status.code(), Some(1), "{done:#?}");
+    assert!(done.stderr.contains("--resume last"), "{done:#?}");
+    let more = home.run(["run", "--resume", "last", "say still here"]).ok();
+    assert!(more.stdout().contains("still here"));
+}
+
+#[test]
+fn a_host_of_another_version_is_named_and_what_to_do() {
+    let home = Home::new();
+    let _host = host(&home);
+    let note = home.path().join("host.json");
+    let text = std::fs::read_to_string(&note).unwrap();
+    let own = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    std::fs::write(&note, text.replace(&own, "\"version\":\"9.9.9\"")).unwrap();
+    for arguments in [&["run", "hi"][..], &["--headless", "--stdio"]] {
+        let done = home.run(arguments);
+        assert_eq!(done.status.code(), Some(1), "{done:#?}");
+        assert!(done.stderr.contains("is Lodge 9.9.9"), "{done:#?}");
+        assert!(done.stderr.contains("start it again"), "{done:#?}");
+    }
+}
+
+#[test]
+fn what_is_no_hello_harms_nobody() {
+    let home = Home::new();
+    let _host = host(&home);
+    let note: Value = serde_json::from_slice(&std::fs::read(home.path().join("host.json")).unwrap()).unwrap();
+    let socket = note["joinSocket"].as_str().unwrap();
+    for nonsense in ["\n", "{}\n", "GET / HTTP/1.1\r\n\r\n", r#"{"version":7}"#] {
+        let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+        stream.write_all(nonsense.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        assert!(answer.starts_with("{\"refused\":"), "{nonsense:?}: {answer}");
+    }
+    let _ = home.run(["run", "say fine"]).ok();
+}
+
+#[test]
+fn what_is_piped_in_is_added_to_the_prompt() {
+    for beside in [false, true] {
+        let home = Home::new();
+        let _host = beside.then(|| host(&home));
+        for (words, input, expected) in [
+            (
+                &["what", "is", "this?"][..],
+                "one\ntwo\n",
+                "what is this?\n\none\ntwo\n",
+            ),
+            (&["-"], "from the pipe", "from the pipe"),
+            (&[], "only this", "only this"),
+            (&["no pipe"], "", "no pipe"),
+        ] {
+            let mut command: Command = home.command([&["run", "--json"], words].concat());
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success());
+            let text = String::from_utf8(output.stdout).unwrap();
+            let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let said = events::of_kind(&events, "user.message")[0]["data"]["content"].clone();
+            assert_eq!(said, expected, "{words:?}");
+        }
+    }
+}
