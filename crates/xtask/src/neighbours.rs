@@ -98,11 +98,10 @@ fn mcp_servers(dir: &Path, report: &mut Report) -> Result<()> {
     let mut config = String::new();
     for name in ["everything", "filesystem", "memory", "sequential-thinking"] {
         let command = bin(name).display().to_string();
-        let folder = home.path().display().to_string();
-        writeln!(
-            config,
-            "[mcp.servers.{name}]\ncommand = {command:?}\nargs = [{folder:?}]"
-        )?;
+        writeln!(config, "[mcp.servers.{name}]\ncommand = {command:?}")?;
+        if name == "filesystem" {
+            writeln!(config, "args = [{:?}]", home.path().display().to_string())?;
+        }
     }
     std::fs::write(home.path().join("home/lodge.toml"), config)?;
     let (_, text) = output(&mut lodge(home.path(), &["mcp", "check"]))?;
@@ -195,6 +194,8 @@ fn litellm(dir: &Path, report: &mut Report) -> Result<()> {
     command
         .arg("--config")
         .arg(&config)
+        // It only listens to this machine.
+        .env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true")
         .args(["--host", "127.0.0.1", "--port", &port.to_string()]);
     let _running = listening(&mut command, port)?;
     model_server("LiteLLM", port, "neighbour", report)
