@@ -172,7 +172,7 @@ fn begin(
         conversation_tokens: Some(before.conversation),
         tool_definitions_tokens: Some(before.tools),
         current_tokens: Some(before.total()),
-        token_limit: Some(info.context_window),
+        token_limit: Some(info.prompt_limit()),
         trigger: Some(trigger.clone()),
     })?;
     Ok(Begun {
@@ -269,7 +269,7 @@ async fn finish(
         system_tokens: Some(before.system),
         conversation_tokens: Some(after),
         tool_definitions_tokens: Some(before.tools),
-        token_limit: Some(info.context_window),
+        token_limit: Some(info.prompt_limit()),
         trigger: Some(begun.trigger),
         ..SessionCompactionComplete::default()
     })?;

@@ -182,7 +182,8 @@ impl Transcript {
                 if done.success
                     && let Some(summary) = &done.summary_content
                 {
-                    self.replace_by_summary(summary, end.min(self.entries.len()));
+                    let most = done.token_limit.map_or(usize::MAX, room_for_words);
+                    self.replace_by_summary(summary, end.min(self.entries.len()), most);
                 }
             }
             Payload::SystemNotification(notification) => self.add(&notification.content),
@@ -264,8 +265,9 @@ impl Transcript {
     }
 
     /// The first entries become one message: what the person said, word for word so that the model still knows what it
-    /// was asked, and a summary of the rest. What was said while the summary was made stays.
-    fn replace_by_summary(&mut self, summary: &str, end: usize) {
+    /// was asked, and a summary of the rest. What was said while the summary was made stays. Of the person's words the newest
+    /// are kept, in at most so many bytes.
+    fn replace_by_summary(&mut self, summary: &str, end: usize, most: usize) {
         if end == 0 {
             return;
         }
@@ -285,6 +287,7 @@ impl Transcript {
                 Entry::Assistant { .. } | Entry::Added(_) => {}
             }
         }
+        let said = newest(said, most);
         let text = format!(
             "Some of the conversation history has been summarized to free up context.\n\nYou were originally given \
              instructions from a user over one or more turns. Here were the user messages:\n{said}\nHere is a summary of \
@@ -369,6 +372,23 @@ impl Transcript {
     }
 }
 
+/// Bytes that the person's words may take after a summary: a quarter of what the model takes, at four bytes a token.
+fn room_for_words(token_limit: u64) -> usize {
+    usize::try_from(token_limit).unwrap_or(usize::MAX)
+}
+
+/// The newest of what the person said.
+fn newest(said: String, most: usize) -> String {
+    if said.len() <= most {
+        return said;
+    }
+    let from = said.len() - most;
+    let from = (from..=said.len()).find(|at| said.is_char_boundary(*at));
+    let rest = &said[from.unwrap_or(said.len())..];
+    let whole = rest.find("<user_message>\n").map_or(rest, |at| &rest[at..]);
+    format!("[Earlier messages are left out here; the summary has what mattered of them.]\n{whole}")
+}
+
 /// A skill's text as the model gets it, in the words of the Copilot CLI.
 pub(crate) fn skill_context(name: &str, path: &str, content: &str) -> String {
     let base = std::path::Path::new(path).parent().filter(|_| !path.is_empty());
@@ -451,6 +471,26 @@ mod tests {
             Message::Tool { content, .. } => content.to_string(),
         };
         transcript.messages(true).iter().map(text).collect()
+    }
+
+    #[test]
+    fn the_newest_words_of_the_person_are_kept_as_far_as_there_is_room() {
+        let said = |words: &[&str]| -> String {
+            let said = words
+                .iter()
+                .map(|text| format!("<user_message>\n{text}\n</user_message>\n"));
+            said.collect()
+        };
+        let all = said(&["one", "two", "three"]);
+        assert_eq!(newest(all.clone(), all.len()), all);
+        for most in 0..all.len() {
+            let kept = newest(all.clone(), most);
+            let (note, kept) = kept.split_once('\n').unwrap();
+            assert!(note.contains("left out") && kept.len() <= most, "{most}: {kept}");
+            let last = said(&["three"]);
+            assert!(most < last.len() || kept.ends_with(&last), "{most}: {kept}");
+        }
+        assert!(newest("é".repeat(100), 33).len() < 120);
     }
 
     #[test]

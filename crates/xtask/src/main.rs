@@ -7,6 +7,7 @@ mod clients;
 mod deps;
 mod docs;
 mod features;
+mod neighbours;
 mod sh;
 mod soak;
 mod test;
@@ -21,6 +22,7 @@ cargo xtask docs [--check]            writes the generated pages in docs/, or sa
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
 cargo xtask soak sync [ROUNDS]        random clients of one host, thousands of histories
 cargo xtask soak agent [ROUNDS]       random tools, failures and aborts, about ten minutes
+cargo xtask soak neighbours           other people's model servers and MCP servers, installed below target/neighbours
 cargo xtask clients                   installs the clients that the tests use, below target/clients
 ";
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         ["docs"] => docs::write(),
         ["docs", "--check"] => docs::check(),
         ["bench", rest @ ..] => bench::run(rest),
+        ["soak", "neighbours"] => neighbours::run(),
         ["soak", rest @ ..] => soak::run(rest),
         ["clients"] => clients::install_all(),
         [] | ["help" | "--help" | "-h"] => {

@@ -1,7 +1,7 @@
 //! Providers that clients bring: what they are sent.
 
 use serde_json::{Value, json};
-use testkit::model_server::{ModelServer, Reply};
+use testkit::model_server::{ModelServer, Recorded, Reply};
 
 use crate::client::House;
 
@@ -73,7 +73,18 @@ async fn a_prompt_stays_within_the_providers_limit() {
     for number in 0..14 {
         client.say(&session, &format!("Page {number}: {page}")).await;
     }
-    let sizes: Vec<usize> = server.requests().iter().map(|request| request.raw.len() / 4).collect();
-    assert!(sizes.len() > 14, "it was compacted: {sizes:?}");
-    assert!(sizes.iter().all(|size| *size < LIMIT), "{sizes:?}");
+    let size = |request: &Recorded| request.raw.len() / 4;
+    let is_page = |request: &&Recorded| {
+        let last = request.body["messages"].as_array().and_then(|messages| messages.last());
+        last.is_some_and(|last| last.to_string().contains("Page "))
+    };
+    let requests = server.requests();
+    let sizes: Vec<usize> = requests.iter().map(size).collect();
+    let (pages, summaries): (Vec<&Recorded>, Vec<&Recorded>) = requests.iter().partition(is_page);
+    assert_eq!(pages.len(), 14);
+    assert!(!summaries.is_empty(), "it was compacted: {sizes:?}");
+    assert!(pages.into_iter().all(|request| size(request) < LIMIT), "{sizes:?}");
+    // A summary is asked for with the message that made it necessary, and no more.
+    let most = LIMIT + page.len() / 4;
+    assert!(summaries.into_iter().all(|request| size(request) < most), "{sizes:?}");
 }
