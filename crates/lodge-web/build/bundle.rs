@@ -87,6 +87,8 @@ fn install(work: &Path) -> Result<(), String> {
             "--no-fund",
             "--loglevel=error",
             "--fetch-retries=1",
+            "--fetch-retry-mintimeout=500",
+            "--fetch-retry-maxtimeout=1000",
         ])
         .env("npm_config_update_notifier", "false");
     if env::var("CARGO_NET_OFFLINE").is_ok_and(|offline| offline == "true") {
