@@ -72,11 +72,11 @@ fn check_node() -> Result<(), String> {
 /// Installs what the lock file names, unless it is there.
 fn install(work: &Path) -> Result<(), String> {
     let lock = fs::read_to_string(work.join("package-lock.json")).map_err(|error| error.to_string())?;
-    let stamp = work.join("installed");
+    // Among what it vouches for: npm begins by removing all of it.
+    let stamp = work.join("node_modules/.lodge-installed");
     if fs::read_to_string(&stamp).is_ok_and(|found| found == lock) {
         return Ok(());
     }
-    let _ = fs::remove_file(&stamp);
     let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
     let mut command = Command::new(npm);
     command
@@ -87,6 +87,8 @@ fn install(work: &Path) -> Result<(), String> {
             "--no-fund",
             "--loglevel=error",
             "--fetch-retries=1",
+            "--fetch-retry-mintimeout=500",
+            "--fetch-retry-maxtimeout=1000",
         ])
         .env("npm_config_update_notifier", "false");
     if env::var("CARGO_NET_OFFLINE").is_ok_and(|offline| offline == "true") {

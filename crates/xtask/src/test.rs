@@ -165,7 +165,7 @@ fn build() -> Result<()> {
 fn node() -> Result<Count> {
     clients::install_all()?;
     build()?;
-    node_tests(&clients::source("node"), &[])
+    node_tests(&clients::source("node"), Duration::from_secs(180), &[])
 }
 
 /// The page, in a real browser.
@@ -183,7 +183,9 @@ fn page() -> Result<Count> {
             .env("LODGE_CHROMIUM_DIR", &browser),
     )?;
     let shots = sh::target().join("page-shots");
-    let mut count = node_tests(&at, &[("LODGE_CHROMIUM_DIR", &browser), ("LODGE_SHOTS", &shots)])?;
+    let variables: [(&str, &Path); 2] = [("LODGE_CHROMIUM_DIR", &browser), ("LODGE_SHOTS", &shots)];
+    // Every view is looked at in every layout and colour: on a busy machine that takes minutes.
+    let mut count = node_tests(&at, Duration::from_secs(600), &variables)?;
     count.passed += 1;
     Ok(count)
 }
@@ -199,7 +201,7 @@ fn check_types(tsc: &Path) -> Result<()> {
     sh::run(sh::command("node").arg(tsc).arg("-p").arg(web))
 }
 
-fn node_tests(at: &Path, variables: &[(&str, &Path)]) -> Result<Count> {
+fn node_tests(at: &Path, patience: Duration, variables: &[(&str, &Path)]) -> Result<Count> {
     let mut count = Count::default();
     let files = files(at, ".test.mjs")?;
     let mut node = sh::command("node");
@@ -208,10 +210,10 @@ fn node_tests(at: &Path, variables: &[(&str, &Path)]) -> Result<Count> {
     node.args([
         "--test",
         "--test-force-exit",
-        "--test-timeout=180000",
         "--test-reporter=spec",
         "--test-concurrency=2",
     ])
+    .arg(format!("--test-timeout={}", patience.as_millis()))
     .args(files)
     .env("HOME", empty_home()?)
     .env("LODGE_BIN", sh::lodge("debug"));
