@@ -70,7 +70,7 @@ pub struct Caller {
 
 /// The host. Cheap to clone.
 #[derive(Clone)]
-pub struct Host(pub(crate) Arc<Inner>, Option<Arc<Caller>>);
+pub struct Host(pub(crate) Arc<Inner>, pub(crate) Option<Arc<Caller>>);
 
 pub(crate) struct Inner {
     pub(crate) home: Home,
@@ -113,10 +113,6 @@ impl Host {
         let host = Self(inner, None);
         tokio::spawn(rewind::finish_all_interrupted(host.clone()));
         host
-    }
-
-    pub(crate) fn of(inner: Arc<Inner>) -> Self {
-        Self(inner, None)
     }
 
     /// The same host, for somebody else: the sessions that are started by this handle are the caller's.
@@ -307,6 +303,7 @@ impl Host {
             agent,
             hub,
             host: Arc::downgrade(&self.0),
+            caller: self.1.clone(),
             mcp_files: Mutex::default(),
         });
         Ok(Session(live))

@@ -11,7 +11,7 @@ use lodge_log::{EventReader, LogError, Position};
 use parking_lot::Mutex;
 
 use crate::{
-    Host, McpFiles, SessionSummary,
+    Caller, Host, McpFiles, SessionSummary,
     host::Inner,
     hub::{Hub, Listening, Subscription},
 };
@@ -20,6 +20,8 @@ pub(crate) struct Live {
     pub(crate) agent: Agent,
     pub(crate) hub: Arc<Hub>,
     pub(crate) host: Weak<Inner>,
+    /// On whose behalf it was started.
+    pub(crate) caller: Option<Arc<Caller>>,
     /// Which MCP servers of files it has.
     pub(crate) mcp_files: Mutex<McpFiles>,
 }
@@ -97,7 +99,7 @@ impl Session {
 
     /// The host that it lives in.
     pub(crate) fn host(&self) -> Option<Host> {
-        self.0.host.upgrade().map(Host::of)
+        Some(Host(self.0.host.upgrade()?, self.0.caller.clone()))
     }
 
     /// Where the host keeps what belongs to the person.

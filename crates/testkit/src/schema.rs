@@ -89,6 +89,8 @@ pub fn check_all<'a>(events: impl IntoIterator<Item = &'a Value>) {
     let Some(schema) = validator() else { return };
     let wrong: Vec<String> = events
         .into_iter()
+        // Lodge's own events hang beside the chain, where no SDK is sent them unasked.
+        .filter(|event| !event["type"].as_str().is_some_and(|kind| kind.starts_with("lodge.")))
         .filter_map(|event| schema.check(event).err())
         .collect();
     assert!(wrong.is_empty(), "events do not validate:\n{}", wrong.join("\n"));
