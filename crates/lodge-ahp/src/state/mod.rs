@@ -57,6 +57,9 @@ pub(crate) struct Channel {
     pub(crate) ring: Ring,
 }
 
+/// Frames that wait, in order, each with the connection that it goes to.
+type HeldFrames = Vec<(Arc<Conn>, Frame)>;
+
 /// How much is kept and sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
@@ -86,7 +89,7 @@ pub(crate) struct Core {
     /// Moves when a turn ends, is taken back or closed with its chat.
     pub(crate) turn_ends: watch::Sender<u64>,
     /// Frames that leave when what they tell is kept; `None` when frames leave at once.
-    held: RefCell<Option<Vec<(Arc<Conn>, Frame)>>>,
+    held: RefCell<Option<HeldFrames>>,
 }
 
 impl Core {
