@@ -197,15 +197,11 @@ pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut
             let title = title.map_or_else(String::new, |title| format!("  {}", one_line(&title, 60)));
             writeln!(console.err, "{id}{title}")?;
         }
-        let what = match ids.len() {
-            1 => "it".to_owned(),
-            many => format!("these {many} sessions"),
+        let question = match ids.len() {
+            1 => "Delete it with everything kept in it? [y]es, [n]o: ".to_owned(),
+            many => format!("Delete these {many} sessions with everything kept in them? [y]es, [n]o: "),
         };
-        let question = format!("Delete {what} with everything kept in them? [y]es, [n]o: ");
-        match console
-            .ask(&question.replace("it with everything kept in them", "it with everything kept in it"))
-            .await?
-        {
+        match console.ask(&question).await? {
             None if !console.terminal.has_person() => {
                 bail!("Nothing is deleted without a question, and nobody can be asked here. Add --yes.")
             }

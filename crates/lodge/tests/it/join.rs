@@ -267,3 +267,22 @@ fn what_is_piped_in_is_added_to_the_prompt() {
         }
     }
 }
+
+#[test]
+fn a_person_is_asked_before_a_session_is_deleted() {
+    for (beside, line, left) in [
+        (false, "n\n", 1),
+        (false, "y\n", 0),
+        (true, "\u{4}", 1),
+        (true, "yes\n", 0),
+    ] {
+        let home = Home::new();
+        let _host = beside.then(|| host(&home));
+        let _ = home.run(["run", "say one"]).ok();
+        let mut terminal = Terminal::start(&mut home.command(["sessions", "delete", "last"]));
+        terminal.until("Delete it with everything kept in it?");
+        terminal.press(line);
+        assert_eq!(terminal.child.wait().unwrap().success(), left == 0, "{line:?}");
+        assert_eq!(home.logs().len(), left, "{line:?}");
+    }
+}
