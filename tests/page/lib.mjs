@@ -49,6 +49,9 @@ export class Host {
       env: { ...process.env, SHELL: "/bin/bash" },
       stdio: ["ignore", "pipe", "pipe"],
     });
+    // The runner may end this process before a test has cleaned up.
+    const { process: child } = this;
+    process.once("exit", () => child.kill("SIGKILL"));
     let out = "";
     let err = "";
     this.process.stderr.on("data", (data) => (err += data));
