@@ -20,7 +20,7 @@ impl Host {
             .await
             .map_err(|_| HostError::Invalid(format!("The session {id} could not be copied.")))??;
         let session = self.open_session(&new_id).await?;
-        self.0.label(&session);
+        self.0.label(&session, session.settings().name);
         let _ = self.0.lifecycle.send(Lifecycle::Created(new_id));
         Ok(session)
     }

@@ -191,6 +191,8 @@ impl Host {
             settings,
             &new.storage,
         )?;
+        // Before the first event: a list that knows the session knows its name.
+        self.0.label(&session, session.settings().name);
         if let Err(error) = session.record(start).await {
             // Nobody got it, so nobody may find it in the way of the next attempt.
             drop(open);
@@ -222,7 +224,6 @@ impl Host {
             self.delete(&id).await?;
             return Err(error.into());
         }
-        self.0.label(&session);
         let _ = self.0.lifecycle.send(Lifecycle::Created(id));
         Ok(session)
     }
@@ -474,11 +475,11 @@ impl Inner {
     }
 
     /// Writes down what no event says of a session. It works without, so a failure is only logged.
-    pub(crate) fn label(&self, session: &Session) {
+    pub(crate) fn label(&self, session: &Session, name: Option<String>) {
         let settings = session.settings();
         let labels = Labels {
-            user_named: settings.name.is_some(),
-            name: settings.name,
+            user_named: name.is_some(),
+            name,
             client_name: settings.client_name,
         };
         if let Err(error) = self.home.sessions().set_labels(session.id(), &labels) {

@@ -88,11 +88,16 @@ impl Session {
 
     /// Gives the session a name that a person chose, or takes it back.
     pub async fn rename(&self, name: Option<String>) -> Result<(), AgentError> {
-        self.configure(Change::Name(name)).await?;
-        if let Some(host) = self.0.host.upgrade() {
-            host.label(self);
+        let host = self.0.host.upgrade();
+        // Before the event: a list that knows the event knows the name, too, whenever the host is killed.
+        if let Some(host) = &host {
+            host.label(self, name.clone());
         }
-        Ok(())
+        let renamed = self.configure(Change::Name(name)).await;
+        if let (Err(_), Some(host)) = (&renamed, &host) {
+            host.label(self, self.settings().name);
+        }
+        renamed
     }
 
     /// The host that it lives in.

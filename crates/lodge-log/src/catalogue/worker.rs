@@ -162,6 +162,9 @@ fn catch_up(db: &Connection, store: &FileStore, id: &str, row: &mut Row) -> Resu
     if end < row.covered {
         db::forget(db, id)?;
         *row = load(db, store, id)?;
+    } else if end > row.covered {
+        // A program that died may have changed the labels and not the row.
+        row.label(store.labels(id)?);
     }
     for recorded in store.read(id, Position(row.covered), Position(end))? {
         let event = recorded?.event;
