@@ -90,16 +90,13 @@ impl Session {
 
     /// Gives the session a name that a person chose, or takes it back.
     pub async fn rename(&self, name: Option<String>) -> Result<(), AgentError> {
-        let host = self.0.host.upgrade();
-        // Before the event: a list that knows the event knows the name, too, whenever the host is killed.
-        if let Some(host) = &host {
-            host.label(self, name.clone());
-        }
-        let renamed = self.configure(Change::Name(name)).await;
-        if let (Err(_), Some(host)) = (&renamed, &host) {
+        self.configure(Change::Name(name)).await?;
+        if let Some(host) = self.0.host.upgrade() {
             host.label(self, self.settings().name);
+            // No event that is kept tells a name, so a list that misses it when the host is killed would miss it for good.
+            let _ = tokio::task::spawn_blocking(move || host.home.catalogue().flush()).await;
         }
-        renamed
+        Ok(())
     }
 
     /// The host that it lives in.
