@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{face::Face, methods::call_client, uri};
 
 /// What is read of every plugin, at its top.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "SKILL.md",
     "skills",
     "agents",
@@ -26,6 +26,7 @@ const PARTS: [&str; 11] = [
     "hooks.json",
     ".mcp.json",
     ".plugin",
+    ".claude",
     ".claude-plugin",
     "plugin.json",
 ];
