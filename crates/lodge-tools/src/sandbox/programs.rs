@@ -137,6 +137,17 @@ const TOOLCHAINS: &[&str] = &[
     "go/bin",
 ];
 
+/// Variables that say where a version manager is, where that is not its usual place.
+const MANAGERS: &[&str] = &[
+    "ASDF_DATA_DIR",
+    "NODENV_ROOT",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "RBENV_ROOT",
+    "RUSTUP_HOME",
+    "VOLTA_HOME",
+];
+
 /// All of them that there are on this machine, with their real names; `path` is where programs are looked for.
 pub(super) fn readable(path: Option<OsString>) -> Arc<[PathBuf]> {
     type Found = (Instant, Option<OsString>, Arc<[PathBuf]>);
@@ -150,7 +161,9 @@ pub(super) fn readable(path: Option<OsString>) -> Arc<[PathBuf]> {
     }
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.map(|home| std::fs::canonicalize(&home).unwrap_or(home));
-    let named = names(home.as_deref(), path.as_deref());
+    let mut named = names(home.as_deref(), path.as_deref());
+    let managers = MANAGERS.iter().filter_map(std::env::var_os).map(PathBuf::from);
+    named.extend(managers.filter(|place| place.is_absolute()));
     let real = named.iter().filter_map(|place| std::fs::canonicalize(place).ok());
     // A link may lead to a home as well.
     let real =
