@@ -129,8 +129,8 @@ test("an app gets the tokens that a server wants, and no log holds them", async 
   assert.deepEqual((await call("more")).content, [{ type: "text", text: "you hold upscope" }]);
   assert.deepEqual((await call("fresh")).content, [{ type: "text", text: "you hold reauth" }]);
   assert.deepEqual(asked.map((request) => request.reason), ["initial", "upscope", "refresh", "reauth"]);
-  // A token that reaches further must not lose what the first one reached.
-  assert.equal(asked[1].wwwAuthenticateParams.scope, "read write");
+  // The app gets the challenge as the server sent it.
+  assert.equal(asked[1].wwwAuthenticateParams.scope, "write");
   assert.deepEqual(
     ofType(events, "mcp.oauth_completed").map((event) => event.data.outcome),
     ["token", "token", "cancelled", "token"],

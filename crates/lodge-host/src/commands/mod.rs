@@ -207,6 +207,11 @@ impl Session {
                 self.send(prompt).await?;
                 Ok(None)
             }
+            // Somebody speaks of a place on this machine, as in `/etc is a directory`.
+            None if Path::new("/").join(&name).exists() => {
+                self.send(prompt).await?;
+                Ok(None)
+            }
             // A model would make something of it, and nobody would notice the slip.
             None => Err(HostError::Invalid(format!(
                 "There is no command `/{name}`; `/help` lists those that there are. Begin with another word to say this \
