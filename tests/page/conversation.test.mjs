@@ -87,7 +87,7 @@ test("what a page pieced together is what a fresh page is told", async () => {
   const file = join(host.work, "mirror.txt");
   const at = await begin(
     page,
-    `think aloud then say "**one**" then call create {"path":"${file}","file_text":"x\\n"} and bash {"command":"echo hi; exit 3"} then ask "Which?" choices a, b then start an agent "say below" then call an unknown tool then report usage 10 in 5 out`,
+    `think aloud then say "**one**" then call create {"path":"${file}","file_text":"x\\n"} and bash {"command":"echo hi; ls nowhere"} then ask "Which?" choices a, b then start an agent "say below" then call an unknown tool then report usage 10 in 5 out`,
   );
   await page.getByRole("button", { name: "Allow once" }).first().click();
   await page.getByLabel("b", { exact: true }).check();
