@@ -208,7 +208,7 @@ impl Session {
                 Ok(None)
             }
             // Somebody speaks of a place on this machine, as in `/etc is a directory`.
-            None if Path::new("/").join(&name).exists() => {
+            None if Path::new("/").join(name).exists() => {
                 self.send(prompt).await?;
                 Ok(None)
             }
