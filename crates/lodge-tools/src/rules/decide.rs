@@ -378,15 +378,15 @@ impl Allowing<'_> {
             .map(|rule| rule.source)
     }
 
+    /// Where the files of the request are, as far as that is known.
+    fn places(&self) -> impl Iterator<Item = &PathBuf> {
+        let known = self.subject.files.iter().filter_map(|(places, _)| places.as_ref());
+        known.flatten()
+    }
+
     /// Whether a file is written that no rule is enough for, by its name or by where its name leads.
     fn writes_guarded(&self) -> bool {
-        let mut places = self
-            .subject
-            .files
-            .iter()
-            .filter_map(|(places, _)| places.as_ref())
-            .flatten();
-        places.any(|path| targets::guarded(path, &self.subject.roots))
+        self.places().any(|path| targets::guarded(path, &self.subject.roots))
     }
 
     fn real_place(&self) -> Option<&PathBuf> {
@@ -477,13 +477,7 @@ impl Allowing<'_> {
 
     /// Whether rules allow all files to be written. No mode does: what nobody approved runs where nothing can be written.
     fn redirections_allowed(&self) -> bool {
-        let mut places = self
-            .subject
-            .files
-            .iter()
-            .filter_map(|(places, _)| places.as_ref())
-            .flatten();
-        places.all(|path| self.file_rule(path, true).is_some())
+        self.places().all(|path| self.file_rule(path, true).is_some())
     }
 }
 
