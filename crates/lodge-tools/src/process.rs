@@ -75,10 +75,11 @@ impl Start<'_> {
         let shell = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"]
             .into_iter()
             .find(|p| Path::new(p).exists());
+        // `--`: a command that begins with a dash is no option of the shell.
         let arguments: &[&str] = if shell.is_some() {
-            &["--noprofile", "--norc", "-c"]
+            &["--noprofile", "--norc", "-c", "--"]
         } else {
-            &["-c"]
+            &["-c", "--"]
         };
         let shell = shell.unwrap_or("/bin/sh");
         let mut command = match self.launcher {

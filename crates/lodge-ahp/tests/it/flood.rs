@@ -69,8 +69,15 @@ async fn everything_that_is_typed_reaches_the_terminal() {
     a.request("createTerminal", create).await.unwrap();
     let typed = house.work().join("typed.txt");
     let input = |data: String| json!({ "type": "terminal/input", "data": data });
-    a.dispatch(terminal, input(format!("stty -echo; cat > '{}'\r", typed.display())))
-        .await;
+    a.subscribe(terminal).await;
+    // What is typed while the shell still edits its line keeps its `\r`; the terminal turns it into `\n` for `cat`.
+    let start = format!("stty -echo; echo read''y; cat > '{}'\r", typed.display());
+    a.dispatch(terminal, input(start)).await;
+    let mut shown = String::new();
+    while !shown.contains("ready") {
+        let data = a.action("terminal/data").await;
+        shown += data["action"]["data"].as_str().unwrap();
+    }
     let expected: String = (0..LINES).map(|number| format!("line {number}\n")).collect();
     for number in 0..LINES {
         a.dispatch(terminal, input(format!("line {number}\r"))).await;

@@ -50,7 +50,7 @@ pub(super) async fn run(hook: &FileHook, input: String, environment: &Environmen
 async fn go(hook: &FileHook, input: String, environment: &Environment) -> io::Result<Ended> {
     let mut command = Command::new("bash");
     command
-        .args(["--noprofile", "--norc", "-c", &hook.command])
+        .args(["--noprofile", "--norc", "-c", "--", &hook.command])
         .current_dir(&hook.cwd)
         .process_group(0)
         .kill_on_drop(true)

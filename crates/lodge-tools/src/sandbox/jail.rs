@@ -132,7 +132,7 @@ pub fn run_jailed(
         let mut command = Command::new(exe);
         command
             .args(arguments)
-            .args(["/bin/bash", "--noprofile", "--norc", "-c", program])
+            .args(["/bin/bash", "--noprofile", "--norc", "-c", "--", program])
             .env_clear()
             .envs(jail.environment.iter().cloned())
             .process_group(0)

@@ -144,7 +144,7 @@ impl World {
         let mut bash = Command::new("/bin/bash");
         bash.args(["--noprofile", "--norc"])
             .args(literal_patterns.then_some("-f"))
-            .args(["-c", text]);
+            .args(["-c", "--", text]);
         let status = bash
             .current_dir(&self.work)
             .env_clear()
