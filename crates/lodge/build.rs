@@ -8,11 +8,13 @@ const READS_PACKED: (u32, u32) = (2, 36);
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=LODGE_PORTABLE");
     let is = |name: &str, wanted: &str| env::var(name).is_ok_and(|value| value == wanted);
     let native = env::var("HOST").ok() == env::var("TARGET").ok();
     let gnu = is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu");
-    // A program is built here for machines like this one: an older library refuses to start it.
-    if native && gnu && library_version().is_some_and(|version| version >= READS_PACKED) {
+    // A program is built here for machines like this one: an older library refuses to start it. What is shipped goes elsewhere.
+    let portable = env::var_os("LODGE_PORTABLE").is_some();
+    if !portable && native && gnu && library_version().is_some_and(|version| version >= READS_PACKED) {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
 }

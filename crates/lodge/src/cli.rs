@@ -11,7 +11,7 @@ use lodge_host::SyncPolicy;
 /// Without a command the host starts and prints where to connect. Nothing has to be configured: the built-in rehearsal
 /// model answers offline until you bring a model of your own.
 #[derive(Parser)]
-#[command(name = "lodge", version, max_term_width = 100)]
+#[command(name = "lodge", version = crate::release::VERSION.as_str(), max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -109,6 +109,15 @@ pub(crate) enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// This program itself: compare it with a feed of releases
+    #[command(name = "self", subcommand)]
+    Itself(crate::release::SelfCommand),
+    /// Write the man pages into a directory; used for packages
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        dir: PathBuf,
     },
     /// Ends what a host leaves behind that is killed; used by Lodge itself
     #[command(name = lodge_tools::GUARD, hide = true)]

@@ -14,6 +14,7 @@ mod listing;
 mod logging;
 mod mcp;
 mod question;
+mod release;
 mod run;
 mod serve;
 mod sessions;
@@ -126,6 +127,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             let _ = std::io::stdout().write_all(&script);
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Itself(command)) => runtime()?.block_on(release::run(command)),
+        Some(Command::Man { dir }) => release::man(&dir),
         Some(Command::Guard { host }) => {
             lodge_tools::stand_guard(&host);
             Ok(ExitCode::SUCCESS)
