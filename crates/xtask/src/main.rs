@@ -5,6 +5,7 @@
 mod bench;
 mod clients;
 mod deps;
+mod dist;
 mod docs;
 mod features;
 mod neighbours;
@@ -15,14 +16,15 @@ mod test;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust node python go
-                                      java rust-sdk
+cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust node page
+                                      python go java rust-sdk packages
 cargo xtask bench [--peer copilot]    measures against the budgets, beside the peers when asked; --only, --quick
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
 cargo xtask soak sync [ROUNDS]        random clients of one host, thousands of histories
 cargo xtask soak agent [ROUNDS]       random tools, failures and aborts, about ten minutes
 cargo xtask soak neighbours           other people's model servers and MCP servers, installed below target/neighbours
+cargo xtask dist [--binary PATH]      packages: tarball, .deb, wheel, npm, checksums, SBOM; --glibc, --out, --pages-by
 cargo xtask clients                   installs the clients that the tests use, below target/clients
 ";
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => bench::run(rest),
         ["soak", "neighbours"] => neighbours::run(),
         ["soak", rest @ ..] => soak::run(rest),
+        ["dist", rest @ ..] => dist::run(rest),
         ["clients"] => clients::install_all(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

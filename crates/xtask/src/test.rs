@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use crate::{clients, deps, docs, features, sh};
+use crate::{clients, deps, dist, docs, features, sh};
 
 /// How a step went: tests that passed and failed. A step that is one check counts as one.
 #[derive(Clone, Copy, Default)]
@@ -49,6 +49,7 @@ const STEPS: &[Step] = &[
     ("go", go),
     ("java", java),
     ("rust-sdk", || one(rust_sdk())),
+    ("packages", packages),
 ];
 
 /// Runs the steps, or those of `--only a,b`.
@@ -311,6 +312,13 @@ fn java() -> Result<Count> {
         }
     })?;
     Ok(runner(count, succeeded))
+}
+
+/// What people install, made from the debug binary.
+fn packages() -> Result<Count> {
+    build()?;
+    let (passed, failed) = dist::check(&sh::lodge("debug"))?;
+    Ok(Count { passed, failed })
 }
 
 /// The example on the Rust SDK. It is a package of its own, so that the SDK's dependencies are not ours.

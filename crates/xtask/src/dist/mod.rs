@@ -1,0 +1,216 @@
+//! `cargo xtask dist`: what people install. One binary goes into a tarball, a Debian package, a wheel and npm packages, with
+//! checksums, a list of what it is built from, and a feed that `lodge self check` reads. The same input gives the same bytes.
+
+mod archive;
+mod check;
+mod deb;
+mod elf;
+mod licences;
+mod npm;
+mod pages;
+mod platform;
+mod sbom;
+mod wheel;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+pub(crate) use self::check::check;
+use self::{archive::File, licences::Package, platform::Platform};
+use crate::sh;
+
+const USAGE: &str = "usage: cargo xtask dist [--binary PATH] [--pages-by PATH] [--glibc VERSION] [--out DIR]";
+
+/// The oldest GNU C library that releases are meant to run with.
+const OLDEST_GLIBC: (u32, u32) = (2, 31);
+
+/// What the packages are called where names are shared with the world.
+const PACKAGE: &str = "lodge-host";
+
+const SUMMARY: &str = "An agent host: runs AI agent sessions and lets many clients watch and steer them";
+
+/// Everything that goes into the packages.
+pub(crate) struct Release {
+    version: String,
+    commit: String,
+    /// What files in archives are dated, in seconds since 1970.
+    time: u64,
+    platform: Platform,
+    binary: Vec<u8>,
+    /// Man pages and completions, below the prefix.
+    pages: Vec<File>,
+    packages: Vec<Package>,
+    /// How hard to compress: 0 to 9.
+    level: u32,
+}
+
+impl Release {
+    /// Reads a binary and gathers what belongs to it. `pages_by` is a binary that runs here, to write the man pages.
+    pub(crate) fn gather(binary: &Path, pages_by: &Path, level: u32) -> Result<Self> {
+        let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+        let platform = Platform::of(&bytes)?;
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: commit(),
+            time: time(),
+            packages: licences::packages(&platform.triple())?,
+            pages: pages::write(pages_by)?,
+            platform,
+            binary: bytes,
+            level,
+        })
+    }
+
+    /// `lodge-0.1.0-x86_64-linux`.
+    fn name(&self) -> String {
+        format!("lodge-{}-{}", self.version, self.platform.name())
+    }
+
+    fn licences(&self) -> String {
+        licences::text(&self.packages)
+    }
+
+    /// What is installed below a prefix such as `/usr` or `~/.local`.
+    fn tree(&self) -> Result<Vec<File>> {
+        let mut files = self.pages.clone();
+        files.push(File::program("bin/lodge", self.binary.clone()));
+        for name in ["LICENSE", "README.md", "CHANGELOG.md"] {
+            files.push(File::plain(&format!("share/doc/lodge/{name}"), project_file(name)?));
+        }
+        files.push(File::plain("share/doc/lodge/THIRD-PARTY.txt", self.licences()));
+        Ok(files)
+    }
+
+    /// Writes every package into a directory, with the sums of all of them.
+    pub(crate) fn write(&self, out: &Path) -> Result<Vec<PathBuf>> {
+        if out.exists() {
+            fs::remove_dir_all(out)?;
+        }
+        fs::create_dir_all(out)?;
+        let mut made = vec![
+            (format!("{}.tar.gz", self.name()), self.tarball()?),
+            (format!("{}.cdx.json", self.name()), sbom::render(self)?),
+            ("install.sh".to_owned(), project_file("install.sh")?),
+            ("release.json".to_owned(), self.feed().into_bytes()),
+            wheel::write(self)?,
+        ];
+        made.extend(npm::write(self)?);
+        if self.platform.is_linux() {
+            made.push(deb::write(self)?);
+        }
+        made.sort();
+        let sums: String = made
+            .iter()
+            .map(|(name, bytes)| format!("{}  {name}\n", archive::sha256(bytes)))
+            .collect();
+        made.push(("SHA256SUMS".to_owned(), sums.into_bytes()));
+        let mut paths = Vec::new();
+        for (name, bytes) in made {
+            let path = out.join(name);
+            fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    fn tarball(&self) -> Result<Vec<u8>> {
+        let root = self.name();
+        let files = self.tree()?.into_iter().map(|file| file.below(&root)).collect();
+        archive::tar_gz(files, self.time, self.level)
+    }
+
+    fn feed(&self) -> String {
+        let feed = json!({ "name": "lodge", "version": self.version, "commit": self.commit });
+        format!("{feed:#}\n")
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &[&str]) -> Result<()> {
+    let (mut binary, mut pages_by, mut glibc) = (None, None, None);
+    let mut out = sh::target().join("packages");
+    let mut rest = args;
+    while let [option, value, after @ ..] = rest {
+        match *option {
+            "--binary" => binary = Some(PathBuf::from(value)),
+            "--pages-by" => pages_by = Some(PathBuf::from(value)),
+            "--glibc" => glibc = Some(*value),
+            "--out" => out = PathBuf::from(value),
+            _ => bail!("{USAGE}"),
+        }
+        rest = after;
+    }
+    if !rest.is_empty() {
+        bail!("{USAGE}");
+    }
+    let binary = match binary {
+        Some(binary) => binary,
+        None => build(glibc)?,
+    };
+    let release = Release::gather(&binary, pages_by.as_ref().unwrap_or(&binary), 9)?;
+    for path in release.write(&out)? {
+        println!("{:>11}  {}", fs::metadata(&path)?.len(), path.display());
+    }
+    println!("{}", release.platform.needs());
+    if release.platform.glibc().is_some_and(|needed| needed > OLDEST_GLIBC) {
+        println!(
+            "It does not start with the GNU C library {}.{}: what is built here links against the library of this machine. \
+             Build on an older system, or install cargo-zigbuild (`pip install cargo-zigbuild`) and pass --glibc 2.31.",
+            OLDEST_GLIBC.0, OLDEST_GLIBC.1
+        );
+    }
+    Ok(())
+}
+
+/// Builds the program as it is shipped; with `glibc`, for that version of the C library, by cargo-zigbuild.
+fn build(glibc: Option<&str>) -> Result<PathBuf> {
+    let mut cargo = sh::cargo();
+    let target = match glibc {
+        None => None,
+        Some(_) if sh::version("cargo-zigbuild", "--version").is_none() => {
+            bail!("--glibc needs cargo-zigbuild, which is not installed: pip install cargo-zigbuild")
+        }
+        Some(_) => Some(platform::host_triple()?),
+    };
+    let kind = if target.is_some() { "zigbuild" } else { "build" };
+    cargo.args([kind, "--locked", "--profile", "dist", "--package", "lodge"]);
+    if let (Some(target), Some(glibc)) = (&target, glibc) {
+        cargo.arg("--target").arg(format!("{target}.{glibc}"));
+    }
+    cargo
+        .env("LODGE_COMMIT", commit())
+        .env("LODGE_PORTABLE", "1")
+        .env("LODGE_WEB", "require");
+    sh::run(&mut cargo)?;
+    let at = target.map_or_else(sh::target, |target| sh::target().join(target));
+    Ok(at.join("dist").join(format!("lodge{}", std::env::consts::EXE_SUFFIX)))
+}
+
+fn project_file(name: &str) -> Result<Vec<u8>> {
+    let path = sh::root().join(name);
+    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// What is being packaged: `a1b2c3d`, or with a `+` behind it when files differ from it.
+fn commit() -> String {
+    let git = |args: &[&str]| sh::read(sh::command("git").args(args));
+    let Ok(commit) = git(&["rev-parse", "--short=10", "HEAD"]) else {
+        return "unknown".to_owned();
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_ok_and(|changes| !changes.is_empty());
+    format!("{}{}", commit.trim(), if changed { "+" } else { "" })
+}
+
+/// The time of the commit, so that a second run makes the same bytes; `SOURCE_DATE_EPOCH` goes before it.
+fn time() -> u64 {
+    let given = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let of_commit = || sh::read(sh::command("git").args(["log", "-1", "--format=%ct"])).ok();
+    let seconds = given.or_else(of_commit).and_then(|text| text.trim().parse().ok());
+    // A zip file knows no time before 1980.
+    seconds.unwrap_or(0).max(315_532_800)
+}
