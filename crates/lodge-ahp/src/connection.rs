@@ -10,6 +10,7 @@ use lodge_door::Admission;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
 };
@@ -38,6 +39,10 @@ use crate::{
 /// So long who is sent away may take to read why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// So much of a message that is too large is read and forgotten, and for so long.
+const DISCARDED: usize = 256 << 20;
+const DISCARDING: Duration = Duration::from_secs(10);
+
 /// What a message costs beside its bytes while it waits.
 const MESSAGE_COST: usize = 256;
 
@@ -56,6 +61,7 @@ pub(crate) async fn run(face: Arc<Face>, socket: Socket, admission: Admission) {
     let room = Arc::new(Semaphore::new(limits.waiting_bytes));
     let (work, queue) = mpsc::unbounded_channel::<Waiting>();
     let worker = tokio::spawn(process(face.clone(), conn.clone(), queue));
+    let mut too_large = false;
     let ended_here = loop {
         let message = tokio::select! {
             message = stream.next() => message,
@@ -71,9 +77,10 @@ pub(crate) async fn run(face: Arc<Face>, socket: Socket, admission: Admission) {
                 }
             },
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-            Some(Err(_)) => {
-                conn.close(Closing::Broken);
-                break false;
+            Some(Err(error)) => {
+                too_large = matches!(error, tungstenite::Error::Capacity(_));
+                conn.close(if too_large { Closing::TooLarge } else { Closing::Broken });
+                break too_large;
             }
             Some(Ok(Message::Close(_))) | None => break false,
         };
@@ -99,13 +106,38 @@ pub(crate) async fn run(face: Arc<Face>, socket: Socket, admission: Admission) {
     };
     drop(work);
     // What was said last says why it ends: nothing cuts it off, unless nobody reads it.
-    let written = ended_here && timeout(LAST_WORDS, &mut writer).await.is_ok();
+    let mut written = None;
+    if ended_here {
+        written = timeout(LAST_WORDS, &mut writer).await.ok();
+    }
     conn.close(Closing::Gone);
     let _ = worker.await;
     face.disconnect(&conn);
-    if !written {
-        let _ = writer.await;
+    let written = match written {
+        Some(written) => written,
+        None => writer.await,
+    };
+    if too_large
+        && let Ok(sink) = written
+        && let Ok(mut socket) = stream.reunite(sink)
+    {
+        discard(socket.get_mut()).await;
     }
+}
+
+/// Reads what a client is still sending. It looks for the reason only when it is done, and a connection that is closed on
+/// it loses the reason.
+async fn discard(socket: &mut (impl AsyncRead + Unpin)) {
+    let mut left = DISCARDED;
+    let mut buffer = vec![0; 64 << 10];
+    let reading = async {
+        while left > 0
+            && let Ok(read @ 1..) = socket.read(&mut buffer).await
+        {
+            left = left.saturating_sub(read);
+        }
+    };
+    let _ = timeout(DISCARDING, reading).await;
 }
 
 /// Ends the connection at once when its device is revoked, whatever it waits for.
@@ -166,7 +198,7 @@ async fn feed_large(conn: &Conn, sink: &mut Sink, mut answer: LargeAnswer) -> Re
 }
 
 /// Sends what is queued. Frames are fed to the socket and flushed once nothing more waits.
-async fn write(conn: Arc<Conn>, mut sink: Sink) {
+async fn write(conn: Arc<Conn>, mut sink: Sink) -> Sink {
     let mut frames = VecDeque::new();
     let why = loop {
         if let Err(why) = conn.take(&mut frames).await {
@@ -175,7 +207,10 @@ async fn write(conn: Arc<Conn>, mut sink: Sink) {
         match write_all(&conn, &mut sink, &mut frames).await {
             Ok(()) => {}
             Err(Unwritten::Cut) => frames.clear(),
-            Err(Unwritten::Broken) => return conn.close(Closing::Gone),
+            Err(Unwritten::Broken) => {
+                conn.close(Closing::Gone);
+                return sink;
+            }
             // The client has half a message: it can only begin anew.
             Err(Unwritten::Unreadable) => {
                 conn.close(Closing::Unreadable);
@@ -189,6 +224,7 @@ async fn write(conn: Arc<Conn>, mut sink: Sink) {
         reason: reason.into(),
     }));
     let _ = timeout(LAST_WORDS, sink.send(bye)).await;
+    sink
 }
 
 async fn write_all(conn: &Conn, sink: &mut Sink, frames: &mut VecDeque<Queued>) -> Result<(), Unwritten> {

@@ -88,6 +88,33 @@ pub fn params<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T, Rp
     serde_json::from_str(raw.map_or("{}", RawValue::get)).map_err(|error| RpcError::params(error.to_string()))
 }
 
+/// A count or a position: a whole number that is not negative. JavaScript writes `20` and `20.0` alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whole(pub u64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// Beyond this not every whole number can be written as a double.
+        const MOST: f64 = 9_007_199_254_740_992.0;
+        let number = f64::deserialize(deserializer)?;
+        if number.fract() != 0.0 || !(0.0..=MOST).contains(&number) {
+            return Err(serde::de::Error::custom(format!(
+                "{number} is not a whole number of 0 or more"
+            )));
+        }
+        Ok(Self(number as u64))
+    }
+}
+
+/// A list that must be there. Go writes one that is empty as `null`.
+pub fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
 /// A message from a client.
 #[derive(Debug)]
 pub enum Incoming {

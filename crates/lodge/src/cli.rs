@@ -218,9 +218,9 @@ pub(crate) struct ServeArgs {
     /// Unix socket for AHP clients, instead of a port
     #[arg(long, value_name = "PATH", conflicts_with_all = ["port", "listen"])]
     pub(crate) socket: Option<PathBuf>,
-    /// Port for clients of the Copilot SDKs (`cliUrl`); 0 picks a free one
-    #[arg(long, value_name = "PORT", default_value_t = 8765)]
-    pub(crate) sdk_port: u16,
+    /// Port for Copilot SDK apps that connect by address; 0 picks a free one [default: 8765, or a free one if that is taken]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) sdk_port: Option<u16>,
     /// Certificate for TLS, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,

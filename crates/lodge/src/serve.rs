@@ -161,12 +161,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
     let door = Arc::new(Door::open(home)?);
     // What agents start must be known as theirs before there is any of it.
     lodge_door::adopt_orphans(&door);
-    let sdk_listener = TcpListener::bind(("127.0.0.1", args.sdk_port)).await.with_context(|| {
-        format!(
-            "Cannot listen on port {}; choose another with --sdk-port",
-            args.sdk_port
-        )
-    })?;
+    let sdk_listener = listen_for_sdks(args.sdk_port).await?;
     let sdk = sdk_listener.local_addr()?;
     let listen = match &args.socket {
         Some(path) => Listen::Unix(path.clone()),
@@ -247,11 +242,12 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
     match door.token().filter(|_| std::io::stdout().is_terminal()) {
         Some(token) => {
             print_line(&format!("AHP clients   {place}?tkn={token}"));
-            print_line(&format!("Copilot SDKs  cliUrl {sdk}, connection token {token}"));
+            print_line(&format!("Copilot SDKs  {}", sdk_line(sdk)));
+            print_line(&format!("              connection token {token}"));
         }
         None => {
             print_line(&format!("AHP clients   {place}"));
-            print_line(&format!("Copilot SDKs  cliUrl {sdk}"));
+            print_line(&format!("Copilot SDKs  {}", sdk_line(sdk)));
             print_line(&format!("Token         in {}", door::token_file(home).display()));
         }
     }
@@ -364,4 +360,26 @@ pub(crate) async fn models(home: &Path) -> Result<ExitCode> {
         ));
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Where apps are without a port of their own choice.
+const SDK_PORT: u16 = 8765;
+
+/// Listens on the port that was asked for. The usual one may belong to the host of another user or home: then any will do.
+async fn listen_for_sdks(port: Option<u16>) -> anyhow::Result<TcpListener> {
+    let wanted = port.unwrap_or(SDK_PORT);
+    match TcpListener::bind(("127.0.0.1", wanted)).await {
+        Err(error) if port.is_none() && error.kind() == std::io::ErrorKind::AddrInUse => {
+            eprintln!(
+                "Port {SDK_PORT} is taken, so Copilot SDK apps get another one, named below. Choose it with --sdk-port."
+            );
+            Ok(TcpListener::bind(("127.0.0.1", 0)).await?)
+        }
+        bound => bound.with_context(|| format!("Cannot listen on port {wanted}; choose another with --sdk-port")),
+    }
+}
+
+/// SDKs from 1.0 on ignore `cliUrl` without a word.
+fn sdk_line(address: std::net::SocketAddr) -> String {
+    format!("RuntimeConnection.forUri(\"{address}\"); before SDK 1.0: cliUrl {address}")
 }

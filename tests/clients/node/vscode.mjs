@@ -60,7 +60,7 @@ async function start(home, work, port = 0) {
   for await (const line of createInterface({ input: child.stdout })) {
     const url = /^AHP clients +(ws:\S+)/.exec(line)?.[1];
     if (url) address = new URL(url);
-    const sdk = /^Copilot SDKs +cliUrl (\S+)/.exec(line);
+    const sdk = /^Copilot SDKs +.*forUri\("(.+?)"\)/.exec(line);
     if (!sdk) continue;
     // A token is printed on terminals alone; programs read its file.
     const token = readFileSync(join(home, "token"), "utf8").trim();

@@ -333,7 +333,7 @@ struct FetchTurns {
     #[serde(default)]
     before: Option<String>,
     #[serde(default)]
-    limit: Option<f64>,
+    limit: Option<rpc::Whole>,
 }
 
 pub(super) async fn fetch_turns(request: &Request<'_>) -> Reply {
@@ -391,8 +391,7 @@ async fn seed_turns(request: &Request<'_>, params: FetchTurns) -> RpcResult {
     };
     let limit = params
         .limit
-        .filter(|limit| *limit >= 1.0)
-        .map_or(PAGE, |limit| (limit as usize).min(PAGE));
+        .map_or(PAGE, |limit| usize::try_from(limit.0).unwrap_or(PAGE).min(PAGE));
     let start = end.saturating_sub(limit);
     let page: Vec<Value> = chat
         .store

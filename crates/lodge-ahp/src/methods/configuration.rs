@@ -132,7 +132,7 @@ struct Completions {
     #[serde(default)]
     kind: String,
     text: String,
-    offset: f64,
+    offset: rpc::Whole,
 }
 
 /// Files of the session's directory for what follows an `@` or `#`, there also names that they define; commands for a `/` at the beginning.
@@ -144,20 +144,21 @@ pub(super) async fn completions(request: &Request<'_>) -> RpcResult {
             params.kind
         )));
     }
+    let thing = if request.is_seed() { "session" } else { "chat" };
     let named = params
         .channel
         .or(params.session)
-        .ok_or_else(|| RpcError::params("no chat is named"))?;
+        .ok_or_else(|| RpcError::params(format!("no {thing} is named")))?;
     request
         .face
         .open(&named)
         .await
-        .map_err(|_| RpcError::new(code::NOT_FOUND, format!("there is no chat {named}")))?;
+        .map_err(|_| RpcError::new(code::SESSION_NOT_FOUND, format!("there is no {thing} {named}")))?;
     let length = params.text.encode_utf16().count();
-    if params.offset.fract() != 0.0 || !(0.0..=length as f64).contains(&params.offset) {
-        return Err(RpcError::params("the offset is outside of the text"));
+    let offset = usize::try_from(params.offset.0).unwrap_or(usize::MAX);
+    if offset > length {
+        return Err(RpcError::params("the offset is outside the text"));
     }
-    let offset = params.offset as usize;
     if let Some(word) = command(&params.text, offset) {
         return commands(request, &named, &word, offset).await;
     }

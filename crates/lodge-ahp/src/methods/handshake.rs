@@ -33,6 +33,9 @@ struct Initialize {
     client_info: Option<ClientInfo>,
     #[serde(default)]
     initial_subscriptions: Option<Vec<String>>,
+    /// The language that the client would like; texts are English so far.
+    #[serde(default)]
+    locale: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -86,6 +89,9 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     if params.client_id.is_empty() || params.client_id.len() > 256 {
         return RpcError::params("a clientId has 1 to 256 characters").into();
     }
+    if let Some(locale) = params.locale.as_deref().filter(|locale| !is_language_tag(locale)) {
+        return RpcError::params(format!("{locale:?} is not a language tag (BCP 47), such as \"en-US\"")).into();
+    }
     if let Some(known) = face.store.client(&params.client_id)
         && let Err(error) = check_client(conn, &known)
     {
@@ -132,6 +138,15 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     Reply::Sent
 }
 
+/// Whether a text has the form of a language tag: subtags of letters and digits, the first of letters.
+fn is_language_tag(text: &str) -> bool {
+    let mut subtags = text.split('-');
+    let first = subtags.next().unwrap_or_default();
+    (1..=8).contains(&first.len())
+        && first.chars().all(|c| c.is_ascii_alphabetic())
+        && subtags.all(|tag| (1..=8).contains(&tag.len()) && tag.chars().all(|c| c.is_ascii_alphanumeric()))
+}
+
 /// A device may not come as a client of somebody else: it would be asked and told what is meant for that one.
 fn check_client(conn: &conn::Conn, known: &ClientRecord) -> Result<(), RpcError> {
     let device = conn.admission.identity.device();
@@ -155,8 +170,8 @@ async fn open(request: &Request<'_>, peer: &Peer, uri: &str) {
 struct Reconnect {
     client_id: String,
     last_seen_server_seq: serde_json::Number,
-    #[serde(default)]
-    subscriptions: Option<Vec<String>>,
+    #[serde(deserialize_with = "rpc::list")]
+    subscriptions: Vec<String>,
 }
 
 pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
@@ -181,7 +196,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
         name: known.name,
     };
     let seen = params.last_seen_server_seq.as_f64().unwrap_or_default().max(0.0) as u64;
-    let subscriptions = params.subscriptions.unwrap_or_default();
+    let subscriptions = params.subscriptions;
     for uri in subscriptions.iter().take(face.config.limits.subscriptions) {
         open(request, &peer, uri).await;
     }
@@ -262,7 +277,7 @@ struct Subscribe {
 #[derive(Deserialize)]
 struct View {
     #[serde(default)]
-    turns: Option<f64>,
+    turns: Option<rpc::Whole>,
 }
 
 pub(super) async fn subscribe(request: &Request<'_>) -> Reply {
@@ -274,17 +289,18 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Reply {
         Ok(params) => params,
         Err(error) => return error.into(),
     };
+    let thing = if request.is_seed() { "resource" } else { "channel" };
     let Some(uri) = (if request.is_seed() {
         params.resource.or(params.channel)
     } else {
         params.channel
     }) else {
-        return RpcError::params("no channel is named").into();
+        return RpcError::params(format!("no {thing} is named")).into();
     };
     let turns = params
         .view
         .and_then(|view| view.turns)
-        .map(|turns| turns.max(0.0) as usize);
+        .map(|turns| usize::try_from(turns.0).unwrap_or(usize::MAX));
     open(request, peer, &uri).await;
     let mut inner = request.face.inner.lock();
     match inner.core.subscribe(request.conn, peer, &uri, turns) {
@@ -297,7 +313,7 @@ pub(super) async fn subscribe(request: &Request<'_>) -> Reply {
             Reply::Sent
         }
         Err(NoSubscription::Unknown) => {
-            RpcError::new(code::SESSION_NOT_FOUND, format!("there is no channel {uri}")).into()
+            RpcError::new(code::SESSION_NOT_FOUND, format!("there is no {thing} {uri}")).into()
         }
         Err(NoSubscription::TooMany) => RpcError::new(code::TOO_BUSY, "too many subscriptions").into(),
     }
@@ -324,7 +340,7 @@ struct Authenticate {
     scopes: Option<Vec<String>>,
     /// Seconds for which the token is good.
     #[serde(default)]
-    expires_in: Option<f64>,
+    expires_in: Option<rpc::Whole>,
 }
 
 /// What clients of editors show a token for before anybody asked.
@@ -338,7 +354,7 @@ pub(super) async fn authenticate(request: &Request<'_>) -> RpcResult {
         return rpc::ok(json!({}));
     }
     let good_for = match params.expires_in.filter(|_| !params.token.is_empty()) {
-        Some(seconds) if seconds > 0.0 && seconds.fract() == 0.0 => Some(Duration::from_secs(seconds as u64)),
+        Some(rpc::Whole(seconds)) if seconds > 0 => Some(Duration::from_secs(seconds)),
         Some(_) => return Err(RpcError::params("a token is good for a number of seconds")),
         None => None,
     };

@@ -22,9 +22,12 @@ const CURSOR: &str = "lodge-1-";
 #[derive(Deserialize)]
 struct List {
     #[serde(default)]
-    limit: Option<f64>,
+    limit: Option<rpc::Whole>,
     #[serde(default)]
     cursor: Option<String>,
+    /// No criteria are defined yet.
+    #[serde(default, rename = "filter")]
+    _filter: Option<serde_json::Map<String, Value>>,
 }
 
 #[derive(Serialize)]
@@ -38,7 +41,11 @@ struct Listed {
 pub(super) async fn list(request: &Request<'_>) -> RpcResult {
     let face = request.face.clone();
     let params: List = rpc::params(request.params)?;
-    let limit = params.limit.filter(|limit| *limit >= 1.0).map(|limit| limit as usize);
+    let limit = match params.limit {
+        // A page without lines would have no next one.
+        Some(rpc::Whole(0)) => return Err(RpcError::params("a limit is at least 1")),
+        limit => limit.map(|limit| usize::try_from(limit.0).unwrap_or(usize::MAX)),
+    };
     let seed = request.is_seed();
     let cursor = match params.cursor.as_deref().map(|cursor| cursor.strip_prefix(CURSOR)) {
         Some(None) => return Err(RpcError::params("the cursor is not one of this host's")),

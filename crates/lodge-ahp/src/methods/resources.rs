@@ -140,12 +140,7 @@ async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
         send(request, answer.map_err(|error| about.error(request, error))?).await;
         return Ok(());
     }
-    // Whatever a client would like besides these two, it gets one of them.
-    let wanted = match params.encoding.as_deref() {
-        Some("base64") => Some(Encoding::Base64),
-        Some("utf-8") => Some(Encoding::Utf8),
-        _ => None,
-    };
+    let wanted = params.encoding.as_deref().map(encoding).transpose()?;
     let head = head(request);
     let kind = content_type(&params.uri);
     let begin = move |contents: Contents| {
@@ -215,6 +210,16 @@ async fn said(request: &Request<'_>, session: &str, name: String) -> Option<(Str
     None
 }
 
+fn encoding(name: &str) -> Result<Encoding, RpcError> {
+    match name {
+        "base64" => Ok(Encoding::Base64),
+        "utf-8" => Ok(Encoding::Utf8),
+        other => Err(RpcError::params(format!(
+            "unknown encoding {other:?}: use \"utf-8\" or \"base64\""
+        ))),
+    }
+}
+
 /// Kinds that clients show by themselves; all else they tell by the name.
 fn content_type(uri: &str) -> Option<&'static str> {
     match uri.rsplit('.').next()?.to_ascii_lowercase().as_str() {
@@ -245,27 +250,25 @@ struct WriteParams {
     #[serde(default)]
     mode: Option<String>,
     #[serde(default)]
-    position: Option<f64>,
+    position: Option<rpc::Whole>,
     #[serde(default)]
     if_match: Option<String>,
+    /// Files have none; it is told by the name.
+    #[serde(default, rename = "contentType")]
+    _content_type: Option<String>,
 }
 
 pub(super) async fn write(request: &Request<'_>) -> RpcResult {
     let params: WriteParams = params(request)?;
     let about = About::write(&params.uri);
     let path = about.path(request)?;
-    let data = match params.encoding.as_str() {
-        "utf-8" => params.data.into_bytes(),
-        "base64" => STANDARD
+    let data = match encoding(&params.encoding)? {
+        Encoding::Utf8 => params.data.into_bytes(),
+        Encoding::Base64 => STANDARD
             .decode(&params.data)
             .map_err(|_| RpcError::params("the data is not base64"))?,
-        other => return Err(RpcError::params(format!("there is no encoding {other:?}"))),
     };
-    let position = params.position.unwrap_or(0.0);
-    if position < 0.0 || position.fract() != 0.0 || !position.is_finite() {
-        return Err(RpcError::params("a position is a number of bytes"));
-    }
-    let position = position as u64;
+    let position = params.position.map_or(0, |position| position.0);
     let how = match params.mode.as_deref() {
         None | Some("truncate") => How::Truncate(position),
         Some("append") => How::Append(position),

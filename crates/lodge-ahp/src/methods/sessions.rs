@@ -93,7 +93,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         params.channel.clone()
     };
     let session: Uri = named
-        .filter(|uri| is_uri(uri))
+        .filter(|uri| is_free_uri(uri, None))
         .ok_or_else(|| RpcError::params("a session needs a URI"))?
         .into();
     if let Some(client) = &params.active_client
@@ -173,25 +173,38 @@ async fn materialise(request: &Request<'_>, session: &Uri) -> Result<(), RpcErro
     request.face.materialise(session).await.map_err(host_error)
 }
 
-/// Any scheme will do; it is echoed as it is.
-pub(super) fn is_uri(text: &str) -> bool {
-    let scheme = text.split_once(':').map(|(scheme, _)| scheme);
-    let reserved = [
-        "ahp-root",
-        "agenthost",
-        "ahp-chat",
-        "ahp-automations",
-        "ahp-automation",
-        "ahp-automation-run",
-        "file",
-    ];
-    text.len() <= 1024
+const RESERVED_SCHEMES: [&str; 11] = [
+    "agenthost",
+    "ahp-automation",
+    "ahp-automation-run",
+    "ahp-automations",
+    "ahp-chat",
+    "ahp-otlp",
+    "ahp-resource-watch",
+    "ahp-root",
+    "ahp-terminal",
+    "file",
+    "virtual",
+];
+
+/// Whether a client may choose this URI. It is echoed as it is, so any scheme will do but those of the host's own channels; one of
+/// them may be meant for what is made.
+pub(super) fn is_free_uri(text: &str, own_scheme: Option<&str>) -> bool {
+    let Some((scheme, _)) = text.split_once(':') else {
+        return false;
+    };
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let scheme = scheme.to_ascii_lowercase();
+    let is_reserved = RESERVED_SCHEMES.contains(&scheme.as_str());
+    // What the host serves beneath a session.
+    let is_beneath =
+        ["/changeset/", "/content/"].iter().any(|part| text.contains(part)) || text.ends_with("/annotations");
+    is_scheme
+        && (!is_reserved || own_scheme == Some(&*scheme))
+        && !is_beneath
+        && text.len() <= 1024
         && !text.chars().any(char::is_control)
-        && scheme.is_some_and(|scheme| {
-            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
-                && !reserved.contains(&scheme)
-        })
 }
 
 /// Whether there can be such a session, as things are now, and what it is then.
@@ -226,14 +239,17 @@ pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, R
     let cwd = first.as_deref().and_then(uri::path);
     let cwd = cwd.or_else(|| face.config.default_directory.clone());
     let config = template.config.as_ref();
-    let model = template.model.or_else(|| text(config, "model").map(str::to_owned));
+    let model = match template.model {
+        Some(model) => Some(model),
+        None => text(config, "model")?.map(str::to_owned),
+    };
     if let Some(model) = &model
         && face.host.models().resolve(Some(model)).is_err()
     {
         return Err(RpcError::params(format!("there is no model {model:?}")));
     }
     let (mode, approval, isolation) = session_settings(config)?;
-    let branch = text(config, "branch").map(str::to_owned);
+    let branch = text(config, "branch")?.map(str::to_owned);
     let branching = branching(cwd.clone(), isolation, branch).await?;
     Ok(Wanted {
         provider: template.provider.unwrap_or_else(|| uri::PROVIDER.to_owned()),
@@ -246,18 +262,23 @@ pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, R
     })
 }
 
-fn text<'a>(config: Option<&'a JsonObject>, key: &str) -> Option<&'a str> {
-    config?.get(key)?.as_str()
+/// A setting that is a text. `null` is as good as absent.
+fn text<'a>(config: Option<&'a JsonObject>, key: &str) -> Result<Option<&'a str>, RpcError> {
+    match config.and_then(|config| config.get(key)) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(RpcError::params(format!("{key:?} must be a text, not {other}"))),
+    }
 }
 
 /// What the configuration of a session says about how it works.
 pub(crate) fn session_settings(config: Option<&JsonObject>) -> Result<(Mode, Approval, Isolation), RpcError> {
     let value = |key: &str| text(config, key);
-    let mode = match value("mode") {
+    let mode = match value("mode")? {
         Some(mode) => Mode::parse(mode).ok_or_else(|| RpcError::params(format!("there is no mode {mode:?}")))?,
         None => Mode::default(),
     };
-    let approval = match value("autoApprove") {
+    let approval = match value("autoApprove")? {
         None | Some("default") => Approval::AutoSafe,
         Some("autoApprove" | "autopilot") => Approval::ApproveAll,
         Some(other) => {
@@ -266,7 +287,7 @@ pub(crate) fn session_settings(config: Option<&JsonObject>) -> Result<(Mode, App
             )));
         }
     };
-    let isolation = match value("isolation") {
+    let isolation = match value("isolation")? {
         Some(text) => {
             Isolation::parse(text).ok_or_else(|| RpcError::params(format!("there is no isolation {text:?}")))?
         }

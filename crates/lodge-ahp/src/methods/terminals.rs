@@ -100,7 +100,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
 
 fn named(request: &Request<'_>, channel: Option<String>, terminal: Option<String>) -> Result<Uri, RpcError> {
     let named = if request.is_seed() { terminal } else { channel };
-    let named = named.filter(|uri| super::sessions::is_uri(uri));
+    let named = named.filter(|uri| super::sessions::is_free_uri(uri, Some("ahp-terminal")));
     Ok(named.ok_or_else(|| RpcError::params("a terminal needs a URI"))?.into())
 }
 

@@ -65,8 +65,10 @@ pub(crate) enum Closing {
     NoCommonVersion,
     /// The host stops.
     GoingAway,
-    /// What came is not WebSocket, or more than is taken.
+    /// What came is not WebSocket.
     Broken,
+    /// A message is larger than the host takes.
+    TooLarge,
     /// A file could not be read to its end, after the beginning of the answer was sent.
     Unreadable,
     /// The other end is gone.
@@ -82,7 +84,8 @@ impl Closing {
             Self::TooSlow => (1013, "too slow: reconnect to catch up"),
             Self::NoCommonVersion => (1002, "no common protocol version"),
             Self::GoingAway => (1001, "the host stops"),
-            Self::Broken => (1002, "the frame is malformed or too large"),
+            Self::Broken => (1002, "the frame is malformed"),
+            Self::TooLarge => (1009, "the message is too large: send files of this size in parts"),
             Self::Unreadable => (1011, "a file could not be read to its end"),
             Self::Gone => (1000, ""),
             Self::Revoked => (4401, "this device was revoked"),

@@ -23,6 +23,7 @@ mod obligations;
 mod official;
 mod plugins;
 mod projection;
+mod refusals;
 mod resources;
 mod restart;
 mod roles;

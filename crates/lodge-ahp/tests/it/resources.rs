@@ -121,7 +121,7 @@ async fn every_command_says_what_is_wrong() {
                 (write("g", json!({ "ifMatch": "other" })), -32011, "ifMatch"),
                 (write("none", json!({ "ifMatch": "other" })), -32011, "ifMatch"),
                 (write("g", json!({ "mode": "sideways" })), -32602, "mode"),
-                (write("g", json!({ "position": -1 })), -32602, "position"),
+                (write("g", json!({ "position": -1 })), -32602, "whole number"),
                 (one("resourceResolve", "g"), 0, ""),
                 (one("resourceResolve", "none"), -32008, "resource not found"),
                 (("resourceResolve", outside.clone()), -32009, ""),

@@ -199,7 +199,7 @@ async fn every_way_to_ask_wrongly_for_a_terminal_has_its_error() {
     let params = json!({ "channel": T, "claim": claim, "name": "mine", "cwd": "file:///" });
     a.request("createTerminal", params.clone()).await.unwrap();
     assert_eq!(a.code("createTerminal", params).await, -32010);
-    assert_eq!(a.code("createSession", json!({ "channel": T })).await, -32003);
+    assert_eq!(a.code("createSession", json!({ "channel": T })).await, -32602);
     let second = json!({ "channel": "ahp-terminal:/2", "claim": claim });
     assert_eq!(a.code("createTerminal", second).await, -32000);
     let state = a.subscribe(T).await["state"].clone();
