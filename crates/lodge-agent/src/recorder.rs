@@ -2,12 +2,11 @@
 //! and under one lock, so that the log, the state and what clients see can never disagree.
 
 use std::{
-    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use lodge_events::{Event, LodgeUsage, Payload, SessionError, SessionSnapshotRewind};
+use lodge_events::{Event, LodgeRewound, LodgeUsage, Payload, SessionError, SessionSnapshotRewind};
 use lodge_log::{LogError, Position, Recorded, SessionLog, Snapshot, SyncTicket};
 use lodge_models::{Message, ToolCall};
 use parking_lot::Mutex;
@@ -40,6 +39,8 @@ struct Inner {
     secrets: Arc<Secrets>,
     /// Whether clients know that the last sync failed.
     told_unsynced: bool,
+    /// Whether what was taken back last is kept, because it can still be put back.
+    can_undo: bool,
 }
 
 /// Records and publishes.
@@ -67,7 +68,7 @@ impl Recorder {
         publish: Arc<dyn Publish>,
         secrets: Arc<Secrets>,
     ) -> Self {
-        let head = log.last_id();
+        let (head, can_undo) = (log.last_id(), rewound::is_kept(&*log));
         Self {
             inner: Arc::new(Mutex::new(Inner {
                 log,
@@ -78,6 +79,7 @@ impl Recorder {
                 saved: None,
                 secrets,
                 told_unsynced: false,
+                can_undo,
             })),
             publish,
             lane: None,
@@ -215,6 +217,7 @@ impl Recorder {
     /// log, or was no more than a second's worth.
     pub(crate) fn sync_and_save(&self) {
         let mut inner = self.inner.lock();
+        inner.compact();
         let ticket = match inner.saved {
             Some(saved) if saved.elapsed() < SAVE_EVERY => inner.log.request_sync(),
             _ => inner.save_facts(),
@@ -225,7 +228,10 @@ impl Recorder {
 
     /// As [`Recorder::sync`], with the facts.
     pub(crate) fn save(&self) {
-        let ticket = self.inner.lock().save_facts();
+        let mut inner = self.inner.lock();
+        inner.compact();
+        let ticket = inner.save_facts();
+        drop(inner);
         self.tell_failure(ticket);
     }
 
@@ -234,132 +240,132 @@ impl Recorder {
         run(&*self.inner.lock().log)
     }
 
-    /// Takes an event and everything after it out of the log, and forgets what was folded from it. What hangs beside the
-    /// chain stays: it says what is true of the session, not of the conversation. Answers how many events went.
-    pub(crate) fn truncate(&self, from: Uuid) -> Result<u64, AgentError> {
+    /// Takes the conversation back to before an event, and forgets what was folded from it and all after it. What hangs
+    /// beside the chain stays: it says what is true of the session, not of the conversation. Answers how many events went.
+    pub(crate) fn rewind(&self, to: Uuid) -> Result<u64, AgentError> {
         let mut inner = self.inner.lock();
-        let mut found = None;
-        for recorded in inner.log.read_back()? {
-            let Recorded { position, event } = recorded?;
-            if event.id() == from && !event.is_beside() {
-                found = Some((position, event.parent_id()));
-                break;
+        let mut gone = Vec::new();
+        for event in inner.log.read_back()?.events() {
+            let event = event?;
+            if event.is_beside() {
+                continue;
+            }
+            let is_last = event.id() == to;
+            gone.push(event);
+            if is_last {
+                gone.reverse();
+                let first = &gone[0];
+                rewound::keep(&*inner.log, &gone)?;
+                inner.can_undo = true;
+                inner.append_after(first.parent_id(), &gone, &[], &*self.publish)?;
+                drop(inner);
+                self.compact();
+                return Ok(gone.len() as u64);
             }
         }
-        let (position, parent) = found.ok_or_else(|| AgentError::Refused(format!("Event not found: {from}")))?;
-        rewound::keep(&*inner.log, position)?;
-        let removed = inner.cut(position, parent)?;
-        inner.read_anew()?;
-        Ok(removed)
+        Err(AgentError::Refused(format!("Event not found: {to}")))
     }
 
-    /// Puts back what was taken out last, and tells it again. Nothing, when there is nothing to put back; refused when
-    /// something was said since. Answers with the first event that is back.
-    pub(crate) fn put_back(&self) -> Result<Option<Uuid>, AgentError> {
+    /// Puts back what was taken back last, and tells it again. False when there is nothing to put back; refused when
+    /// something was said since. What a process that died had begun to put back is completed.
+    pub(crate) fn put_back(&self) -> Result<bool, AgentError> {
         let mut inner = self.inner.lock();
-        let Some(events) = rewound::kept(&*inner.log)? else {
-            return Ok(None);
+        let Some(kept) = rewound::kept(&*inner.log)? else {
+            return Ok(false);
         };
-        let Some(first) = events.first() else { return Ok(None) };
-        let last = events.iter().rfind(|event| !event.is_beside()).map(Event::id);
-        if last.is_some() && inner.log.last_id() == last {
-            // A process that died had put everything back.
-            rewound::forget(&*inner.log);
-            return Ok(None);
-        }
-        let Since {
-            from,
-            found,
-            removed,
-            beside,
-        } = inner.since(first.parent_id())?;
-        if !found {
+        let went_on =
+            || AgentError::Refused("The conversation went on since the rewind, so the rewind cannot be undone.".into());
+        let first = kept.first().ok_or_else(went_on)?;
+        let Some(since) = inner.since(first.parent_id())? else {
             return Err(AgentError::Refused(
                 "The log has changed since the rewind, so the rewind cannot be undone.".into(),
             ));
+        };
+        let both = since.iter().zip(&kept);
+        let back = both.take_while(|(now, kept)| now.id() == kept.id()).count();
+        let (gone, missing) = (&since[back..], &kept[back..]);
+        if !missing.is_empty() {
+            if !gone.iter().all(rewound::may_go) {
+                return Err(went_on());
+            }
+            inner.append_after(missing[0].parent_id(), gone, missing, &*self.publish)?;
         }
-        if !removed.iter().all(rewound::may_go) {
-            return Err(AgentError::Refused(
-                "The conversation went on since the rewind, so the rewind cannot be undone.".into(),
-            ));
-        }
-        // What hangs beside the chain stayed when the rest was taken out. It goes back to where it was; what is new since
-        // then comes after it.
-        let back: HashSet<Uuid> = events.iter().map(Event::id).collect();
-        let new = beside.iter().filter(|event| !back.contains(&event.id()));
-        let tail: Vec<Event> = events
-            .iter()
-            .cloned()
-            .chain(new.map(|event| event.with_parent(last.or(first.parent_id()))))
-            .collect();
-        inner.log.replace_tail(from, &tail)?;
         rewound::forget(&*inner.log);
-        inner.read_anew()?;
-        if let Some(oldest) = removed.first() {
-            let gone = SessionSnapshotRewind {
-                up_to_event_id: oldest.id().to_string(),
-                events_removed: removed.len() as u64,
-            };
-            self.publish.publish(&Event::new(first.parent_id(), None, gone));
-        }
-        for event in events.iter().filter(|event| !event.is_beside()) {
-            self.publish.publish(event);
-        }
-        Ok(Some(first.id()))
+        inner.can_undo = false;
+        drop(inner);
+        self.compact();
+        Ok(!missing.is_empty())
     }
-}
 
-/// What a log has after an event.
-struct Since {
-    /// Where it begins.
-    from: Position,
-    /// Whether the event is there.
-    found: bool,
-    /// Events of the chain, oldest first.
-    removed: Vec<Event>,
-    /// Events beside it, oldest first.
-    beside: Vec<Event>,
+    /// Takes what rewinds hid out of the log's file, and has the log brought to the disk. It is tried again at the next
+    /// occasion when it fails.
+    fn compact(&self) {
+        let mut inner = self.inner.lock();
+        inner.compact();
+        let ticket = inner.log.request_sync();
+        let _ = ticket.clone().wait();
+        drop(inner);
+        self.tell_failure(ticket);
+    }
 }
 
 impl Inner {
-    /// What comes after an event of the chain; everything, without one.
-    fn since(&self, parent: Option<Uuid>) -> Result<Since, LogError> {
-        let (mut removed, mut beside) = (Vec::new(), Vec::new());
-        let (mut from, mut found) = (self.log.end(), parent.is_none());
-        for recorded in self.log.read_back()? {
-            let Recorded { position, event } = recorded?;
-            if Some(event.id()) == parent {
-                found = true;
+    /// The events of the chain that come after one of them, or all without one, oldest first. Nothing when it is not there.
+    fn since(&self, parent: Option<Uuid>) -> Result<Option<Vec<Event>>, LogError> {
+        let mut since = Vec::new();
+        let mut found = parent.is_none();
+        for event in self.log.read_back()?.events() {
+            let event = event?;
+            found = found || Some(event.id()) == parent;
+            if found && parent.is_some() {
                 break;
             }
-            from = position;
-            match event.is_beside() {
-                true => beside.push(event),
-                false => removed.push(event),
+            if !event.is_beside() {
+                since.push(event);
             }
         }
-        removed.reverse();
-        beside.reverse();
-        Ok(Since {
-            from,
-            found,
-            removed,
-            beside,
-        })
+        since.reverse();
+        Ok(found.then_some(since))
     }
 
-    /// Takes everything from a position on out of the log, but for what hangs beside the chain. Answers how many events
-    /// went.
-    fn cut(&mut self, from: Position, parent: Option<Uuid>) -> Result<u64, LogError> {
-        let (mut stays, mut removed) = (Vec::new(), 0);
-        for event in self.log.read(from, Position::END)?.events() {
-            match event? {
-                event if event.is_beside() => stays.push(event.with_parent(parent)),
-                _ => removed += 1,
-            }
+    /// Has the chain go on from `head` with some events, in place of those that went, in one step; and tells both.
+    fn append_after(
+        &mut self,
+        head: Option<Uuid>,
+        gone: &[Event],
+        new: &[Event],
+        publish: &dyn Publish,
+    ) -> Result<(), LogError> {
+        let up_to = gone.first().map(|event| event.id().to_string());
+        let events_removed = gone.len() as u64;
+        let rewind = up_to.clone().map(|up_to_event_id| {
+            let rewound = LodgeRewound {
+                up_to_event_id,
+                events_removed,
+            };
+            Event::new(head, None, rewound)
+        });
+        let events: Vec<Event> = rewind.into_iter().chain(new.iter().cloned()).collect();
+        self.log.append_all(&events)?;
+        self.read_anew()?;
+        // Clients know a rewind by the event that the SDKs' schema has for it.
+        if let Some(up_to_event_id) = up_to {
+            let told = SessionSnapshotRewind {
+                up_to_event_id,
+                events_removed,
+            };
+            publish.publish(&Event::new(head, None, told));
         }
-        self.log.replace_tail(from, &stays)?;
-        Ok(removed)
+        for event in new {
+            publish.publish(event);
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self) {
+        if let Err(error) = self.log.compact() {
+            tracing::warn!(session = self.log.id(), %error, "what was taken back stays in the log's file for now");
+        }
     }
 
     /// Folds the log anew, after more than an append.
@@ -390,6 +396,10 @@ impl Inner {
             }
             if !event.is_beside() {
                 self.head = Some(event.id());
+                if self.can_undo && !rewound::may_go(&event) {
+                    rewound::give_up(&*self.log);
+                    self.can_undo = false;
+                }
             }
             if let Some(transcript) = &mut self.transcript {
                 transcript.fold(&event);

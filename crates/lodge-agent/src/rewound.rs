@@ -1,9 +1,9 @@
-//! What was taken out of a log when a session was taken back, kept until something else is taken back.
+//! What was taken back of a conversation, kept as long as it can be put back.
 
 use std::path::PathBuf;
 
 use lodge_events::{COMMAND_SOURCE, Event, Payload};
-use lodge_log::{LogError, Position, SessionLog};
+use lodge_log::{LogError, SessionLog};
 
 use crate::AgentError;
 
@@ -11,11 +11,11 @@ fn path(log: &dyn SessionLog) -> PathBuf {
     log.dir().join("rewound.jsonl")
 }
 
-/// Keeps the events from a position on.
-pub(crate) fn keep(log: &dyn SessionLog, from: Position) -> Result<(), AgentError> {
+/// Keeps some events of the chain.
+pub(crate) fn keep(log: &dyn SessionLog, events: &[Event]) -> Result<(), AgentError> {
     let mut text = Vec::new();
-    for event in log.read(from, Position::END)?.events() {
-        text.extend_from_slice(event?.json());
+    for event in events {
+        text.extend_from_slice(event.json());
         text.push(b'\n');
     }
     let (path, new) = (path(log), log.dir().join("rewound.jsonl.new"));
@@ -30,11 +30,24 @@ pub(crate) fn kept(log: &dyn SessionLog) -> Result<Option<Vec<Event>>, LogError>
         return Ok(None);
     };
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    // One that cannot be read makes all of it useless: only all of it is what was there.
-    Ok(lines.map(|line| Event::parse(line.to_vec().into()).ok()).collect())
+    // Nothing at all, if the conversation went on. One that cannot be read makes all of it useless: only all of it is what was there.
+    let events: Option<Vec<Event>> = lines.map(|line| Event::parse(line.to_vec().into()).ok()).collect();
+    // Earlier builds kept what hangs beside the chain, too, which was never gone.
+    Ok(events.map(|events| events.into_iter().filter(|event| !event.is_beside()).collect()))
 }
 
-/// It is back.
+pub(crate) fn is_kept(log: &dyn SessionLog) -> bool {
+    path(log).metadata().is_ok_and(|about| about.len() > 0)
+}
+
+/// Forgets what was kept because it cannot be put back any more. That something was is still to be seen.
+pub(crate) fn give_up(log: &dyn SessionLog) {
+    let path = path(log);
+    if let Err(error) = std::fs::write(&path, "") {
+        tracing::warn!(path = %path.display(), %error, "what was taken back cannot be forgotten");
+    }
+}
+
 pub(crate) fn forget(log: &dyn SessionLog) {
     let _ = std::fs::remove_file(path(log));
 }

@@ -50,6 +50,12 @@ events! {
         "The rules of the session have changed. Rules for a directory or a user are never in a log." {
         rules: Vec<SessionRule> = "All rules of the session from now on.",
     }
+
+    "lodge.rewound" LodgeRewound persisted newer
+        "The conversation was taken back. From the event that it names on, the chain counts no more, and goes on from this event's parent. What hangs beside the chain stays. Clients are told by `session.snapshot_rewind`; readers of the log are given neither this event nor what it hides." {
+        up_to_event_id: String = "Id of the first event that counts no more.",
+        events_removed: u64 = "How many events of the chain count no more.",
+    }
 }
 
 shapes! {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use lodge_events::{Event, Payload};
-use lodge_log::{Home, LogError, Position, Store};
+use lodge_log::{Home, LogError, Position, Store, without_rewound};
 
 use crate::{Host, HostError, Lifecycle, fork::goes_along};
 
@@ -160,13 +160,15 @@ fn read(path: &Path) -> std::io::Result<(Vec<Event>, usize)> {
         let text = line.trim_ascii();
         if !text.is_empty() {
             match Event::parse(text.to_vec().into()) {
-                Ok(event) if event.is_ephemeral() || !goes_along(&event) => {}
+                Ok(event) if event.is_ephemeral() => {}
                 Ok(event) => events.push(event),
                 Err(_) => unreadable += 1,
             }
         }
         line.clear();
     }
+    let mut events = without_rewound(events);
+    events.retain(goes_along);
     Ok((events, unreadable))
 }
 

@@ -123,7 +123,8 @@ impl Session {
     pub async fn undo_rewind(&self) -> Result<Option<Restored>, HostError> {
         self.finish_interrupted().await?;
         let Some(first) = first_kept(self.dir()) else {
-            return Ok(None);
+            // Where there is nothing to put back, or not any more, nothing happens to files either.
+            return Ok(self.put_back().await?.then(Restored::default));
         };
         let half = LogHalf::PutBack { first };
         let (begun, mut report) = match self.kept_undo(first) {
@@ -245,7 +246,7 @@ impl Session {
                         if Some(event.id()) == head {
                             return Ok(false);
                         }
-                        if !may_go(&event) {
+                        if !event.is_beside() && !may_go(&event) {
                             return Ok(true);
                         }
                     }
@@ -412,7 +413,7 @@ fn kept(dir: &Path) -> PathBuf {
 
 /// Whether something was taken back from the session in this directory that can be put back.
 pub fn can_put_back(dir: &Path) -> bool {
-    kept(dir).is_file()
+    kept(dir).metadata().is_ok_and(|about| about.len() > 0)
 }
 
 /// Brings to their ends what the last host left of rewinds, in whichever session.

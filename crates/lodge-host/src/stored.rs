@@ -7,7 +7,7 @@ use std::{
 };
 
 use lodge_events::Event;
-use lodge_log::{LogError, Store};
+use lodge_log::{LogError, Store, without_rewound};
 
 use crate::{Host, HostError, fork::goes_along};
 
@@ -75,11 +75,12 @@ impl Host {
                 Ok(()) | Err(LogError::NotFound { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
-            let events: Vec<Event> = log
+            let events = log
                 .lines()
                 .filter_map(|line| Event::parse(line.as_bytes().to_vec().into()).ok())
-                .filter(|event| !event.is_ephemeral() && goes_along(event))
-                .collect();
+                .filter(|event| !event.is_ephemeral());
+            let mut events = without_rewound(events);
+            events.retain(goes_along);
             let mut copy = store.create(id)?;
             copy.append_all(&events)?;
         }

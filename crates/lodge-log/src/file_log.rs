@@ -12,8 +12,8 @@ use crate::error::LogError;
 use crate::index::{Index, IndexSave};
 use crate::pool::FilePool;
 use crate::reader::{Backwards, Forwards};
+use crate::rewinds::{Hidden, Stretch, first_hidden};
 use crate::store::{EventReader, Position, SessionLog, Snapshot};
-use crate::survey::survey;
 use crate::sync::{Job, SyncPolicy, SyncTicket, Syncer, bring_to_disk};
 
 /// The log's name in the session's directory.
@@ -27,7 +27,7 @@ const INDEX_AT_END: u64 = 32 * 1024;
 pub(crate) trait Observer: Send + Sync {
     /// An event was appended at a position.
     fn appended(&self, id: &str, at: Position, event: &Event);
-    /// The log was rewritten or cut: what was read from it before may not be there any more.
+    /// The log was rewritten or taken back: what was read from it before may not be there any more.
     fn rewritten(&self, id: &str);
     /// The labels beside the log changed.
     fn relabelled(&self, id: &str);
@@ -91,6 +91,8 @@ pub(crate) struct FileLog {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     index: Index,
+    /// What rewinds hide and the file still has.
+    hidden: Hidden,
     /// A failed append may have left bytes behind the end; they are cut off before the next one.
     torn: bool,
     /// How far the side file reaches.
@@ -124,6 +126,7 @@ impl FileLog {
             path,
             file,
             index,
+            hidden: Hidden::default(),
             torn,
             indexed,
             must_index,
@@ -143,6 +146,13 @@ impl FileLog {
     /// Marks the log as repaired: without a side file, damage that stays visible (a gap) would be reported every time.
     pub(crate) fn is_repaired(&mut self) {
         self.must_index = true;
+    }
+
+    /// Finds what rewinds hide of the log.
+    pub(crate) fn find_hidden(&mut self) -> Result<(), LogError> {
+        let (end, longest) = (self.index.len, self.shared.longest_line());
+        self.hidden = Hidden::find(&self.file, &self.path, 0, end, longest)?;
+        Ok(())
     }
 
     /// Marks the log as newly made: its directories must reach the disk, too.
@@ -223,7 +233,7 @@ impl FileLog {
 
     /// Copies the log to a new file that takes its place, brought to the disk first if `durable`.
     fn write_anew(&mut self, durable: bool) -> io::Result<()> {
-        let (fresh, file) = self.copy(self.index.len)?;
+        let (fresh, file) = self.copy()?;
         if durable {
             retry(|| file.sync())?;
         }
@@ -237,8 +247,9 @@ impl FileLog {
         Ok(())
     }
 
-    /// Copies the first bytes of the log to a new file beside it.
-    fn copy(&self, len: u64) -> io::Result<(PathBuf, Arc<dyn DiskFile>)> {
+    /// Copies the log to a new file beside it.
+    fn copy(&self) -> io::Result<(PathBuf, Arc<dyn DiskFile>)> {
+        let len = self.index.len;
         let fresh = self.dir.join("events.jsonl.new");
         let file = retry(|| self.shared.disk.open(&fresh, Mode::Replace))?;
         let mut buf = vec![0; 64 * 1024];
@@ -255,18 +266,57 @@ impl FileLog {
         Ok((fresh, file))
     }
 
-    /// Puts a file in the log's place that has the first `len` bytes of it, and then these events.
-    fn replace(&mut self, len: u64, events: &[Event]) -> io::Result<()> {
-        let (fresh, file) = self.copy(len)?;
-        write_all(&*file, &mut as_lines(events))?;
+    /// Puts a file in the log's place that has what is not hidden of it.
+    fn leave_out_hidden(&mut self) -> Result<(), LogError> {
+        let fresh = self.dir.join("events.jsonl.new");
+        let path = self.path.clone();
+        let io = |op| LogError::io(op, &path);
+        let file = retry(|| self.shared.disk.open(&fresh, Mode::Replace)).map_err(io("compact"))?;
+        let (mut index, mut buffer) = (Index::default(), Vec::with_capacity(256 * 1024));
+        for event in self.read(Position::START, self.end())?.events() {
+            let event = event?;
+            index.add(&event);
+            buffer.extend_from_slice(event.json());
+            buffer.push(b'\n');
+            if buffer.len() >= 128 * 1024 {
+                write_all(&*file, &mut [IoSlice::new(&buffer)]).map_err(io("compact"))?;
+                buffer.clear();
+            }
+        }
+        write_all(&*file, &mut [IoSlice::new(&buffer)]).map_err(io("compact"))?;
         if self.shared.policy != SyncPolicy::Never {
             // A file that takes the log's place before its bytes are safe could leave nothing at all after a power cut.
-            retry(|| file.sync())?;
+            retry(|| file.sync()).map_err(io("compact"))?;
         }
-        retry(|| self.shared.disk.rename(&fresh, &self.path))?;
+        retry(|| self.shared.disk.rename(&fresh, &self.path)).map_err(io("compact"))?;
         self.file = self.shared.files.adopt(&self.path, file);
+        (self.index, self.hidden) = (index, Hidden::default());
         self.is_new();
+        self.forget_side_file();
+        self.shared.tell(|observer| observer.rewritten(&self.id));
         Ok(())
+    }
+
+    /// What would be hidden if these events were appended now.
+    fn hides(&self, events: &[Event]) -> Result<Option<Stretch>, LogError> {
+        let refused = |why: &str| {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, why);
+            Err(LogError::io("rewind", &self.path)(error))
+        };
+        let Some((rewind, rest)) = events.split_first() else {
+            return Ok(None);
+        };
+        if rest.iter().any(|event| first_hidden(event).is_some()) {
+            return refused("a rewind is the first of the events that are appended at once");
+        }
+        if first_hidden(rewind).is_none() {
+            return Ok(None);
+        }
+        let (end, longest) = (self.index.len, self.shared.longest_line());
+        match Stretch::of(rewind, end, &self.file, &self.path, longest)? {
+            None => refused("the event that it goes back to is not in the log"),
+            found => Ok(found),
+        }
     }
 
     fn check(&self, events: &[Event]) -> Result<(), LogError> {
@@ -317,8 +367,10 @@ impl FileLog {
         } else {
             None
         };
-        // Not for a log that is not ours any more.
-        let stat = stat.filter(|stat| stat.len == self.index.len && stat.links > 0 && !self.torn);
+        // Not for a log that is not ours any more, and not for one with something hidden: who has a side file does not
+        // look for rewinds in what it vouches for.
+        let stat =
+            stat.filter(|stat| stat.len == self.index.len && stat.links > 0 && !self.torn && self.hidden.is_empty());
         let index = stat.map(|stat| {
             (self.indexed, self.must_index) = (self.index.len, false);
             let (dir, index) = (self.dir.clone(), self.index.clone());
@@ -378,12 +430,19 @@ impl SessionLog for FileLog {
         self.find_end()?;
         self.regain_trust()?;
         let at = self.end();
+        let hides = self.hides(events)?;
         self.write(events)?;
         drop(alone);
         for event in events {
             let at = self.end();
             self.index.add(event);
-            self.shared.tell(|observer| observer.appended(&self.id, at, event));
+            if hides.is_none() {
+                self.shared.tell(|observer| observer.appended(&self.id, at, event));
+            }
+        }
+        if let Some(stretch) = hides {
+            self.hidden.add(stretch);
+            self.shared.tell(|observer| observer.rewritten(&self.id));
         }
         Ok(at)
     }
@@ -393,7 +452,11 @@ impl SessionLog for FileLog {
     }
 
     fn count(&self) -> u64 {
-        self.index.events
+        if self.hidden.is_empty() {
+            return self.index.events;
+        }
+        let events = self.read(Position::START, self.end());
+        events.map_or(0, |events| events.count() as u64)
     }
 
     fn last_id(&self) -> Option<Uuid> {
@@ -404,7 +467,10 @@ impl SessionLog for FileLog {
         if nth >= self.index.events {
             return Ok(self.end());
         }
-        let (at, first) = self.index.near(nth);
+        let (at, first) = match self.hidden.is_empty() {
+            true => self.index.near(nth),
+            false => (0, 0),
+        };
         match self.read(Position(at), self.end())?.nth((nth - first) as usize) {
             Some(recorded) => recorded.map(|recorded| recorded.position),
             None => Ok(self.end()),
@@ -413,23 +479,14 @@ impl SessionLog for FileLog {
 
     fn read(&self, from: Position, to: Position) -> Result<EventReader, LogError> {
         let (file, path, to) = (self.file.clone(), self.path.clone(), to.min(self.end()));
-        Ok(EventReader::new(Forwards::new(
-            file,
-            path,
-            from.0,
-            to.0,
-            self.shared.longest_line(),
-        )))
+        let events = Forwards::new(file, path, from.0, to.0, self.shared.longest_line());
+        Ok(EventReader::new(self.hidden.clone().filter(events)))
     }
 
     fn read_back(&self) -> Result<EventReader, LogError> {
         let (file, path) = (self.file.clone(), self.path.clone());
-        Ok(EventReader::new(Backwards::new(
-            file,
-            path,
-            self.index.len,
-            self.shared.longest_line(),
-        )))
+        let events = Backwards::new(file, path, self.index.len, self.shared.longest_line());
+        Ok(EventReader::new(self.hidden.clone().filter(events)))
     }
 
     fn request_sync(&mut self) -> SyncTicket {
@@ -458,51 +515,15 @@ impl SessionLog for FileLog {
         }
     }
 
-    fn replace_tail(&mut self, to: Position, with: &[Event]) -> Result<(), LogError> {
-        if to >= self.end() {
-            return match with.is_empty() {
-                true => Ok(()),
-                false => self.append_all(with).map(drop),
-            };
+    fn compact(&mut self) -> Result<bool, LogError> {
+        if self.hidden.is_empty() {
+            return Ok(false);
         }
-        self.check(with)?;
         let _alone = Alone::with(&self.shared, &self.file, &self.path)?;
         self.find_end()?;
-        let io = |op| LogError::io(op, &self.path);
-        let mut index = self.index.clone();
-        index.rewind(to.0);
-        let mut index = survey(&self.file, index, to.0, self.shared.longest_line())
-            .map_err(io("read"))?
-            .index;
-        if index.last_id.is_none() {
-            let back = Backwards::new(self.file.clone(), self.path.clone(), to.0, self.shared.longest_line());
-            for recorded in back {
-                let event = recorded?.event;
-                if !event.is_ephemeral() && !event.is_beside() {
-                    index.last_id = Some(event.id());
-                    break;
-                }
-            }
-        }
-        if index.len != to.0 {
-            let reason = io::Error::new(io::ErrorKind::InvalidInput, format!("no event begins at byte {to}"));
-            return Err(io("cut")(reason));
-        }
-        match with.is_empty() {
-            true => retry(|| self.file.set_len(to.0)).map_err(io("cut"))?,
-            false => self
-                .replace(to.0, with)
-                .map_err(LogError::io("replace", &self.path.clone()))?,
-        }
-        with.iter().for_each(|event| index.add(event));
-        self.index = index;
-        self.forget_side_file();
-        self.shared.tell(|observer| observer.rewritten(&self.id));
-        if self.shared.policy == SyncPolicy::Always {
-            self.sync()
-        } else {
-            Ok(())
-        }
+        self.regain_trust()?;
+        self.leave_out_hidden()?;
+        Ok(true)
     }
 }
 

@@ -15,11 +15,14 @@ use crate::mend::put_right;
 use crate::names::{ID_FILE, dir_name, escaped, is_plain, needs_id_file};
 use crate::reader::{Backwards, Forwards};
 use crate::repair::{Damage, Report};
+use crate::rewinds::Hidden;
 use crate::store::{Entry, EventReader, Opened, Position, SessionLog, Store};
 use crate::survey::{Fix, Survey, survey};
 
 /// Names of directories on their way out begin like this; no session's does.
 const TRASH: &str = ".deleted-";
+/// Rewinds are looked for in all of a log that is not longer than this.
+const READ_WHOLE: u64 = 256 * 1024;
 
 /// Session logs as files below `<home>/session-state`.
 pub struct FileStore {
@@ -113,6 +116,29 @@ impl FileStore {
         Ok(0)
     }
 
+    /// What rewinds hide of a log, and where the log ends.
+    fn hidden(&self, dir: &Path, path: &Path, file: &Arc<dyn DiskFile>) -> Result<(Hidden, u64), LogError> {
+        let io = |e| LogError::io("read", path)(e);
+        let stat = retry(|| file.stat()).map_err(io)?;
+        // Side files are made only while nothing is hidden. A short log is read faster than its side file.
+        let saved = match stat.len > READ_WHOLE {
+            true => Saved::load(&*self.shared.disk, dir),
+            false => None,
+        };
+        let from = match saved {
+            Some(saved) if saved.index.fits(&**file, stat, saved.modified).map_err(io)? => saved.index.len,
+            _ => 0,
+        };
+        let hidden = Hidden::find(file, path, from, stat.len, self.shared.longest_line())?;
+        Ok((hidden, stat.len))
+    }
+
+    /// Whether something that comes before this byte of a log is hidden by now.
+    pub(crate) fn is_hidden_before(&self, id: &str, at: u64) -> Result<bool, LogError> {
+        let (dir, path, file) = self.find(id, Mode::Read)?;
+        Ok(self.hidden(&dir, &path, &file)?.0.reaches_before(at))
+    }
+
     /// The directory for an id. A plain directory that belongs to another id (on a disk that ignores case) is left to it.
     pub(crate) fn resolve(&self, id: &str) -> Result<PathBuf, LogError> {
         let dir = self.root.join(dir_name(id));
@@ -162,7 +188,7 @@ impl FileStore {
         self.writable()?;
         // A writer that was just dropped may still be busy with its side file.
         self.shared.syncer.settle(&self.resolve(id)?.join(LOG_FILE));
-        let ((dir, path, file), _alone, stat) = loop {
+        let ((dir, path, file), alone, stat) = loop {
             let found = self.find(id, Mode::Append)?;
             let alone = Alone::with(&self.shared, &found.2, &found.1)?;
             let stat = retry(|| found.2.stat()).map_err(LogError::io("open", &found.1))?;
@@ -185,6 +211,8 @@ impl FileStore {
             let indexed = saved.index.len;
             let tail = survey(&file, saved.index, stat.len, longest).map_err(io)?;
             let doubt = tail.findings.count(Damage::Gap) + tail.findings.count(Damage::Duplicate) > 0;
+            // What a rewind hides may be in what the side file and its snapshot speak of.
+            let doubt = doubt || tail.rewound;
             if tail.fix != Fix::Rewrite && !doubt {
                 let (repaired, index) = put_right(&self.shared, &dir, &path, &file, stat.len, tail)?;
                 let log = FileLog::indexed(self.shared.clone(), id, dir, file, index, indexed);
@@ -196,7 +224,7 @@ impl FileStore {
             }
         }
         let all = survey(&file, Index::default(), stat.len, longest).map_err(io)?;
-        let rewritten = all.fix == Fix::Rewrite;
+        let (rewritten, rewound) = (all.fix == Fix::Rewrite, all.rewound);
         let (repaired, index) = put_right(&self.shared, &dir, &path, &file, stat.len, all)?;
         let file = if rewritten {
             self.find(id, Mode::Append)?.2
@@ -209,6 +237,14 @@ impl FileStore {
         let mut log = FileLog::unindexed(self.shared.clone(), id, dir, file, index);
         if repaired.is_some() || !trust_index {
             log.is_repaired();
+        }
+        if rewound {
+            log.find_hidden()?;
+            drop(alone);
+            // A process ended before it came to that.
+            if let Err(error) = log.compact() {
+                tracing::warn!(session = id, %error, "what was taken back stays in the log's file for now");
+            }
         }
         Ok(Opened {
             log: Box::new(log),
@@ -247,25 +283,17 @@ impl Store for FileStore {
     }
 
     fn read(&self, id: &str, from: Position, to: Position) -> Result<EventReader, LogError> {
-        let (_, path, file) = self.find(id, Mode::Read)?;
-        Ok(EventReader::new(Forwards::new(
-            file,
-            path,
-            from.0,
-            to.0,
-            self.shared.longest_line(),
-        )))
+        let (dir, path, file) = self.find(id, Mode::Read)?;
+        let (hidden, _) = self.hidden(&dir, &path, &file)?;
+        let events = Forwards::new(file, path, from.0, to.0, self.shared.longest_line());
+        Ok(EventReader::new(hidden.filter(events)))
     }
 
     fn read_back(&self, id: &str) -> Result<EventReader, LogError> {
-        let (_, path, file) = self.find(id, Mode::Read)?;
-        let end = retry(|| file.stat()).map_err(LogError::io("look at", &path))?.len;
-        Ok(EventReader::new(Backwards::new(
-            file,
-            path,
-            end,
-            self.shared.longest_line(),
-        )))
+        let (dir, path, file) = self.find(id, Mode::Read)?;
+        let (hidden, end) = self.hidden(&dir, &path, &file)?;
+        let events = Backwards::new(file, path, end, self.shared.longest_line());
+        Ok(EventReader::new(hidden.filter(events)))
     }
 
     fn exists(&self, id: &str) -> Result<bool, LogError> {

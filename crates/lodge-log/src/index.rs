@@ -13,6 +13,7 @@ use lodge_events::Event;
 use uuid::Uuid;
 
 use crate::disk::{Disk, DiskFile, Stat, put, read_full, read_whole};
+use crate::rewinds::first_hidden;
 use crate::store::{Position, Snapshot};
 
 /// The side file's name.
@@ -43,8 +44,14 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Takes in the next bytes of the log: whole lines, with or without an event.
-    pub(crate) fn advance<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>, events: u64, last: Option<Uuid>) {
+    /// Takes in the next bytes of the log: whole lines, with or without an event, and which event is the last of the chain
+    /// from then on, if that is another.
+    pub(crate) fn advance<'a>(
+        &mut self,
+        parts: impl IntoIterator<Item = &'a [u8]>,
+        events: u64,
+        last: Option<Option<Uuid>>,
+    ) {
         let block = match self.blocks.last_mut() {
             Some(block) if self.len - block.at < BLOCK => block,
             _ => self.blocks.push_mut(Block {
@@ -60,21 +67,16 @@ impl Index {
         }
         block.crc = crc.finalize();
         self.events += events;
-        self.last_id = last.or(self.last_id);
+        self.last_id = last.unwrap_or(self.last_id);
     }
 
     /// Takes in the next event of the log.
     pub(crate) fn add(&mut self, event: &Event) {
-        let on_chain = (!event.is_beside()).then(|| event.id());
-        self.advance([&event.json()[..], b"\n"], 1, on_chain);
-    }
-
-    /// Forgets whole blocks from the end until it covers less than `to` bytes; what is left must be read again.
-    pub(crate) fn rewind(&mut self, to: u64) {
-        while self.len > 0 && self.len > to {
-            let Some(block) = self.blocks.pop() else { break };
-            (self.len, self.events, self.last_id) = (block.at, block.first, None);
-        }
+        let last = match first_hidden(event) {
+            Some(_) => Some(event.parent_id()),
+            None => (!event.is_beside()).then(|| Some(event.id())),
+        };
+        self.advance([&event.json()[..], b"\n"], 1, last);
     }
 
     /// Whether this can be an index of the same log as an older one: the blocks that were complete then are the same.
@@ -251,7 +253,7 @@ mod tests {
     fn sample() -> Index {
         let mut index = Index::default();
         for n in 0..5000u64 {
-            index.advance([&[b'x'; 99][..], b"\n"], 1, Some(Uuid::from_u128(n.into())));
+            index.advance([&[b'x'; 99][..], b"\n"], 1, Some(Some(Uuid::from_u128(n.into()))));
         }
         index
     }
@@ -292,16 +294,6 @@ mod tests {
             let (at, first) = index.near(nth);
             assert!(first <= nth && nth.min(4999) - first < 660, "{nth} -> {first}");
             assert_eq!(at, first * 100);
-        }
-    }
-
-    #[test]
-    fn rewinding_forgets_no_less_than_asked() {
-        for to in [0, 1, 100, 65_600, 499_999, 500_000] {
-            let mut index = sample();
-            index.rewind(to);
-            assert!(index.len <= to && to - index.len < 2 * BLOCK);
-            assert_eq!(index.len, index.events * 100);
         }
     }
 }

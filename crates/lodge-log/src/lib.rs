@@ -6,6 +6,7 @@
 //!
 //! - [`Home`] is a locked directory; [`Store`] and [`SessionLog`] are what a store of logs can do; [`FileStore`] does it
 //!   with files: `<home>/session-state/<session>/events.jsonl`, one event a line, as the Copilot CLI has it.
+//! - A log is only appended to. What a rewind took back is hidden by an event, and leaves the file when it is compacted.
 //! - An event is written before [`SessionLog::append`] returns. [`SyncPolicy`] says what a power cut may lose.
 //! - A damaged log opens, with every whole event; [`Repair`] says in words what was wrong.
 //! - `events.idx` beside a log makes opening it cheap; `catalogue.db` makes listing cheap. Both are derived from the logs
@@ -24,6 +25,7 @@ mod names;
 mod pool;
 mod reader;
 mod repair;
+mod rewinds;
 mod salvage;
 mod scan;
 mod store;
@@ -38,5 +40,6 @@ pub use home::{Home, HomeOptions};
 pub use labels::Labels;
 pub use pool::descriptor_limit;
 pub use repair::{Damage, Finding, Findings, Repair, Report};
+pub use rewinds::without_rewound;
 pub use store::{Entry, EventReader, Opened, Position, Recorded, SessionLog, Snapshot, Store};
 pub use sync::{SyncPolicy, SyncTicket};

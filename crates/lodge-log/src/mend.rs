@@ -27,6 +27,7 @@ pub(crate) fn put_right(
         findings,
         mut index,
         fix,
+        rewound: _,
     } = survey;
     let aside = Aside {
         disk: &*shared.disk,
@@ -95,7 +96,7 @@ fn rewrite(scanner: Scanner, path: &Path, mut aside: Aside<'_>) -> io::Result<(O
             if note == Some(Damage::NotUtf8) {
                 aside.add_line(raw)?;
             }
-            index.advance([json, b"\n"], 1, mark.chain_id());
+            index.advance([json, b"\n"], 1, mark.new_last());
             buffer.extend_from_slice(json);
             buffer.push(b'\n');
             if buffer.len() >= 128 * 1024 {

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use lodge_events::Head;
+use lodge_events::{Head, LodgeRewound};
 use serde_json::value::RawValue;
 use uuid::Uuid;
+
+use crate::rewinds::first_hidden_by;
 
 /// The envelope's fields: a whole event begins with one of them.
 const FIELDS: &[&[u8]] = &[
@@ -34,6 +36,8 @@ pub(crate) enum Place {
     OnChain,
     /// Written, and nobody's parent.
     Beside,
+    /// Beside, and its parent is the next event's, too.
+    Rewind,
     /// Not meant for a log.
     Ephemeral,
 }
@@ -47,14 +51,19 @@ impl Mark {
             place: match head.ephemeral {
                 true => Place::Ephemeral,
                 false if head.is_on_chain() => Place::OnChain,
+                false if head.kind == LodgeRewound::NAME && first_hidden_by(head.data).is_some() => Place::Rewind,
                 false => Place::Beside,
             },
         })
     }
 
-    /// The id, if the next event's parent may be this one.
-    pub(crate) fn chain_id(&self) -> Option<Uuid> {
-        (self.place == Place::OnChain).then_some(self.id)
+    /// The last event of the chain after this one, if that is another than before it.
+    pub(crate) fn new_last(&self) -> Option<Option<Uuid>> {
+        match self.place {
+            Place::OnChain => Some(Some(self.id)),
+            Place::Rewind => Some(self.parent),
+            Place::Beside | Place::Ephemeral => None,
+        }
     }
 }
 

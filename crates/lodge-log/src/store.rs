@@ -123,7 +123,7 @@ pub trait Store: Send + Sync {
     fn dir(&self, id: &str) -> Result<PathBuf, LogError>;
 }
 
-/// One session's log. It has one writer, which knows where the log ends; if it ends elsewhere, appending fails with
+/// One session's log: events are appended, and never cut. It has one writer, which knows where the log ends; if it ends elsewhere, appending fails with
 /// [`LogError::Moved`] and nothing is written.
 pub trait SessionLog: Send + fmt::Debug {
     /// The session's id.
@@ -136,6 +136,9 @@ pub trait SessionLog: Send + fmt::Debug {
         self.append_all(std::slice::from_ref(event))
     }
     /// Writes several events at once, all or none; returns where the first begins.
+    ///
+    /// A [`LodgeRewound`](lodge_events::LodgeRewound) hides what it says, from the readers of this trait and of [`Store`]; it
+    /// must be the first of the events. Nothing else ever takes an event back.
     fn append_all(&mut self, events: &[Event]) -> Result<Position, LogError>;
     /// Where the next event will begin.
     fn end(&self) -> Position;
@@ -161,11 +164,7 @@ pub trait SessionLog: Send + fmt::Debug {
     fn sync(&mut self) -> Result<(), LogError>;
     /// Stores derived state that reflects the log up to `snapshot.at`, for the next [`Store::open`].
     fn save_snapshot(&mut self, snapshot: Snapshot);
-    /// Forgets the event at this position and all after it, and writes others in their place: both or neither. There is no
-    /// way back.
-    fn replace_tail(&mut self, from: Position, with: &[Event]) -> Result<(), LogError>;
-    /// Forgets the event at this position and all after it. There is no way back.
-    fn truncate(&mut self, to: Position) -> Result<(), LogError> {
-        self.replace_tail(to, &[])
-    }
+    /// Takes what rewinds hide out of the place where the log is kept. Nobody who reads the log sees a difference; positions
+    /// may be others afterwards. Answers whether there was something to do. When it fails, the log is as it was.
+    fn compact(&mut self) -> Result<bool, LogError>;
 }

@@ -67,6 +67,17 @@ impl Chain {
                 let reported = self.missing.replace(parent) == Some(parent);
                 (!reported).then_some(Damage::Gap)
             }
+            Place::Rewind => {
+                if !self.seen.insert(half(mark.id)) {
+                    return Some(Damage::Duplicate);
+                }
+                self.last = mark.parent;
+                let parent = mark
+                    .parent
+                    .filter(|parent| !fits && !self.seen.contains(&half(*parent)))?;
+                let reported = self.missing.replace(parent) == Some(parent);
+                (!reported).then_some(Damage::Gap)
+            }
             // They carry a parent and are nobody's parent.
             Place::Ephemeral => None,
         }
@@ -207,6 +218,8 @@ pub(crate) struct Survey {
     pub(crate) events: u64,
     pub(crate) findings: Findings,
     pub(crate) fix: Fix,
+    /// Whether the conversation was taken back somewhere.
+    pub(crate) rewound: bool,
 }
 
 /// Goes through the log from where `index` ends.
@@ -218,6 +231,7 @@ pub(crate) fn survey(file: &Arc<dyn DiskFile>, index: Index, end: u64, longest: 
         index,
         findings: Findings::default(),
         fix: Fix::Nothing,
+        rewound: false,
     };
     walk(scanner, last, &mut |part| {
         found.take(part);
@@ -241,6 +255,7 @@ impl Survey {
                 ..
             } => {
                 self.events += 1;
+                self.rewound |= mark.place == Place::Rewind;
                 if let Some(damage) = note {
                     self.findings.add(damage, at, raw.len() as u64);
                 }
@@ -248,7 +263,7 @@ impl Survey {
                     self.fix = Fix::Rewrite;
                     return;
                 }
-                self.index.advance([raw, b"\n"], 1, mark.chain_id());
+                self.index.advance([raw, b"\n"], 1, mark.new_last());
                 if !ended {
                     self.fix = Fix::Tail {
                         keep: self.index.len - 1,

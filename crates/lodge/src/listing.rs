@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use lodge_events::Event;
+use lodge_events::{Event, LodgeRewound};
 
 use crate::view::{plain, shorten};
 
@@ -112,7 +112,9 @@ fn last_kind(log: &Path) -> Option<String> {
     lines.find_map(|line| {
         let event = Event::parse(line.to_vec().into()).ok()?;
         let kind = event.kind();
-        (!event.is_beside() && !kind.starts_with("session.") && !kind.starts_with("hook.")).then(|| kind.to_owned())
+        // What a rewind hides says nothing of what is under way, which is nothing when one is made.
+        let counts = !event.is_beside() || event.is::<LodgeRewound>();
+        (counts && !kind.starts_with("session.") && !kind.starts_with("hook.")).then(|| kind.to_owned())
     })
 }
 

@@ -1,8 +1,11 @@
 // Capabilities 10 to 12: compaction, truncation, rewind; event log and queue; sessions by server methods.
 
 import assert from "node:assert/strict";
+import { access, readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 
-import { ask, checkChain, event, ofType, persisted, resume, session, test, types } from "./help.mjs";
+import { RuntimeConnection, ask, checkChain, event, ofType, persisted, resume, session, test, types } from "./help.mjs";
 
 test("history can be compacted into a summary that the model gets instead", async ({ start }) => {
   const { session: chat, events } = await session(start());
@@ -27,6 +30,42 @@ test("history can be cut off before an event", async ({ start }) => {
   assert.ok(!told.some(({ id }) => id === second.id));
   assert.equal(await ask(chat, "say went on"), "went on");
   checkChain(await chat.getEvents());
+});
+
+test("Copilot's own runtime takes up a session that was rewound, and sees what Lodge sees", async ({ t, start, home }) => {
+  const own = `@github/copilot-sdk-${process.platform}-${process.arch}`;
+  let path;
+  try {
+    const at = dirname(createRequire(import.meta.url).resolve(`${own}/package.json`));
+    path = join(at, "prebuilds", `${process.platform}-${process.arch}`, "copilot-runtime");
+    await access(path);
+  } catch {
+    return t.skip(`${own} holds no runtime`);
+  }
+  const client = start();
+  const { session: chat, events } = await session(client);
+  await ask(chat, "say kept");
+  await ask(chat, "say open sesame");
+  const second = ofType(events, "user.message")[1];
+  const { outcome } = await chat.rpc.history.rewind({ eventId: second.id, mode: "conversation" });
+  assert.equal(outcome, "success");
+  await ask(chat, "say went on");
+  const said = (told) => told.filter(({ type }) => type.endsWith(".message")).map(({ type, data }) => [type, data.content]);
+  const expected = said(await chat.getEvents());
+  assert.equal(expected.length, 5);
+  const id = chat.sessionId;
+  await client.stop();
+  const log = await readFile(join(home, "session-state", id, "events.jsonl"), "utf8");
+  assert.ok(!log.includes("open sesame") && !log.includes("lodge.rewound"));
+  const runtime = start({ connection: RuntimeConnection.forStdio({ path }) });
+  const nobody = { type: "openai", baseUrl: "http://127.0.0.1:9/v1", apiKey: "none" };
+  const { session: again } = await resume(runtime, id, { model: "m", provider: nobody });
+  assert.deepEqual(said(await again.getEvents()), expected);
+  await runtime.stop();
+  // And back: what the runtime wrote is no reason to doubt the log.
+  const { session: third } = await resume(start(), id);
+  assert.deepEqual(said(await third.getEvents()), expected);
+  assert.equal(await ask(third, "say back again"), "back again");
 });
 
 test("the event log is read page by page and followed from its end", async ({ start }) => {

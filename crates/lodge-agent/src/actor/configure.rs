@@ -226,19 +226,14 @@ impl Actor {
             return Err(AgentError::Busy);
         }
         self.shared.compacting.cancel();
-        let removed = self.shared.recorder.truncate(event)?;
-        self.shared.recorder.note(lodge_events::SessionSnapshotRewind {
-            up_to_event_id: event.to_string(),
-            events_removed: removed,
-        });
-        Ok(removed)
+        self.shared.recorder.rewind(event)
     }
 
     pub(super) fn put_back(&self) -> Result<bool, AgentError> {
         if self.running.is_some() {
             return Err(AgentError::Busy);
         }
-        let back = self.shared.recorder.put_back()?.is_some();
+        let back = self.shared.recorder.put_back()?;
         if back {
             // No log has it, and who follows takes the last turn for unfinished without.
             self.tell_idle(crate::turn::Ended::Finished);

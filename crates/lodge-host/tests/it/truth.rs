@@ -204,6 +204,75 @@ async fn no_spend_is_refunded_by_a_kill_a_lost_index_a_rewind_or_an_undo() {
     );
 }
 
+/// As a process leaves a log that dies right after a rewind.
+#[tokio::test]
+async fn a_rewind_that_is_only_in_the_log_counts_everywhere_and_leaves_the_file() {
+    let house = house();
+    let model = Priced::new();
+    let mut probe = house.session_with(with(&model)).await;
+    let (id, dir) = (probe.session.id().to_owned(), probe.session.dir().to_owned());
+    probe.turn("say one").await;
+    probe.turn("say open sesame").await;
+    let point = probe.session.rewind_points().await.unwrap()[1].event;
+    let log = log_of(&probe.session);
+    let at = log.iter().position(|event| event.id() == point).unwrap();
+    let (kept, gone) = log.split_at(at);
+    let on_chain = |events: &[Event]| events.iter().filter(|event| !event.is_beside()).count();
+    let rewound = lodge_events::LodgeRewound {
+        up_to_event_id: point.to_string(),
+        events_removed: on_chain(gone) as u64,
+    };
+    let rewind = Event::new(gone[0].parent_id(), None, rewound);
+    let before = spent(&probe.session);
+    drop(probe);
+    let elsewhere = house.dir.path().join("killed");
+    copy(&home(&house), &elsewhere);
+    let file = elsewhere
+        .join("session-state")
+        .join(dir.file_name().unwrap())
+        .join("events.jsonl");
+    let mut text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("open sesame"));
+    text += &format!("{}\n", rewind.as_str());
+    std::fs::write(&file, text).unwrap();
+    let host = host_at(&elsewhere, Duration::from_secs(600));
+    assert!(
+        host.catalogue().search("sesame", 10).unwrap().is_empty(),
+        "nobody has opened it"
+    );
+    let read: Vec<Event> = host.read(&id).unwrap().events().map(Result::unwrap).collect();
+    assert!(!read.iter().any(|event| event.as_str().contains("open sesame")));
+    let session = host.open_session(&id).await.unwrap();
+    let found = log_of(&session);
+    assert_eq!(on_chain(&found), on_chain(kept));
+    assert_eq!(spent(&session), before);
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("open sesame"));
+}
+
+#[tokio::test]
+async fn what_was_taken_back_stays_in_no_file_once_it_cannot_be_put_back() {
+    let house = house();
+    let mut probe = house.session().await;
+    let dir = probe.session.dir().to_owned();
+    let files_with_it = || {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() && String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains("open sesame") {
+                found.push(path.file_name().unwrap().to_string_lossy().into_owned());
+            }
+        }
+        found
+    };
+    probe.turn("say one").await;
+    probe.turn("say open sesame").await;
+    let point = probe.session.rewind_points().await.unwrap()[1].event;
+    probe.session.rewind(point, false).await.unwrap();
+    assert_eq!(files_with_it(), ["rewound.jsonl"], "it can be put back");
+    probe.turn("say two").await;
+    assert_eq!(files_with_it(), [""; 0], "it cannot be put back");
+}
+
 #[tokio::test]
 async fn a_limit_that_is_used_up_stays_used_up_after_the_index_is_lost() {
     let house = house();

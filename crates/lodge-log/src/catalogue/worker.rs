@@ -159,7 +159,7 @@ fn catch_up(db: &Connection, store: &FileStore, id: &str, row: &mut Row) -> Resu
         Err(error) if error.is_not_found() => return Ok(()),
         end => end?,
     };
-    if end < row.covered {
+    if end < row.covered || end > row.covered && row.covered > 0 && store.is_hidden_before(id, row.covered)? {
         db::forget(db, id)?;
         *row = load(db, store, id)?;
     } else if end > row.covered {

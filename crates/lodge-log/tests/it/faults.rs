@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lodge_log::{HomeOptions, LogError, Position, SessionLog, Snapshot, Store, SyncPolicy};
 use uuid::Uuid;
 
-use crate::support::{TestHome, event, event_saying, id, ids, line, lines, numbered};
+use crate::support::{TestHome, event, event_saying, id, ids, line, lines, numbered, rewind};
 use crate::test_disk::{Fault, TestDisk};
 
 const FAULTS: [Fault; 5] = [
@@ -201,19 +201,21 @@ fn a_repair_that_fails_leaves_the_log_as_it_was_and_works_later() {
 }
 
 #[test]
-fn truncating_fails_whole_or_works() {
+fn a_rewind_fails_whole_or_works() {
     at_every_call(
         |run @ &Run {
              disk, t, session, name, ..
          }| {
             let mut log = t.store().create(session).unwrap();
             log.append_all(&(0..5).map(event).collect::<Vec<_>>()).unwrap();
-            let to = log.seek(2).unwrap();
             run.start();
-            run.until_it_works(|| log.truncate(to));
+            run.until_it_works(|| log.append(&rewind(80, 2, Some(1))));
+            run.until_it_works(|| log.compact());
             disk.heal();
             log.append(&event(2)).unwrap();
             assert_eq!(t.ids(session), numbered(0..3), "{name}");
+            let raw = std::fs::read_to_string(t.log_path(session)).unwrap();
+            assert_eq!(raw.lines().count(), 3, "{name}");
         },
     );
 }

@@ -1,7 +1,7 @@
 //! Appending and reading.
 
 use lodge_events::{AssistantMessageDelta, Event};
-use lodge_log::{Home, HomeOptions, LogError, Position, Snapshot, Store, SyncPolicy};
+use lodge_log::{Home, HomeOptions, LogError, Position, Store, SyncPolicy};
 
 use crate::support::{TestHome, event, event_saying, id, ids, line, lines, numbered, parse};
 
@@ -256,43 +256,4 @@ fn a_live_log_that_was_deleted_comes_back_whole() {
     ));
     drop(log);
     assert_eq!(t.store().open("s").unwrap().log.count(), 2);
-}
-
-#[test]
-fn truncating_forgets_the_end_for_good() {
-    for keep in [0u64, 1, 700, 1500, 1999] {
-        let t = TestHome::new();
-        let mut log = t.store().create("s").unwrap();
-        for n in 0..2000 {
-            log.append(&event_saying(n, &"x".repeat(100))).unwrap();
-        }
-        log.save_snapshot(Snapshot {
-            at: log.end(),
-            bytes: "old".into(),
-        });
-        let to = log.seek(keep).unwrap();
-        log.truncate(to).unwrap();
-        assert_eq!(
-            (log.count(), log.end(), log.last_id()),
-            (keep, to, keep.checked_sub(1).map(id))
-        );
-        log.append(&event(keep)).unwrap();
-        drop(log);
-        let opened = t.store().open("s").unwrap();
-        assert_eq!((opened.repaired, opened.snapshot), (None, None), "keeping {keep}");
-        assert_eq!(
-            ids(opened.log.read(Position::START, Position::END).unwrap()),
-            numbered(0..=keep)
-        );
-    }
-}
-
-#[test]
-fn truncating_inside_an_event_is_refused() {
-    let t = TestHome::new();
-    let mut log = t.store().create("s").unwrap();
-    log.append(&event(0)).unwrap();
-    assert!(log.truncate(Position(5)).is_err());
-    log.append(&event(1)).unwrap();
-    assert_eq!(t.ids("s"), numbered(0..2));
 }

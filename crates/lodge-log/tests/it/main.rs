@@ -10,5 +10,6 @@ mod home;
 mod index;
 mod log;
 mod random;
+mod rewinds;
 mod support;
 mod test_disk;

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Arc;
 
-use lodge_events::{Event, LodgeUsage, UserMessage};
+use lodge_events::{Event, LodgeRewound, LodgeUsage, UserMessage};
 use lodge_log::{Damage, HomeOptions, Position, SessionLog, Snapshot, Store, SyncPolicy};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -29,12 +29,12 @@ enum Step {
     /// The last sync did not cover the end of the file: zeros instead of what was not acknowledged.
     Zeros(usize),
     Snapshot,
-    /// Forget all but this many events.
-    Truncate(usize),
     /// Forget all but this many events, and those after them that hang beside the chain.
     Rewind(usize),
     /// The same, with a fault at the nth call.
     RewindBadly(usize, Fault, usize),
+    /// Leave what was forgotten out of the file, with a fault at the nth call, or without.
+    Compact(Option<(Fault, usize)>),
     Sync,
 }
 
@@ -55,9 +55,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::LoseIndex),
         1 => (1..10_000usize).prop_map(Step::Zeros),
         1 => Just(Step::Snapshot),
-        1 => (0..30usize).prop_map(Step::Truncate),
-        1 => (0..30usize).prop_map(Step::Rewind),
-        1 => (0..30usize, fault, 0..12usize).prop_map(|(keep, fault, at)| Step::RewindBadly(keep, fault, at)),
+        2 => (0..30usize).prop_map(Step::Rewind),
+        1 => (0..30usize, fault.clone(), 0..12usize).prop_map(|(keep, fault, at)| Step::RewindBadly(keep, fault, at)),
+        2 => prop::option::of((fault, 0..12usize)).prop_map(Step::Compact),
         1 => Just(Step::Sync),
     ]
 }
@@ -109,22 +109,31 @@ impl World {
         self.acknowledged.iter().map(Event::id).collect()
     }
 
-    /// Takes everything after so many events out, but for what hangs beside the chain. Whether it worked.
+    /// Takes everything after so many events back, but for what hangs beside the chain. Whether it worked.
     fn rewind(&mut self, keep: usize, fault: Option<(Fault, usize)>) -> bool {
         let keep = keep % (self.acknowledged.len() + 1);
         let (kept, gone) = self.acknowledged.split_at(keep);
         let parent = kept.iter().rfind(|event| !event.is_beside()).map(Event::id);
-        let stays: Vec<Event> = gone
+        let Some(first) = gone.iter().find(|event| !event.is_beside()) else {
+            return true;
+        };
+        let rewound = LodgeRewound {
+            up_to_event_id: first.id().to_string(),
+            events_removed: gone.iter().filter(|event| !event.is_beside()).count() as u64,
+        };
+        let stays = gone
             .iter()
             .filter(|event| event.is_beside())
-            .map(|event| event.with_parent(parent))
-            .collect();
-        let after: Vec<Event> = kept.iter().cloned().chain(stays.iter().cloned()).collect();
-        let from = self.log().seek(keep as u64).unwrap();
+            .map(|event| event.with_parent(parent));
+        let after: Vec<Event> = kept.iter().cloned().chain(stays).collect();
+        self.next += 1;
+        let (id, time) = (Uuid::from_u128(self.next), jiff::Timestamp::UNIX_EPOCH);
+        let rewind = Event::with(id, time, parent, None, rewound);
+        self.log();
         if let Some((fault, at)) = fault {
             self.disk.plan(fault, at, true);
         }
-        let done = self.log().replace_tail(from, &stays).is_ok();
+        let done = self.log().append(&rewind).is_ok();
         self.disk.heal();
         if done {
             self.acknowledged = after;
@@ -198,14 +207,23 @@ impl World {
                     bytes: count.into(),
                 });
             }
-            Step::Truncate(keep) => {
-                let keep = *keep % (self.acknowledged.len() + 1);
-                let to = self.log().seek(keep as u64).unwrap();
-                self.log().truncate(to).unwrap();
-                self.acknowledged.truncate(keep);
+            Step::Compact(fault) => {
+                self.log();
+                if let Some((fault, at)) = fault {
+                    self.disk.plan(*fault, *at, true);
+                }
+                let done = self.log().compact().is_ok();
+                self.disk.heal();
+                assert!(done || fault.is_some());
             }
             Step::Sync => self.log().request_sync().wait().unwrap(),
         }
+    }
+
+    /// What a reader is given that opens nothing.
+    fn look(&self) {
+        let read = self.t.store().read(&self.session, Position::START, Position::END);
+        assert_eq!(ids(read.unwrap()), self.acknowledged());
     }
 
     fn verify(&mut self) {
@@ -258,7 +276,8 @@ fn every_acknowledged_event_survives_any_history() {
         let mut world = World { t: home, disk: disk.clone(), session, log, acknowledged: Vec::new(), next: 0 };
         for step in &steps {
             world.take(step);
-            if matches!(step, Step::Reopen | Step::Truncate(_) | Step::LoseIndex | Step::Rewind(_)) {
+            world.look();
+            if matches!(step, Step::Reopen | Step::LoseIndex | Step::Compact(_)) {
                 world.verify();
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use lodge_events::{Event, LodgeUsage, UserMessage};
+use lodge_events::{Event, LodgeRewound, LodgeUsage, UserMessage};
 use lodge_log::{EventReader, FileStore, Home, HomeOptions, Position, Store, SyncPolicy};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -44,6 +44,16 @@ pub(crate) fn beside(n: u64, parent: Option<u64>) -> Event {
         ..Default::default()
     };
     Event::with(id(n), time, parent.map(id), None, usage)
+}
+
+/// The event number `n`: from the event number `to` on nothing counts, and the chain goes on from `head`.
+pub(crate) fn rewind(n: u64, to: u64, head: Option<u64>) -> Event {
+    let time = Timestamp::from_millisecond(1_700_000_000_000 + n as i64).unwrap();
+    let rewound = LodgeRewound {
+        up_to_event_id: id(to).to_string(),
+        events_removed: 1,
+    };
+    Event::with(id(n), time, head.map(id), None, rewound)
 }
 
 /// As a line.

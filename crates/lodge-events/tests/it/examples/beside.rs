@@ -47,5 +47,10 @@ pub(super) fn beside() -> Vec<Payload> {
             ],
         }
         .into(),
+        LodgeRewound {
+            up_to_event_id: "0b5f7d9e-3c1a-4f62-9d8e-7a6b5c4d3e2f".into(),
+            events_removed: 7,
+        }
+        .into(),
     ]
 }
