@@ -320,6 +320,11 @@ impl Host {
         self.0.live.lock().get(id).cloned().map(Session)
     }
 
+    /// Whether any session works.
+    pub fn is_busy(&self) -> bool {
+        self.0.live.lock().values().any(|session| session.agent.is_busy())
+    }
+
     /// How many sessions are in memory.
     pub fn live_count(&self) -> usize {
         self.0.live.lock().len()

@@ -8,8 +8,9 @@ use lodge_host::SyncPolicy;
 
 /// An agent host: runs AI agent sessions and lets many clients watch and steer them.
 ///
-/// Without a command the host starts and prints where to connect. Nothing has to be configured: the built-in rehearsal
-/// model answers offline until you bring a model of your own.
+/// In a terminal, `lodge` alone opens a conversation: with the host that runs, or with one that it starts in the background.
+/// Elsewhere, and as `lodge serve`, it is the host itself and prints where to connect. Nothing has to be configured: the
+/// built-in rehearsal model answers offline until you bring a model of your own.
 #[derive(Parser)]
 #[command(name = "lodge", version = crate::release::VERSION.as_str(), max_term_width = 100)]
 pub(crate) struct Cli {
@@ -43,6 +44,12 @@ pub(crate) struct Global {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Start the host in the foreground, or stop the one that runs
+    Serve(ServeCommand),
+    /// Say whether a host runs, where, and what its sessions do
+    Status,
+    /// Bring a model: provider, key, model, a test
+    Setup,
     /// Send one message and stream the answer to the terminal
     Run(RunArgs),
     /// Talk to a running host: watch a session, type, approve, cancel
@@ -207,6 +214,18 @@ pub(crate) enum GrantsCommand {
     },
 }
 
+#[derive(Args)]
+pub(crate) struct ServeCommand {
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+    /// Stop the host that runs; sessions are kept
+    #[arg(long)]
+    pub(crate) stop: bool,
+    /// End when nobody needs it; how `lodge` alone starts a host
+    #[arg(long, hide = true, conflicts_with = "stop")]
+    pub(crate) background: bool,
+}
+
 #[derive(Args, Clone)]
 pub(crate) struct ServeArgs {
     /// Port for AHP clients on loopback; 0 picks a free one
@@ -236,6 +255,25 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// Whether somebody who gives these arguments means a host.
+    pub(crate) fn are_given(args: impl IntoIterator<Item = std::ffi::OsString>) -> bool {
+        const NAMES: [&str; 8] = [
+            "--port",
+            "--listen",
+            "--socket",
+            "--sdk-port",
+            "--tls-cert",
+            "--tls-key",
+            "--allow-origin",
+            "--allow-host",
+        ];
+        args.into_iter().any(|arg| {
+            let arg = arg.to_string_lossy();
+            let name = arg.split('=').next().unwrap_or_default();
+            NAMES.contains(&name)
+        })
+    }
+
     /// Where AHP clients are heard.
     pub(crate) fn listen_address(&self) -> std::net::SocketAddr {
         self.listen.unwrap_or_else(|| ([127, 0, 0, 1], self.port).into())
@@ -316,6 +354,9 @@ pub(crate) struct AttachArgs {
     /// Directory that new sessions work in [default: the current one, if the host is on this machine]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
+    /// Line by line, without drawing on the whole screen: for screen readers, and terminals that cannot
+    #[arg(long, env = "LODGE_PLAIN")]
+    pub(crate) plain: bool,
     /// How many of the last turns to show
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) history: usize,

@@ -10,8 +10,10 @@ mod grants;
 mod guest;
 mod history;
 mod join;
+mod launch;
 mod listing;
 mod logging;
+mod login;
 mod mcp;
 mod question;
 mod release;
@@ -22,12 +24,15 @@ mod setup;
 mod trust;
 mod view;
 
-use std::{io::Write, process::ExitCode};
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, ServeArgs};
 
 fn main() -> ExitCode {
     let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
@@ -100,7 +105,18 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
     logging::log_to_stderr(&cli.global.log_level);
     let home = setup::home_path(cli.global.home.as_deref());
     match cli.command {
-        None => runtime()?.block_on(serve::host(&home?, &cli.global, &cli.serve)),
+        None if is_conversation() => runtime()?.block_on(attach::converse(&home?)),
+        None => runtime()?.block_on(serve::host(&home?, &cli.global, &cli.serve, serve::Ends::WhenTold)),
+        Some(Command::Serve(args)) if args.stop => runtime()?.block_on(launch::stop(&home?)),
+        Some(Command::Serve(args)) => {
+            let ends = match args.background {
+                true => serve::Ends::WhenUnneeded,
+                false => serve::Ends::WhenTold,
+            };
+            runtime()?.block_on(serve::host(&home?, &cli.global, &args.serve, ends))
+        }
+        Some(Command::Status) => runtime()?.block_on(attach::status(&home?)),
+        Some(Command::Setup) => runtime()?.block_on(login::setup(&home?)),
         Some(command) if guest::is_for_host(&command) => {
             let runtime = runtime()?;
             let code = runtime.block_on(join::command(&home?, cli.global.sync, command));
@@ -134,6 +150,12 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Whether `lodge` alone means a conversation: somebody sits at a terminal and says nothing of how a host shall listen.
+fn is_conversation() -> bool {
+    let person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    person && !ServeArgs::are_given(std::env::args_os().skip(1))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

@@ -153,8 +153,20 @@ async fn bind_for_sdk(host: &str, port: u16, options: &ServerOptions) -> Result<
     TcpListener::bind(addresses.as_slice()).await.with_context(cannot)
 }
 
-/// Starts the host with all its faces and runs until it is told to stop.
-pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Result<ExitCode> {
+/// When a host ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    WhenTold,
+    /// Also when no client is there and nothing works for a while. Such a host takes free ports where the usual ones are taken.
+    WhenUnneeded,
+}
+
+/// Starts the host with all its faces and runs until it ends.
+pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: Ends) -> Result<ExitCode> {
+    if ends == Ends::WhenUnneeded {
+        // The terminal that it was started from may go. It fails only for who leads a session already.
+        let _ = rustix::process::setsid();
+    }
     let host = setup::host(home, setup::Use::Alone, global.sync, None)?;
     // What tools of a killed host left running. Looking through all processes takes a while: beside the start.
     tokio::task::spawn_blocking(lodge_tools::sweep_orphans);
@@ -165,7 +177,16 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
     let sdk = sdk_listener.local_addr()?;
     let listen = match &args.socket {
         Some(path) => Listen::Unix(path.clone()),
-        None => Listen::Tcp(args.listen_address()),
+        None => {
+            let address = args.listen_address();
+            let taken =
+                |error: &std::io::Error| error.kind() == std::io::ErrorKind::AddrInUse && ends == Ends::WhenUnneeded;
+            let free = match std::net::TcpListener::bind(address) {
+                Err(error) if taken(&error) => std::net::SocketAddr::new(address.ip(), 0),
+                _ => address,
+            };
+            Listen::Tcp(free)
+        }
     };
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(certificate), Some(key)) => Some(TlsFiles {
@@ -280,6 +301,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs) -> Resu
         () = local => {}
         () = joining => {}
         () = keep_files(door, found.clone()) => {}
+        () = crate::launch::not_needed(&host), if ends == Ends::WhenUnneeded => print_line("Nobody needs this host any more."),
         () = stopped() => print_line("Stopping."),
     }
     ahp.shutdown().await;

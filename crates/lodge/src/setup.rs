@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lodge_host::{Home, HomeOptions, Host, HostConfig, LogError, SyncPolicy, mcp::Configured};
 use lodge_models::{Catalogue, ModelsConfig};
+use lodge_terminal::Scheme;
 use lodge_tools::{
     Environment,
     sandbox::{self, SandboxLauncher},
@@ -32,6 +33,10 @@ pub(crate) struct Config {
     pub(crate) ahp: Ahp,
     /// MCP servers.
     pub(crate) mcp: Mcp,
+    /// The conversation at the terminal.
+    pub(crate) terminal: TerminalSettings,
+    /// What tokens cost, and since when.
+    pub(crate) prices: Option<lodge_terminal::Prices>,
     /// What nobody knows.
     #[serde(flatten)]
     others: toml::Table,
@@ -49,6 +54,36 @@ impl Mcp {
     /// The servers, variables put in.
     pub(crate) fn servers(self) -> Vec<Configured> {
         lodge_host::mcp::files::of_person(self.servers)
+    }
+}
+
+/// `[terminal]` of `lodge.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TerminalSettings {
+    /// `auto` (the default), `dark`, `light` or `plain`.
+    pub(crate) theme: ThemeSetting,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ThemeSetting {
+    #[default]
+    Auto,
+    Dark,
+    Light,
+    Plain,
+}
+
+impl ThemeSetting {
+    /// The colours; variables decide where nobody else did.
+    pub(crate) fn scheme(self, variable: impl Fn(&str) -> Option<String>) -> Scheme {
+        match self {
+            Self::Auto => Scheme::detect(variable),
+            Self::Dark => Scheme::Dark,
+            Self::Light => Scheme::Light,
+            Self::Plain => Scheme::Plain,
+        }
     }
 }
 

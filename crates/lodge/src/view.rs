@@ -3,6 +3,7 @@
 use std::io;
 
 use lodge_events::{Event, Payload, PermissionResultKind};
+pub(crate) use lodge_terminal::{plain, shorten};
 
 use crate::console::Console;
 
@@ -192,44 +193,4 @@ pub(crate) fn cut(text: &str, most_lines: usize, longest_line: usize) -> String 
         more => shown.push(format!("  … {more} more lines")),
     }
     shown.join("\n")
-}
-
-/// Text without anything that steers a terminal: control characters but for line breaks and tabs become visible.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\t' => c,
-            '\r' => '\n',
-            // Also the marks that turn text around and so can make it read as something else.
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-            c if c.is_control() => '\u{fffd}',
-            c => c,
-        })
-        .collect()
-}
-
-/// The beginning of a text.
-pub(crate) fn shorten(text: &str, longest: usize) -> String {
-    if text.chars().count() <= longest {
-        return text.to_owned();
-    }
-    text.chars().take(longest.saturating_sub(1)).chain(['…']).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_shown_can_steer_the_terminal() {
-        for (text, expected) in [
-            ("plain\ttext\n", "plain\ttext\n"),
-            ("\x1b[2Jgone", "\u{fffd}[2Jgone"),
-            ("over\rwritten", "over\nwritten"),
-            ("\u{9b}31m", "\u{fffd}31m"),
-            ("a\u{202e}b", "a\u{fffd}b"),
-        ] {
-            assert_eq!(plain(text), expected, "{text:?}");
-        }
-    }
 }

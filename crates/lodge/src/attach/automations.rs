@@ -16,7 +16,8 @@ use super::{
     link::{Inbound, Link, reason},
     place::Place,
 };
-use crate::{cli::AutomationsCommand, serve::print_line, view::plain};
+use crate::{cli::AutomationsCommand, serve::print_line};
+use lodge_terminal::plain;
 
 const ALL: &str = "ahp-automations://";
 /// What an automation's address begins with.

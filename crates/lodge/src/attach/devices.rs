@@ -23,8 +23,8 @@ use crate::{
     cli::{DevicesCommand, PairArgs},
     door,
     serve::print_line,
-    view::plain,
 };
+use lodge_terminal::plain;
 
 /// Lets a new device in.
 pub(crate) async fn pair(home: &Path, args: &PairArgs) -> Result<ExitCode> {

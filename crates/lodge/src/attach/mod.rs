@@ -1,14 +1,13 @@
 //! `lodge attach`: a terminal client. It knows the host only through the Agent Host Protocol, as any other client does.
 
-mod ask;
 mod automations;
 mod devices;
 mod editor;
-mod form;
+mod full;
+mod hardware;
+mod history;
 mod input;
 mod link;
-mod mirror;
-mod outbox;
 mod pick;
 mod place;
 mod screen;
@@ -21,17 +20,36 @@ use std::{io, path::Path, process::ExitCode};
 use ahp::ahp_types::{
     Uri,
     commands::InitializeResult,
-    state::{RootState, SessionSummary, SnapshotState},
+    state::{RootState, SessionStatus, SessionSummary, SnapshotState},
 };
 use anyhow::{Context, Result, bail};
+use clap::Parser;
+use lodge_terminal::{App, Setup};
 use uuid::Uuid;
 
 pub(crate) use self::{
     automations::automations,
     devices::{devices, pair, parse_role},
 };
-use self::{editor::Key, input::Input, link::Link, place::Place, screen::Screen, talk::Talk, typed::Typed};
-use crate::cli::AttachArgs;
+use self::{
+    editor::Key,
+    full::Full,
+    history::History,
+    input::Input,
+    link::{Link, Wire},
+    place::Place,
+    screen::Screen,
+    talk::Talk,
+    typed::Typed,
+};
+use crate::{
+    cli::{AttachArgs, Cli, Command},
+    launch,
+    serve::print_line,
+};
+
+/// Turns that are asked for when a session is opened on a whole screen; earlier ones come when they are scrolled to.
+const TURNS: usize = 50;
 
 /// Runs it.
 pub(crate) async fn attach(home: &Path, args: AttachArgs) -> Result<ExitCode> {
@@ -40,6 +58,44 @@ pub(crate) async fn attach(home: &Path, args: AttachArgs) -> Result<ExitCode> {
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
         other => other,
     }
+}
+
+/// `lodge` alone: the conversation with the host of a home, which is started where there is none.
+pub(crate) async fn converse(home: &Path) -> Result<ExitCode> {
+    let Some(Command::Attach(args)) = Cli::try_parse_from(["lodge", "attach"])?.command else {
+        unreachable!("`attach` is a command");
+    };
+    if args.url.is_none() {
+        launch::ensure(home).await?;
+    }
+    attach(home, args).await
+}
+
+/// `lodge status`: whether a host runs, and what its sessions do.
+pub(crate) async fn status(home: &Path) -> Result<ExitCode> {
+    let Some(note) = launch::running(home).await? else {
+        print_line(&format!("No host runs on {}. `lodge` starts one.", home.display()));
+        return Ok(ExitCode::FAILURE);
+    };
+    print_line(&format!(
+        "Lodge {} runs on {} (process {}).",
+        note.version,
+        home.display(),
+        note.pid
+    ));
+    print_line(&format!("AHP clients   {}", note.ahp));
+    print_line(&format!("Copilot SDKs  {}", note.copilot));
+    let (link, _) = Link::connect(&Place::of_home(home), &format!("lodge-status-{}", Uuid::new_v4())).await?;
+    let busy: Vec<SessionSummary> = pick::many(&link.client)
+        .await?
+        .into_iter()
+        .filter(|session| session.status & SessionStatus::InProgress.bits() != 0)
+        .collect();
+    match busy.is_empty() {
+        true => print_line("No session works."),
+        false => print_line(pick::table(&busy, None).trim_end()),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -53,6 +109,9 @@ async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let me = format!("lodge-attach-{}", Uuid::new_v4());
     let (link, hello) = Link::connect(&place, &me).await?;
     let root = root_of(hello)?;
+    if !args.plain && hardware::can_draw() {
+        return on_whole_screen(home, args, place, cwd, me, link, root).await;
+    }
     let screen = Screen::new();
     let mut opening = Opening {
         link: &link,
@@ -68,13 +127,58 @@ async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let Opening {
         screen, input, listed, ..
     } = opening;
-    let mirror = pick::open(&link, root, &start.session, args.history).await?;
+    let mirror = pick::open(&link.client, root, &start.session, args.history).await?;
     let mut talk = Talk::new(place, me, link, mirror, screen, input);
     talk.listed = listed;
     talk.cwd = cwd;
     talk.history = args.history;
     talk.model = args.model;
     talk.run(start.first).await
+}
+
+/// The conversation on a whole screen: the session that was named, or the last one of this directory.
+async fn on_whole_screen(
+    home: &Path,
+    args: AttachArgs,
+    place: Place,
+    cwd: Option<Uri>,
+    me: String,
+    link: Link,
+    root: RootState,
+) -> Result<ExitCode> {
+    let client = &link.client;
+    let wanted = match (&args.session, args.new, &cwd) {
+        (_, true, _) => None,
+        (Some(wanted), ..) => Some(pick::find(client, wanted, &pick::newest(client).await?).await?),
+        (None, _, Some(cwd)) => pick::last_in(client, cwd).await?,
+        (None, _, None) => None,
+    };
+    let session = match wanted {
+        Some(session) => session,
+        None => pick::create(client, &root, cwd.clone()).await?,
+    };
+    let mirror = pick::open(client, root, &session, TURNS).await?;
+    let config = crate::setup::config(home)?;
+    let (history, typed) = History::open(home);
+    let variable = |name: &str| std::env::var(name).ok();
+    let setup = Setup {
+        mirror,
+        client_id: me.clone(),
+        history: typed,
+        scheme: config.terminal.theme.scheme(variable),
+        prices: config.prices,
+        model: args.model,
+    };
+    let mut full = Full {
+        place,
+        client_id: me,
+        wire: Wire::Up(link),
+        app: App::new(setup),
+        history,
+        cwd,
+        turns: TURNS,
+    };
+    full.run(None).await
 }
 
 /// The directory that new sessions work in. The host's own choice, unless it is on this machine.
@@ -124,9 +228,9 @@ impl Opening<'_> {
         if args.new {
             return self.new_session(None).await;
         }
-        self.listed = pick::newest(self.link).await?;
+        self.listed = pick::newest(&self.link.client).await?;
         if let Some(wanted) = &args.session {
-            let session = pick::find(self.link, wanted, &self.listed).await?;
+            let session = pick::find(&self.link.client, wanted, &self.listed).await?;
             return Ok(Some(Start { session, first: None }));
         }
         if self.listed.is_empty() {
@@ -153,7 +257,7 @@ impl Opening<'_> {
             self.screen.entered(&line)?;
             match Typed::read(&line) {
                 Typed::Say(word) if pick::is_choice(&word, &self.listed) => {
-                    match pick::find(self.link, &word, &self.listed).await {
+                    match pick::find(&self.link.client, &word, &self.listed).await {
                         Ok(session) => return Ok(Some(Start { session, first: None })),
                         Err(error) => self.screen.note("✗", &format!("{error:#}"))?,
                     }
@@ -171,7 +275,7 @@ impl Opening<'_> {
     }
 
     async fn new_session(&self, first: Option<String>) -> Result<Option<Start>> {
-        let session = pick::create(self.link, self.root, self.cwd.clone()).await?;
+        let session = pick::create(&self.link.client, self.root, self.cwd.clone()).await?;
         Ok(Some(Start { session, first }))
     }
 }

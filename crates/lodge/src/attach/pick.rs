@@ -1,7 +1,7 @@
 //! The sessions of the host: listing them, finding one, making one, opening one.
 
 use ahp::{
-    ClientError,
+    Client, ClientError,
     ahp_types::{
         ROOT_RESOURCE_URI, Uri,
         commands::{CreateSessionParams, ListSessionsParams, ListSessionsResult, SubscribeView},
@@ -12,30 +12,50 @@ use ahp::{
 use anyhow::{Context, Result, anyhow, bail};
 use uuid::Uuid;
 
-use super::{
-    link::{Link, reason},
-    mirror::{Channel, Mirror},
-    place::shown_path,
+use lodge_terminal::{
+    client::mirror::{Channel, Mirror},
+    plain, shorten,
 };
-use crate::view::{plain, shorten};
+
+use super::{link::reason, place::shown_path};
 
 /// How many sessions a list shows, and how many are asked for at once when one is looked for.
 const SHOWN: i64 = 20;
 const PAGE: i64 = 200;
 
 /// The newest sessions.
-pub(super) async fn newest(link: &Link) -> Result<Vec<SessionSummary>> {
-    Ok(page(link, SHOWN, None).await?.items)
+pub(super) async fn newest(client: &Client) -> Result<Vec<SessionSummary>> {
+    Ok(page(client, SHOWN, None).await?.items)
 }
 
-async fn page(link: &Link, limit: i64, cursor: Option<String>) -> Result<ListSessionsResult> {
+/// As many as a person looks through.
+pub(super) async fn many(client: &Client) -> Result<Vec<SessionSummary>> {
+    Ok(page(client, PAGE, None).await?.items)
+}
+
+/// The last session that works in a directory.
+pub(super) async fn last_in(client: &Client, directory: &str) -> Result<Option<Uri>> {
+    let here = |session: &SessionSummary| {
+        let mut directories = session.working_directories.iter().flatten();
+        directories
+            .next()
+            .is_some_and(|first| shown_path(first) == shown_path(directory))
+    };
+    Ok(many(client)
+        .await?
+        .into_iter()
+        .find(here)
+        .map(|session| session.resource))
+}
+
+async fn page(client: &Client, limit: i64, cursor: Option<String>) -> Result<ListSessionsResult> {
     let params = ListSessionsParams {
         channel: ROOT_RESOURCE_URI.to_owned(),
         meta: None,
         limit: Some(limit),
         cursor,
     };
-    let listed = link.client.request("listSessions", params).await;
+    let listed = client.request("listSessions", params).await;
     listed.map_err(|error| anyhow!("The sessions cannot be listed: {}", reason(&error)))
 }
 
@@ -104,7 +124,7 @@ pub(super) fn short(uri: &str) -> String {
 }
 
 /// The session that a person means: a number of the list, `last`, an id or its beginning, or a URI.
-pub(super) async fn find(link: &Link, wanted: &str, listed: &[SessionSummary]) -> Result<Uri> {
+pub(super) async fn find(client: &Client, wanted: &str, listed: &[SessionSummary]) -> Result<Uri> {
     if let Some(session) = wanted
         .parse::<usize>()
         .ok()
@@ -121,7 +141,7 @@ pub(super) async fn find(link: &Link, wanted: &str, listed: &[SessionSummary]) -
     let mut found = Vec::new();
     let mut cursor = None;
     loop {
-        let page = page(link, PAGE, cursor).await?;
+        let page = page(client, PAGE, cursor).await?;
         for session in page.items {
             if session.resource == wanted || name(&session.resource) == wanted {
                 return Ok(session.resource);
@@ -152,15 +172,15 @@ pub(super) fn is_choice(line: &str, listed: &[SessionSummary]) -> bool {
 }
 
 /// Makes a session. The host keeps it from its first message on.
-pub(super) async fn create(link: &Link, root: &RootState, cwd: Option<Uri>) -> Result<Uri> {
+pub(super) async fn create(client: &Client, root: &RootState, cwd: Option<Uri>) -> Result<Uri> {
     let provider = root.agents.first().map(|agent| agent.provider.clone());
     let uri = format!("{}:/{}", provider.as_deref().unwrap_or("ahp-session"), Uuid::new_v4());
-    create_as(link, &uri, cwd).await?;
+    create_as(client, &uri, cwd).await?;
     Ok(uri)
 }
 
 /// Makes a session of this name, if there is none.
-pub(super) async fn create_as(link: &Link, uri: &str, cwd: Option<Uri>) -> Result<()> {
+pub(super) async fn create_as(client: &Client, uri: &str, cwd: Option<Uri>) -> Result<()> {
     let params = CreateSessionParams {
         channel: uri.to_owned(),
         meta: None,
@@ -170,10 +190,7 @@ pub(super) async fn create_as(link: &Link, uri: &str, cwd: Option<Uri>) -> Resul
         active_client: None,
         progress_token: None,
     };
-    let made = link
-        .client
-        .request::<_, serde_json::Value>("createSession", params)
-        .await;
+    let made = client.request::<_, serde_json::Value>("createSession", params).await;
     match made {
         Ok(_) => Ok(()),
         Err(ClientError::Rpc(error)) if error.code == ahp_error_codes::SESSION_ALREADY_EXISTS => Ok(()),
@@ -182,9 +199,9 @@ pub(super) async fn create_as(link: &Link, uri: &str, cwd: Option<Uri>) -> Resul
 }
 
 /// Subscribes to a session and its default chat, of which the last turns are enough.
-pub(super) async fn open(link: &Link, root: RootState, uri: &str, turns: usize) -> Result<Mirror> {
+pub(super) async fn open(client: &Client, root: RootState, uri: &str, turns: usize) -> Result<Mirror> {
     let gone = |error| anyhow!("The session cannot be opened: {}", reason(&error));
-    let (subscribed, _) = link.client.subscribe(uri.to_owned()).await.map_err(gone)?;
+    let (subscribed, _) = client.subscribe(uri.to_owned()).await.map_err(gone)?;
     let session = match subscribed.snapshot {
         Some(snapshot) => match snapshot.state {
             SnapshotState::Session(state) => Channel::new(uri.to_owned(), *state, snapshot.from_seq),
@@ -202,7 +219,7 @@ pub(super) async fn open(link: &Link, root: RootState, uri: &str, turns: usize) 
     let view = SubscribeView {
         turns: i64::try_from(turns.max(1)).ok(),
     };
-    let subscribed = link.client.subscribe_with_options(chat.clone(), None, Some(view)).await;
+    let subscribed = client.subscribe_with_options(chat.clone(), None, Some(view)).await;
     let (subscribed, _) = subscribed.map_err(gone)?;
     let chat = match subscribed.snapshot {
         Some(snapshot) => match snapshot.state {

@@ -46,6 +46,11 @@ impl Place {
         self.url.is_none()
     }
 
+    /// The home whose host this is, if it is one of this machine.
+    pub(super) fn own_home(&self) -> Option<PathBuf> {
+        self.is_here().then(|| self.home.clone())
+    }
+
     /// Looks for it. What the person says goes before what the note says; a home's token is never sent elsewhere.
     pub(super) fn find(&self) -> Result<Address> {
         if let Some(url) = &self.url {

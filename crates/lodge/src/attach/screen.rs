@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use super::{editor::Editor, input::columns};
-use crate::view::{plain, shorten};
+use lodge_terminal::{plain, shorten};
 
 /// A line that is shown by itself is not longer than this.
 const LINE: usize = 300;

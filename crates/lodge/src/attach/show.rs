@@ -8,12 +8,12 @@ use std::{
 };
 
 use ahp::ahp_types::state::{
-    ActiveTurn, ChatInputAnswer, ChatInputAnswerValue, ChatInputRequest, ChatInputResponseKind, ChatState, Message,
-    MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallState, ToolResultContent, Turn, TurnState,
+    ActiveTurn, ChatState, Message, MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallState,
+    ToolResultContent, Turn, TurnState,
 };
 
 use super::screen::Screen;
-use crate::view::shorten;
+use lodge_terminal::{client::ask::answer_words, shorten};
 
 /// How much of each old turn is shown when a session is opened.
 const OLD_MESSAGE: usize = 400;
@@ -415,55 +415,6 @@ fn in_short<W: Write>(screen: &mut Screen<W>, turn: &Turn) -> io::Result<()> {
         screen.note("·", "Cancelled.")?;
     }
     Ok(())
-}
-
-/// What was answered, for those who did not type it.
-fn answer_words(request: &ChatInputRequest, response: &ChatInputResponseKind) -> String {
-    match response {
-        ChatInputResponseKind::Decline => return "declined".to_owned(),
-        ChatInputResponseKind::Cancel => return "not answered".to_owned(),
-        ChatInputResponseKind::Accept => {}
-    }
-    let mut answers: Vec<(&String, String)> = request
-        .answers
-        .iter()
-        .flatten()
-        .map(|(id, answer)| (id, value(answer)))
-        .collect();
-    answers.sort();
-    match answers.as_slice() {
-        [] => "answered".to_owned(),
-        [(_, only)] => only.clone(),
-        many => many
-            .iter()
-            .map(|(id, value)| format!("{id}: {value}"))
-            .collect::<Vec<_>>()
-            .join(", "),
-    }
-}
-
-fn value(answer: &ChatInputAnswer) -> String {
-    let answered = match answer {
-        ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered) => answered,
-        ChatInputAnswer::Skipped(_) => return "(skipped)".to_owned(),
-    };
-    let with = |value: &str, typed: &Option<Vec<String>>| {
-        let all: Vec<&str> = std::iter::once(value)
-            .chain(typed.iter().flatten().map(String::as_str))
-            .collect();
-        all.into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    match &answered.value {
-        ChatInputAnswerValue::Text(text) => text.value.clone(),
-        ChatInputAnswerValue::Number(number) => number.value.to_string(),
-        ChatInputAnswerValue::Boolean(boolean) => if boolean.value { "yes" } else { "no" }.to_owned(),
-        ChatInputAnswerValue::Selected(chosen) => with(&chosen.value, &chosen.freeform_values),
-        ChatInputAnswerValue::SelectedMany(many) => with(&many.value.join(", "), &many.freeform_values),
-        ChatInputAnswerValue::Unknown(_) => String::new(),
-    }
 }
 
 #[cfg(test)]

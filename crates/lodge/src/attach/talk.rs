@@ -11,19 +11,22 @@ use ahp::ahp_types::{
 };
 use anyhow::Result;
 
-use super::{
+use lodge_terminal::client::{
     ask::Asker,
+    mirror::{Mirror, Went},
+    outbox::Outbox,
+};
+
+use super::{
     editor::Key,
     input::Input,
     link::{Inbound, Leftover, Link, Missed, News, Wire},
-    mirror::{Mirror, Went},
-    outbox::Outbox,
     pick,
     place::{Place, shown_path},
     screen::Screen,
     show::Show,
 };
-use crate::view::shorten;
+use lodge_terminal::shorten;
 
 /// How long a script waits for a host that went away.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -281,8 +284,8 @@ impl Talk {
             }
             // The host had no time to keep it: it is made again, if nobody else who was attached did so.
             let uri = mirror.session.uri.clone();
-            pick::create_as(&link, &uri, self.cwd.clone()).await?;
-            *mirror = pick::open(&link, mirror.root.clone(), &uri, self.history).await?;
+            pick::create_as(&link.client, &uri, self.cwd.clone()).await?;
+            *mirror = pick::open(&link.client, mirror.root.clone(), &uri, self.history).await?;
         }
         self.wire = Wire::Up(link);
         self.outbox.again(&self.mirror);

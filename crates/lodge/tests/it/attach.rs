@@ -411,7 +411,7 @@ fn a_line_is_edited_completed_and_fetched_again() {
     let home = Home::new();
     std::fs::write(home.work().join("some-notes.txt"), "x").unwrap();
     let _host = Host::start(&home);
-    let mut terminal = Terminal::start(home.command(["attach", "--new"]).env("TERM", "xterm"));
+    let mut terminal = Terminal::start(home.command(["attach", "--plain", "--new"]).env("TERM", "xterm"));
     terminal.until("> ");
     // A letter too many is taken back, one that is missing is put in.
     terminal.press("say helxlo\x1b[D\x1b[D\x7f\r");

@@ -280,7 +280,7 @@ fn help_version_and_completions_are_there() {
         assert!(done.stdout().contains(expected), "{arguments:?}: {done:#?}");
     };
     check(&["--version"], "lodge 0.");
-    check(&["--help"], "Without a command the host starts");
+    check(&["--help"], "alone opens a conversation");
     check(&["run", "--help"], "--resume <ID|last>");
     check(&["completions", "bash"], "_lodge");
     check(&["completions", "zsh"], "#compdef lodge");

@@ -5,6 +5,7 @@
 mod accepted;
 mod attach;
 mod automations;
+mod chat;
 mod cli;
 mod crash;
 mod doctor;

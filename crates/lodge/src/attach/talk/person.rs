@@ -11,11 +11,14 @@ use ahp::ahp_types::{
 use anyhow::Result;
 
 use super::{Sent, Talk};
-use crate::attach::{
+use lodge_terminal::client::{
     ask::{Reply, Verdict},
-    link::Wire,
     mirror::Mirror,
     outbox::{self, Outbox},
+};
+
+use crate::attach::{
+    link::Wire,
     pick,
     show::Show,
     typed::{HELP, Typed},
@@ -237,7 +240,7 @@ impl Talk {
         let Some(link) = self.wire.link() else {
             return self.must_be_up().map(drop);
         };
-        match pick::newest(link).await {
+        match pick::newest(&link.client).await {
             Ok(listed) => {
                 self.listed = listed;
                 let table = pick::table(&self.listed, Some(&self.mirror.session.uri));
@@ -260,13 +263,13 @@ impl Talk {
         let root = self.mirror.root.clone();
         let opened = async {
             let uri = match wanted {
-                Some(wanted) => pick::find(link, wanted, &self.listed).await?,
-                None => pick::create(link, &root, self.cwd.clone()).await?,
+                Some(wanted) => pick::find(&link.client, wanted, &self.listed).await?,
+                None => pick::create(&link.client, &root, self.cwd.clone()).await?,
             };
             if uri == self.mirror.session.uri {
                 return Ok(None);
             }
-            pick::open(link, root, &uri, self.history).await.map(Some)
+            pick::open(&link.client, root, &uri, self.history).await.map(Some)
         };
         let opened: Result<Option<Mirror>> = opened.await;
         let mirror = match opened {

@@ -19,9 +19,10 @@ struct Outgoing {
 
 /// The messages.
 #[derive(Default)]
-pub(super) struct Outbox(Vec<Outgoing>);
+pub struct Outbox(Vec<Outgoing>);
 
-pub(super) fn message(text: &str, model: Option<String>) -> Message {
+/// A message of a person.
+pub fn message(text: &str, model: Option<String>) -> Message {
     Message {
         text: text.to_owned(),
         origin: MessageOrigin {
@@ -35,12 +36,13 @@ pub(super) fn message(text: &str, model: Option<String>) -> Message {
 }
 
 impl Outbox {
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing is on its way.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Takes a message that shall be sent, into the running turn if it steers. Returns its id.
-    pub(super) fn put(&mut self, message: Message, steers: bool) -> String {
+    pub fn put(&mut self, message: Message, steers: bool) -> String {
         let id = Uuid::new_v4().to_string();
         self.0.push(Outgoing {
             id: id.clone(),
@@ -53,7 +55,7 @@ impl Outbox {
 
     /// What can be sent now, with the id of its message. It begins a turn when the agent is at rest, and waits in the
     /// host's queue otherwise.
-    pub(super) fn next(&mut self, mirror: &Mirror) -> Option<(String, StateAction)> {
+    pub fn next(&mut self, mirror: &Mirror) -> Option<(String, StateAction)> {
         if !mirror.is_ready() {
             return None;
         }
@@ -86,7 +88,7 @@ impl Outbox {
 
     /// The host did not want it as the beginning of a turn, because another has just begun: it shall wait instead.
     /// False when it did wait, or is no more.
-    pub(super) fn wait(&mut self, id: &str) -> bool {
+    pub fn wait(&mut self, id: &str) -> bool {
         match self.0.iter_mut().find(|out| out.id == id) {
             Some(out) if out.kind.is_none() => {
                 (out.kind, out.sent) = (Some(PendingMessageKind::Queued), false);
@@ -100,14 +102,14 @@ impl Outbox {
     }
 
     /// The host began a turn with a message that waited, under an id of its own.
-    pub(super) fn renamed(&mut self, id: &str, turn: &str) {
+    pub fn renamed(&mut self, id: &str, turn: &str) {
         for out in self.0.iter_mut().filter(|out| out.id == id) {
             turn.clone_into(&mut out.id);
         }
     }
 
     /// Lets go of what the agent has taken up.
-    pub(super) fn follow(&mut self, mirror: &Mirror) {
+    pub fn follow(&mut self, mirror: &Mirror) {
         let active = mirror.chat.state.active_turn.as_ref();
         self.0.retain(|out| {
             let begun = active.is_some_and(|turn| turn.id == out.id && !turn.response_parts.is_empty());
@@ -116,12 +118,12 @@ impl Outbox {
     }
 
     /// Somebody took a waiting message back, or the agent took it into the running turn.
-    pub(super) fn removed(&mut self, id: &str) {
+    pub fn removed(&mut self, id: &str) {
         self.0.retain(|out| out.id != id);
     }
 
     /// After the host came back: what it does not have is sent again.
-    pub(super) fn again(&mut self, mirror: &Mirror) {
+    pub fn again(&mut self, mirror: &Mirror) {
         self.follow(mirror);
         for out in &mut self.0 {
             // A message that was kept over the restart waits there for a word of the person, which was said already.

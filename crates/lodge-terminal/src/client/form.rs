@@ -8,14 +8,14 @@ use ahp::ahp_types::state::{
 
 /// What a line made of a question.
 #[derive(Debug, PartialEq)]
-pub(super) enum Filled {
+pub(crate) enum Filled {
     With(ChatInputAnswer),
     Skip,
     Wrong(String),
 }
 
 /// The name of a question.
-pub(super) fn id(question: &ChatInputQuestion) -> Option<&str> {
+pub(crate) fn id(question: &ChatInputQuestion) -> Option<&str> {
     match question {
         ChatInputQuestion::Text(q) => Some(&q.id),
         ChatInputQuestion::Number(q) | ChatInputQuestion::Integer(q) => Some(&q.id),
@@ -27,7 +27,7 @@ pub(super) fn id(question: &ChatInputQuestion) -> Option<&str> {
 }
 
 /// How a question reads, with what can be chosen.
-pub(super) fn text(question: &ChatInputQuestion) -> String {
+pub(crate) fn text(question: &ChatInputQuestion) -> String {
     let (message, options, hint) = match question {
         ChatInputQuestion::Text(q) => (&q.message, &[][..], default(q.default_value.as_ref())),
         ChatInputQuestion::Number(q) | ChatInputQuestion::Integer(q) => {
@@ -72,7 +72,7 @@ fn default(value: Option<impl ToString>) -> String {
 }
 
 /// What a line answers. An empty one takes the default, or skips what need not be answered.
-pub(super) fn read(question: &ChatInputQuestion, line: &str) -> Filled {
+pub(crate) fn read(question: &ChatInputQuestion, line: &str) -> Filled {
     let line = line.trim();
     match question {
         ChatInputQuestion::Text(q) => {

@@ -6,9 +6,9 @@ use ahp::ahp_types::{
     StateAction, Uri,
     actions::{ChatInputCompletedAction, ChatToolCallConfirmedAction, ChatToolCallResultConfirmedAction},
     state::{
-        ChatInputAnswer, ChatInputRequest, ChatInputResponseKind, ConfirmationOption, ConfirmationOptionKind,
-        SessionInputRequest, ToolCallCancellationReason, ToolCallConfirmationReason, ToolCallConfirmationState,
-        ToolInput,
+        ChatInputAnswer, ChatInputAnswerValue, ChatInputRequest, ChatInputResponseKind, ConfirmationOption,
+        ConfirmationOptionKind, SessionInputRequest, ToolCallCancellationReason, ToolCallConfirmationReason,
+        ToolCallConfirmationState, ToolInput,
     },
 };
 
@@ -18,13 +18,13 @@ use super::form::{self, Filled};
 const INPUT_LINES: usize = 40;
 
 /// A question that is on the screen.
-struct Asked {
-    id: String,
+pub(crate) struct Asked {
+    pub(crate) id: String,
     chat: Uri,
-    about: About,
+    pub(crate) about: About,
 }
 
-enum About {
+pub(crate) enum About {
     /// May this tool run?
     Call {
         turn: String,
@@ -43,16 +43,16 @@ enum About {
 
 /// The questions.
 #[derive(Default)]
-pub(super) struct Asker {
+pub struct Asker {
     asked: Option<Asked>,
     /// Answered here; the host has not said so yet.
     answered: HashSet<String>,
     /// The question on the screen was answered elsewhere, and a line that is being typed may be meant for it.
-    pub(super) overtaken: bool,
+    pub overtaken: bool,
 }
 
 /// What a line did to the question.
-pub(super) enum Reply {
+pub enum Reply {
     /// It answers it: this is to be dispatched to the chat.
     Answer(Uri, Box<StateAction>),
     /// There is more to be asked.
@@ -65,16 +65,20 @@ pub(super) enum Reply {
 
 /// A word that says yes or no to a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
+    /// Yes, this time.
     Yes,
+    /// Yes, from now on.
     Always,
+    /// No, and perhaps why.
     No(Option<String>),
     /// The option of this number.
     Option(usize),
 }
 
 impl Verdict {
-    pub(super) fn read(line: &str) -> Option<Self> {
+    /// Reads a line; nothing when it says neither yes nor no.
+    pub fn read(line: &str) -> Option<Self> {
         let line = line.trim();
         let (word, rest) = line.split_once([' ', ',']).unwrap_or((line, ""));
         let rest = rest.trim_start_matches([' ', ',']).trim();
@@ -90,12 +94,12 @@ impl Verdict {
 
 impl Asker {
     /// Whether a question is on the screen.
-    pub(super) fn is_asking(&self) -> bool {
+    pub fn is_asking(&self) -> bool {
         self.asked.is_some()
     }
 
     /// The id of the form that is being filled, if it is one.
-    pub(super) fn form(&self) -> Option<&str> {
+    pub fn form(&self) -> Option<&str> {
         match &self.asked.as_ref()?.about {
             About::Form { request, .. } => Some(&request.id),
             _ => None,
@@ -103,17 +107,17 @@ impl Asker {
     }
 
     /// Forgets everything: another session is shown.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// An answer was refused, so the question may still be open.
-    pub(super) fn refused(&mut self) {
+    pub fn refused(&mut self) {
         self.answered.clear();
     }
 
     /// Follows what the session waits for. Returns the next question when there is a new one to ask.
-    pub(super) fn follow(&mut self, needed: &[SessionInputRequest]) -> Option<String> {
+    pub fn follow(&mut self, needed: &[SessionInputRequest]) -> Option<String> {
         self.answered.retain(|id| {
             needed
                 .iter()
@@ -138,11 +142,29 @@ impl Asker {
     }
 
     /// Reads a typed line as an answer.
-    pub(super) fn read(&mut self, line: &str) -> Reply {
-        let Some(asked) = &mut self.asked else {
-            return Reply::None;
-        };
-        if let About::Form { request, answers, next } = &mut asked.about {
+    pub fn read(&mut self, line: &str) -> Reply {
+        let reply = self.asked.as_mut().map_or(Reply::None, |asked| asked.read(line));
+        self.settle(reply)
+    }
+
+    /// Says yes or no.
+    pub fn decide(&mut self, verdict: Verdict) -> Reply {
+        let reply = self.asked.as_mut().map_or(Reply::None, |asked| asked.decide(verdict));
+        self.settle(reply)
+    }
+
+    fn settle(&mut self, reply: Reply) -> Reply {
+        if matches!(reply, Reply::Answer(..)) {
+            self.answered.extend(self.asked.take().map(|asked| asked.id));
+        }
+        reply
+    }
+}
+
+impl Asked {
+    /// Reads a line as an answer.
+    pub(crate) fn read(&mut self, line: &str) -> Reply {
+        if let About::Form { request, answers, next } = &mut self.about {
             let Some(question) = request.questions.iter().flatten().nth(*next) else {
                 // Nothing but a page to look at.
                 return match Verdict::read(line) {
@@ -169,9 +191,8 @@ impl Asker {
     }
 
     /// Says yes or no.
-    pub(super) fn decide(&mut self, verdict: Verdict) -> Reply {
-        let Some(asked) = &self.asked else { return Reply::None };
-        let (turn_id, tool_call_id, options) = match &asked.about {
+    pub(crate) fn decide(&mut self, verdict: Verdict) -> Reply {
+        let (turn_id, tool_call_id, options) = match &self.about {
             About::Form { .. } => {
                 return match verdict {
                     Verdict::No(_) => self.complete(ChatInputResponseKind::Decline),
@@ -190,7 +211,7 @@ impl Asker {
                     meta: None,
                     approved,
                 };
-                return self.answered(StateAction::ChatToolCallResultConfirmed(action));
+                return self.answer(StateAction::ChatToolCallResultConfirmed(action));
             }
             About::Call { turn, call, options } => (turn.clone(), call.clone(), options),
         };
@@ -224,15 +245,11 @@ impl Asker {
             reason_message: why.map(Into::into),
             selected_option_id: option,
         };
-        self.answered(StateAction::ChatToolCallConfirmed(action))
+        self.answer(StateAction::ChatToolCallConfirmed(action))
     }
 
     fn complete(&mut self, response: ChatInputResponseKind) -> Reply {
-        let Some(Asked {
-            about: About::Form { request, answers, .. },
-            ..
-        }) = &mut self.asked
-        else {
+        let About::Form { request, answers, .. } = &mut self.about else {
             return Reply::None;
         };
         let answers = std::mem::take(answers);
@@ -241,22 +258,16 @@ impl Asker {
             response,
             answers: (!answers.is_empty()).then_some(answers),
         };
-        self.answered(StateAction::ChatInputCompleted(action))
+        self.answer(StateAction::ChatInputCompleted(action))
     }
 
-    fn answered(&mut self, action: StateAction) -> Reply {
-        match self.asked.take() {
-            Some(asked) => {
-                self.answered.insert(asked.id);
-                Reply::Answer(asked.chat, Box::new(action))
-            }
-            None => Reply::None,
-        }
+    fn answer(&self, action: StateAction) -> Reply {
+        Reply::Answer(self.chat.clone(), Box::new(action))
     }
 }
 
 /// The id and the chat of what a person can answer.
-fn key(request: &SessionInputRequest) -> Option<(&str, &Uri)> {
+pub(crate) fn key(request: &SessionInputRequest) -> Option<(&str, &Uri)> {
     match request {
         SessionInputRequest::ChatInput(request) => Some((&request.id, &request.chat)),
         SessionInputRequest::ToolConfirmation(request) => Some((&request.id, &request.chat)),
@@ -274,7 +285,7 @@ fn always(options: &[ConfirmationOption]) -> Option<&ConfirmationOption> {
 }
 
 /// A question, and how it reads.
-fn ask(request: &SessionInputRequest) -> Option<(Asked, String)> {
+pub(crate) fn ask(request: &SessionInputRequest) -> Option<(Asked, String)> {
     let (id, chat) = key(request).map(|(id, chat)| (id.to_owned(), chat.clone()))?;
     let (about, text) = match request {
         SessionInputRequest::ToolConfirmation(needed) => confirmation(&needed.turn_id, &needed.tool_call)?,
@@ -360,6 +371,55 @@ fn indented(input: &str) -> String {
         text.push_str(&format!("\n    … {} more lines", lines.len() - INPUT_LINES));
     }
     text
+}
+
+/// What was answered, for those who did not type it.
+pub fn answer_words(request: &ChatInputRequest, response: &ChatInputResponseKind) -> String {
+    match response {
+        ChatInputResponseKind::Decline => return "declined".to_owned(),
+        ChatInputResponseKind::Cancel => return "not answered".to_owned(),
+        ChatInputResponseKind::Accept => {}
+    }
+    let mut answers: Vec<(&String, String)> = request
+        .answers
+        .iter()
+        .flatten()
+        .map(|(id, answer)| (id, value(answer)))
+        .collect();
+    answers.sort();
+    match answers.as_slice() {
+        [] => "answered".to_owned(),
+        [(_, only)] => only.clone(),
+        many => many
+            .iter()
+            .map(|(id, value)| format!("{id}: {value}"))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+fn value(answer: &ChatInputAnswer) -> String {
+    let answered = match answer {
+        ChatInputAnswer::Draft(answered) | ChatInputAnswer::Submitted(answered) => answered,
+        ChatInputAnswer::Skipped(_) => return "(skipped)".to_owned(),
+    };
+    let with = |value: &str, typed: &Option<Vec<String>>| {
+        let all: Vec<&str> = std::iter::once(value)
+            .chain(typed.iter().flatten().map(String::as_str))
+            .collect();
+        all.into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    match &answered.value {
+        ChatInputAnswerValue::Text(text) => text.value.clone(),
+        ChatInputAnswerValue::Number(number) => number.value.to_string(),
+        ChatInputAnswerValue::Boolean(boolean) => if boolean.value { "yes" } else { "no" }.to_owned(),
+        ChatInputAnswerValue::Selected(chosen) => with(&chosen.value, &chosen.freeform_values),
+        ChatInputAnswerValue::SelectedMany(many) => with(&many.value.join(", "), &many.freeform_values),
+        ChatInputAnswerValue::Unknown(_) => String::new(),
+    }
 }
 
 #[cfg(test)]

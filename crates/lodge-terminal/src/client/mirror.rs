@@ -11,15 +11,18 @@ use ahp::{
 };
 
 /// What is known of one channel.
-pub(super) struct Channel<S> {
-    pub(super) uri: Uri,
-    pub(super) state: S,
+pub struct Channel<S> {
+    /// Its address.
+    pub uri: Uri,
+    /// Its state.
+    pub state: S,
     /// Everything up to here is in the state.
     from: u64,
 }
 
 impl<S> Channel<S> {
-    pub(super) fn new(uri: Uri, state: S, from: i64) -> Self {
+    /// A channel as a snapshot shows it.
+    pub fn new(uri: Uri, state: S, from: i64) -> Self {
         Self {
             uri,
             state,
@@ -29,26 +32,33 @@ impl<S> Channel<S> {
 }
 
 /// The copy.
-pub(super) struct Mirror {
-    pub(super) root: RootState,
-    pub(super) session: Channel<SessionState>,
-    pub(super) chat: Channel<ChatState>,
+pub struct Mirror {
+    /// The host as a whole.
+    pub root: RootState,
+    /// The session.
+    pub session: Channel<SessionState>,
+    /// Its default chat.
+    pub chat: Channel<ChatState>,
     /// The highest number that came.
-    pub(super) seen: u64,
+    pub seen: u64,
 }
 
 /// Where an action went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Went {
+pub enum Went {
+    /// To the host as a whole.
     Root,
+    /// To the session.
     Session,
+    /// To the chat.
     Chat,
     /// To nothing that is mirrored, or it was in the state already.
     Nowhere,
 }
 
 impl Mirror {
-    pub(super) fn new(root: RootState, session: Channel<SessionState>, chat: Channel<ChatState>) -> Self {
+    /// The copy of what was just subscribed to.
+    pub fn new(root: RootState, session: Channel<SessionState>, chat: Channel<ChatState>) -> Self {
         let seen = session.from.max(chat.from);
         Self {
             root,
@@ -58,7 +68,8 @@ impl Mirror {
         }
     }
 
-    pub(super) fn apply(&mut self, envelope: &ActionEnvelope) -> Went {
+    /// Applies something that the host said.
+    pub fn apply(&mut self, envelope: &ActionEnvelope) -> Went {
         self.seen = self.seen.max(envelope.server_seq);
         // What was refused to us changed nothing.
         if envelope.rejection_reason.is_some() {
@@ -79,7 +90,7 @@ impl Mirror {
     }
 
     /// Takes fresh states for what is mirrored. Returns what has none, because it is no more.
-    pub(super) fn refresh(&mut self, snapshots: Vec<Snapshot>) -> Vec<Uri> {
+    pub fn refresh(&mut self, snapshots: Vec<Snapshot>) -> Vec<Uri> {
         let mut missing = self.channels();
         // Numbers may also go back, if this is another host.
         self.seen = snapshots
@@ -105,7 +116,7 @@ impl Mirror {
     }
 
     /// What we subscribe to.
-    pub(super) fn channels(&self) -> Vec<Uri> {
+    pub fn channels(&self) -> Vec<Uri> {
         vec![
             ROOT_RESOURCE_URI.to_owned(),
             self.session.uri.clone(),
@@ -113,43 +124,46 @@ impl Mirror {
         ]
     }
 
-    pub(super) fn is_ready(&self) -> bool {
+    /// Whether messages can be said.
+    pub fn is_ready(&self) -> bool {
         self.session.state.lifecycle == SessionLifecycle::Ready
     }
 
-    pub(super) fn is_busy(&self) -> bool {
+    /// Whether a turn runs.
+    pub fn is_busy(&self) -> bool {
         self.chat.state.active_turn.is_some()
     }
 
     /// A session that may not have reached the host's disk: no turn in it is over yet.
-    pub(super) fn is_young(&self) -> bool {
+    pub fn is_young(&self) -> bool {
         self.chat.state.turns.is_empty()
     }
 
-    pub(super) fn turn(&self, id: &str) -> Option<&Turn> {
+    /// A turn that is over.
+    pub fn turn(&self, id: &str) -> Option<&Turn> {
         self.chat.state.turns.iter().rev().find(|turn| turn.id == id)
     }
 
     /// Whether a message of this id has arrived at the host, as a turn or in the queue.
-    pub(super) fn knows(&self, id: &str) -> bool {
+    pub fn knows(&self, id: &str) -> bool {
         let active = self.chat.state.active_turn.as_ref();
         active.is_some_and(|turn| turn.id == id) || self.is_waiting(id) || self.turn(id).is_some()
     }
 
     /// Whether a message waits at the host.
-    pub(super) fn is_waiting(&self, id: &str) -> bool {
+    pub fn is_waiting(&self, id: &str) -> bool {
         let chat = &self.chat.state;
         let mut pending = chat.queued_messages.iter().flatten().chain(&chat.steering_message);
         pending.any(|pending| pending.id == id)
     }
 
     /// What the session waits for.
-    pub(super) fn needed(&self) -> &[SessionInputRequest] {
+    pub fn needed(&self) -> &[SessionInputRequest] {
         self.session.state.input_needed.as_deref().unwrap_or_default()
     }
 
     /// The model that answers, as far as the host tells.
-    pub(super) fn model(&self) -> Option<&str> {
+    pub fn model(&self) -> Option<&str> {
         let model = self.session.state.config.as_ref()?.values.get("model")?;
         model.get("id").unwrap_or(model).as_str()
     }

@@ -1,0 +1,141 @@
+//! What can be typed behind a slash, apart from what the host itself knows.
+
+use ahp::ahp_types::{
+    StateAction,
+    actions::{SessionConfigChangedAction, SessionTitleChangedAction},
+    state::ResponsePart,
+};
+use serde_json::Value;
+
+use super::{App, Effect, overlay::Overlay};
+use crate::theme::{Scheme, Theme};
+
+/// The commands of this client: name, what follows it, what it does.
+pub const COMMANDS: &[(&str, &str, &str)] = &[
+    ("new", "", "Start a new session"),
+    ("sessions", "", "Choose a session"),
+    ("model", "[ID]", "Choose a model"),
+    ("mode", "[MODE]", "Choose how the agent works"),
+    ("agent", "[NAME]", "Choose who answers"),
+    ("approvals", "[on|off]", "Ask before tools run, or approve everything"),
+    ("steer", "TEXT", "Say something into the running turn"),
+    ("cancel", "", "Stop the running turn"),
+    ("tasks", "", "Show sub-agents, background work and the queue"),
+    ("search", "", "Search the conversation"),
+    ("copy", "", "Copy the last answer"),
+    ("title", "TEXT", "Change the title"),
+    ("theme", "[dark|light|plain]", "Choose the colours"),
+    ("login", "", "Bring a model: provider, key, test"),
+    ("help", "", "Show keys and commands"),
+    ("quit", "", "Leave; the session goes on without you"),
+];
+
+impl App {
+    /// A whole line was typed.
+    pub(super) fn entered(&mut self, text: &str) {
+        let Some(command) = text.strip_prefix('/') else {
+            return self.say(text, false);
+        };
+        if command.starts_with('/') {
+            return self.say(command, false);
+        }
+        let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        let rest = rest.trim();
+        match (name, rest) {
+            ("new", "") => self.effects.push(Effect::New),
+            ("sessions" | "resume", "") => self.effects.push(Effect::List),
+            ("model" | "models", "") => self.pick_model(),
+            ("model", wanted) => self.choose_model(wanted),
+            ("mode", "") => self.pick_mode(),
+            ("mode", wanted) => self.configure("mode", wanted.into()),
+            ("agent", "") => self.pick_agent(),
+            ("agent", wanted) => self.choose_agent(wanted),
+            ("approvals", "") => self.pick_approvals(),
+            ("approvals", "on") => self.configure("autoApprove", "default".into()),
+            ("approvals", "off") => self.configure("autoApprove", "autoApprove".into()),
+            ("steer", words) if !words.is_empty() => self.say(words, self.mirror.is_busy()),
+            ("cancel", "") => self.cancel(),
+            ("tasks", "") => self.overlay = Some(Overlay::Tasks(0)),
+            ("search", _) => self.search = Some(rest.to_owned()),
+            ("copy", "") => self.copy(),
+            ("title", title) if !title.is_empty() => {
+                let action = SessionTitleChangedAction {
+                    title: title.to_owned(),
+                };
+                let session = self.mirror.session.uri.clone();
+                self.dispatch(session, StateAction::SessionTitleChanged(action));
+            }
+            ("theme", "") => self.pick_theme(),
+            ("theme", wanted) => match Scheme::parse(wanted) {
+                Some(scheme) => self.paint(scheme),
+                None => self.complain("The themes are dark, light and plain."),
+            },
+            ("login", "") => self.effects.push(Effect::Login),
+            ("help" | "?", "") => self.overlay = Some(Overlay::Help(0)),
+            ("quit" | "exit" | "q", "") => self.effects.push(Effect::Leave(0)),
+            // The rest is the host's, which says so when it does not know it.
+            _ => self.say(text, false),
+        }
+    }
+
+    /// Takes other colours.
+    pub fn paint(&mut self, scheme: Scheme) {
+        self.scheme = scheme;
+        self.theme = Theme::new(scheme);
+        self.transcript.redraw();
+        self.effects.push(Effect::Redraw);
+    }
+
+    /// Changes a setting of the session.
+    pub(super) fn configure(&mut self, key: &str, value: Value) {
+        let mut config = serde_json::Map::new();
+        config.insert(key.to_owned(), value);
+        let action = SessionConfigChangedAction { config, replace: None };
+        let session = self.mirror.session.uri.clone();
+        self.dispatch(session, StateAction::SessionConfigChanged(action));
+    }
+
+    pub(super) fn setting(&self, key: &str) -> Option<&str> {
+        self.mirror.session.state.config.as_ref()?.values.get(key)?.as_str()
+    }
+
+    pub(super) fn next_mode(&mut self) {
+        let modes = ["interactive", "plan", "autopilot"];
+        let now = self.setting("mode").unwrap_or(modes[0]);
+        let at = modes.iter().position(|mode| *mode == now).unwrap_or(0);
+        self.configure("mode", modes[(at + 1) % modes.len()].into());
+    }
+
+    pub(super) fn choose_model(&mut self, wanted: &str) {
+        let models = self.mirror.root.agents.iter().flat_map(|agent| &agent.models);
+        let ids: Vec<String> = models.map(|model| model.id.clone()).collect();
+        let mut similar = ids.iter().filter(|id| id.contains(wanted));
+        let only = similar.next().filter(|_| similar.next().is_none());
+        match ids.iter().find(|id| *id == wanted).or(only).cloned() {
+            Some(id) => {
+                self.tell(&format!("{id} answers from the next message on."));
+                self.configure("model", id.as_str().into());
+            }
+            None => self.complain(&format!("There is no single model {wanted:?}; /model lists them.")),
+        }
+    }
+
+    fn copy(&mut self) {
+        let chat = &self.mirror.chat.state;
+        let active = chat.active_turn.iter().map(|turn| turn.response_parts.as_slice());
+        let mut parts = active.chain(chat.turns.iter().rev().map(|turn| turn.response_parts.as_slice()));
+        let answer = parts.find_map(|parts| {
+            parts.iter().rev().find_map(|part| match part {
+                ResponsePart::Markdown(part) if !part.content.trim().is_empty() => Some(part.content.clone()),
+                _ => None,
+            })
+        });
+        match answer {
+            Some(answer) => {
+                self.effects.push(Effect::Copy(answer));
+                self.tell("The last answer is on the clipboard, if your terminal allows it (OSC 52).");
+            }
+            None => self.tell("There is no answer yet."),
+        }
+    }
+}

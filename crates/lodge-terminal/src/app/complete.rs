@@ -1,0 +1,199 @@
+//! The menu above the editor: commands behind a slash, files behind an at sign.
+
+use ahp::ahp_types::{commands::CompletionItem, state::MessageAttachment};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{App, COMMANDS, Effect, Wire};
+
+/// Something that fits.
+pub(super) struct Item {
+    pub(super) label: String,
+    pub(super) detail: String,
+    insert: String,
+    attachment: Option<MessageAttachment>,
+}
+
+/// The menu.
+pub(super) struct Menu {
+    /// Where in the editor the word begins, in bytes.
+    from: usize,
+    pub(super) items: Vec<Item>,
+    pub(super) selected: usize,
+    /// Whether a choice was moved to, so that Enter means it.
+    chosen: bool,
+}
+
+/// The word that is being typed, and where it begins, if it is one that can be completed.
+fn word(before: &str) -> Option<(usize, &str)> {
+    if let Some(rest) = before.strip_prefix('/') {
+        return (!rest.contains(char::is_whitespace)).then_some((0, before));
+    }
+    let from = before
+        .rfind(char::is_whitespace)
+        .map_or(0, |at| at + before[at..].chars().next().map_or(0, char::len_utf8));
+    before[from..].starts_with('@').then_some((from, &before[from..]))
+}
+
+impl App {
+    /// Something was typed: the menu follows.
+    pub(super) fn typed(&mut self) {
+        let before = self.composer.before_cursor().to_owned();
+        self.completion += 1;
+        let Some((from, word)) = word(&before) else {
+            self.menu = None;
+            return;
+        };
+        let items: Vec<Item> = match word.strip_prefix('/') {
+            Some(letters) => {
+                let own = COMMANDS.iter().filter(|(name, ..)| name.starts_with(letters));
+                own.map(|(name, argument, what)| Item {
+                    label: format!("/{name} {argument}").trim_end().to_owned(),
+                    detail: (*what).to_owned(),
+                    insert: format!("/{name} "),
+                    attachment: None,
+                })
+                .collect()
+            }
+            None => Vec::new(),
+        };
+        // What the host had for fewer letters stays until it answers, so that nothing flickers.
+        match &mut self.menu {
+            Some(menu) if menu.from == from && items.is_empty() => {}
+            _ => {
+                self.menu = Some(Menu {
+                    from,
+                    items,
+                    selected: 0,
+                    chosen: false,
+                })
+            }
+        }
+        if self.wire == Wire::Up {
+            self.effects.push(Effect::Complete(before, self.completion));
+        }
+    }
+
+    pub(super) fn complete_with(&mut self, found: Vec<CompletionItem>) {
+        let before = self.composer.before_cursor().to_owned();
+        let Some((from, word)) = word(&before) else { return };
+        let is_command = word.starts_with('/');
+        let mut items: Vec<Item> = match self.menu.take() {
+            Some(menu) if is_command => menu.items,
+            _ => Vec::new(),
+        };
+        for item in found {
+            let item = self.item(item);
+            if !items.iter().any(|known| known.insert == item.insert) {
+                items.push(item);
+            }
+        }
+        self.menu = (!items.is_empty()).then_some(Menu {
+            from,
+            items,
+            selected: 0,
+            chosen: false,
+        });
+    }
+
+    fn item(&self, item: CompletionItem) -> Item {
+        match &item.attachment {
+            MessageAttachment::Simple(simple) => {
+                let text = |key: &str| Some(simple.meta.as_ref()?.get(key)?.as_str()?.to_owned());
+                Item {
+                    label: item.insert_text.trim_end().to_owned(),
+                    detail: text("description").unwrap_or_default(),
+                    insert: format!("{} ", item.insert_text.trim_end()),
+                    attachment: None,
+                }
+            }
+            MessageAttachment::Resource(file) => {
+                let path = self.below(&file.uri);
+                let sign: String = item.insert_text.chars().take(1).collect();
+                Item {
+                    label: format!("{sign}{path}"),
+                    detail: String::new(),
+                    insert: format!("{sign}{path} "),
+                    attachment: Some(item.attachment.clone()),
+                }
+            }
+            other => Item {
+                label: item.insert_text.trim_end().to_owned(),
+                detail: String::new(),
+                insert: format!("{} ", item.insert_text.trim_end()),
+                attachment: Some(other.clone()),
+            },
+        }
+    }
+
+    /// A file as the person would name it: seen from the session's directory.
+    fn below(&self, uri: &str) -> String {
+        let path = super::overlay::path_of(uri);
+        let directories = self.mirror.session.state.working_directories.iter().flatten();
+        let mut below = directories.filter_map(|directory| {
+            let directory = super::overlay::path_of(directory);
+            path.strip_prefix(&directory)?.strip_prefix('/').map(str::to_owned)
+        });
+        below.next().unwrap_or(path)
+    }
+
+    /// A key while the menu is open. False when it is none for the menu.
+    pub(super) fn menu_key(&mut self, key: &KeyEvent) -> bool {
+        let Some(menu) = &mut self.menu else { return false };
+        if key.modifiers != KeyModifiers::NONE {
+            return false;
+        }
+        let count = menu.items.len();
+        match key.code {
+            KeyCode::Up if count > 0 => (menu.selected, menu.chosen) = ((menu.selected + count - 1) % count, true),
+            KeyCode::Down if count > 0 => (menu.selected, menu.chosen) = ((menu.selected + 1) % count, true),
+            KeyCode::Esc => self.menu = None,
+            KeyCode::Tab => self.take_item(),
+            KeyCode::Enter if count > 0 => {
+                let typed = self.composer.before_cursor()[menu.from..].to_owned();
+                let whole = menu.items[menu.selected].insert.trim_end() == typed;
+                let is_command = typed.starts_with('/');
+                if whole
+                    || (is_command && !menu.chosen && COMMANDS.iter().any(|(name, ..)| typed == format!("/{name}")))
+                {
+                    self.menu = None;
+                    return false;
+                }
+                self.take_item();
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn take_item(&mut self) {
+        let Some(mut menu) = self.menu.take() else { return };
+        if menu.selected >= menu.items.len() {
+            return;
+        }
+        let item = menu.items.swap_remove(menu.selected);
+        self.composer.replace_from(menu.from, &item.insert);
+        if let Some(attachment) = item.attachment {
+            self.attachments.push((item.insert.trim_end().to_owned(), attachment));
+        }
+        self.completion += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::word;
+
+    #[test]
+    fn words_that_can_be_completed_are_found() {
+        for (before, expected) in [
+            ("/mo", Some((0, "/mo"))),
+            ("/model x", None),
+            ("look at @src/li", Some((8, "@src/li"))),
+            ("@", Some((0, "@"))),
+            ("a@b", None),
+            ("hello", None),
+        ] {
+            assert_eq!(word(before), expected, "{before:?}");
+        }
+    }
+}

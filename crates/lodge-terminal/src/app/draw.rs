@@ -1,0 +1,309 @@
+//! The screen.
+
+use ratatui_core::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Style,
+    text::{Line, Span},
+};
+
+use super::{App, NOTE, Wire};
+use crate::{
+    plain::plain_line,
+    transcript::Look,
+    wrap::{Margin, columns, fit, words},
+};
+
+/// Rows of the editor, of the menu and of the queue at most.
+const EDITOR_ROWS: usize = 8;
+const MENU_ROWS: usize = 8;
+const QUEUE_ROWS: usize = 3;
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+impl App {
+    /// Draws everything. Returns where the cursor is, where there is one.
+    pub fn draw(&mut self, buffer: &mut Buffer) -> Option<(u16, u16)> {
+        let area = buffer.area;
+        (self.width, self.height) = (usize::from(area.width), usize::from(area.height));
+        if self.width < 10 || self.height < 6 {
+            buffer.set_string(0, 0, "too small", self.theme.text);
+            return None;
+        }
+        if self.note.as_ref().is_some_and(|(_, since, _)| since.elapsed() > NOTE) {
+            self.note = None;
+        }
+        self.transcript.follow(&self.mirror.chat.state);
+        let (width, height) = (self.width, self.height);
+        let (editor, cursor) = self.editor_rows();
+        // From the foot up: status, editor, what goes on, then questions, menu and queue as far as there is room.
+        let mut foot = vec![Line::default()];
+        foot.push(Line::styled("─".repeat(width), self.theme.dim));
+        let cursor_row = foot.len() + cursor.0;
+        foot.extend(editor);
+        foot.push(Line::styled(self.status(width), self.theme.dim));
+        let room = height.saturating_sub(foot.len() + 3);
+        let mut above = self.queue_rows();
+        if self.overlay.is_none() {
+            if !self.panel.is_empty() {
+                let most = if self.panel.focused { room } else { room.min(3) };
+                let mut rows = vec![Line::default()];
+                rows.extend(self.panel.rows(width, most.saturating_sub(1), &self.theme));
+                above.splice(0..0, rows);
+            } else {
+                above.splice(0..0, self.menu_rows());
+            }
+        }
+        let surplus = above.len().saturating_sub(room);
+        above.drain(..surplus.min(above.len()));
+        self.page = height.saturating_sub(above.len() + foot.len());
+        let page = self.page;
+        let rows = match self.overlay {
+            Some(_) => self.overlay_rows(width, page),
+            None => self.transcript_rows(page),
+        };
+        // Only now it is known what is below the screen.
+        foot[0] = self.activity();
+        put(buffer, &rows, 0);
+        put(buffer, &above, page);
+        put(buffer, &foot, page + above.len());
+        let answering = self.panel.focused && !self.panel.is_empty();
+        let typing = self.overlay.is_none() && self.search.is_none() && !answering;
+        let row = page + above.len() + cursor_row;
+        typing.then(|| (cursor.1 as u16, row.min(height - 1) as u16))
+    }
+
+    fn transcript_rows(&mut self, height: usize) -> Vec<Line<'static>> {
+        let theme = self.theme;
+        let look = Look {
+            width: self.width,
+            theme: &theme,
+        };
+        let mut rows = self.transcript.rows(&self.mirror.chat.state, look, height);
+        if rows.is_empty() && !self.mirror.is_busy() {
+            rows = self.welcome();
+        }
+        if let Some(query) = self.search.as_ref().filter(|query| !query.is_empty()) {
+            for row in &mut rows {
+                mark(row, query, theme.found);
+            }
+        }
+        rows
+    }
+
+    /// An empty session says what can be done.
+    fn welcome(&self) -> Vec<Line<'static>> {
+        let theme = &self.theme;
+        let mut rows = vec![
+            Line::from(vec![
+                Span::styled("Lodge ", theme.heading),
+                Span::styled(env!("CARGO_PKG_VERSION"), theme.dim),
+            ]),
+            Line::default(),
+        ];
+        let lines: &[&str] = match self.mirror.model() {
+            Some("rehearsal") => &[
+                "No model is configured: the rehearsal model answers, offline and from a script.",
+                "/login brings a real one; `hello` and `help` try this one.",
+            ],
+            _ => &["Say what is to be done. F1 shows keys and commands."],
+        };
+        for line in lines {
+            let line = vec![((*line).to_owned(), theme.text)];
+            rows.extend(words(&line, self.width, &Margin::default()));
+        }
+        rows
+    }
+
+    /// What goes on, or was said last.
+    fn activity(&self) -> Line<'static> {
+        let theme = &self.theme;
+        if let Some(query) = &self.search {
+            return Line::from(vec![
+                Span::styled("Search: ", theme.accent),
+                Span::styled(plain_line(query), theme.text),
+                Span::styled("▏", theme.accent),
+                Span::styled("  Enter goes on · Esc ends", theme.dim),
+            ]);
+        }
+        if let Some((text, _, failed)) = &self.note {
+            let style = if *failed { theme.error } else { theme.text };
+            return Line::styled(fit(text, self.width), style);
+        }
+        let turning = SPINNER[self.spin() % SPINNER.len()];
+        if self.wire == Wire::Away {
+            return Line::styled(format!("{turning} The host is away; reconnecting…"), theme.warning);
+        }
+        let mut pieces = Vec::new();
+        if let Some(turn) = &self.mirror.chat.state.active_turn {
+            let seconds = elapsed(&turn.started_at);
+            let word = match (&self.mirror.chat.state.activity, self.cancelling) {
+                (_, true) => "Stopping".to_owned(),
+                (Some(activity), _) if !activity.is_empty() => plain_line(activity),
+                _ if !self.panel.is_empty() => "Waiting for you".to_owned(),
+                _ => "Working".to_owned(),
+            };
+            pieces.push(format!("{turning} {word} {seconds}"));
+            let agents = self.tasks().iter().filter(|task| task.works).count();
+            match agents {
+                0 => {}
+                1 => pieces.push("1 task beside it (Ctrl-T)".to_owned()),
+                many => pieces.push(format!("{many} tasks beside it (Ctrl-T)")),
+            }
+            pieces.push("Esc stops".to_owned());
+        }
+        if !self.panel.is_empty() && !self.panel.focused {
+            pieces.push(match self.panel.len() {
+                1 => "1 question waits (Tab)".to_owned(),
+                many => format!("{many} questions wait (Tab)"),
+            });
+        }
+        if !self.transcript.is_following() && self.transcript.more_below {
+            pieces.push("↓ more (Ctrl-End)".to_owned());
+        }
+        Line::styled(fit(&pieces.join(" · "), self.width), theme.accent)
+    }
+
+    fn spin(&self) -> usize {
+        let now = jiff::Timestamp::now().as_millisecond();
+        usize::try_from(now / 100).unwrap_or(0)
+    }
+
+    fn queue_rows(&self) -> Vec<Line<'static>> {
+        let chat = &self.mirror.chat.state;
+        let queued: Vec<_> = chat.queued_messages.iter().flatten().collect();
+        let mut rows: Vec<Line> = queued
+            .iter()
+            .take(QUEUE_ROWS)
+            .map(|queued| {
+                let text = format!("+ queued: {}", plain_line(&queued.message.text));
+                Line::styled(fit(&text, self.width), self.theme.dim)
+            })
+            .collect();
+        if queued.len() > QUEUE_ROWS {
+            let text = format!("+ {} more (Ctrl-T)", queued.len() - QUEUE_ROWS);
+            rows.push(Line::styled(text, self.theme.dim));
+        }
+        if let Some(steering) = &chat.steering_message {
+            let text = format!("» steering: {}", plain_line(&steering.message.text));
+            rows.push(Line::styled(fit(&text, self.width), self.theme.dim));
+        }
+        rows
+    }
+
+    fn menu_rows(&self) -> Vec<Line<'static>> {
+        let Some(menu) = &self.menu else { return Vec::new() };
+        let first = menu.selected.saturating_sub(MENU_ROWS - 1);
+        let wide = menu
+            .items
+            .iter()
+            .map(|item| columns(&item.label))
+            .max()
+            .unwrap_or(0)
+            .min(self.width / 2);
+        menu.items
+            .iter()
+            .enumerate()
+            .skip(first)
+            .take(MENU_ROWS)
+            .map(|(at, item)| {
+                let style = if at == menu.selected {
+                    self.theme.selected
+                } else {
+                    self.theme.text
+                };
+                let label = match item.detail.is_empty() {
+                    true => fit(&plain_line(&item.label), self.width.saturating_sub(4)),
+                    false => fit(&plain_line(&item.label), wide),
+                };
+                let blank = " ".repeat(wide.saturating_sub(columns(&label)) + 2);
+                let room = self.width.saturating_sub(columns(&label) + blank.len() + 2);
+                Line::from(vec![
+                    Span::styled(format!("  {label}{blank}"), style),
+                    Span::styled(fit(&plain_line(&item.detail), room), self.theme.dim),
+                ])
+            })
+            .collect()
+    }
+
+    /// The rows of the editor that are shown, and the row and column of the cursor in them.
+    fn editor_rows(&self) -> (Vec<Line<'static>>, (usize, usize)) {
+        let theme = &self.theme;
+        let (rows, row, column) = self.composer.place(self.editor_width());
+        if self.composer.is_empty() {
+            let hint = fit("Say something · / commands · @ files · F1 help", self.editor_width());
+            let line = Line::from(vec![Span::styled("› ", theme.accent), Span::styled(hint, theme.dim)]);
+            return (vec![line], (0, 2));
+        }
+        let most = EDITOR_ROWS.min(self.height / 3).max(1);
+        let first = (row + 1).saturating_sub(most);
+        let shown = rows
+            .iter()
+            .enumerate()
+            .skip(first)
+            .take(most)
+            .map(|(at, (from, to))| {
+                let mark = if at == 0 { "› " } else { "  " };
+                Line::from(vec![
+                    Span::styled(mark, theme.accent),
+                    Span::styled(plain_line(&self.composer.text()[*from..*to]), theme.text),
+                ])
+            })
+            .collect();
+        (shown, (row - first, column + 2))
+    }
+}
+
+fn put(buffer: &mut Buffer, rows: &[Line], from: usize) {
+    let area = buffer.area;
+    for (at, row) in rows.iter().enumerate() {
+        let y = from + at;
+        if y >= usize::from(area.height) {
+            return;
+        }
+        let y = y as u16;
+        if row.style != Style::new() {
+            buffer.set_style(Rect::new(0, y, area.width, 1), row.style);
+        }
+        buffer.set_line(0, y, row, area.width);
+    }
+}
+
+/// Marks words in a row.
+fn mark(row: &mut Line, words: &str, style: Style) {
+    let words = words.to_lowercase();
+    if !row.to_string().to_lowercase().contains(&words) {
+        return;
+    }
+    let spans = std::mem::take(&mut row.spans);
+    for span in spans {
+        let lower = span.content.to_lowercase();
+        // Letters whose small form is longer cannot be found by their place.
+        if lower.len() != span.content.len() {
+            row.spans.push(span);
+            continue;
+        }
+        let mut from = 0;
+        for (at, found) in lower.match_indices(&words) {
+            row.spans
+                .push(Span::styled(span.content[from..at].to_owned(), span.style));
+            let end = at + found.len();
+            row.spans
+                .push(Span::styled(span.content[at..end].to_owned(), span.style.patch(style)));
+            from = end;
+        }
+        row.spans
+            .push(Span::styled(span.content[from..].to_owned(), span.style));
+    }
+}
+
+/// How long ago a turn began.
+fn elapsed(started: &str) -> String {
+    let Ok(started) = started.parse::<jiff::Timestamp>() else {
+        return String::new();
+    };
+    let seconds = (jiff::Timestamp::now().as_second() - started.as_second()).max(0);
+    match seconds {
+        ..60 => format!("{seconds} s"),
+        _ => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}

@@ -1,0 +1,359 @@
+//! What a person presses.
+
+use std::time::{Duration, Instant};
+
+use ahp::ahp_types::{
+    StateAction,
+    actions::{ChatPendingMessageRemovedAction, ChatTurnCancelledAction},
+    state::PendingMessageKind,
+};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::{App, Effect, Sent, Wire, overlay::Overlay};
+use crate::{
+    keys::{self, Action},
+    transcript::Look,
+};
+
+/// Within this time the second Ctrl-C leaves.
+const TWICE: Duration = Duration::from_secs(2);
+/// Endings of names of images.
+const IMAGES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
+
+impl App {
+    /// A key.
+    pub fn key(&mut self, key: &KeyEvent) {
+        if key.kind == KeyEventKind::Release {
+            return;
+        }
+        self.changed = true;
+        let action = keys::action(key);
+        if action != Some(Action::Leave) {
+            self.armed = None;
+        }
+        if matches!(action, Some(Action::Leave | Action::Suspend | Action::Redraw)) {
+            return self.act(action, key);
+        }
+        if self.overlay.is_some() {
+            return self.overlay_key(key, action);
+        }
+        if self.search.is_some() && self.search_key(key, action) {
+            return;
+        }
+        if self.panel.focused && !self.panel.is_empty() && self.question_key(key, action) {
+            return;
+        }
+        if self.menu.is_some() && self.menu_key(key) {
+            return;
+        }
+        self.act(action, key);
+    }
+
+    /// Pasted text.
+    pub fn paste(&mut self, text: &str) {
+        self.changed = true;
+        if let Some(query) = &mut self.search {
+            query.push_str(text.lines().next().unwrap_or_default());
+            return;
+        }
+        if let Some(overlay) = &mut self.overlay {
+            return overlay.paste(text);
+        }
+        if self.panel.focused && !self.panel.is_empty() {
+            return self.panel.paste(text);
+        }
+        if let Some(path) = image_path(text) {
+            return self.effects.push(Effect::Attach(path));
+        }
+        self.composer.insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
+        self.typed();
+    }
+
+    /// The size of the screen.
+    pub fn resize(&mut self, width: u16, height: u16) {
+        (self.width, self.height) = (usize::from(width), usize::from(height));
+        self.changed = true;
+    }
+
+    fn act(&mut self, action: Option<Action>, key: &KeyEvent) {
+        match action {
+            Some(Action::Send) => self.enter(),
+            Some(Action::NewLine) => self.composer.insert("\n"),
+            Some(Action::Escape) => self.escape(),
+            Some(Action::Leave) => self.leave(),
+            Some(Action::End) if self.composer.is_empty() => self.effects.push(Effect::Leave(0)),
+            Some(Action::End) => {
+                self.composer
+                    .key(&KeyEvent::new(KeyCode::Delete, KeyModifiers::NONE), self.width);
+            }
+            Some(Action::Suspend) => self.effects.push(Effect::Suspend),
+            Some(Action::Editor) => self.effects.push(Effect::Edit(self.composer.text().to_owned())),
+            Some(Action::PageUp) => self.scroll(-(self.page as isize)),
+            Some(Action::PageDown) => self.scroll(self.page as isize),
+            Some(Action::LineUp) => self.scroll(-1),
+            Some(Action::LineDown) => self.scroll(1),
+            Some(Action::Top) => {
+                self.transcript.jump_to_start();
+                self.older();
+            }
+            Some(Action::Bottom) => self.transcript.follow_end(),
+            Some(Action::Details) => {
+                if !self.transcript.toggle_last() {
+                    self.tell("No tool call is in view.");
+                }
+            }
+            Some(Action::AllDetails) => self.transcript.toggle_all(),
+            Some(Action::Search) => self.search = Some(String::new()),
+            Some(Action::Tasks) => self.overlay = Some(Overlay::Tasks(0)),
+            Some(Action::Mode) => self.next_mode(),
+            Some(Action::Unqueue) => self.take_back_last(),
+            Some(Action::Questions) if !self.panel.is_empty() => self.panel.focused = true,
+            Some(Action::Questions) => self.typed(),
+            Some(Action::Sessions) => self.effects.push(Effect::List),
+            Some(Action::Models) => self.pick_model(),
+            Some(Action::Redraw) => {
+                self.transcript.redraw();
+                self.effects.push(Effect::Redraw);
+            }
+            Some(Action::Help) => self.overlay = Some(Overlay::Help(0)),
+            None => {
+                let width = self.editor_width();
+                if self.composer.key(key, width) {
+                    self.typed();
+                }
+            }
+        }
+    }
+
+    pub(super) fn editor_width(&self) -> usize {
+        self.width.saturating_sub(3).max(4)
+    }
+
+    fn enter(&mut self) {
+        if self.composer.before_cursor().ends_with('\\') && self.composer.before_cursor() == self.composer.text() {
+            let from = self.composer.text().len() - 1;
+            self.composer.replace_from(from, "\n");
+            return;
+        }
+        if self.composer.text().trim().is_empty() {
+            return;
+        }
+        self.menu = None;
+        let text = self.composer.take();
+        self.effects.push(Effect::Remember(text.clone()));
+        self.entered(text.trim());
+    }
+
+    fn escape(&mut self) {
+        if self.menu.take().is_some() {
+            return;
+        }
+        if self.mirror.is_busy() {
+            return self.cancel();
+        }
+        if !self.transcript.is_following() {
+            self.transcript.follow_end();
+        }
+    }
+
+    /// Stops the running turn.
+    pub(super) fn cancel(&mut self) {
+        let Some(turn) = &self.mirror.chat.state.active_turn else {
+            return self.tell("Nothing is running.");
+        };
+        let started = turn.started_at.parse::<jiff::Timestamp>();
+        let duration = started.map_or(0, |started| {
+            (jiff::Timestamp::now().as_millisecond() - started.as_millisecond()).max(0)
+        });
+        let action = ChatTurnCancelledAction {
+            turn_id: turn.id.clone(),
+            duration,
+            meta: None,
+        };
+        self.cancelling = self.wire == Wire::Up;
+        let chat = self.mirror.chat.uri.clone();
+        self.dispatch(chat, StateAction::ChatTurnCancelled(action));
+    }
+
+    fn leave(&mut self) {
+        if self.armed.is_some_and(|armed| armed.elapsed() < TWICE) {
+            return self.effects.push(Effect::Leave(0));
+        }
+        self.armed = Some(Instant::now());
+        if self.overlay.take().is_some() || self.search.take().is_some() || self.menu.take().is_some() {
+            return;
+        }
+        if !self.composer.is_empty() {
+            self.composer.take();
+            return self.tell("Ctrl-C again leaves; the session stays.");
+        }
+        if self.mirror.is_busy() && !self.cancelling && self.wire == Wire::Up {
+            self.cancel();
+        }
+        self.tell("Ctrl-C again leaves; the session stays.");
+    }
+
+    pub(super) fn scroll(&mut self, by: isize) {
+        let look = Look {
+            width: self.width,
+            theme: &self.theme,
+        };
+        self.transcript.scroll(by, &self.mirror.chat.state, look);
+        if by < 0 {
+            self.older();
+        }
+    }
+
+    /// Asks for earlier turns when the beginning of what is known is on the screen.
+    fn older(&mut self) {
+        if !self.transcript.at_top || self.loading || self.wire == Wire::Away {
+            return;
+        }
+        if let Some(cursor) = self.mirror.chat.state.turns_next_cursor.clone() {
+            self.loading = true;
+            self.effects.push(Effect::Older(cursor));
+        }
+    }
+
+    /// A key while a question is in front. False when it is none for it.
+    fn question_key(&mut self, key: &KeyEvent, action: Option<Action>) -> bool {
+        match action {
+            Some(Action::Escape) if self.panel.takes_escape() => true,
+            Some(Action::Escape) => {
+                self.panel.focused = false;
+                true
+            }
+            Some(Action::Questions) => {
+                self.panel.next();
+                true
+            }
+            Some(Action::Send) | None => {
+                if let Some((chat, action)) = self.panel.key(key) {
+                    match self.wire {
+                        Wire::Up => self.effects.push(Effect::Dispatch(chat, action, Sent::Answer)),
+                        Wire::Away => {
+                            self.panel.refused();
+                            self.tell("The host is away; answer when it is back.");
+                        }
+                    }
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn search_key(&mut self, key: &KeyEvent, action: Option<Action>) -> bool {
+        let Some(query) = &mut self.search else { return false };
+        let back = match (key.code, action) {
+            (_, Some(Action::Escape | Action::Search)) => {
+                self.search = None;
+                return true;
+            }
+            (KeyCode::Enter | KeyCode::Down, _) => key.modifiers.contains(KeyModifiers::SHIFT),
+            (KeyCode::Up, _) => true,
+            (KeyCode::Backspace, _) => {
+                query.pop();
+                return true;
+            }
+            (KeyCode::Char(c), None) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {
+                query.push(c);
+                return true;
+            }
+            (
+                _,
+                Some(
+                    Action::PageUp
+                    | Action::PageDown
+                    | Action::LineUp
+                    | Action::LineDown
+                    | Action::Top
+                    | Action::Bottom,
+                ),
+            ) => {
+                return false;
+            }
+            _ => return true,
+        };
+        let query = query.clone();
+        let look = Look {
+            width: self.width,
+            theme: &self.theme,
+        };
+        if query.is_empty() {
+            return true;
+        }
+        // Who begins at the end wants what was said before.
+        let back = back || self.transcript.is_following();
+        if !self.transcript.search(&query, back, &self.mirror.chat.state, look) {
+            self.tell(&format!(
+                "{query:?} is not further {}.",
+                if back { "up" } else { "down" }
+            ));
+        }
+        true
+    }
+
+    fn take_back_last(&mut self) {
+        let queued = self.mirror.chat.state.queued_messages.iter().flatten().last();
+        match queued.map(|queued| queued.id.clone()) {
+            Some(id) => self.take_back(&id),
+            None => self.tell("No message is queued."),
+        }
+    }
+
+    /// Takes a message that waits back into the editor.
+    pub(super) fn take_back(&mut self, id: &str) {
+        let queued = self.mirror.chat.state.queued_messages.iter().flatten();
+        let Some(text) = queued
+            .filter(|queued| queued.id == id)
+            .map(|queued| queued.message.text.clone())
+            .next()
+        else {
+            return;
+        };
+        self.unqueue(id);
+        let typed = self.composer.text().to_owned();
+        let between = if typed.is_empty() { "" } else { "\n" };
+        self.composer.set(&format!("{text}{between}{typed}"));
+    }
+
+    pub(super) fn unqueue(&mut self, id: &str) {
+        let action = ChatPendingMessageRemovedAction {
+            kind: PendingMessageKind::Queued,
+            id: id.to_owned(),
+        };
+        let chat = self.mirror.chat.uri.clone();
+        self.dispatch(chat, StateAction::ChatPendingMessageRemoved(action));
+    }
+}
+
+/// The path of an image, when that is all that was pasted or dropped.
+fn image_path(text: &str) -> Option<String> {
+    let text = text.trim();
+    let text = text.strip_prefix("file://").unwrap_or(text);
+    let text = text.trim_matches(['\'', '"']).replace("\\ ", " ");
+    let (_, ending) = text.rsplit_once('.')?;
+    let is_image = IMAGES.contains(&ending.to_ascii_lowercase().as_str());
+    let is_path = text.starts_with(['/', '~', '.']) && !text.contains('\n');
+    (is_image && is_path).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_an_image_is_known_as_such() {
+        for (text, expected) in [
+            ("/tmp/a.png", Some("/tmp/a.png")),
+            ("'/tmp/a b.JPG' ", Some("/tmp/a b.JPG")),
+            ("/tmp/a\\ b.webp", Some("/tmp/a b.webp")),
+            ("file:///tmp/x.gif", Some("/tmp/x.gif")),
+            ("see /tmp/a.png", None),
+            ("/tmp/a.txt", None),
+        ] {
+            assert_eq!(image_path(text).as_deref(), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! The conversation on a whole screen: what the host says goes in, what a person presses goes in, and out come screens and what is to be
+//! done. It does nothing by itself, so it can be tried without a host and without a terminal.
+
+mod commands;
+mod complete;
+mod draw;
+mod input;
+mod overlay;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use ahp::ahp_types::{
+    ActionEnvelope, StateAction, Uri,
+    commands::CompletionItem,
+    state::{Message, MessageAttachment, ModelSelection, SessionSummary, Snapshot, TurnState},
+};
+
+pub use self::{
+    commands::COMMANDS,
+    status::{Price, Prices},
+};
+use self::{complete::Menu, overlay::Overlay};
+use crate::{
+    client::{
+        mirror::{Mirror, Went},
+        outbox::{self, Outbox},
+    },
+    composer::Composer,
+    panel::Panel,
+    plain::plain_line,
+    theme::{Scheme, Theme},
+    transcript::Transcript,
+};
+
+/// How long a note stays on the screen.
+const NOTE: Duration = Duration::from_secs(8);
+/// A turn that took so long is worth a notification when it ends.
+const LONG_TURN: Duration = Duration::from_secs(20);
+
+/// Something that was dispatched and is not echoed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sent {
+    /// A message, by its id.
+    Message(String),
+    /// An answer to a question.
+    Answer,
+    /// Anything else.
+    Other,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send an action to the host.
+    Dispatch(Uri, Box<StateAction>, Sent),
+    /// Ask the host what completes a text; the number comes back with the answer.
+    Complete(String, u64),
+    /// Ask the host for its sessions.
+    List,
+    /// Show another session.
+    Open(Uri),
+    /// Show a new session.
+    New,
+    /// Ask for the turns before the first that is known.
+    Older(String),
+    /// Let the person change a text in an editor.
+    Edit(String),
+    /// Read an image.
+    Attach(String),
+    /// Put a text on the clipboard.
+    Copy(String),
+    /// Keep what was typed for the next time.
+    Remember(String),
+    /// Call the person.
+    Notify(String),
+    /// Stop until the shell brings the program back.
+    Suspend,
+    /// Draw everything anew.
+    Redraw,
+    /// Bring a model: providers, keys, a test.
+    Login,
+    /// End.
+    Leave(u8),
+}
+
+/// What the client begins with.
+pub struct Setup {
+    /// The session.
+    pub mirror: Mirror,
+    /// Our name at the host.
+    pub client_id: String,
+    /// What was typed before.
+    pub history: Vec<String>,
+    /// The colours.
+    pub scheme: Scheme,
+    /// What tokens cost, as far as somebody said.
+    pub prices: Option<Prices>,
+    /// The model for the first message.
+    pub model: Option<String>,
+}
+
+/// Whether the host is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wire {
+    Up,
+    Away,
+}
+
+/// The conversation.
+pub struct App {
+    /// What is known of the session.
+    pub mirror: Mirror,
+    client_id: String,
+    wire: Wire,
+    outbox: Outbox,
+    sent: HashMap<i64, Sent>,
+    transcript: Transcript,
+    changed: bool,
+    composer: Composer,
+    /// What words in the editor stand for.
+    attachments: Vec<(String, MessageAttachment)>,
+    panel: Panel,
+    menu: Option<Menu>,
+    completion: u64,
+    overlay: Option<Overlay>,
+    search: Option<String>,
+    note: Option<(String, Instant, bool)>,
+    scheme: Scheme,
+    theme: Theme,
+    prices: Option<Prices>,
+    /// The model and the agent for the next messages.
+    model: Option<String>,
+    agent: Option<(String, Uri)>,
+    cancelling: bool,
+    armed: Option<Instant>,
+    began: Option<Instant>,
+    loading: bool,
+    width: usize,
+    height: usize,
+    page: usize,
+    effects: Vec<Effect>,
+}
+
+impl App {
+    /// Begins.
+    pub fn new(setup: Setup) -> Self {
+        let mut app = Self {
+            mirror: setup.mirror,
+            client_id: setup.client_id,
+            wire: Wire::Up,
+            outbox: Outbox::default(),
+            sent: HashMap::new(),
+            transcript: Transcript::default(),
+            changed: true,
+            composer: Composer::with_history(setup.history),
+            attachments: Vec::new(),
+            panel: Panel::default(),
+            menu: None,
+            completion: 0,
+            overlay: None,
+            search: None,
+            note: None,
+            scheme: setup.scheme,
+            theme: Theme::new(setup.scheme),
+            prices: setup.prices,
+            model: setup.model,
+            agent: None,
+            cancelling: false,
+            armed: None,
+            began: None,
+            loading: false,
+            width: 80,
+            height: 24,
+            page: 10,
+            effects: Vec::new(),
+        };
+        app.panel.focused = true;
+        app
+    }
+
+    /// What is to be done now. Called after everything that happens.
+    pub fn settle(&mut self) -> Vec<Effect> {
+        self.outbox.follow(&self.mirror);
+        while self.wire == Wire::Up
+            && let Some((id, action)) = self.outbox.next(&self.mirror)
+        {
+            let chat = self.mirror.chat.uri.clone();
+            self.effects
+                .push(Effect::Dispatch(chat, Box::new(action), Sent::Message(id)));
+        }
+        let waited = !self.panel.is_empty();
+        if self.panel.follow(self.mirror.needed()) {
+            // Who is in the middle of a sentence goes on with it.
+            self.panel.focused = self.composer.is_empty() || waited && self.panel.focused;
+            self.effects
+                .push(Effect::Notify("Lodge waits for your answer".to_owned()));
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Something was dispatched under this number.
+    pub fn dispatched(&mut self, client_seq: i64, sent: Sent) {
+        self.sent.insert(client_seq, sent);
+    }
+
+    /// Something that the host said.
+    pub fn apply(&mut self, envelope: &ActionEnvelope) {
+        let mine = envelope
+            .origin
+            .as_ref()
+            .filter(|origin| origin.client_id == self.client_id);
+        let sent = mine.and_then(|origin| self.sent.remove(&origin.client_seq));
+        if let Some(reason) = &envelope.rejection_reason {
+            self.mirror.apply(envelope);
+            if let Some(sent) = sent {
+                self.refused(sent, reason);
+            }
+            return;
+        }
+        match self.mirror.apply(envelope) {
+            Went::Chat => self.chat_changed(envelope),
+            Went::Session => self.session_changed(envelope),
+            Went::Root => self.changed = true,
+            Went::Nowhere => {}
+        }
+    }
+
+    fn chat_changed(&mut self, envelope: &ActionEnvelope) {
+        self.changed = true;
+        match &envelope.action {
+            StateAction::ChatTurnStarted(started) => {
+                if let Some(queued) = &started.queued_message_id {
+                    self.outbox.renamed(queued, &started.turn_id);
+                }
+                self.cancelling = false;
+                self.began = Some(Instant::now());
+            }
+            StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_) => {
+                self.cancelling = false;
+                let long = self.began.take().is_some_and(|began| began.elapsed() > LONG_TURN);
+                if long && self.mirror.chat.state.queued_messages.iter().flatten().next().is_none() {
+                    self.effects.push(Effect::Notify("Lodge is done".to_owned()));
+                }
+            }
+            StateAction::ChatTurnsLoaded(_) => self.loading = false,
+            StateAction::ChatPendingMessageRemoved(removed) => {
+                // The host itself takes a message out of the queue to begin a turn with it.
+                use ahp::ahp_types::state::PendingMessageKind;
+                if envelope.origin.is_some() || removed.kind == PendingMessageKind::Steering {
+                    self.outbox.removed(&removed.id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn session_changed(&mut self, envelope: &ActionEnvelope) {
+        self.changed = true;
+        if let StateAction::SessionCreationFailed(failed) = &envelope.action {
+            self.complain(&format!("The session could not be made: {}", failed.error.message));
+        }
+    }
+
+    fn refused(&mut self, sent: Sent, reason: &str) {
+        match sent {
+            // Another turn may have begun just before.
+            Sent::Message(id) if self.outbox.wait(&id) => {}
+            Sent::Message(_) => self.complain(&format!("The message was refused: {reason}")),
+            Sent::Answer => {
+                self.panel.refused();
+                self.complain(&format!("The answer was refused: {reason}"));
+            }
+            Sent::Other => self.complain(&format!("Refused: {reason}")),
+        }
+    }
+
+    /// The host is away.
+    pub fn lost(&mut self) {
+        self.wire = Wire::Away;
+        self.sent.clear();
+        self.loading = false;
+        self.changed = true;
+    }
+
+    /// Fresh states after a restart of the host. Returns what is no more.
+    pub fn replace(&mut self, snapshots: Vec<Snapshot>) -> Vec<Uri> {
+        let missing = self.mirror.refresh(snapshots);
+        self.transcript = Transcript::default();
+        missing
+    }
+
+    /// The host is back, and what was missed is applied.
+    pub fn back(&mut self) {
+        self.wire = Wire::Up;
+        self.outbox.again(&self.mirror);
+        self.panel.refused();
+        self.cancelling = false;
+        self.changed = true;
+        self.tell("The host is back.");
+    }
+
+    /// Another session is shown.
+    pub fn opened(&mut self, mirror: Mirror) {
+        let seen = self.mirror.seen.max(mirror.seen);
+        self.mirror = Mirror { seen, ..mirror };
+        self.transcript = Transcript::default();
+        self.outbox = Outbox::default();
+        self.panel = Panel::default();
+        self.panel.focused = true;
+        self.sent.clear();
+        (self.cancelling, self.loading, self.overlay) = (false, false, None);
+        self.began = None;
+        self.changed = true;
+    }
+
+    /// Whether this session is the one that is shown.
+    pub fn shows(&self, session: &str) -> bool {
+        self.mirror.session.uri == session
+    }
+
+    /// The sessions of the host, asked for by [`Effect::List`].
+    pub fn listed(&mut self, sessions: Vec<SessionSummary>) {
+        self.show_sessions(sessions);
+        self.changed = true;
+    }
+
+    /// What the host completes a text by, asked for by [`Effect::Complete`].
+    pub fn completed(&mut self, number: u64, items: Vec<CompletionItem>) {
+        if number == self.completion {
+            self.complete_with(items);
+            self.changed = true;
+        }
+    }
+
+    /// A text that was changed in an editor.
+    pub fn edited(&mut self, text: &str) {
+        self.composer.set(text.trim_end_matches('\n'));
+        self.changed = true;
+    }
+
+    /// An image that was read.
+    pub fn attached(&mut self, label: &str, attachment: MessageAttachment) {
+        let token = format!("[{label}]");
+        self.composer.insert(&format!("{token} "));
+        self.attachments.push((token, attachment));
+        self.changed = true;
+    }
+
+    /// Puts a text into the editor, as if typed.
+    pub fn insert(&mut self, text: &str) {
+        self.composer.insert(text);
+        self.changed = true;
+    }
+
+    /// Says something that is no part of the conversation.
+    pub fn tell(&mut self, text: &str) {
+        self.note = Some((plain_line(text), Instant::now(), false));
+        self.changed = true;
+    }
+
+    /// Says what went wrong.
+    pub fn complain(&mut self, text: &str) {
+        self.note = Some((plain_line(text), Instant::now(), true));
+        self.changed = true;
+    }
+
+    /// Whether something moves by itself, so that the screen has to be drawn again soon.
+    pub fn is_moving(&self) -> bool {
+        self.mirror.is_busy() || self.wire == Wire::Away || self.note.is_some()
+    }
+
+    /// Whether there is something new to draw.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Whether the list of sessions is on the screen, which should be asked for again now and then.
+    pub fn shows_sessions(&self) -> bool {
+        matches!(&self.overlay, Some(Overlay::Picker(picker)) if picker.is_sessions())
+    }
+
+    /// How the last turn ended.
+    pub fn last_turn(&self) -> Option<TurnState> {
+        self.mirror.chat.state.turns.last().map(|turn| turn.state)
+    }
+
+    /// The title of the terminal.
+    pub fn title(&self) -> String {
+        let title = plain_line(&self.mirror.session.state.title);
+        let busy = if !self.panel.is_empty() {
+            "? "
+        } else if self.mirror.is_busy() {
+            "● "
+        } else {
+            ""
+        };
+        match title.is_empty() {
+            true => format!("{busy}lodge"),
+            false => format!("{busy}{title}"),
+        }
+    }
+
+    /// Says something to the agent.
+    pub fn say(&mut self, text: &str, steers: bool) {
+        let mut message: Message = outbox::message(text, None);
+        message.model = self.model.take().map(|id| ModelSelection { id, config: None });
+        message.agent = self
+            .agent
+            .as_ref()
+            .map(|(_, uri)| ahp::ahp_types::state::AgentSelection { uri: uri.clone() });
+        let mut attached = Vec::new();
+        for (token, attachment) in self.attachments.drain(..) {
+            if text.contains(&token) {
+                attached.push(attachment);
+            }
+        }
+        message.attachments = (!attached.is_empty()).then_some(attached);
+        self.outbox.put(message, steers);
+        self.transcript.follow_end();
+        if self.wire == Wire::Away {
+            self.tell("It is sent when the host is back.");
+        }
+    }
+
+    fn dispatch(&mut self, channel: Uri, action: StateAction) {
+        match self.wire {
+            Wire::Up => self
+                .effects
+                .push(Effect::Dispatch(channel, Box::new(action), Sent::Other)),
+            Wire::Away => self.tell("The host is away; try again when it is back."),
+        }
+    }
+}

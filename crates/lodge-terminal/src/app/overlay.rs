@@ -1,0 +1,584 @@
+//! What covers the conversation for a while: pickers, the tasks, the help.
+
+use ahp::ahp_types::{
+    Uri,
+    state::{BackgroundWork, ChatOrigin, ChildCustomization, Customization, SessionStatus, SessionSummary},
+};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_core::text::{Line, Span};
+
+use super::{App, COMMANDS, Effect};
+use crate::{
+    keys::{Action, EDITOR_KEYS, KEYS},
+    plain::plain_line,
+    theme::{Scheme, Theme},
+    wrap,
+};
+
+pub(super) enum Overlay {
+    Picker(Picker),
+    /// The line that is selected.
+    Tasks(usize),
+    /// The first row that is shown.
+    Help(usize),
+}
+
+/// What choosing something does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Pick {
+    Session(Uri),
+    Setting(&'static str, String),
+    Agent(Option<(String, Uri)>),
+    Theme(Scheme),
+}
+
+struct Choice {
+    mark: char,
+    label: String,
+    detail: String,
+    pick: Pick,
+}
+
+pub(super) struct Picker {
+    title: &'static str,
+    query: String,
+    choices: Vec<Choice>,
+    selected: usize,
+}
+
+impl Overlay {
+    pub(super) fn paste(&mut self, text: &str) {
+        if let Self::Picker(picker) = self {
+            picker.query.push_str(text.lines().next().unwrap_or_default());
+        }
+    }
+}
+
+impl Picker {
+    fn new(title: &'static str, choices: Vec<Choice>) -> Self {
+        let selected = choices.iter().position(|choice| choice.mark == '*').unwrap_or(0);
+        Self {
+            title,
+            query: String::new(),
+            choices,
+            selected,
+        }
+    }
+
+    pub(super) fn is_sessions(&self) -> bool {
+        self.title == SESSIONS
+    }
+
+    fn matching(&self) -> Vec<&Choice> {
+        let mut found: Vec<(usize, &Choice)> = self
+            .choices
+            .iter()
+            .filter_map(|choice| {
+                // A detail is long, and has any few letters in some order.
+                let detail = choice.detail.to_lowercase().contains(&self.query.to_lowercase());
+                let rank = rank(&self.query, &choice.label).or(detail.then_some(usize::MAX))?;
+                Some((rank, choice))
+            })
+            .collect();
+        found.sort_by_key(|(rank, _)| *rank);
+        found.into_iter().map(|(_, choice)| choice).collect()
+    }
+}
+
+const SESSIONS: &str = "Sessions";
+
+/// How well letters fit a text, less is better; nothing when they are not all in it in their order.
+fn rank(letters: &str, text: &str) -> Option<usize> {
+    let text = text.to_lowercase();
+    let letters = letters.to_lowercase();
+    if let Some(at) = text.find(letters.trim()) {
+        return Some(at.min(1));
+    }
+    let mut gaps = 2;
+    let mut rest = text.chars();
+    for letter in letters.chars().filter(|c| !c.is_whitespace()) {
+        gaps += rest.by_ref().position(|c| c == letter)?;
+    }
+    Some(gaps)
+}
+
+/// The path in a URI, for people to read.
+pub(super) fn path_of(uri: &str) -> String {
+    let path = uri.strip_prefix("file://").unwrap_or(uri);
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let code = tail.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) if first == b'%' => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// How long ago something was.
+fn age(time: &str) -> String {
+    let Ok(then) = time.parse::<jiff::Timestamp>() else {
+        return String::new();
+    };
+    match jiff::Timestamp::now().as_second() - then.as_second() {
+        ..60 => "now".to_owned(),
+        seconds @ 60..3600 => format!("{} min", seconds / 60),
+        seconds @ 3600..86_400 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+impl App {
+    pub(super) fn show_sessions(&mut self, sessions: Vec<SessionSummary>) {
+        let choices = sessions
+            .into_iter()
+            .map(|session| {
+                let is = |state: SessionStatus| session.status & state.bits() == state.bits();
+                let state = if is(SessionStatus::InputNeeded) {
+                    "waits for an answer, "
+                } else if is(SessionStatus::InProgress) {
+                    "works, "
+                } else {
+                    ""
+                };
+                let place = session
+                    .working_directories
+                    .iter()
+                    .flatten()
+                    .next()
+                    .map(|uri| path_of(uri));
+                let title = if session.title.is_empty() {
+                    "(nothing said yet)"
+                } else {
+                    &session.title
+                };
+                Choice {
+                    mark: if self.shows(&session.resource) { '*' } else { ' ' },
+                    label: title.to_owned(),
+                    detail: format!("{state}{}  {}", age(&session.modified_at), place.unwrap_or_default()),
+                    pick: Pick::Session(session.resource),
+                }
+            })
+            .collect();
+        match &mut self.overlay {
+            // The list was asked for again: what was typed and selected stays.
+            Some(Overlay::Picker(picker)) if picker.is_sessions() => {
+                let chosen = picker.matching().get(picker.selected).map(|choice| choice.pick.clone());
+                picker.choices = choices;
+                let at = picker
+                    .matching()
+                    .iter()
+                    .position(|choice| Some(&choice.pick) == chosen.as_ref());
+                picker.selected = at.unwrap_or(0);
+            }
+            _ => self.overlay = Some(Overlay::Picker(Picker::new(SESSIONS, choices))),
+        }
+    }
+
+    pub(super) fn pick_model(&mut self) {
+        let now = self.model.as_deref().or(self.mirror.model()).map(str::to_owned);
+        let models = self.mirror.root.agents.iter().flat_map(|agent| &agent.models);
+        let choices = models
+            .map(|model| Choice {
+                mark: if now.as_deref() == Some(model.id.as_str()) {
+                    '*'
+                } else {
+                    ' '
+                },
+                label: model.id.clone(),
+                detail: match model.max_context_window {
+                    Some(window) => format!("{}  {}k tokens", model.provider, window / 1000),
+                    None => model.provider.clone(),
+                },
+                pick: Pick::Setting("model", model.id.clone()),
+            })
+            .collect();
+        self.overlay = Some(Overlay::Picker(Picker::new("Models", choices)));
+    }
+
+    fn pick_setting(&mut self, title: &'static str, key: &'static str, choices: &[(&str, &str)], default: &str) {
+        let now = self.setting(key).unwrap_or(default).to_owned();
+        let choices = choices
+            .iter()
+            .map(|(value, what)| Choice {
+                mark: if now == *value { '*' } else { ' ' },
+                label: (*value).to_owned(),
+                detail: (*what).to_owned(),
+                pick: Pick::Setting(key, (*value).to_owned()),
+            })
+            .collect();
+        self.overlay = Some(Overlay::Picker(Picker::new(title, choices)));
+    }
+
+    pub(super) fn pick_mode(&mut self) {
+        let modes = [
+            ("interactive", "Does what it is told and stops"),
+            ("plan", "Plans and changes nothing"),
+            ("autopilot", "Goes on until the task is done"),
+        ];
+        self.pick_setting("Modes", "mode", &modes, "interactive");
+    }
+
+    pub(super) fn pick_approvals(&mut self) {
+        let approvals = [
+            ("default", "What can do harm is asked"),
+            ("autoApprove", "Nothing is asked"),
+        ];
+        self.pick_setting("Approvals", "autoApprove", &approvals, "default");
+    }
+
+    pub(super) fn pick_theme(&mut self) {
+        let choices = Scheme::NAMES
+            .iter()
+            .filter_map(|name| {
+                let scheme = Scheme::parse(name)?;
+                Some(Choice {
+                    mark: if scheme == self.scheme { '*' } else { ' ' },
+                    label: (*name).to_owned(),
+                    detail: String::new(),
+                    pick: Pick::Theme(scheme),
+                })
+            })
+            .collect();
+        self.overlay = Some(Overlay::Picker(Picker::new("Themes", choices)));
+    }
+
+    /// Agents that can be chosen: name, description, address.
+    fn agents(&self) -> Vec<(String, String, Uri)> {
+        let state = &self.mirror.session.state;
+        let children = state
+            .customizations
+            .iter()
+            .flatten()
+            .flat_map(|customization| match customization {
+                Customization::Plugin(plugin) => plugin.children.as_deref().unwrap_or_default(),
+                Customization::Directory(directory) => directory.children.as_deref().unwrap_or_default(),
+                _ => &[],
+            });
+        children
+            .filter_map(|child| match child {
+                ChildCustomization::Agent(agent) => Some((
+                    agent.name.clone(),
+                    agent.description.clone().unwrap_or_default(),
+                    agent.uri.clone(),
+                )),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub(super) fn pick_agent(&mut self) {
+        let now = self.agent.as_ref().map(|(_, uri)| uri.clone());
+        let mark = |is: bool| if is { '*' } else { ' ' };
+        let mut choices = vec![Choice {
+            mark: mark(now.is_none()),
+            label: "The session's own".to_owned(),
+            detail: String::new(),
+            pick: Pick::Agent(None),
+        }];
+        for (name, what, uri) in self.agents() {
+            choices.push(Choice {
+                mark: mark(now.as_ref() == Some(&uri)),
+                label: name.clone(),
+                detail: what,
+                pick: Pick::Agent(Some((name, uri))),
+            });
+        }
+        self.overlay = Some(Overlay::Picker(Picker::new("Agents", choices)));
+    }
+
+    pub(super) fn choose_agent(&mut self, wanted: &str) {
+        let found = self.agents().into_iter().find(|(name, ..)| name == wanted);
+        match found {
+            Some((name, _, uri)) => {
+                self.tell(&format!("{name} answers from the next message on."));
+                self.agent = Some((name, uri));
+            }
+            None => self.complain(&format!("There is no agent {wanted:?}; /agent lists them.")),
+        }
+    }
+
+    fn take(&mut self, pick: Pick) {
+        match pick {
+            Pick::Session(uri) if self.shows(&uri) => {}
+            Pick::Session(uri) => self.effects.push(Effect::Open(uri)),
+            Pick::Setting(key, value) => self.configure(key, value.into()),
+            Pick::Agent(agent) => self.agent = agent,
+            Pick::Theme(scheme) => self.paint(scheme),
+        }
+    }
+
+    pub(super) fn overlay_key(&mut self, key: &KeyEvent, action: Option<Action>) {
+        if action == Some(Action::Escape) {
+            self.overlay = None;
+            return;
+        }
+        let step: isize = match key.code {
+            KeyCode::Up => -1,
+            KeyCode::Down => 1,
+            KeyCode::PageUp => -(self.page as isize),
+            KeyCode::PageDown => self.page as isize,
+            _ => 0,
+        };
+        let tasks = self.tasks();
+        match &mut self.overlay {
+            Some(Overlay::Help(top)) => match step {
+                0 => self.overlay = None,
+                step => *top = top.saturating_add_signed(step),
+            },
+            Some(Overlay::Tasks(selected)) => {
+                *selected = selected.saturating_add_signed(step).min(tasks.len().saturating_sub(1));
+                let queued = tasks.get(*selected).and_then(|task| task.queued.clone());
+                match (key.code, queued) {
+                    (KeyCode::Enter, Some(id)) => {
+                        self.overlay = None;
+                        self.take_back(&id);
+                    }
+                    (KeyCode::Delete | KeyCode::Backspace | KeyCode::Char('x'), Some(id)) => self.unqueue(&id),
+                    (KeyCode::Char('q') | KeyCode::Enter, _) => self.overlay = None,
+                    _ if action == Some(Action::Tasks) => self.overlay = None,
+                    _ => {}
+                }
+            }
+            Some(Overlay::Picker(picker)) => {
+                let count = picker.matching().len();
+                picker.selected = picker.selected.saturating_add_signed(step).min(count.saturating_sub(1));
+                match key.code {
+                    KeyCode::Enter => {
+                        let pick = picker.matching().get(picker.selected).map(|choice| choice.pick.clone());
+                        self.overlay = None;
+                        if let Some(pick) = pick {
+                            self.take(pick);
+                        }
+                    }
+                    KeyCode::Backspace => drop(picker.query.pop()),
+                    KeyCode::Char(c) if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {
+                        picker.query.push(c);
+                        picker.selected = 0;
+                    }
+                    _ => {}
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// What goes on beside the conversation.
+    pub(super) fn tasks(&self) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for chat in &self.mirror.session.state.chats {
+            let is = |state: SessionStatus| chat.status & state.bits() == state.bits();
+            if matches!(chat.origin, Some(ChatOrigin::Tool { .. })) {
+                let state = if is(SessionStatus::InputNeeded) {
+                    "waits for an answer"
+                } else if is(SessionStatus::InProgress) {
+                    "works"
+                } else if is(SessionStatus::Error) {
+                    "failed"
+                } else {
+                    "done"
+                };
+                let activity = chat.activity.as_ref().map(|activity| format!(": {activity}"));
+                tasks.push(Task {
+                    mark: '▸',
+                    text: format!("{}  {state}{}", chat.title, activity.unwrap_or_default()),
+                    queued: None,
+                    works: state == "works",
+                });
+            }
+        }
+        for work in self.mirror.chat.state.background_work.iter().flatten() {
+            let text = match work {
+                BackgroundWork::Shell(shell) => format!("{}  since {}", shell.command, age(&shell.started_at)),
+                BackgroundWork::Subagent(agent) => format!("{}  since {}", agent.label, age(&agent.started_at)),
+                BackgroundWork::Unknown(_) => continue,
+            };
+            tasks.push(Task {
+                mark: '&',
+                text,
+                queued: None,
+                works: true,
+            });
+        }
+        let chat = &self.mirror.chat.state;
+        for queued in chat.queued_messages.iter().flatten() {
+            tasks.push(Task {
+                mark: '+',
+                text: format!("queued: {}", queued.message.text),
+                queued: Some(queued.id.clone()),
+                works: false,
+            });
+        }
+        tasks
+    }
+
+    /// The rows of what covers the conversation.
+    pub(super) fn overlay_rows(&mut self, width: usize, height: usize) -> Vec<Line<'static>> {
+        let theme = self.theme;
+        let tasks = self.tasks();
+        match &mut self.overlay {
+            Some(Overlay::Help(top)) => {
+                let rows = help(width, &theme);
+                *top = (*top).min(rows.len().saturating_sub(height));
+                rows.into_iter().skip(*top).take(height).collect()
+            }
+            Some(Overlay::Tasks(selected)) => {
+                let mut rows = vec![
+                    Line::styled("Sub-agents, background work, queue", theme.heading),
+                    Line::styled("Enter edits and x drops a queued message · Esc closes", theme.dim),
+                    Line::default(),
+                ];
+                if tasks.is_empty() {
+                    rows.push(Line::styled("Nothing goes on beside the conversation.", theme.dim));
+                }
+                for (at, task) in tasks.iter().enumerate() {
+                    let style = if at == *selected { theme.selected } else { theme.text };
+                    let text = format!("{} {}", task.mark, plain_line(&task.text));
+                    rows.push(Line::styled(wrap::fit(&text, width), style));
+                }
+                window(rows, 3 + *selected, height)
+            }
+            Some(Overlay::Picker(picker)) => {
+                let matching = picker.matching();
+                let mut rows = vec![
+                    Line::from(vec![
+                        Span::styled(picker.title, theme.heading),
+                        Span::styled("  › ", theme.accent),
+                        Span::styled(plain_line(&picker.query), theme.text),
+                        Span::styled("▏", theme.accent),
+                    ]),
+                    Line::styled("Type to search · ↑↓ Enter · Esc closes", theme.dim),
+                    Line::default(),
+                ];
+                if matching.is_empty() {
+                    rows.push(Line::styled("Nothing fits.", theme.dim));
+                }
+                for (at, choice) in matching.iter().enumerate() {
+                    let style = if at == picker.selected {
+                        theme.selected
+                    } else {
+                        theme.text
+                    };
+                    let label = format!("{} {}", choice.mark, plain_line(&choice.label));
+                    let detail = plain_line(&choice.detail);
+                    let room = width.saturating_sub(wrap::columns(&detail).min(width / 2) + 2);
+                    let label = wrap::fit(&label, room.max(20));
+                    let detail = wrap::fit(&detail, width.saturating_sub(wrap::columns(&label) + 2));
+                    let mut row = Line::from(vec![
+                        Span::styled(label, style),
+                        Span::styled("  ", style),
+                        Span::styled(detail, if at == picker.selected { style } else { theme.dim }),
+                    ]);
+                    let blank = width.saturating_sub(row.width());
+                    row.push_span(Span::styled(" ".repeat(blank), style));
+                    rows.push(row);
+                }
+                window(rows, 3 + picker.selected, height)
+            }
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Something that goes on beside the conversation.
+pub(super) struct Task {
+    mark: char,
+    text: String,
+    queued: Option<String>,
+    pub(super) works: bool,
+}
+
+/// Rows of which one has to be on the screen; the first three stay.
+fn window(mut rows: Vec<Line<'static>>, wanted: usize, height: usize) -> Vec<Line<'static>> {
+    let head = 3.min(rows.len());
+    let surplus = (wanted + 1).saturating_sub(height);
+    rows.drain(head..(head + surplus).min(rows.len()));
+    rows.truncate(height);
+    rows
+}
+
+/// Columns of the names in the help.
+const HELP_COLUMN: usize = 26;
+
+fn help(width: usize, theme: &Theme) -> Vec<Line<'static>> {
+    let mut rows = vec![Line::styled("Keys", theme.heading), Line::default()];
+    let table = |left: String, right: &str| {
+        // Names that are too long for their column have a row of their own.
+        let left = format!("  {left}");
+        let short = wrap::columns(&left) < HELP_COLUMN;
+        let blank = " ".repeat(HELP_COLUMN);
+        let first = match short {
+            true => format!("{left:<HELP_COLUMN$}"),
+            false => blank.clone(),
+        };
+        let margin = wrap::Margin {
+            first: vec![(first, theme.accent)],
+            rest: vec![(blank, theme.text)],
+        };
+        let mut rows = Vec::new();
+        if !short {
+            rows.push(Line::styled(wrap::fit(&left, width), theme.accent));
+        }
+        rows.extend(wrap::words(&vec![(right.to_owned(), theme.text)], width, &margin));
+        rows
+    };
+    for (names, _, what) in KEYS {
+        rows.extend(table((*names).to_owned(), what));
+    }
+    rows.extend([
+        Line::default(),
+        Line::styled("In the editor", theme.heading),
+        Line::default(),
+    ]);
+    for (names, what) in EDITOR_KEYS {
+        rows.extend(table((*names).to_owned(), what));
+    }
+    rows.extend([
+        Line::default(),
+        Line::styled("Commands", theme.heading),
+        Line::default(),
+    ]);
+    for (name, argument, what) in COMMANDS {
+        rows.extend(table(format!("/{name} {argument}"), what));
+    }
+    rows.extend(table("!COMMAND".to_owned(), "Run a command in the session's shell"));
+    rows.extend(table("@FILE".to_owned(), "Attach a file; the menu completes it"));
+    rows.extend(table("//TEXT".to_owned(), "Send TEXT with its slash"));
+    rows.extend([
+        Line::default(),
+        Line::styled(
+            "Other commands are the host's; the menu behind / shows them all.",
+            theme.dim,
+        ),
+    ]);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_find_what_has_them_in_their_order() {
+        assert!(rank("gpt", "gpt-5 openai") < rank("gpt", "g-p-t"));
+        assert_eq!(rank("xyz", "gpt"), None);
+        assert_eq!(rank("", "anything"), Some(0));
+    }
+
+    #[test]
+    fn what_is_selected_is_on_the_screen() {
+        let rows: Vec<Line> = (0..100).map(|number| Line::raw(number.to_string())).collect();
+        let shown = window(rows, 50, 10);
+        assert_eq!(shown.len(), 10);
+        assert!(shown.iter().any(|row| row.to_string() == "50"));
+        assert_eq!(shown[0].to_string(), "0");
+    }
+}

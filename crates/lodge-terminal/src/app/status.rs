@@ -1,0 +1,166 @@
+//! The last row: who answers, how, and what it has cost.
+
+use std::collections::HashMap;
+
+use ahp::ahp_types::state::UsageInfo;
+use serde::Deserialize;
+
+use super::{App, overlay::path_of};
+use crate::{plain::plain_line, wrap::columns};
+
+/// What a model's tokens cost, for a million of them.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Of what is read.
+    pub input: f64,
+    /// Of what is written.
+    pub output: f64,
+    /// Of what is read from a cache; as `input` where nobody says.
+    pub cached: Option<f64>,
+}
+
+/// A table of prices, as somebody wrote it down one day.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// The day.
+    pub date: String,
+    /// What stands in front of an amount.
+    #[serde(default = "dollar")]
+    pub currency: String,
+    /// Prices by the ids of models.
+    pub models: HashMap<String, Price>,
+}
+
+fn dollar() -> String {
+    "$".to_owned()
+}
+
+impl Prices {
+    /// What something cost; nothing when the price of its model is not known.
+    fn cost(&self, usage: &UsageInfo) -> Option<f64> {
+        let price = self.models.get(usage.model.as_deref()?)?;
+        let number = |tokens: Option<i64>| tokens.unwrap_or(0).max(0) as f64;
+        let cached = number(usage.cache_read_tokens);
+        let fresh = (number(usage.input_tokens) - cached).max(0.0);
+        let sum = fresh * price.input
+            + cached * price.cached.unwrap_or(price.input)
+            + number(usage.output_tokens) * price.output;
+        Some(sum / 1e6)
+    }
+}
+
+/// A number of tokens, short.
+fn short(tokens: i64) -> String {
+    match tokens {
+        ..1000 => tokens.to_string(),
+        1000..100_000 => format!("{:.1}k", tokens as f64 / 1000.0),
+        100_000..1_000_000 => format!("{}k", tokens / 1000),
+        _ => format!("{:.1}M", tokens as f64 / 1e6),
+    }
+}
+
+impl App {
+    fn usages(&self) -> impl Iterator<Item = &UsageInfo> {
+        let chat = &self.mirror.chat.state;
+        let active = chat.active_turn.iter().filter_map(|turn| turn.usage.as_ref());
+        chat.turns.iter().filter_map(|turn| turn.usage.as_ref()).chain(active)
+    }
+
+    /// How full the model's window is, as far as the host tells.
+    fn context(&self) -> Option<String> {
+        let used = self
+            .usages()
+            .filter_map(|usage| usage.meta.as_ref()?.get("contextTokens")?.as_i64())
+            .last()?;
+        let model = self.mirror.model()?;
+        let models = self.mirror.root.agents.iter().flat_map(|agent| &agent.models);
+        let window = models
+            .filter(|known| known.id == model)
+            .filter_map(|known| known.max_context_window)
+            .next()?;
+        Some(format!("{}% context", used * 100 / window.max(1)))
+    }
+
+    /// The pieces, the most important first, as many as fit.
+    pub(super) fn status(&self, width: usize) -> String {
+        let mut pieces = Vec::new();
+        let model = self.model.as_deref().or(self.mirror.model());
+        pieces.push(plain_line(model.unwrap_or("no model")));
+        if let Some((name, _)) = &self.agent {
+            pieces.push(format!("@{}", plain_line(name)));
+        }
+        pieces.push(self.setting("mode").unwrap_or("interactive").to_owned());
+        if self.setting("autoApprove") == Some("autoApprove") {
+            pieces.push("approves everything".to_owned());
+        }
+        pieces.extend(self.context());
+        let sum = |tokens: fn(&UsageInfo) -> Option<i64>| self.usages().filter_map(tokens).sum::<i64>();
+        let (read, written) = (sum(|usage| usage.input_tokens), sum(|usage| usage.output_tokens));
+        // Turns that are not loaded have cost something too.
+        let at_least = if self.mirror.chat.state.turns_next_cursor.is_some() {
+            "≥"
+        } else {
+            ""
+        };
+        if read + written > 0 {
+            pieces.push(format!("{at_least}{}↑ {}↓", short(read), short(written)));
+        }
+        if let Some(prices) = &self.prices {
+            let costs: Vec<f64> = self.usages().filter_map(|usage| prices.cost(usage)).collect();
+            if !costs.is_empty() {
+                let sum: f64 = costs.iter().sum();
+                pieces.push(format!("{at_least}{}{sum:.2} ({})", prices.currency, prices.date));
+            }
+        }
+        pieces.extend(self.setting("branch").map(plain_line));
+        let place = self.mirror.session.state.working_directories.iter().flatten().next();
+        if let Some(place) = place {
+            let path = path_of(place);
+            pieces.push(plain_line(path.rsplit('/').next().unwrap_or(&path)));
+        }
+        let mut line = String::new();
+        for piece in pieces {
+            let between = if line.is_empty() { "" } else { " · " };
+            if columns(&line) + columns(between) + columns(&piece) > width {
+                break;
+            }
+            line.push_str(between);
+            line.push_str(&piece);
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_is_made_from_the_table_and_nothing_else() {
+        let price = Price {
+            input: 2.0,
+            output: 10.0,
+            cached: Some(0.5),
+        };
+        let prices = Prices {
+            date: "2026-11-01".into(),
+            currency: dollar(),
+            models: HashMap::from([("m".to_owned(), price)]),
+        };
+        let usage = |model: &str| UsageInfo {
+            input_tokens: Some(1_000_000),
+            output_tokens: Some(100_000),
+            cache_read_tokens: Some(400_000),
+            model: Some(model.to_owned()),
+            meta: None,
+        };
+        assert_eq!(prices.cost(&usage("m")), Some(0.6 * 2.0 + 0.4 * 0.5 + 1.0));
+        assert_eq!(prices.cost(&usage("other")), None);
+        assert_eq!(
+            [short(999), short(12_345), short(123_456), short(1_234_567)],
+            ["999", "12.3k", "123k", "1.2M"]
+        );
+    }
+}

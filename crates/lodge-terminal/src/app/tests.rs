@@ -1,0 +1,282 @@
+//! The app without a host and without a terminal.
+
+use ahp::ahp_types::{ActionEnvelope, state::RootState};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_core::{buffer::Buffer, layout::Rect};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::client::mirror::Channel;
+
+fn mirror(turns: Value) -> Mirror {
+    let root: RootState = serde_json::from_value(json!({
+        "agents": [{ "provider": "lodge", "displayName": "Lodge", "description": "", "models": [
+            { "id": "m-1", "provider": "x", "name": "M", "maxContextWindow": 100_000 },
+            { "id": "m-2", "provider": "x", "name": "N" },
+        ] }],
+    }))
+    .unwrap();
+    let session = serde_json::from_value(json!({
+        "provider": "lodge", "title": "T", "status": 1, "lifecycle": "ready", "activeClients": [], "chats": [],
+        "workingDirectories": ["file:///home/me/project"],
+        "config": { "schema": { "type": "object", "properties": {} }, "values": { "model": "m-1", "mode": "plan" } },
+    }))
+    .unwrap();
+    let chat = serde_json::from_value(json!({
+        "resource": "ahp-chat:/c", "title": "", "status": 1, "modifiedAt": "2026-11-15T10:00:00.000Z", "turns": turns,
+    }))
+    .unwrap();
+    Mirror::new(
+        root,
+        Channel::new("lodge:/s".into(), session, 0),
+        Channel::new("ahp-chat:/c".into(), chat, 0),
+    )
+}
+
+fn app(turns: Value) -> App {
+    App::new(Setup {
+        mirror: mirror(turns),
+        client_id: "me".into(),
+        history: Vec::new(),
+        scheme: Scheme::Plain,
+        prices: None,
+        model: None,
+    })
+}
+
+fn turn(id: &str, text: &str, answer: &str) -> Value {
+    json!({
+        "id": id, "startedAt": "2026-11-15T10:00:00.000Z", "state": "complete",
+        "message": { "text": text, "origin": { "kind": "user" } },
+        "responseParts": [{ "kind": "markdown", "id": format!("{id}-a"), "content": answer }],
+    })
+}
+
+fn screen(app: &mut App, width: u16, height: u16) -> String {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+    app.draw(&mut buffer);
+    let row = |y| {
+        (0..width)
+            .map(|x| buffer[(x, y)].symbol())
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
+    };
+    (0..height).map(row).collect::<Vec<_>>().join("\n")
+}
+
+fn press(app: &mut App, code: KeyCode, modifiers: KeyModifiers) -> Vec<Effect> {
+    app.key(&KeyEvent::new(code, modifiers));
+    app.settle()
+}
+
+fn type_in(app: &mut App, text: &str) {
+    for c in text.chars() {
+        press(app, KeyCode::Char(c), KeyModifiers::NONE);
+    }
+}
+
+fn act(app: &mut App, seq: u64, action: Value) {
+    let envelope: ActionEnvelope =
+        serde_json::from_value(json!({ "channel": "ahp-chat:/c", "action": action, "serverSeq": seq })).unwrap();
+    app.apply(&envelope);
+}
+
+#[test]
+fn a_message_goes_out_and_its_answer_is_shown_as_it_comes() {
+    let mut app = app(json!([]));
+    type_in(&mut app, "do it");
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let id = effects
+        .iter()
+        .find_map(|effect| match effect {
+            Effect::Dispatch(_, action, Sent::Message(id)) if matches!(**action, StateAction::ChatTurnStarted(_)) => {
+                Some(id.clone())
+            }
+            _ => None,
+        })
+        .unwrap();
+    let message = json!({ "text": "do it", "origin": { "kind": "user" } });
+    act(
+        &mut app,
+        1,
+        json!({ "type": "chat/turnStarted", "turnId": id, "startedAt": "2026-11-15T10:00:00.000Z", "message": message }),
+    );
+    let part = json!({ "kind": "markdown", "id": "p", "content": "" });
+    act(
+        &mut app,
+        2,
+        json!({ "type": "chat/responsePart", "turnId": id, "part": part }),
+    );
+    act(
+        &mut app,
+        3,
+        json!({ "type": "chat/delta", "turnId": id, "partId": "p", "content": "Some **bo" }),
+    );
+    assert!(
+        screen(&mut app, 60, 16).contains("Some **bo"),
+        "{}",
+        screen(&mut app, 60, 16)
+    );
+    act(
+        &mut app,
+        4,
+        json!({ "type": "chat/delta", "turnId": id, "partId": "p", "content": "ld** words" }),
+    );
+    let shown = screen(&mut app, 60, 16);
+    assert!(
+        shown.contains("› do it") && shown.contains("Some bold words") && shown.contains("Esc stops"),
+        "{shown}"
+    );
+    let effects = press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    assert!(
+        matches!(&effects[..], [Effect::Dispatch(_, action, _)] if matches!(**action, StateAction::ChatTurnCancelled(_))),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn a_long_conversation_is_scrolled_searched_and_kept_in_little_memory() {
+    let turns: Vec<Value> = (0..1000)
+        .map(|number| {
+            let lines: String = (0..100).map(|line| format!("turn {number} line {line}\n\n")).collect();
+            turn(&format!("t{number}"), &format!("message {number}"), &lines)
+        })
+        .collect();
+    let mut app = app(json!(turns));
+    let shown = screen(&mut app, 80, 24);
+    assert!(shown.contains("turn 999 line 99"), "{shown}");
+    for _ in 0..50 {
+        press(&mut app, KeyCode::PageUp, KeyModifiers::NONE);
+        screen(&mut app, 80, 24);
+        assert!(app.transcript.cached() < 1000, "{}", app.transcript.cached());
+    }
+    let shown = screen(&mut app, 80, 24);
+    assert!(!shown.contains("turn 999 ") && shown.contains("↓ more"), "{shown}");
+    press(&mut app, KeyCode::Char('f'), KeyModifiers::CONTROL);
+    type_in(&mut app, "turn 500 line 42");
+    press(&mut app, KeyCode::Up, KeyModifiers::NONE);
+    let shown = screen(&mut app, 80, 24);
+    assert!(shown.lines().next().unwrap().contains("turn 500 line 42"), "{shown}");
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    press(&mut app, KeyCode::Home, KeyModifiers::CONTROL);
+    let shown = screen(&mut app, 80, 24);
+    assert!(shown.contains("› message 0"), "{shown}");
+    press(&mut app, KeyCode::End, KeyModifiers::CONTROL);
+    assert!(screen(&mut app, 80, 24).contains("turn 999 line 99"));
+}
+
+#[test]
+fn pages_up_and_down_end_where_they_began() {
+    let lines: String = (0..300).map(|line| format!("line {line}\n\n")).collect();
+    let mut app = app(json!([turn("t", "go", &lines)]));
+    screen(&mut app, 80, 24);
+    for _ in 0..5 {
+        press(&mut app, KeyCode::PageUp, KeyModifiers::NONE);
+    }
+    let before = screen(&mut app, 80, 24);
+    for code in [KeyCode::PageUp, KeyCode::PageUp, KeyCode::PageDown, KeyCode::PageDown] {
+        press(&mut app, code, KeyModifiers::NONE);
+        screen(&mut app, 80, 24);
+    }
+    assert_eq!(screen(&mut app, 80, 24), before);
+}
+
+#[test]
+fn a_menu_completes_commands_and_a_picker_chooses() {
+    let mut app = app(json!([]));
+    type_in(&mut app, "/mod");
+    let shown = screen(&mut app, 60, 16);
+    assert!(
+        shown.contains("/model [ID]") && shown.contains("/mode [MODE]"),
+        "{shown}"
+    );
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    type_in(&mut app, "el");
+    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let shown = screen(&mut app, 60, 16);
+    assert!(shown.contains("* m-1") && shown.contains("m-2"), "{shown}");
+    type_in(&mut app, "2");
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    assert!(
+        matches!(&effects[..], [Effect::Dispatch(channel, action, _)]
+            if channel == "lodge:/s" && matches!(&**action, StateAction::SessionConfigChanged(change) if change.config["model"] == "m-2")),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn several_questions_are_answered_one_by_one() {
+    let mut app = app(json!([]));
+    let ask = |id: &str| {
+        json!({
+            "kind": "toolConfirmation", "id": id, "chat": "ahp-chat:/c", "turnId": "t",
+            "toolCall": {
+                "status": "pending-confirmation", "toolCallId": id, "toolName": "bash", "displayName": "Run",
+                "invocationMessage": "Running", "confirmationTitle": format!("Run {id}?"), "toolInput": format!("make {id}"),
+                "options": [
+                    { "id": "once", "label": "Allow once", "kind": "approve" },
+                    { "id": "no", "label": "Deny", "kind": "deny" },
+                ],
+            },
+        })
+    };
+    app.mirror.session.state.input_needed = Some(serde_json::from_value(json!([ask("one"), ask("two")])).unwrap());
+    let effects = app.settle();
+    assert!(matches!(&effects[..], [Effect::Notify(_)]), "{effects:?}");
+    let shown = screen(&mut app, 60, 20);
+    assert!(
+        shown.contains("Run one?  (1 of 2") && shown.contains("make one"),
+        "{shown}"
+    );
+    press(&mut app, KeyCode::Tab, KeyModifiers::NONE);
+    assert!(screen(&mut app, 60, 20).contains("Run two?"));
+    let effects = press(&mut app, KeyCode::Char('2'), KeyModifiers::NONE);
+    let denied = |effect: &Effect| {
+        matches!(effect, Effect::Dispatch(_, action, Sent::Answer)
+            if matches!(&**action, StateAction::ChatToolCallConfirmed(answer) if !answer.approved && answer.tool_call_id == "two"))
+    };
+    assert!(effects.iter().any(denied), "{effects:?}");
+    assert!(screen(&mut app, 60, 20).contains("Run one?"));
+    // Who writes meanwhile goes to the editor and back.
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    type_in(&mut app, "y");
+    assert!(screen(&mut app, 60, 20).contains("› y"));
+}
+
+#[test]
+fn a_screen_of_any_size_is_drawn() {
+    let mut app = app(json!([turn(
+        "t",
+        "a message that is rather long",
+        "# A\n\n- b\n- c\n\n```\ncode\n```\n"
+    )]));
+    type_in(&mut app, "/");
+    for width in [1, 9, 10, 17, 40, 300] {
+        for height in [1, 5, 6, 7, 12, 100] {
+            screen(&mut app, width, height);
+        }
+    }
+    press(&mut app, KeyCode::F(1), KeyModifiers::NONE);
+    for width in [10, 60] {
+        screen(&mut app, width, 10);
+    }
+}
+
+#[test]
+fn what_an_agent_writes_has_no_effect_on_the_terminal() {
+    let mut app = app(json!([turn(
+        "t",
+        "\u{1b}[31mred",
+        "\u{1b}[2Jgone \u{9b}1m `\u{7}`\n\n```\n\u{1b}]0;t\u{7}\n```"
+    )]));
+    let mut bytes = Vec::new();
+    let mut painter = crate::Painter::new(60, 20);
+    painter.frame(&mut bytes, (60, 20), |buffer| app.draw(buffer)).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(
+        !text.contains('\u{7}') && !text.contains('\u{9b}') && !text.contains("\u{1b}]"),
+        "{text:?}"
+    );
+    assert!(!text.contains("\u{1b}[31m") && text.contains("[2Jgone"), "{text:?}");
+}

@@ -1,0 +1,255 @@
+//! A growing Markdown text in pieces that can be drawn one by one. Only the last piece changes while the text grows, so an answer costs
+//! what was added to it, however long it is.
+
+use crate::highlight::{Colouring, Open, colouring, line};
+use crate::theme::{Scheme, Theme};
+
+/// Lines of code in one piece, and bytes of prose after which a line break is enough to begin another.
+const CODE_LINES: usize = 40;
+const PROSE_BYTES: usize = 8 << 10;
+
+/// What a piece is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Prose,
+    Code { colouring: Colouring, open: Open },
+}
+
+/// A piece of the text. It may be empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) kind: Kind,
+    /// It goes on with the code of the piece before.
+    pub(crate) continues: bool,
+}
+
+/// A fence of code that is open.
+#[derive(Debug, Clone, Copy)]
+struct Fence {
+    mark: u8,
+    length: usize,
+    /// It stands in a list or the like, so it is part of the prose.
+    inner: bool,
+}
+
+/// The pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Chunks {
+    pub(crate) all: Vec<Chunk>,
+    /// Whole lines up to here are read.
+    read: usize,
+    fence: Option<Fence>,
+    lines: usize,
+    /// The last line that was read was empty.
+    blank: bool,
+}
+
+impl Chunks {
+    /// Follows a text that has only grown.
+    pub(crate) fn follow(&mut self, text: &str) {
+        while let Some(length) = text[self.read..].find('\n') {
+            let (from, to) = (self.read, self.read + length + 1);
+            self.whole_line(&text[from..to], from, to, text);
+            self.read = to;
+        }
+        if self.read < text.len() {
+            // What may still become a fence is prose until its line is whole.
+            self.paragraph(&text[self.read..], self.read);
+        }
+        if let Some(last) = self.all.last_mut() {
+            last.end = text.len();
+        }
+    }
+
+    fn begin(&mut self, start: usize, kind: Kind, continues: bool) {
+        if let Some(last) = self.all.last_mut() {
+            last.end = last.end.min(start).max(last.start);
+            if last.start >= start {
+                self.all.pop();
+            } else {
+                last.end = start;
+            }
+        }
+        self.lines = 0;
+        self.all.push(Chunk {
+            start,
+            end: start,
+            kind,
+            continues,
+        });
+    }
+
+    /// A paragraph that begins after an empty line is a piece of its own, unless it belongs to what is above it.
+    fn paragraph(&mut self, line: &str, from: usize) {
+        let begins = self.blank && self.fence.is_none() && !line.starts_with([' ', '\t']) && !line.trim().is_empty();
+        match self.all.last() {
+            None => self.begin(from, Kind::Prose, false),
+            Some(last) if last.kind == Kind::Prose => {
+                let long = from - last.start > PROSE_BYTES;
+                if begins || long {
+                    self.begin(from, Kind::Prose, long && !begins);
+                }
+            }
+            // After the end of code.
+            Some(_) if self.fence.is_none() => self.begin(from, Kind::Prose, false),
+            Some(_) => {}
+        }
+    }
+
+    fn whole_line(&mut self, line: &str, from: usize, to: usize, text: &str) {
+        let bare = line.trim_end();
+        let marks = bare.trim_start();
+        let indent = bare.len() - marks.len();
+        if let Some(fence) = self.fence {
+            let closing = marks.bytes().take_while(|byte| *byte == fence.mark).count();
+            if closing >= fence.length && closing == marks.len() && (fence.inner || indent < 4) {
+                self.fence = None;
+                if !fence.inner {
+                    // The fence itself is not shown: the code ends before it, and prose begins behind it.
+                    if let Some(last) = self.all.last_mut() {
+                        last.end = from;
+                    }
+                    self.begin_after_code(to);
+                }
+            } else if !fence.inner {
+                self.code_line(from, text);
+            }
+            return;
+        }
+        let mark = marks
+            .as_bytes()
+            .first()
+            .copied()
+            .filter(|byte| matches!(byte, b'`' | b'~'));
+        let length = mark.map_or(0, |mark| marks.bytes().take_while(|byte| *byte == mark).count());
+        let opens = length >= 3 && !(mark == Some(b'`') && marks[length..].contains('`'));
+        if let Some(mark) = mark.filter(|_| opens) {
+            let inner = indent > 0;
+            if inner {
+                self.paragraph(line, from);
+            }
+            self.fence = Some(Fence { mark, length, inner });
+            if !inner {
+                let colouring = colouring(marks[length..].trim());
+                let open = Open::default();
+                self.begin(from, Kind::Code { colouring, open }, false);
+                if let Some(last) = self.all.last_mut() {
+                    (last.start, last.end) = (to, to);
+                }
+            }
+            self.blank = false;
+            return;
+        }
+        self.paragraph(line, from);
+        self.blank = marks.is_empty();
+        if self.blank && self.all.len() == 1 && self.all[0].start == from {
+            // Empty lines at the beginning are nothing.
+            self.all.pop();
+        }
+    }
+
+    fn begin_after_code(&mut self, start: usize) {
+        self.lines = 0;
+        self.blank = true;
+        self.all.push(Chunk {
+            start,
+            end: start,
+            kind: Kind::Prose,
+            continues: false,
+        });
+    }
+
+    fn code_line(&mut self, from: usize, text: &str) {
+        self.lines += 1;
+        let Some(last) = self.all.last() else { return };
+        let Kind::Code { colouring, open } = last.kind else {
+            return;
+        };
+        if self.lines <= CODE_LINES {
+            return;
+        }
+        let mut open = open;
+        if matches!(colouring, Colouring::Tokens(_)) {
+            let theme = Theme::new(Scheme::Plain);
+            for before in text[last.start..from].lines() {
+                line(colouring, &mut open, before, &theme);
+            }
+        }
+        self.begin(from, Kind::Code { colouring, open }, true);
+        self.lines = 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(text: &str) -> Vec<(String, bool)> {
+        let mut chunks = Chunks::default();
+        chunks.follow(text);
+        let kinds = |chunk: &Chunk| (text[chunk.start..chunk.end].to_owned(), chunk.kind == Kind::Prose);
+        chunks
+            .all
+            .iter()
+            .filter(|chunk| chunk.start < chunk.end)
+            .map(kinds)
+            .collect()
+    }
+
+    #[test]
+    fn prose_and_code_are_pieces_of_their_own() {
+        let prose = |text: &str| (text.to_owned(), true);
+        let code = |text: &str| (text.to_owned(), false);
+        for (text, expected) in [
+            ("", vec![]),
+            ("one\ntwo", vec![prose("one\ntwo")]),
+            ("one\n\ntwo", vec![prose("one\n\n"), prose("two")]),
+            ("- a\n\n  b\n\nc", vec![prose("- a\n\n  b\n\n"), prose("c")]),
+            ("```rust\nx\n```\nafter", vec![code("x\n"), prose("after")]),
+            ("before\n```\nx\n\ny", vec![prose("before\n"), code("x\n\ny")]),
+            (
+                "- a\n  ```\n  x\n\n  y\n  ```\n",
+                vec![prose("- a\n  ```\n  x\n\n  y\n  ```\n")],
+            ),
+        ] {
+            assert_eq!(shape(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_grows_has_the_pieces_of_the_whole() {
+        let text =
+            "# Title\n\nSome *words*,\nmore.\n\n```rust\nfn a() {\n\n}\n```\n\n- x\n\n- y\n\n~~~\nraw\n~~~\nend\n";
+        let mut whole = Chunks::default();
+        whole.follow(text);
+        for step in 1..8 {
+            let mut grown = Chunks::default();
+            let mut at = 0;
+            while at < text.len() {
+                at = (at + step).min(text.len());
+                grown.follow(&text[..at]);
+            }
+            assert_eq!(grown.all, whole.all, "{step} bytes at a time");
+        }
+    }
+
+    #[test]
+    fn long_code_is_cut_and_knows_what_is_open() {
+        let text = format!("```rust\n/*\n{}*/\nlet x;\n", "inside\n".repeat(100));
+        let mut chunks = Chunks::default();
+        chunks.follow(&text);
+        assert_eq!(chunks.all.len(), 3);
+        let opens: Vec<Open> = chunks
+            .all
+            .iter()
+            .filter_map(|chunk| match chunk.kind {
+                Kind::Code { open, .. } => Some(open),
+                Kind::Prose => None,
+            })
+            .collect();
+        assert_eq!(opens, [Open::Nothing, Open::Comment, Open::Comment]);
+        assert!(chunks.all[1].continues);
+    }
+}

@@ -1,0 +1,23 @@
+//! What a person at a terminal sees of a session, and types into it. It knows the session as a client of the Agent Host Protocol
+//! mirrors it, and terminals; it knows nothing of connections and of where the host is.
+
+mod app;
+mod chunks;
+pub mod client;
+mod composer;
+mod edits;
+mod highlight;
+mod keys;
+mod markdown;
+mod paint;
+mod panel;
+mod plain;
+mod theme;
+mod transcript;
+mod wrap;
+
+pub use app::{App, COMMANDS, Effect, Price, Prices, Sent, Setup};
+pub use keys::{EDITOR_KEYS, KEYS};
+pub use paint::Painter;
+pub use plain::{plain, plain_line, shorten};
+pub use theme::{Scheme, Theme};

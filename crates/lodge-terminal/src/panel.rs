@@ -1,0 +1,488 @@
+//! The questions of a session, all at once: one is in front, the others are a key away.
+
+use std::collections::HashSet;
+
+use ahp::ahp_types::{
+    StateAction, Uri,
+    state::{ChatInputQuestion, SessionInputRequest, ToolCallConfirmationState, ToolInput},
+};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_core::text::{Line, Span};
+
+use crate::{
+    client::ask::{self, About, Asked, Reply, Verdict},
+    edits::Edit,
+    plain::{plain, plain_line},
+    theme::Theme,
+    wrap::{self, Margin},
+};
+
+/// Something that can be chosen, and what choosing it says.
+#[derive(Debug, Clone, PartialEq)]
+struct Choice {
+    label: String,
+    says: Says,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Says {
+    Verdict(Verdict),
+    /// A line that the form reads.
+    Line(String),
+    /// Words of the person's own come first.
+    Words,
+    /// One of several that are ticked.
+    Tick(String),
+}
+
+/// What is asked about.
+enum Body {
+    Text(String),
+    Command(String),
+    Edit(Edit),
+}
+
+struct Question {
+    asked: Asked,
+    title: String,
+    body: Body,
+    message: String,
+    choices: Vec<Choice>,
+    selected: usize,
+    ticked: HashSet<usize>,
+    /// Words that are being typed, where words are wanted.
+    words: Option<String>,
+    complaint: Option<String>,
+}
+
+/// The questions.
+#[derive(Default)]
+pub(crate) struct Panel {
+    open: Vec<Question>,
+    current: usize,
+    /// Answered here; the host has not said so yet.
+    answered: HashSet<String>,
+    pub(crate) focused: bool,
+}
+
+impl Panel {
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Follows what the session waits for. True when there is something new to answer.
+    pub(crate) fn follow(&mut self, needed: &[SessionInputRequest]) -> bool {
+        let key = |request: &SessionInputRequest| ask::key(request).map(|(key, _)| key.to_owned());
+        let ids: HashSet<String> = needed.iter().filter_map(key).collect();
+        self.answered.retain(|id| ids.contains(id));
+        let front = self.open.get(self.current).map(|question| question.asked.id.clone());
+        let answered = &self.answered;
+        self.open
+            .retain(|question| ids.contains(&question.asked.id) && !answered.contains(&question.asked.id));
+        let mut new = false;
+        for request in needed {
+            let Some(id) = key(request) else { continue };
+            let known = self.open.iter().any(|question| question.asked.id == id);
+            if !known && !self.answered.contains(&id) {
+                let question = Question::new(request);
+                new |= question.is_some();
+                self.open.extend(question);
+            }
+        }
+        self.current = front
+            .and_then(|id| self.open.iter().position(|question| question.asked.id == id))
+            .unwrap_or(0);
+        if self.open.is_empty() {
+            self.focused = false;
+        }
+        new
+    }
+
+    /// An answer was refused, or the host is another one: questions may be open again.
+    pub(crate) fn refused(&mut self) {
+        self.answered.clear();
+    }
+
+    pub(crate) fn next(&mut self) {
+        if !self.open.is_empty() {
+            self.current = (self.current + 1) % self.open.len();
+        }
+    }
+
+    /// A key for the question in front; an answer when it gives one.
+    pub(crate) fn key(&mut self, key: &KeyEvent) -> Option<(Uri, Box<StateAction>)> {
+        let question = self.open.get_mut(self.current)?;
+        let (chat, action) = question.key(key)?;
+        let question = self.open.remove(self.current);
+        self.answered.insert(question.asked.id);
+        self.current = 0;
+        if self.open.is_empty() {
+            self.focused = false;
+        }
+        Some((chat, action))
+    }
+
+    pub(crate) fn paste(&mut self, text: &str) {
+        if let Some(words) = self
+            .open
+            .get_mut(self.current)
+            .and_then(|question| question.words.as_mut())
+        {
+            words.push_str(text);
+        }
+    }
+
+    /// Whether Esc belongs to the question, because words are being typed.
+    pub(crate) fn takes_escape(&mut self) -> bool {
+        let Some(question) = self.open.get_mut(self.current) else {
+            return false;
+        };
+        !question.choices.is_empty() && question.words.take().is_some()
+    }
+
+    /// The question in front, in at most so many rows.
+    pub(crate) fn rows(&self, width: usize, height: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let Some(question) = self.open.get(self.current) else {
+            return Vec::new();
+        };
+        let mut head = Vec::new();
+        let count = match self.open.len() {
+            1 => String::new(),
+            many => format!("  ({} of {many}, Tab goes on)", self.current + 1),
+        };
+        let mut title = wrap::words(
+            &vec![
+                ("? ".to_owned(), theme.warning),
+                (plain(&question.title), theme.strong),
+                (count, theme.dim),
+            ],
+            width,
+            &Margin::default(),
+        );
+        head.append(&mut title);
+        let foot = question.foot(width, theme, self.focused);
+        let room = height.saturating_sub(head.len() + foot.len());
+        let mut body = question.body(width, theme);
+        let left_out = body.len().saturating_sub(room.max(1));
+        if left_out > 0 {
+            body.truncate(room.saturating_sub(1));
+            body.push(Line::styled(format!("    … {} more rows", left_out + 1), theme.dim));
+        }
+        head.extend(body);
+        head.extend(foot);
+        head.truncate(height);
+        head
+    }
+}
+
+impl Question {
+    fn new(request: &SessionInputRequest) -> Option<Self> {
+        let (asked, _) = ask::ask(request)?;
+        let (title, body) = match request {
+            SessionInputRequest::ToolConfirmation(needed) => match &needed.tool_call {
+                ToolCallConfirmationState::PendingConfirmation(call) => {
+                    let title = call.confirmation_title.as_ref().unwrap_or(&call.invocation_message);
+                    let body = match &call.tool_input {
+                        Some(ToolInput::Inline(input)) => match Edit::read(input) {
+                            Some(edit) => Body::Edit(edit),
+                            None => Body::Command(input.clone()),
+                        },
+                        Some(ToolInput::ContentRef(input)) => Body::Text(input.uri.clone()),
+                        None => Body::Text(String::new()),
+                    };
+                    let why = call.intention.as_ref().filter(|text| !text.is_empty());
+                    let why = why.map(|why| format!("  {why}")).unwrap_or_default();
+                    (format!("{}{why}", title.as_text()), body)
+                }
+                ToolCallConfirmationState::PendingResultConfirmation(call) => {
+                    let title = format!("{}. Use the result?", call.past_tense_message.as_text());
+                    (title, Body::Text(String::new()))
+                }
+                ToolCallConfirmationState::Unknown(_) => return None,
+            },
+            SessionInputRequest::ChatInput(needed) => {
+                let title = needed
+                    .request
+                    .message
+                    .clone()
+                    .unwrap_or_else(|| "A question".to_owned());
+                (title, Body::Text(needed.request.url.clone().unwrap_or_default()))
+            }
+            _ => return None,
+        };
+        let mut question = Self {
+            asked,
+            title,
+            body,
+            message: String::new(),
+            choices: Vec::new(),
+            selected: 0,
+            ticked: HashSet::new(),
+            words: None,
+            complaint: None,
+        };
+        question.prepare();
+        Some(question)
+    }
+
+    /// Puts the choices of what is asked next in place.
+    fn prepare(&mut self) {
+        let verdict = |label: &str, verdict| Choice {
+            label: label.to_owned(),
+            says: Says::Verdict(verdict),
+        };
+        let line = |label: &str, line: &str| Choice {
+            label: label.to_owned(),
+            says: Says::Line(line.to_owned()),
+        };
+        let words = |label: &str| Choice {
+            label: label.to_owned(),
+            says: Says::Words,
+        };
+        (self.selected, self.complaint, self.words) = (0, None, None);
+        self.ticked.clear();
+        self.message.clear();
+        self.choices = match &self.asked.about {
+            About::Call { options, .. } => {
+                let mut choices: Vec<Choice> = match options.is_empty() {
+                    true => vec![verdict("Allow", Verdict::Yes), verdict("Deny", Verdict::No(None))],
+                    false => options
+                        .iter()
+                        .enumerate()
+                        .map(|(at, option)| verdict(&option.label, Verdict::Option(at + 1)))
+                        .collect(),
+                };
+                choices.push(words("Deny, and say why"));
+                choices
+            }
+            About::Result { .. } => vec![verdict("Yes", Verdict::Yes), verdict("No", Verdict::No(None))],
+            About::Form { request, next, .. } => {
+                let Some(question) = request.questions.iter().flatten().nth(*next) else {
+                    self.choices = vec![line("Yes", "y"), line("No", "n")];
+                    return;
+                };
+                let text = crate::client::form::text(question);
+                let first = text.lines().next().unwrap_or_default().to_owned();
+                if Some(first.as_str()) != request.message.as_deref() {
+                    self.message = first;
+                }
+                let labelled = |label: &str, more: Option<&String>| match more {
+                    Some(more) => format!("{label}: {more}"),
+                    None => label.to_owned(),
+                };
+                match question {
+                    ChatInputQuestion::Boolean(_) => vec![line("Yes", "y"), line("No", "n")],
+                    ChatInputQuestion::SingleSelect(q) => {
+                        let options = q.options.iter().enumerate();
+                        let mut choices: Vec<Choice> = options
+                            .map(|(at, option)| {
+                                line(
+                                    &labelled(&option.label, option.description.as_ref()),
+                                    &(at + 1).to_string(),
+                                )
+                            })
+                            .collect();
+                        if q.allow_freeform_input == Some(true) {
+                            choices.push(words("Something else"));
+                        }
+                        choices
+                    }
+                    ChatInputQuestion::MultiSelect(q) => q
+                        .options
+                        .iter()
+                        .enumerate()
+                        .map(|(at, option)| Choice {
+                            label: labelled(&option.label, option.description.as_ref()),
+                            says: Says::Tick((at + 1).to_string()),
+                        })
+                        .collect(),
+                    _ => {
+                        self.words = Some(String::new());
+                        Vec::new()
+                    }
+                }
+            }
+        };
+        if self.choices.len() == 1 && self.choices[0].says == Says::Words {
+            self.choices.clear();
+            self.words = Some(String::new());
+        }
+    }
+
+    fn key(&mut self, key: &KeyEvent) -> Option<(Uri, Box<StateAction>)> {
+        let plain_key = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        if let Some(words) = &mut self.words {
+            match key.code {
+                KeyCode::Char(c) if plain_key => words.push(c),
+                KeyCode::Char('u') => words.clear(),
+                KeyCode::Backspace => drop(words.pop()),
+                KeyCode::Enter => return self.say_words(),
+                _ => {}
+            }
+            return None;
+        }
+        let count = self.choices.len();
+        match key.code {
+            KeyCode::Up => self.selected = (self.selected + count - 1) % count.max(1),
+            KeyCode::Down => self.selected = (self.selected + 1) % count.max(1),
+            KeyCode::Char(' ') if matches!(self.choices.get(self.selected)?.says, Says::Tick(_)) => {
+                self.tick(self.selected);
+            }
+            KeyCode::Char(c @ '1'..='9') if plain_key => {
+                let at = c as usize - '1' as usize;
+                if at < count {
+                    self.selected = at;
+                    if matches!(self.choices[at].says, Says::Tick(_)) {
+                        self.tick(at);
+                    } else {
+                        return self.choose();
+                    }
+                }
+            }
+            KeyCode::Char(c) if plain_key && !matches!(self.asked.about, About::Form { .. }) => {
+                let verdict = match c.to_ascii_lowercase() {
+                    'y' => Verdict::Yes,
+                    'a' => Verdict::Always,
+                    'n' => Verdict::No(None),
+                    _ => return None,
+                };
+                let reply = self.asked.decide(verdict);
+                return self.reply(reply);
+            }
+            KeyCode::Enter => return self.choose(),
+            _ => {}
+        }
+        None
+    }
+
+    fn tick(&mut self, at: usize) {
+        if !self.ticked.remove(&at) {
+            self.ticked.insert(at);
+        }
+    }
+
+    fn choose(&mut self) -> Option<(Uri, Box<StateAction>)> {
+        let choice = self.choices.get(self.selected)?.clone();
+        let reply = match choice.says {
+            Says::Verdict(verdict) => self.asked.decide(verdict),
+            Says::Line(line) => self.asked.read(&line),
+            Says::Words => {
+                self.words = Some(String::new());
+                return None;
+            }
+            Says::Tick(_) => {
+                let mut ticked: Vec<&usize> = self.ticked.iter().collect();
+                ticked.sort();
+                let lines: Vec<String> = ticked.iter().map(|at| (**at + 1).to_string()).collect();
+                self.asked.read(&lines.join(", "))
+            }
+        };
+        self.reply(reply)
+    }
+
+    fn say_words(&mut self) -> Option<(Uri, Box<StateAction>)> {
+        let words = self.words.clone().unwrap_or_default();
+        let reply = match &self.asked.about {
+            About::Form { .. } => self.asked.read(&words),
+            _ => {
+                let why = Some(words.trim().to_owned()).filter(|why| !why.is_empty());
+                self.asked.decide(Verdict::No(why))
+            }
+        };
+        self.reply(reply)
+    }
+
+    fn reply(&mut self, reply: Reply) -> Option<(Uri, Box<StateAction>)> {
+        match reply {
+            Reply::Answer(chat, action) => return Some((chat, action)),
+            Reply::More(_) => self.prepare(),
+            Reply::Again(why) => self.complaint = Some(why),
+            Reply::None => {}
+        }
+        None
+    }
+
+    fn body(&self, width: usize, theme: &Theme) -> Vec<Line<'static>> {
+        let margin = Margin::spaces(4);
+        let lines = |text: &str, style| -> Vec<Line<'static>> {
+            plain(text)
+                .lines()
+                .flat_map(|line| wrap::hard(&vec![(line.to_owned(), style)], width, &margin))
+                .collect()
+        };
+        match &self.body {
+            Body::Text(text) => lines(text, theme.text),
+            Body::Command(text) => lines(text, theme.code),
+            Body::Edit(edit) => {
+                let (added, removed) = edit.counts();
+                let text = format!("    {}  +{added} −{removed}", plain_line(&edit.path));
+                let mut rows = vec![Line::styled(wrap::fit(&text, width), theme.dim)];
+                rows.extend(edit.rows(width, 1000, theme));
+                rows
+            }
+        }
+    }
+
+    fn foot(&self, width: usize, theme: &Theme, focused: bool) -> Vec<Line<'static>> {
+        let mut rows = Vec::new();
+        if !self.message.is_empty() {
+            rows.extend(wrap::words(
+                &vec![(plain(&self.message), theme.text)],
+                width,
+                &Margin::spaces(2),
+            ));
+        }
+        for (at, choice) in self.choices.iter().enumerate() {
+            let tick = match choice.says {
+                Says::Tick(_) if self.ticked.contains(&at) => "☑ ",
+                Says::Tick(_) => "☐ ",
+                _ => "",
+            };
+            let chosen = at == self.selected && focused && self.words.is_none();
+            let mark = if chosen { "›" } else { " " };
+            let text = format!("{mark} {}. {tick}{}", at + 1, plain_line(&choice.label));
+            let style = if chosen { theme.selected } else { theme.text };
+            rows.push(Line::styled(wrap::fit(&text, width), style));
+        }
+        if let Some(words) = &self.words {
+            let words = plain_line(words);
+            // The end is where one types.
+            let room = width.saturating_sub(5);
+            let skip = words.chars().count().saturating_sub(room);
+            let shown: String = words.chars().skip(skip).collect();
+            rows.push(Line::from(vec![
+                Span::styled("  › ", theme.accent),
+                Span::styled(shown, theme.text),
+                Span::styled(if focused { "▏" } else { "" }, theme.accent),
+            ]));
+        }
+        if let Some(why) = &self.complaint {
+            rows.push(Line::styled(
+                wrap::fit(&format!("  {}", plain_line(why)), width),
+                theme.error,
+            ));
+        }
+        let hint = match (focused, &self.words) {
+            (false, _) => "  Tab answers",
+            (true, Some(_)) => "  Enter sends · Esc goes back",
+            (true, None)
+                if matches!(
+                    self.choices.first(),
+                    Some(Choice {
+                        says: Says::Tick(_),
+                        ..
+                    })
+                ) =>
+            {
+                "  Space ticks · Enter answers · Esc to the editor"
+            }
+            (true, None) => "  ↑↓ Enter or a number · Esc to the editor",
+        };
+        rows.push(Line::styled(wrap::fit(hint, width), theme.dim));
+        rows
+    }
+}

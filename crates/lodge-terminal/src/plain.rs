@@ -1,0 +1,46 @@
+//! Text that cannot steer a terminal.
+
+/// Text in which control characters other than line breaks and tabs are visible instead of effective.
+pub fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            '\r' => '\n',
+            // Also the marks that turn text around and so can make it read as something else.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+            c if c.is_control() => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// The same on one line, tabs as spaces.
+pub fn plain_line(text: &str) -> String {
+    plain(text).replace(['\n', '\t'], " ")
+}
+
+/// The beginning of a text.
+pub fn shorten(text: &str, longest: usize) -> String {
+    if text.chars().count() <= longest {
+        return text.to_owned();
+    }
+    text.chars().take(longest.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_shown_can_steer_the_terminal() {
+        for (text, expected) in [
+            ("plain\ttext\n", "plain\ttext\n"),
+            ("\x1b[2Jgone", "\u{fffd}[2Jgone"),
+            ("over\rwritten", "over\nwritten"),
+            ("\u{9b}31m", "\u{fffd}31m"),
+            ("a\u{202e}b", "a\u{fffd}b"),
+        ] {
+            assert_eq!(plain(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! The conversation as rows. Nothing is laid out but what is on the screen: a place in the conversation is a block and a row in it, and
+//! scrolling goes from block to block, so a frame costs the same however long the conversation is.
+
+mod entry;
+
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
+
+use ahp::ahp_types::state::{ChatState, Message, ResponsePart, Turn, TurnState, UsageInfo};
+use ratatui_core::text::Line;
+
+use crate::theme::Theme;
+use entry::{Entry, What};
+
+/// Blocks whose rows are kept.
+const KEPT: usize = 400;
+
+/// A block: turn, entry, block of the entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Position {
+    turn: usize,
+    entry: usize,
+    block: usize,
+}
+
+/// A row of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Anchor {
+    at: Position,
+    row: usize,
+}
+
+struct TurnView {
+    id: String,
+    over: bool,
+    entries: Vec<Entry>,
+}
+
+/// A turn as the mirror has it, running or over.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    id: &'a str,
+    message: &'a Message,
+    parts: &'a [ResponsePart],
+    end: Option<(TurnState, Option<i64>, Option<&'a UsageInfo>)>,
+}
+
+impl<'a> Shown<'a> {
+    fn at(chat: &'a ChatState, index: usize) -> Option<Self> {
+        match chat.turns.get(index) {
+            Some(turn) => Some(Self::over(turn)),
+            None => {
+                let turn = chat.active_turn.as_ref().filter(|_| index == chat.turns.len())?;
+                Some(Self {
+                    id: &turn.id,
+                    message: &turn.message,
+                    parts: &turn.response_parts,
+                    end: None,
+                })
+            }
+        }
+    }
+
+    fn over(turn: &'a Turn) -> Self {
+        Self {
+            id: &turn.id,
+            message: &turn.message,
+            parts: &turn.response_parts,
+            end: Some((turn.state, turn.duration, turn.usage.as_ref())),
+        }
+    }
+}
+
+/// How things are drawn.
+#[derive(Clone, Copy)]
+pub(crate) struct Look<'a> {
+    pub(crate) width: usize,
+    pub(crate) theme: &'a Theme,
+}
+
+struct Cached {
+    stamp: (usize, usize),
+    used: u64,
+    rows: Rc<Vec<Line<'static>>>,
+}
+
+/// The conversation.
+#[derive(Default)]
+pub(crate) struct Transcript {
+    turns: Vec<TurnView>,
+    cache: HashMap<(String, usize, usize), Cached>,
+    frame: u64,
+    width: usize,
+    /// The first row on the screen; nothing when the end is followed.
+    anchor: Option<Anchor>,
+    top: Option<Anchor>,
+    last_call: Option<String>,
+    /// Calls and thoughts that are shown the other way round than `all_open` says.
+    toggled: HashSet<String>,
+    all_open: bool,
+    /// Rows that are below the screen exist.
+    pub(crate) more_below: bool,
+    pub(crate) at_top: bool,
+}
+
+impl Transcript {
+    /// Takes over what changed in the mirror. Turns that are over are looked at once.
+    pub(crate) fn follow(&mut self, chat: &ChatState) {
+        let same_start = match (self.turns.first(), Shown::at(chat, 0)) {
+            (Some(known), Some(first)) => known.id == first.id,
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        if !same_start {
+            self.reorder(chat);
+        }
+        let count = chat.turns.len() + usize::from(chat.active_turn.is_some());
+        let first_changed = self
+            .turns
+            .iter()
+            .position(|turn| !turn.over)
+            .unwrap_or(self.turns.len());
+        // A turn in the middle that is gone moves all behind it.
+        let stale = (0..self.turns.len().min(count)).rev().take(3);
+        let moved = stale
+            .into_iter()
+            .any(|at| Shown::at(chat, at).is_some_and(|turn| turn.id != self.turns[at].id));
+        if moved || self.turns.len() > count {
+            self.reorder(chat);
+        }
+        for at in first_changed.min(self.turns.len())..count {
+            let Some(turn) = Shown::at(chat, at) else { break };
+            if at == self.turns.len() {
+                self.turns.push(TurnView {
+                    id: turn.id.to_owned(),
+                    over: false,
+                    entries: Vec::new(),
+                });
+            }
+            self.turns[at].follow(turn);
+        }
+    }
+
+    /// Puts known turns where they are now; the others are made anew.
+    fn reorder(&mut self, chat: &ChatState) {
+        let anchored = self
+            .anchor
+            .map(|anchor| (self.turns[anchor.at.turn].id.clone(), anchor));
+        let mut known: HashMap<String, TurnView> = self.turns.drain(..).map(|turn| (turn.id.clone(), turn)).collect();
+        let count = chat.turns.len() + usize::from(chat.active_turn.is_some());
+        for turn in (0..count).filter_map(|at| Shown::at(chat, at)) {
+            let mut view = known.remove(turn.id).unwrap_or_else(|| TurnView {
+                id: turn.id.to_owned(),
+                over: false,
+                entries: Vec::new(),
+            });
+            view.follow(turn);
+            self.turns.push(view);
+        }
+        self.anchor = anchored.and_then(|(id, mut anchor)| {
+            anchor.at.turn = self.turns.iter().position(|turn| turn.id == id)?;
+            Some(anchor)
+        });
+        self.top = None;
+    }
+
+    /// Forgets how things were drawn: the theme is another, or what was shown is opened.
+    pub(crate) fn redraw(&mut self) {
+        self.cache.clear();
+    }
+
+    /// The rows for a screen of this height.
+    pub(crate) fn rows(&mut self, chat: &ChatState, look: Look, height: usize) -> Vec<Line<'static>> {
+        self.frame += 1;
+        if std::mem::replace(&mut self.width, look.width) != look.width {
+            self.cache.clear();
+        }
+        let mut shown = match self.anchor {
+            Some(anchor) => self.from(anchor, chat, look, height),
+            None => Vec::new(),
+        };
+        if self.anchor.is_none() || shown.len() < height {
+            self.anchor = None;
+            shown = self.last(chat, look, height);
+        }
+        self.forget();
+        shown
+    }
+
+    /// The rows from a place on. Fewer than wanted when the end comes before.
+    fn from(&mut self, anchor: Anchor, chat: &ChatState, look: Look, height: usize) -> Vec<Line<'static>> {
+        let mut shown = Vec::with_capacity(height);
+        let mut next = Some(anchor.at);
+        let mut skip = anchor.row;
+        self.more_below = false;
+        self.last_call = None;
+        while let Some(at) = next {
+            let rows = self.block(at, chat, look);
+            for row in rows.iter().skip(skip) {
+                if shown.len() == height {
+                    self.more_below = true;
+                    break;
+                }
+                shown.push(row.clone());
+            }
+            if self.more_below {
+                break;
+            }
+            self.note_call(at, chat);
+            skip = 0;
+            next = self.after(at);
+        }
+        self.top = Some(anchor);
+        self.at_top = anchor.row == 0 && self.before(anchor.at).is_none();
+        shown
+    }
+
+    /// The last rows.
+    fn last(&mut self, chat: &ChatState, look: Look, height: usize) -> Vec<Line<'static>> {
+        let mut blocks = Vec::new();
+        let mut have = 0;
+        let mut next = self.end();
+        self.last_call = None;
+        self.at_top = true;
+        while let Some(at) = next {
+            let rows = self.block(at, chat, look);
+            if self.last_call.is_none() {
+                self.note_call(at, chat);
+            }
+            have += rows.len();
+            blocks.push((at, rows));
+            next = self.before(at);
+            if have >= height {
+                break;
+            }
+        }
+        self.more_below = false;
+        let surplus = have.saturating_sub(height);
+        self.at_top = surplus == 0 && next.is_none();
+        self.top = blocks.last().map(|(at, _)| Anchor { at: *at, row: surplus });
+        let rows = blocks.iter().rev().flat_map(|(_, rows)| rows.iter().cloned());
+        rows.skip(surplus).collect()
+    }
+
+    /// Scrolls by so many rows, back if negative.
+    pub(crate) fn scroll(&mut self, by: isize, chat: &ChatState, look: Look) {
+        // Several keys may come between two frames.
+        let Some(mut anchor) = self.anchor.or(self.top) else {
+            return;
+        };
+        let mut left = by;
+        while left < 0 {
+            let step = anchor.row.min(left.unsigned_abs());
+            anchor.row -= step;
+            left += step as isize;
+            if left < 0 {
+                let Some(before) = self.before(anchor.at) else { break };
+                anchor = Anchor {
+                    at: before,
+                    row: self.block(before, chat, look).len(),
+                };
+            }
+        }
+        while left > 0 {
+            let rows = self.block(anchor.at, chat, look).len();
+            let step = rows.saturating_sub(anchor.row).min(left as usize);
+            anchor.row += step;
+            left -= step as isize;
+            if anchor.row >= rows {
+                let Some(after) = self.after(anchor.at) else { break };
+                anchor = Anchor { at: after, row: 0 };
+            }
+        }
+        self.anchor = Some(anchor);
+    }
+
+    pub(crate) fn jump_to_start(&mut self) {
+        let first = Position {
+            turn: 0,
+            entry: 0,
+            block: 0,
+        };
+        let first = self.exists(first).then_some(first).or_else(|| self.after(first));
+        self.anchor = first.map(|at| Anchor { at, row: 0 });
+    }
+
+    pub(crate) fn follow_end(&mut self) {
+        self.anchor = None;
+    }
+
+    pub(crate) fn is_following(&self) -> bool {
+        self.anchor.is_none()
+    }
+
+    /// Opens or closes the last call on the screen. False when there is none.
+    pub(crate) fn toggle_last(&mut self) -> bool {
+        let Some(id) = self.last_call.clone() else { return false };
+        if !self.toggled.remove(&id) {
+            self.toggled.insert(id);
+        }
+        true
+    }
+
+    pub(crate) fn toggle_all(&mut self) {
+        self.all_open = !self.all_open;
+        self.toggled.clear();
+    }
+
+    fn is_open(&self, id: &str) -> bool {
+        self.all_open != self.toggled.contains(id)
+    }
+
+    fn note_call(&mut self, at: Position, chat: &ChatState) {
+        let part = Shown::at(chat, at.turn).and_then(|turn| match self.turns[at.turn].entries[at.entry].what {
+            What::Part(index) => turn.parts.get(index),
+            What::Message | What::End => None,
+        });
+        if let Some(id) = part.and_then(entry::opens) {
+            self.last_call = Some(id.to_owned());
+        }
+    }
+
+    /// The rows of a block, from memory where it has not changed.
+    fn block(&mut self, at: Position, chat: &ChatState, look: Look) -> Rc<Vec<Line<'static>>> {
+        let empty = Rc::new(Vec::new());
+        let Some(turn) = Shown::at(chat, at.turn) else {
+            return empty;
+        };
+        let Some(view) = self.turns.get(at.turn) else {
+            return empty;
+        };
+        let Some(entry) = view.entries.get(at.entry) else {
+            return empty;
+        };
+        let part = match entry.what {
+            What::Part(index) => turn.parts.get(index),
+            What::Message | What::End => None,
+        };
+        let open = part.and_then(entry::opens).is_some_and(|id| self.is_open(id));
+        let stamp = entry.stamp(at.block, open);
+        let key = (view.id.clone(), at.entry, at.block);
+        if let Some(cached) = self.cache.get_mut(&key)
+            && cached.stamp == stamp
+        {
+            cached.used = self.frame;
+            return cached.rows.clone();
+        }
+        let above = at.entry.checked_sub(1).map(|before| &view.entries[before]);
+        let mut rows = entry.rows(turn, above, at.block, open, look);
+        if at.turn == 0 && at.entry == 0 && at.block == 0 && rows.first().is_some_and(|row| row.width() == 0) {
+            rows.remove(0);
+        }
+        let rows = Rc::new(rows);
+        let cached = Cached {
+            stamp,
+            used: self.frame,
+            rows: rows.clone(),
+        };
+        self.cache.insert(key, cached);
+        rows
+    }
+
+    fn forget(&mut self) {
+        if self.cache.len() > KEPT {
+            let frame = self.frame;
+            self.cache.retain(|_, cached| cached.used == frame);
+        }
+    }
+
+    fn exists(&self, at: Position) -> bool {
+        let entry = self.turns.get(at.turn).and_then(|turn| turn.entries.get(at.entry));
+        entry.is_some_and(|entry| at.block < entry.blocks())
+    }
+
+    fn after(&self, at: Position) -> Option<Position> {
+        let mut next = Position {
+            block: at.block + 1,
+            ..at
+        };
+        while next.turn < self.turns.len() {
+            if self.exists(next) {
+                return Some(next);
+            }
+            next = match next.entry + 1 < self.turns[next.turn].entries.len() {
+                true => Position {
+                    entry: next.entry + 1,
+                    block: 0,
+                    ..next
+                },
+                false => Position {
+                    turn: next.turn + 1,
+                    entry: 0,
+                    block: 0,
+                },
+            };
+        }
+        None
+    }
+
+    fn before(&self, at: Position) -> Option<Position> {
+        let (mut turn, mut entry, mut block) = (at.turn, at.entry, at.block);
+        loop {
+            if block > 0 {
+                return Some(Position {
+                    turn,
+                    entry,
+                    block: block - 1,
+                });
+            }
+            if entry > 0 {
+                entry -= 1;
+            } else {
+                turn = turn.checked_sub(1)?;
+                entry = self.turns[turn].entries.len().saturating_sub(1);
+            }
+            block = self.turns[turn].entries.get(entry).map_or(0, Entry::blocks);
+        }
+    }
+
+    fn end(&self) -> Option<Position> {
+        self.before(Position {
+            turn: self.turns.len(),
+            entry: 0,
+            block: 0,
+        })
+    }
+
+    /// Goes to the next block that has these words, back if so wanted. False when there is none.
+    pub(crate) fn search(&mut self, words: &str, back: bool, chat: &ChatState, look: Look) -> bool {
+        let words = words.to_lowercase();
+        let Some(top) = self.top.filter(|_| !words.is_empty()) else {
+            return false;
+        };
+        let begin = top.at;
+        let mut next = Some(begin);
+        let mut first = true;
+        while let Some(at) = next {
+            if !self.may_have(at, chat, &words) {
+                first = false;
+                next = if back { self.before(at) } else { self.after(at) };
+                continue;
+            }
+            let rows = self.block(at, chat, look);
+            let found = |row: &Line| row.to_string().to_lowercase().contains(&words);
+            let hit = match (first, back) {
+                (true, true) => rows.iter().take(top.row).rposition(found),
+                (true, false) => rows
+                    .iter()
+                    .skip(top.row + 1)
+                    .position(found)
+                    .map(|row| row + top.row + 1),
+                (false, true) => rows.iter().rposition(found),
+                (false, false) => rows.iter().position(found),
+            };
+            if let Some(row) = hit {
+                self.anchor = Some(Anchor { at, row });
+                return true;
+            }
+            first = false;
+            next = if back { self.before(at) } else { self.after(at) };
+            self.forget();
+        }
+        false
+    }
+
+    /// Whether it is worth laying a block out to look for words in it.
+    fn may_have(&self, at: Position, chat: &ChatState, words: &str) -> bool {
+        let entry = &self.turns[at.turn].entries[at.entry];
+        let text = Shown::at(chat, at.turn).and_then(|turn| entry.source(turn, at.block));
+        // What Markdown marks words with may stand between those that are looked for.
+        text.is_none_or(|text| {
+            text.to_lowercase()
+                .replace(['*', '_', '`'], "")
+                .contains(&words.replace(['*', '_', '`'], ""))
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn cached(&self) -> usize {
+        self.cache.len()
+    }
+}
+
+impl TurnView {
+    fn follow(&mut self, turn: Shown) {
+        if self.over {
+            return;
+        }
+        if self.entries.is_empty() {
+            self.entries.push(Entry::new(What::Message));
+        }
+        for (index, part) in turn.parts.iter().enumerate() {
+            let at = index + 1;
+            // Another part in this place means that the turn was told anew.
+            if self.entries.get(at).is_some_and(|entry| !entry.is_for(part)) {
+                self.entries.truncate(at);
+            }
+            if at == self.entries.len() {
+                self.entries.push(Entry::new(What::Part(index)));
+            }
+            self.entries[at].follow(part);
+        }
+        if turn.end.is_some() {
+            self.entries.truncate(turn.parts.len() + 1);
+            self.entries.push(Entry::new(What::End));
+            self.over = true;
+        }
+    }
+}

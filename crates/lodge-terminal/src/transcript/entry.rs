@@ -1,0 +1,481 @@
+//! One thing in the conversation: a message, a part of an answer, how a turn ended.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use ahp::ahp_types::state::{
+    MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallState, ToolInput, ToolResultContent, TurnState,
+};
+use ratatui_core::{style::Style, text::Line};
+
+use super::{Look, Shown};
+use crate::{
+    chunks::{Chunks, Kind},
+    edits::Edit,
+    markdown,
+    plain::{plain, plain_line},
+    wrap::{self, Margin},
+};
+
+/// Lines of output below a call: while it runs, and when it is open.
+const LIVE_LINES: usize = 5;
+const OPEN_LINES: usize = 500;
+/// Lines of a difference below an edit that is not open.
+const DIFF_LINES: usize = 12;
+/// Lines of a thought that is not open.
+const THOUGHT_LINES: usize = 2;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Message,
+    Part(usize),
+    End,
+}
+
+pub(super) struct Entry {
+    pub(super) what: What,
+    key: String,
+    fingerprint: Option<u64>,
+    revision: usize,
+    chunks: Option<Chunks>,
+}
+
+/// What of a part can be opened and closed, by its name.
+pub(super) fn opens(part: &ResponsePart) -> Option<&str> {
+    match part {
+        ResponsePart::ToolCall(part) => call_id(&part.tool_call),
+        ResponsePart::Reasoning(part) => Some(&part.id),
+        _ => None,
+    }
+}
+
+fn call_id(call: &ToolCallState) -> Option<&str> {
+    match call {
+        ToolCallState::Streaming(call) => Some(&call.tool_call_id),
+        ToolCallState::PendingConfirmation(call) => Some(&call.tool_call_id),
+        ToolCallState::Running(call) => Some(&call.tool_call_id),
+        ToolCallState::AuthRequired(call) => Some(&call.tool_call_id),
+        ToolCallState::PendingResultConfirmation(call) => Some(&call.tool_call_id),
+        ToolCallState::Completed(call) => Some(&call.tool_call_id),
+        ToolCallState::Cancelled(call) => Some(&call.tool_call_id),
+        ToolCallState::Unknown(_) => None,
+    }
+}
+
+fn key(part: &ResponsePart) -> &str {
+    match part {
+        ResponsePart::Markdown(part) => &part.id,
+        ResponsePart::InputRequest(part) => &part.request.id,
+        other => opens(other).unwrap_or_default(),
+    }
+}
+
+/// A number that changes when the part does.
+fn fingerprint(part: &ResponsePart) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match part {
+        ResponsePart::Markdown(part) => part.content.len().hash(&mut hasher),
+        ResponsePart::Reasoning(part) => part.content.len().hash(&mut hasher),
+        ResponsePart::ToolCall(part) => {
+            std::mem::discriminant(&part.tool_call).hash(&mut hasher);
+            let content = match &part.tool_call {
+                ToolCallState::Running(call) => call.content.as_deref(),
+                ToolCallState::Completed(call) => call.content.as_deref(),
+                _ => None,
+            };
+            for part in content.unwrap_or_default() {
+                if let ToolResultContent::Text(part) = part {
+                    // What is kept of live output has one length after a while, so its end counts too.
+                    let end = part.text.len().saturating_sub(64);
+                    (part.text.len(), &part.text.as_bytes()[end..]).hash(&mut hasher);
+                }
+            }
+        }
+        ResponsePart::InputRequest(part) => part.response.is_some().hash(&mut hasher),
+        _ => {}
+    }
+    hasher.finish()
+}
+
+impl Entry {
+    pub(super) fn new(what: What) -> Self {
+        Self {
+            what,
+            key: String::new(),
+            fingerprint: None,
+            revision: 0,
+            chunks: None,
+        }
+    }
+
+    pub(super) fn is_for(&self, part: &ResponsePart) -> bool {
+        self.key == key(part)
+    }
+
+    pub(super) fn follow(&mut self, part: &ResponsePart) {
+        let fingerprint = Some(fingerprint(part));
+        if self.fingerprint == fingerprint {
+            return;
+        }
+        self.fingerprint = fingerprint;
+        self.revision += 1;
+        if self.key.is_empty() {
+            key(part).clone_into(&mut self.key);
+        }
+        if let ResponsePart::Markdown(part) = part {
+            let shrunk = self
+                .chunks
+                .as_ref()
+                .and_then(|chunks| chunks.all.last())
+                .is_some_and(|last| last.end > part.content.len());
+            if shrunk {
+                self.chunks = None;
+            }
+            self.chunks.get_or_insert_default().follow(&part.content);
+        }
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.chunks.as_ref().map_or(1, |chunks| chunks.all.len())
+    }
+
+    pub(super) fn stamp(&self, block: usize, open: bool) -> (usize, usize) {
+        match self.chunks.as_ref().and_then(|chunks| chunks.all.get(block)) {
+            Some(chunk) => (chunk.start, chunk.end),
+            None => (self.revision, usize::from(open)),
+        }
+    }
+
+    /// The text that a block of an answer is made from.
+    pub(super) fn source<'a>(&self, turn: Shown<'a>, block: usize) -> Option<&'a str> {
+        let chunk = self.chunks.as_ref()?.all.get(block)?;
+        match (self.what, turn.parts) {
+            (What::Part(index), parts) => match parts.get(index)? {
+                ResponsePart::Markdown(part) => part.content.get(chunk.start..chunk.end),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The rows of a block. An empty one stands in front where a gap is wanted.
+    pub(super) fn rows(
+        &self,
+        turn: Shown,
+        above: Option<&Self>,
+        block: usize,
+        open: bool,
+        look: Look,
+    ) -> Vec<Line<'static>> {
+        match self.what {
+            What::Message => message(turn, look),
+            What::Part(index) => match &turn.parts[index] {
+                ResponsePart::Markdown(part) => self.chunk(&part.content, block, look),
+                ResponsePart::Reasoning(part) => thought(&part.content, open, turn.end.is_none(), look),
+                ResponsePart::ToolCall(part) => {
+                    let after_call = above.is_some_and(|above| {
+                        matches!(above.what, What::Part(index) if matches!(turn.parts.get(index), Some(ResponsePart::ToolCall(_))))
+                    });
+                    let typed = turn.message.text.starts_with('!');
+                    let mut rows = call(&part.tool_call, open || typed, look);
+                    if !after_call || rows.len() > 1 {
+                        rows.insert(0, Line::default());
+                    }
+                    rows
+                }
+                part => notice(part, look),
+            },
+            What::End => end(turn, look),
+        }
+    }
+
+    fn chunk(&self, content: &str, block: usize, look: Look) -> Vec<Line<'static>> {
+        let Some(chunk) = self.chunks.as_ref().and_then(|chunks| chunks.all.get(block)) else {
+            return Vec::new();
+        };
+        let text = plain(content.get(chunk.start..chunk.end).unwrap_or_default());
+        let mut rows = match chunk.kind {
+            Kind::Prose => markdown::prose(&text, look.width, look.theme),
+            Kind::Code { colouring, open } => markdown::code(&text, colouring, open, look.width, look.theme),
+        };
+        if !chunk.continues && !rows.is_empty() {
+            rows.insert(0, Line::default());
+        }
+        rows
+    }
+}
+
+fn marked(mark: &str, style: Style, text: &str, text_style: Style, look: Look) -> Vec<Line<'static>> {
+    let margin = Margin {
+        first: vec![(format!("{mark} "), style)],
+        rest: vec![("  ".to_owned(), style)],
+    };
+    let text = plain(text);
+    text.lines()
+        .enumerate()
+        .flat_map(|(number, line)| {
+            let margin = match number {
+                0 => margin.clone(),
+                _ => Margin::both(margin.rest.clone()),
+            };
+            wrap::words(&vec![(line.to_owned(), text_style)], look.width, &margin)
+        })
+        .collect()
+}
+
+fn message(turn: Shown, look: Look) -> Vec<Line<'static>> {
+    let theme = look.theme;
+    let text = turn.message.text.as_str();
+    let mut rows = vec![Line::default()];
+    if turn.message.origin.kind != MessageKind::User {
+        if !text.is_empty() {
+            rows.extend(marked("·", theme.dim, text, theme.dim, look));
+        }
+        return rows;
+    }
+    let mut said = marked("›", theme.accent, text, theme.strong, look);
+    for row in &mut said {
+        let blank = look.width.saturating_sub(row.width());
+        row.push_span(" ".repeat(blank));
+        row.style = theme.user;
+    }
+    rows.extend(said);
+    for attachment in turn.message.attachments.iter().flatten() {
+        if let Some(label) = attachment_label(attachment) {
+            let text = wrap::fit(&format!("  + {}", plain_line(label)), look.width);
+            rows.push(Line::styled(text, theme.dim));
+        }
+    }
+    rows
+}
+
+fn attachment_label(attachment: &ahp::ahp_types::state::MessageAttachment) -> Option<&str> {
+    use ahp::ahp_types::state::MessageAttachment;
+    match attachment {
+        MessageAttachment::Simple(part) => Some(&part.label),
+        MessageAttachment::EmbeddedResource(part) => Some(&part.label),
+        MessageAttachment::Resource(part) => Some(&part.label),
+        _ => None,
+    }
+}
+
+fn thought(content: &str, open: bool, live: bool, look: Look) -> Vec<Line<'static>> {
+    let content = content.trim();
+    if content.is_empty() {
+        return Vec::new();
+    }
+    let style = look.theme.comment;
+    let mut rows = vec![Line::default()];
+    if open {
+        rows.extend(marked("∴", look.theme.dim, content, style, look));
+        return rows;
+    }
+    let lines: Vec<&str> = content.lines().filter(|line| !line.trim().is_empty()).collect();
+    // While it thinks, the last words are of interest; afterwards the first.
+    let shown = match live {
+        true => &lines[lines.len().saturating_sub(THOUGHT_LINES)..],
+        false => &lines[..lines.len().min(1)],
+    };
+    for (number, line) in shown.iter().enumerate() {
+        let mark = if number == 0 { "∴ " } else { "  " };
+        let more = if !live && lines.len() > 1 { " …" } else { "" };
+        let text = wrap::fit(&format!("{mark}{}{more}", plain_line(line)), look.width);
+        rows.push(Line::styled(text, style));
+    }
+    rows
+}
+
+/// What is known of a call, whatever becomes of it.
+struct Call<'a> {
+    mark: &'static str,
+    style: Style,
+    what: String,
+    input: Option<&'a str>,
+    content: &'a [ToolResultContent],
+    note: Option<String>,
+    running: bool,
+    failed: bool,
+}
+
+fn inline(input: Option<&ToolInput>) -> Option<&str> {
+    match input {
+        Some(ToolInput::Inline(input)) => Some(input),
+        _ => None,
+    }
+}
+
+fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
+    let theme = look.theme;
+    let base = |mark, style, what: String| Call {
+        mark,
+        style,
+        what,
+        input: None,
+        content: &[],
+        note: None,
+        running: false,
+        failed: false,
+    };
+    Some(match call {
+        ToolCallState::Streaming(call) => {
+            let what = call
+                .invocation_message
+                .as_ref()
+                .map_or(call.display_name.as_str(), |text| text.as_text());
+            base("◌", theme.dim, what.to_owned())
+        }
+        ToolCallState::PendingConfirmation(call) => Call {
+            note: Some("waits for your answer".to_owned()),
+            ..base("?", theme.warning, call.invocation_message.as_text().to_owned())
+        },
+        ToolCallState::AuthRequired(call) => Call {
+            note: Some("waits for a sign-in: `lodge mcp login`".to_owned()),
+            ..base("?", theme.warning, call.invocation_message.as_text().to_owned())
+        },
+        ToolCallState::PendingResultConfirmation(call) => Call {
+            note: Some("waits for your answer".to_owned()),
+            ..base("?", theme.warning, call.invocation_message.as_text().to_owned())
+        },
+        ToolCallState::Running(call) => Call {
+            input: inline(call.tool_input.as_ref()),
+            content: call.content.as_deref().unwrap_or_default(),
+            running: true,
+            ..base("●", theme.accent, call.invocation_message.as_text().to_owned())
+        },
+        ToolCallState::Completed(call) => {
+            let error = call.error.as_ref().and_then(|error| error.get("message")?.as_str());
+            Call {
+                input: inline(call.tool_input.as_ref()),
+                content: call.content.as_deref().unwrap_or_default(),
+                note: error.filter(|_| !call.success).map(str::to_owned),
+                failed: !call.success,
+                ..match call.success {
+                    true => base("✓", theme.good, call.past_tense_message.as_text().to_owned()),
+                    false => base("✗", theme.error, call.invocation_message.as_text().to_owned()),
+                }
+            }
+        }
+        ToolCallState::Cancelled(call) => {
+            let word = match call.reason {
+                ToolCallCancellationReason::Denied => "denied",
+                ToolCallCancellationReason::Skipped => "stopped",
+                ToolCallCancellationReason::ResultDenied => "the result was not used",
+            };
+            let why = call.reason_message.as_ref().map(|why| format!(": {}", why.as_text()));
+            Call {
+                note: Some(format!("{word}{}", why.unwrap_or_default())),
+                failed: true,
+                ..base("✗", theme.error, call.invocation_message.as_text().to_owned())
+            }
+        }
+        ToolCallState::Unknown(_) => return None,
+    })
+}
+
+fn call(state: &ToolCallState, open: bool, look: Look) -> Vec<Line<'static>> {
+    let Some(call) = read_call(state, look) else {
+        return Vec::new();
+    };
+    let theme = look.theme;
+    let edit = call.input.and_then(Edit::read).filter(|_| !call.failed);
+    let lines: Vec<String> = call
+        .content
+        .iter()
+        .filter_map(|part| match part {
+            ToolResultContent::Text(part) => Some(plain(part.text.trim_end())),
+            ToolResultContent::Subagent(part) => Some(plain(&part.title)),
+            _ => None,
+        })
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let hint = match (&edit, lines.len()) {
+        (Some(edit), _) => {
+            let (added, removed) = edit.counts();
+            format!("  +{added} −{removed}")
+        }
+        (None, 0) => String::new(),
+        (None, 1) if !open && !call.running => "  1 line".to_owned(),
+        (None, many) if !open && !call.running => format!("  {many} lines"),
+        _ => String::new(),
+    };
+    let room = look.width.saturating_sub(2 + hint.chars().count());
+    let mut header = Line::default();
+    header.push_span(ratatui_core::text::Span::styled(format!("{} ", call.mark), call.style));
+    header.push_span(ratatui_core::text::Span::styled(
+        wrap::fit(&plain_line(&call.what), room),
+        theme.text,
+    ));
+    header.push_span(ratatui_core::text::Span::styled(hint, theme.dim));
+    let mut rows = vec![header];
+    let margin = Margin::spaces(4);
+    if let Some(note) = &call.note {
+        let style = if call.failed { theme.error } else { theme.dim };
+        for line in plain(note).lines().take(if open { OPEN_LINES } else { 3 }) {
+            rows.extend(wrap::words(&vec![(line.to_owned(), style)], look.width, &margin));
+        }
+    }
+    if let Some(edit) = edit {
+        rows.extend(edit.rows(look.width, if open { OPEN_LINES } else { DIFF_LINES }, theme));
+        return rows;
+    }
+    let most = match (open, call.running) {
+        (true, _) => OPEN_LINES,
+        (false, true) => LIVE_LINES,
+        (false, false) => 0,
+    };
+    if open
+        && let Some(input) = call
+            .input
+            .filter(|input| input.lines().count() > 1 || input.starts_with('{'))
+    {
+        for line in plain(input).lines().take(OPEN_LINES) {
+            rows.extend(wrap::hard(&vec![(line.to_owned(), theme.code)], look.width, &margin));
+        }
+    }
+    let skipped = lines.len().saturating_sub(most);
+    if open && skipped > 0 {
+        rows.push(Line::styled(format!("    … {skipped} earlier lines"), theme.dim));
+    }
+    for line in lines.iter().skip(skipped) {
+        match open {
+            true => rows.extend(wrap::hard(&vec![(line.clone(), theme.dim)], look.width, &margin)),
+            false => {
+                let text = wrap::fit(&format!("    {}", line.replace('\t', "  ")), look.width);
+                rows.push(Line::styled(text, theme.dim));
+            }
+        }
+    }
+    rows
+}
+
+fn notice(part: &ResponsePart, look: Look) -> Vec<Line<'static>> {
+    let theme = look.theme;
+    let mut rows = vec![Line::default()];
+    match part {
+        ResponsePart::SystemNotification(part) => {
+            rows.extend(marked("·", theme.dim, part.content.as_text(), theme.dim, look));
+        }
+        ResponsePart::Error(part) => {
+            let text = format!("{} ({})", part.error.message, part.error.error_type);
+            rows.extend(marked("✗", theme.error, &text, theme.error, look));
+        }
+        ResponsePart::ContentRef(part) => rows.extend(marked("·", theme.dim, &part.uri, theme.dim, look)),
+        ResponsePart::InputRequest(part) => {
+            let question = part.request.message.as_deref().unwrap_or("A question");
+            rows.extend(marked("?", theme.warning, question, theme.text, look));
+            if let Some(response) = &part.response {
+                let words = crate::client::ask::answer_words(&part.request, response);
+                rows.extend(marked("↳", theme.accent, &words, theme.strong, look));
+            }
+        }
+        _ => return Vec::new(),
+    }
+    rows
+}
+
+fn end(turn: Shown, look: Look) -> Vec<Line<'static>> {
+    let text = match turn.end {
+        Some((TurnState::Cancelled, ..)) => "Stopped. What was said is kept.",
+        _ => return Vec::new(),
+    };
+    vec![Line::default(), Line::styled(format!("· {text}"), look.theme.warning)]
+}

@@ -1,0 +1,461 @@
+//! The conversation on a whole screen: brings together the connection, the terminal and `lodge_terminal::App`, which decides.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use ahp::ahp_types::{
+    Uri,
+    commands::{CompletionItem, CompletionItemKind, CompletionsParams, CompletionsResult, FetchTurnsParams},
+    state::{MessageAttachment, MessageEmbeddedResourceAttachment, SessionSummary},
+};
+use anyhow::{Context, Result};
+use crossterm::event::{Event, EventStream};
+use futures_util::StreamExt;
+use lodge_terminal::{App, Effect, Painter, Sent};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    hardware::{self, Hardware},
+    history::History,
+    link::{Inbound, Leftover, Link, Missed, News, Wire},
+    pick,
+    place::Place,
+};
+
+/// The shortest time between two frames, and the time between two pictures of what turns.
+const FRAME: Duration = Duration::from_millis(16);
+const TURN: Duration = Duration::from_millis(100);
+/// How often a list of sessions on the screen is asked for again.
+const LIST: Duration = Duration::from_secs(2);
+/// What came is shown at the latest after so many pieces of news.
+const BATCH: usize = 1000;
+/// The largest image that is attached.
+const LARGEST_IMAGE: u64 = 20 << 20;
+
+/// What was asked for beside the conversation, and came.
+enum Answer {
+    Completed(u64, Vec<CompletionItem>),
+    Listed(Result<Vec<SessionSummary>>),
+    Failed(String),
+}
+
+pub(super) struct Full {
+    pub(super) place: Place,
+    pub(super) client_id: String,
+    pub(super) wire: Wire,
+    pub(super) app: App,
+    pub(super) history: History,
+    /// Where new sessions work.
+    pub(super) cwd: Option<Uri>,
+    /// How many turns are asked for when a session is opened.
+    pub(super) turns: usize,
+}
+
+/// The parts that come and go with the terminal.
+struct Screen {
+    hardware: Hardware,
+    keys: EventStream,
+    painter: Painter,
+    size: (u16, u16),
+    title: String,
+    /// Whether somebody looks, where the terminal tells.
+    looked_at: Option<bool>,
+}
+
+impl Screen {
+    fn take() -> Result<Self> {
+        let size = crossterm::terminal::size().context("The terminal does not say how large it is")?;
+        Ok(Self {
+            hardware: Hardware::take()?,
+            keys: EventStream::new(),
+            painter: Painter::new(size.0, size.1),
+            size,
+            title: String::new(),
+            looked_at: None,
+        })
+    }
+
+    /// Draws what the app shows.
+    fn draw(&mut self, app: &mut App) -> io::Result<()> {
+        let title = app.title();
+        if title != self.title {
+            hardware::set_title(&title)?;
+            self.title = title;
+        }
+        self.painter
+            .frame(&mut io::stdout().lock(), self.size, |buffer| app.draw(buffer))
+    }
+
+    /// Lends the terminal to something else. Keys are not read meanwhile.
+    fn lend<T>(&mut self, what: impl FnOnce() -> T) -> io::Result<T> {
+        // Dropped first: it would take the keys of whoever has the terminal.
+        self.keys = EventStream::new();
+        let done = self.hardware.lend(what)?;
+        self.keys = EventStream::new();
+        self.size = crossterm::terminal::size()?;
+        self.painter.forget();
+        Ok(done)
+    }
+}
+
+impl Full {
+    /// Goes on until the person leaves, or the terminal does.
+    pub(super) async fn run(&mut self, first: Option<String>) -> Result<ExitCode> {
+        let mut screen = Screen::take()?;
+        self.app.resize(screen.size.0, screen.size.1);
+        if let Some(first) = first {
+            self.app.say(&first, false);
+        }
+        let (answers, mut answered) = mpsc::unbounded_channel();
+        let mut ended = std::pin::pin!(hung_up());
+        let mut drawn = Instant::now() - FRAME;
+        let mut asked = Instant::now();
+        let mut due = true;
+        loop {
+            for effect in self.app.settle() {
+                if let Some(code) = self.perform(effect, &mut screen, &answers).await? {
+                    if let Some(link) = self.wire.link() {
+                        link.client.shutdown().await;
+                    }
+                    return Ok(code);
+                }
+            }
+            due |= self.app.take_changed();
+            let next = match (due, self.app.is_moving()) {
+                (true, _) => drawn + FRAME,
+                (false, true) => drawn + TURN,
+                (false, false) => drawn + LIST,
+            };
+            tokio::select! {
+                biased;
+                () = sleep_until(next) => {
+                    if due || self.app.is_moving() {
+                        screen.draw(&mut self.app)?;
+                    }
+                    (drawn, due) = (Instant::now(), false);
+                    if self.app.shows_sessions() && asked.elapsed() > LIST {
+                        asked = drawn;
+                        self.list(&answers);
+                    }
+                }
+                key = screen.keys.next() => match key {
+                    Some(Ok(event)) => self.event(event, &mut screen),
+                    // The terminal is gone; the session stays.
+                    Some(Err(_)) | None => return Ok(ExitCode::SUCCESS),
+                },
+                () = &mut ended => return Ok(ExitCode::SUCCESS),
+                Some(answer) = answered.recv() => match answer {
+                    Answer::Completed(number, items) => self.app.completed(number, items),
+                    Answer::Listed(Ok(sessions)) => self.app.listed(sessions),
+                    Answer::Listed(Err(error)) => self.app.complain(&crate::describe(&error)),
+                    Answer::Failed(why) => self.app.complain(&why),
+                },
+                news = self.wire.next() => self.news(news?).await?,
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event, screen: &mut Screen) {
+        match event {
+            Event::Key(key) => self.app.key(&key),
+            Event::Paste(text) => self.app.paste(&text),
+            Event::Resize(width, height) => {
+                screen.size = (width, height);
+                self.app.resize(width, height);
+            }
+            Event::FocusGained => screen.looked_at = Some(true),
+            Event::FocusLost => screen.looked_at = Some(false),
+            Event::Mouse(_) => {}
+        }
+    }
+
+    async fn news(&mut self, news: News) -> Result<()> {
+        match news {
+            News::Said(inbound) => {
+                self.said(inbound);
+                for _ in 0..BATCH {
+                    let Some(more) = self.wire.link().and_then(Link::ready) else {
+                        break;
+                    };
+                    self.said(more);
+                }
+                Ok(())
+            }
+            News::Lost => {
+                self.app.lost();
+                let left = Leftover {
+                    me: self.client_id.clone(),
+                    seen: self.app.mirror.seen,
+                    subscriptions: self.app.mirror.channels(),
+                };
+                self.wire = Wire::look(&self.place, left, None);
+                Ok(())
+            }
+            News::Back(link, missed) => self.back(link, missed).await,
+        }
+    }
+
+    fn said(&mut self, inbound: Inbound) {
+        match inbound {
+            Inbound::Action(envelope) => self.app.apply(&envelope),
+            Inbound::SessionRemoved(uri) if self.app.shows(&uri) => {
+                self.app.complain("This session was deleted; /new starts another.");
+            }
+            Inbound::SessionRemoved(_) => {}
+        }
+    }
+
+    async fn back(&mut self, link: Link, missed: Missed) -> Result<()> {
+        let missing = match missed {
+            Missed::Actions(actions, missing) => {
+                for action in actions {
+                    self.app.apply(&action);
+                }
+                missing
+            }
+            Missed::Snapshots(snapshots) => self.app.replace(snapshots),
+        };
+        let mirror = &self.app.mirror;
+        if missing.contains(&mirror.session.uri) || missing.contains(&mirror.chat.uri) {
+            // The host had no time to keep it, or somebody deleted it: it is made again, if nobody else did so.
+            let (uri, root) = (mirror.session.uri.clone(), mirror.root.clone());
+            pick::create_as(&link.client, &uri, self.cwd.clone()).await?;
+            let mirror = pick::open(&link.client, root, &uri, self.turns).await?;
+            self.app.mirror = mirror;
+        }
+        self.wire = Wire::Up(link);
+        self.app.back();
+        Ok(())
+    }
+
+    /// Does what the app wants. A code when the conversation is over.
+    async fn perform(
+        &mut self,
+        effect: Effect,
+        screen: &mut Screen,
+        answers: &mpsc::UnboundedSender<Answer>,
+    ) -> Result<Option<ExitCode>> {
+        match effect {
+            Effect::Dispatch(channel, action, sent) => self.dispatch(channel, *action, sent).await,
+            Effect::Complete(text, number) => self.complete(text, number, answers),
+            Effect::List => self.list(answers),
+            Effect::Open(uri) => self.open(Some(uri)).await,
+            Effect::New => self.open(None).await,
+            Effect::Older(cursor) => self.older(cursor, answers),
+            Effect::Edit(text) => match screen.lend(|| edit(&text))? {
+                Ok(text) => self.app.edited(&text),
+                Err(error) => self.app.complain(&crate::describe(&error)),
+            },
+            Effect::Attach(path) => match read_image(&path) {
+                Ok((label, attachment)) => self.app.attached(&label, attachment),
+                Err(_) => self.app.insert(&path),
+            },
+            Effect::Copy(text) => hardware::copy(&text)?,
+            Effect::Remember(text) => {
+                if let Err(error) = self.history.add(&text) {
+                    tracing::debug!(%error, "what was typed cannot be kept");
+                }
+            }
+            Effect::Notify(text) => {
+                if screen.looked_at != Some(true) {
+                    hardware::notify(&text)?;
+                }
+            }
+            Effect::Suspend => screen.lend(suspend)?,
+            Effect::Redraw => screen.painter.forget(),
+            Effect::Login => self.login(screen).await?,
+            Effect::Leave(code) => return Ok(Some(ExitCode::from(code))),
+        }
+        Ok(None)
+    }
+
+    /// Lets `lodge setup` have the terminal, and brings the host back that it stopped.
+    async fn login(&mut self, screen: &mut Screen) -> Result<()> {
+        let Some(home) = self.place.own_home() else {
+            self.app
+                .complain("The models of a host elsewhere are set up where it runs.");
+            return Ok(());
+        };
+        let program = std::env::current_exe()?;
+        let run = || {
+            std::process::Command::new(program)
+                .arg("setup")
+                .env("LODGE_HOME", &home)
+                .status()
+        };
+        match screen.lend(run)? {
+            Ok(_) => crate::launch::ensure(&home).await?,
+            Err(error) => self.app.complain(&format!("`lodge setup` cannot be started: {error}")),
+        }
+        Ok(())
+    }
+
+    async fn dispatch(&mut self, channel: Uri, action: ahp::ahp_types::StateAction, sent: Sent) {
+        let Some(link) = self.wire.link() else { return };
+        // When it fails the connection is lost, which is news of its own.
+        if let Ok(handle) = link.client.dispatch(channel, action).await {
+            self.app.dispatched(handle.client_seq, sent);
+        }
+    }
+
+    fn complete(&mut self, text: String, number: u64, answers: &mpsc::UnboundedSender<Answer>) {
+        let params = CompletionsParams {
+            channel: self.app.mirror.chat.uri.clone(),
+            meta: None,
+            kind: CompletionItemKind::UserMessage,
+            offset: text.encode_utf16().count() as i64,
+            text,
+        };
+        let Some(link) = self.wire.link() else { return };
+        let (client, answers) = (link.client.clone(), answers.clone());
+        tokio::spawn(async move {
+            let found: Result<CompletionsResult, _> = client.request("completions", params).await;
+            if let Ok(found) = found {
+                let _ = answers.send(Answer::Completed(number, found.items));
+            }
+        });
+    }
+
+    fn list(&mut self, answers: &mpsc::UnboundedSender<Answer>) {
+        let Some(link) = self.wire.link() else {
+            return self.app.tell("The host is away; try again when it is back.");
+        };
+        let (client, answers) = (link.client.clone(), answers.clone());
+        tokio::spawn(async move {
+            let _ = answers.send(Answer::Listed(pick::many(&client).await));
+        });
+    }
+
+    fn older(&mut self, cursor: String, answers: &mpsc::UnboundedSender<Answer>) {
+        let params = FetchTurnsParams {
+            channel: self.app.mirror.chat.uri.clone(),
+            meta: None,
+            cursor: Some(cursor),
+        };
+        let Some(link) = self.wire.link() else { return };
+        let (client, answers) = (link.client.clone(), answers.clone());
+        // The turns come as an action of their own.
+        tokio::spawn(async move {
+            let fetched: Result<serde_json::Value, _> = client.request("fetchTurns", params).await;
+            if let Err(error) = fetched {
+                let why = format!("Earlier turns cannot be read: {}", super::link::reason(&error));
+                let _ = answers.send(Answer::Failed(why));
+            }
+        });
+    }
+
+    /// Shows another session, or a new one. What comes meanwhile waits, so that nothing is missed.
+    async fn open(&mut self, wanted: Option<Uri>) {
+        let Some(link) = self.wire.link() else {
+            return self.app.tell("The host is away; try again when it is back.");
+        };
+        let root = self.app.mirror.root.clone();
+        let opened = async {
+            let uri = match wanted {
+                Some(uri) => uri,
+                None => pick::create(&link.client, &root, self.cwd.clone()).await?,
+            };
+            pick::open(&link.client, root, &uri, self.turns).await
+        };
+        let opened: Result<_> = opened.await;
+        match opened {
+            Ok(mirror) => {
+                for channel in [&self.app.mirror.session.uri, &self.app.mirror.chat.uri] {
+                    // When it fails the connection is lost, and with it the subscription.
+                    let _ = link.client.unsubscribe(channel.clone()).await;
+                }
+                self.app.opened(mirror);
+            }
+            Err(error) => self.app.complain(&crate::describe(&error)),
+        }
+    }
+}
+
+/// Until the system wants the program to end.
+async fn hung_up() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
+        else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    std::future::pending().await
+}
+
+/// Stops the program, and those that were started with it, until the shell brings them back.
+fn suspend() {
+    #[cfg(unix)]
+    if let Err(error) = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP) {
+        tracing::debug!(%error, "cannot suspend");
+    }
+}
+
+/// Lets the person change a text in an editor of their own.
+fn edit(text: &str) -> Result<String> {
+    let editor = ["VISUAL", "EDITOR"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()))
+        .unwrap_or_else(|| "vi".to_owned());
+    let path: PathBuf = std::env::temp_dir().join(format!("lodge-message-{}.md", uuid::Uuid::new_v4()));
+    lodge_door::write_private(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
+    // Editors are named with arguments, so a shell reads the name.
+    let status = std::process::Command::new("sh")
+        .args(["-c", &format!("{editor} \"$1\""), "sh"])
+        .arg(&path)
+        .status();
+    let edited = std::fs::read_to_string(&path);
+    let _ = std::fs::remove_file(&path);
+    let status = status.with_context(|| format!("Cannot start {editor}"))?;
+    anyhow::ensure!(
+        status.success(),
+        "{editor} ended with {status}; the message is as it was"
+    );
+    edited.context("The edited message cannot be read")
+}
+
+fn read_image(path: &str) -> Result<(String, MessageAttachment)> {
+    use base64::Engine;
+    let path = match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => PathBuf::from(path),
+    };
+    anyhow::ensure!(
+        std::fs::metadata(&path)?.len() <= LARGEST_IMAGE,
+        "The image is too large"
+    );
+    let bytes = std::fs::read(&path)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let content_type = match path
+        .extension()
+        .and_then(|ending| ending.to_str())
+        .map(str::to_ascii_lowercase)
+    {
+        Some(ending) if ending == "jpg" => "image/jpeg".to_owned(),
+        Some(ending) => format!("image/{ending}"),
+        None => "application/octet-stream".to_owned(),
+    };
+    let attachment = MessageEmbeddedResourceAttachment {
+        label: name.clone(),
+        range: None,
+        display_kind: Some("image".to_owned()),
+        meta: None,
+        data: base64::engine::general_purpose::STANDARD.encode(bytes),
+        content_type,
+        selection: None,
+    };
+    Ok((name, MessageAttachment::EmbeddedResource(attachment)))
+}

@@ -1,0 +1,132 @@
+//! The host that a conversation brings along: started in the background when there is none, and ended when it is not needed any more.
+
+use std::{
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use lodge_host::Host;
+use tokio::net::UnixStream;
+
+use crate::{
+    door::{self, Note},
+    serve::print_line,
+};
+
+/// How long a host may take to start, and to stop.
+const START: Duration = Duration::from_secs(30);
+const STOP: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a host that nobody needs stays.
+const LINGER: Duration = Duration::from_secs(15 * 60);
+
+/// The host that runs on a home. A host that was killed leaves its note behind, so somebody has to answer.
+pub(crate) async fn running(home: &Path) -> Result<Option<Note>> {
+    let Some(note) = door::find(home)? else { return Ok(None) };
+    let Some(socket) = &note.join_socket else {
+        // Without a socket nobody can be asked; the note is all there is.
+        return Ok(Some(note));
+    };
+    Ok(UnixStream::connect(socket).await.is_ok().then_some(note))
+}
+
+/// Where a host in the background writes what it has to say.
+fn log_file(home: &Path) -> PathBuf {
+    home.join("host.log")
+}
+
+/// Makes sure that a host runs on a home.
+pub(crate) async fn ensure(home: &Path) -> Result<()> {
+    if running(home).await?.is_some() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
+    let path = log_file(home);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let log = options
+        .open(&path)
+        .with_context(|| format!("Cannot write {}", path.display()))?;
+    let program = std::env::current_exe().context("Cannot find this program to start the host with")?;
+    let mut command = Command::new(program);
+    command
+        .args(["serve", "--background"])
+        .env("LODGE_HOME", home)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.spawn().context("Cannot start the host")?;
+    let patience = Instant::now() + START;
+    loop {
+        if running(home).await?.is_some() {
+            return Ok(());
+        }
+        // Another one may have been quicker; then that one is the host.
+        if let Some(status) = child.try_wait()? {
+            tokio::time::sleep(LOOK).await;
+            if running(home).await?.is_some() {
+                return Ok(());
+            }
+            let said = std::fs::read_to_string(&path).unwrap_or_default();
+            bail!(
+                "The host did not start ({status}). {}",
+                lodge_terminal::plain(said.trim())
+            );
+        }
+        if Instant::now() > patience {
+            bail!(
+                "The host takes too long to start; {} says how far it came.",
+                path.display()
+            );
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Tells the host of a home to stop, and waits until it has.
+pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
+    let Some(note) = running(home).await? else {
+        print_line(&format!("No host runs on {}.", home.display()));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let pid = i32::try_from(note.pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.context("The host's note names no process")?;
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+        .with_context(|| format!("Cannot stop the host (process {})", note.pid))?;
+    let patience = Instant::now() + STOP;
+    while running(home).await?.is_some() {
+        if Instant::now() > patience {
+            bail!("The host (process {}) does not stop.", note.pid);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    print_line(&format!(
+        "The host (process {}) has stopped. Sessions are kept.",
+        note.pid
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Until a host in the background is not needed: no client is connected and nothing works, for a while.
+pub(crate) async fn not_needed(host: &Host) {
+    let linger = std::env::var("LODGE_HOST_LINGER")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok());
+    let linger = linger.map_or(LINGER, Duration::from_secs_f64);
+    let mut since = Instant::now();
+    loop {
+        tokio::time::sleep((linger / 10).clamp(Duration::from_millis(20), Duration::from_secs(10))).await;
+        let (_, clients) = host.connections().connected();
+        if clients > 0 || host.is_busy() {
+            since = Instant::now();
+        }
+        if since.elapsed() >= linger {
+            return;
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! `lodge setup`: brings a model. It asks for a provider, a key and a model, tries them, and writes `lodge.toml`.
+
+use std::{
+    io::{BufRead, IsTerminal, Write},
+    net::SocketAddr,
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use lodge_door::write_private;
+use lodge_models::ModelsConfig;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+use crate::{launch, serve::print_line, setup};
+
+/// Local servers and the ports that they listen on unless told otherwise.
+const LOCAL: [(&str, u16); 5] = [
+    ("Ollama", 11434),
+    ("LM Studio", 1234),
+    ("llama.cpp", 8080),
+    ("vLLM", 8000),
+    ("LocalAI", 8081),
+];
+/// How long a port of this machine is knocked at, and a list of models waited for.
+const KNOCK: Duration = Duration::from_millis(300);
+const LISTING: Duration = Duration::from_secs(20);
+/// Models that are shown to choose from.
+const SHOWN: usize = 40;
+
+/// Where models come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Provider {
+    name: String,
+    kind: &'static str,
+    base_url: String,
+    wants_key: bool,
+}
+
+impl Provider {
+    fn new(name: &str, kind: &'static str, base_url: &str, wants_key: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            base_url: base_url.to_owned(),
+            wants_key,
+        }
+    }
+}
+
+/// Walks through it.
+pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
+    if !std::io::stdin().is_terminal() {
+        bail!(
+            "`lodge setup` asks questions, so it needs a terminal. docs/models.md says how to write lodge.toml by hand."
+        );
+    }
+    std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
+    // What cannot be understood is not written over.
+    setup::config(home)?;
+    let Some(provider) = choose_provider().await? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let key = match provider.wants_key {
+        true => secret("Key (it is not shown; empty for none): ")?,
+        false => String::new(),
+    };
+    let Some(model) = choose_model(&provider, &key).await? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let path = home.join("lodge.toml");
+    let before = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        other => other.with_context(|| format!("Cannot read {}", path.display()))?,
+    };
+    let text = with_model(&before, &provider, &key, &model)?;
+    print_line(&format!("Trying {model} …"));
+    if let Err(error) = try_out(&text) {
+        print_line(&format!("It did not answer: {}", crate::describe(&error)));
+        if !yes("Keep these settings nevertheless?", false)? {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    write_private(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
+    print_line(&format!("{} is written, readable by you only.", path.display()));
+    if launch::running(home).await?.is_some()
+        && yes(
+            "A host is running, and uses the new model once it is started again. Stop it now?",
+            true,
+        )?
+    {
+        return launch::stop(home).await;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ask(question: &str) -> Result<String> {
+    let mut out = std::io::stdout();
+    write!(out, "{question}")?;
+    out.flush()?;
+    let mut line = String::new();
+    if std::io::stdin().lock().read_line(&mut line)? == 0 {
+        bail!("Nothing was changed.");
+    }
+    Ok(line.trim().to_owned())
+}
+
+fn yes(question: &str, default: bool) -> Result<bool> {
+    let choices = if default { "Y/n" } else { "y/N" };
+    loop {
+        match ask(&format!("{question} [{choices}] "))?.to_lowercase().as_str() {
+            "" => return Ok(default),
+            "y" | "yes" => return Ok(true),
+            "n" | "no" => return Ok(false),
+            _ => print_line("Please answer y or n."),
+        }
+    }
+}
+
+/// Asks for something that the terminal does not show.
+fn secret(question: &str) -> Result<String> {
+    let stdin = std::io::stdin();
+    let before = tcgetattr(&stdin)?;
+    let mut hidden = before.clone();
+    hidden.local_modes -= LocalModes::ECHO;
+    tcsetattr(&stdin, OptionalActions::Now, &hidden)?;
+    let typed = ask(question);
+    tcsetattr(&stdin, OptionalActions::Now, &before)?;
+    print_line("");
+    typed
+}
+
+/// The number of a choice.
+fn choose(count: usize) -> Result<usize> {
+    loop {
+        match ask("Number: ")?.parse::<usize>() {
+            Ok(number) if (1..=count).contains(&number) => return Ok(number - 1),
+            _ => print_line(&format!("Please give a number from 1 to {count}.")),
+        }
+    }
+}
+
+async fn choose_provider() -> Result<Option<Provider>> {
+    let mut providers = Vec::new();
+    if yes("Look for model servers on this machine?", true)? {
+        providers = local_servers().await;
+        if providers.is_empty() {
+            print_line("None answers on the usual ports.");
+        }
+    }
+    providers.push(Provider::new("openai", "openai", "https://api.openai.com/v1", true));
+    providers.push(Provider::new(
+        "anthropic",
+        "anthropic",
+        "https://api.anthropic.com",
+        true,
+    ));
+    for (number, provider) in providers.iter().enumerate() {
+        print_line(&format!("  {}. {} ({})", number + 1, provider.name, provider.base_url));
+    }
+    print_line(&format!("  {}. another address", providers.len() + 1));
+    let chosen = choose(providers.len() + 1)?;
+    if chosen < providers.len() {
+        return Ok(Some(providers.swap_remove(chosen)));
+    }
+    let base_url = ask("Address, such as http://127.0.0.1:9000/v1: ")?;
+    if !["http://", "https://"]
+        .iter()
+        .any(|scheme| base_url.starts_with(scheme))
+    {
+        print_line("An address begins with http:// or https://.");
+        return Ok(None);
+    }
+    let kind = match yes("Does it speak Anthropic's wire, rather than OpenAI's?", false)? {
+        true => "anthropic",
+        false => "openai",
+    };
+    Ok(Some(Provider::new("own", kind, &base_url, true)))
+}
+
+/// Those that listen on the usual ports.
+async fn local_servers() -> Vec<Provider> {
+    let mut found = Vec::new();
+    for (name, port) in LOCAL {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let knocked = tokio::time::timeout(KNOCK, tokio::net::TcpStream::connect(address)).await;
+        if matches!(knocked, Ok(Ok(_))) {
+            let own = name.to_lowercase().replace([' ', '.'], "-");
+            found.push(Provider::new(&own, "openai", &format!("http://{address}/v1"), false));
+        }
+    }
+    found
+}
+
+async fn choose_model(provider: &Provider, key: &str) -> Result<Option<String>> {
+    let text = with_model("", provider, key, "x")?;
+    let config: ModelsConfig = toml::from_str(&text).context("These settings cannot be understood")?;
+    let catalogue = lodge_models::Catalogue::from(config, |_| None).context("These settings cannot be used")?;
+    let found = tokio::time::timeout(LISTING, catalogue.discover()).await;
+    let mut models = Vec::new();
+    for listed in found.unwrap_or_default() {
+        match listed.models {
+            Ok(listed) => models.extend(listed.into_iter().map(|model| {
+                let own = model.id.strip_prefix(&format!("{}/", provider.name));
+                own.map_or_else(|| model.id.clone(), str::to_owned)
+            })),
+            Err(error) => print_line(&format!("The models cannot be listed: {error}")),
+        }
+    }
+    if models.is_empty() {
+        let model = ask("Name of the model: ")?;
+        return Ok(Some(model).filter(|model| !model.is_empty()));
+    }
+    models.sort();
+    for (number, model) in models.iter().take(SHOWN).enumerate() {
+        print_line(&format!("  {}. {}", number + 1, lodge_terminal::plain_line(model)));
+    }
+    if models.len() > SHOWN {
+        print_line(&format!("  … and {} more; any can be named.", models.len() - SHOWN));
+    }
+    let typed = ask("Number or name: ")?;
+    let numbered = typed
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| models.get(number.checked_sub(1)?));
+    Ok(numbered.cloned().or(Some(typed)).filter(|model| !model.is_empty()))
+}
+
+/// The configuration with a provider and its model as the default; everything else stays as somebody wrote it.
+fn with_model(before: &str, provider: &Provider, key: &str, model: &str) -> Result<String> {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let name = unused_name(before, &provider.name)?;
+    let default = format!("default_model = {}\n", quoted(&format!("{name}/{model}")));
+    // Settings without a table stand before the first table.
+    let (mut head, mut rest) = (String::new(), String::new());
+    for line in before.split_inclusive('\n') {
+        match rest.is_empty() && !line.trim_start().starts_with('[') {
+            true if line.trim_start().starts_with("default_model") => {}
+            true => head.push_str(line),
+            false => rest.push_str(line),
+        }
+    }
+    let mut text = format!("{default}{head}{rest}");
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&format!(
+        "\n[[provider]]\nname = {}\ntype = {}\nbase_url = {}\n",
+        quoted(&name),
+        quoted(provider.kind),
+        quoted(&provider.base_url)
+    ));
+    if !key.is_empty() {
+        text.push_str(&format!("api_key = {}\n", quoted(key)));
+    }
+    Ok(text)
+}
+
+/// The name, with a number behind it where the configuration has it already.
+fn unused_name(before: &str, name: &str) -> Result<String> {
+    let known: ModelsConfig = toml::from_str(before).context("lodge.toml cannot be understood")?;
+    let taken = |name: &str| known.providers.iter().any(|entry| entry.name == name);
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let names = std::iter::once(name.to_owned()).chain(numbered);
+    Ok(names.into_iter().find(|name| !taken(name)).unwrap_or_default())
+}
+
+/// One message, in a home of its own.
+fn try_out(config: &str) -> Result<()> {
+    let home = std::env::temp_dir().join(format!("lodge-setup-{}", uuid::Uuid::new_v4()));
+    std::fs::create_dir(&home).with_context(|| format!("Cannot make {}", home.display()))?;
+    let tried = || -> Result<()> {
+        write_private(&home.join("lodge.toml"), config.as_bytes())?;
+        let program = std::env::current_exe()?;
+        let said = std::process::Command::new(program)
+            .args(["run", "--approve", "none", "Answer with the single word: ready"])
+            .env("LODGE_HOME", &home)
+            .env_remove("LODGE_MODEL")
+            .current_dir(&home)
+            .stdin(std::process::Stdio::null())
+            .output()?;
+        let text = |bytes: &[u8]| lodge_terminal::plain(String::from_utf8_lossy(bytes).trim());
+        anyhow::ensure!(said.status.success(), "{}", text(&said.stderr));
+        print_line(&format!("It answers: {}", text(&said.stdout)));
+        Ok(())
+    };
+    let outcome = tried();
+    let _ = std::fs::remove_dir_all(&home);
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_added_and_everything_else_stays() {
+        let provider = Provider::new("openai", "openai", "https://api.openai.com/v1", true);
+        let before = "# mine\ndefault_model = \"old\"\nsandbox = \"off\"\n\n[[provider]]\nname = \"openai\"\nbase_url = \"http://x/v1\"\n";
+        let text = with_model(before, &provider, "se\"cret", "gpt").unwrap();
+        let config: ModelsConfig = toml::from_str(&text).unwrap();
+        assert_eq!(config.default_model.as_deref(), Some("openai-2/gpt"));
+        assert_eq!(config.providers.len(), 2);
+        assert!(text.contains("# mine\nsandbox = \"off\"\n"), "{text}");
+        let fresh = with_model("", &provider, "", "gpt").unwrap();
+        let config: ModelsConfig = toml::from_str(&fresh).unwrap();
+        assert_eq!(config.default_model.as_deref(), Some("openai/gpt"));
+    }
+}
