@@ -171,7 +171,7 @@ impl Permissions {
 impl Shared {
     /// Finds out whether a tool call may go ahead. `request_id` names the question, should there be one.
     pub(crate) async fn permit(&self, request_id: &str, request: PermissionRequest) -> Result<Verdict, LogError> {
-        let decision = self.permissions.decide(self, &request);
+        let decision = self.decide(&request);
         let (result, verdict) = match (&decision, decision.result()) {
             (Decision::Allow { approved, .. }, _) => return Ok(Verdict::Allowed { approved: *approved }),
             (Decision::Deny { why, .. }, Some(result)) => (result, Verdict::Denied(why.clone())),
@@ -197,7 +197,7 @@ impl Shared {
 
     /// Whether a person would have to answer.
     pub(crate) fn would_ask(&self, request: &PermissionRequest) -> bool {
-        self.permissions.decide(self, request).result().is_none()
+        self.decide(request).result().is_none()
     }
 
     /// As [`Shared::permit`] for something that whoever wants it may give up at any time: the question is then taken back.
@@ -212,9 +212,14 @@ impl Shared {
         verdict
     }
 
+    /// What rules say of a request.
+    pub(crate) fn decide(&self, request: &PermissionRequest) -> Decision {
+        self.permissions.decide(self, request)
+    }
+
     /// Why a rule forbids something, if one does. A person who writes a call speaks for themselves, not for the rules.
     pub(crate) fn forbidden(&self, request: &PermissionRequest) -> Option<String> {
-        match self.permissions.decide(self, request) {
+        match self.decide(request) {
             Decision::Deny { why, .. } => Some(why),
             _ => None,
         }

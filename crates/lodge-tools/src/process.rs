@@ -158,6 +158,14 @@ pub(crate) struct Group {
     leader: AtomicBool,
 }
 
+/// What a group of processes uses.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) processes: usize,
+    /// Bytes.
+    pub(crate) memory: u64,
+}
+
 impl Group {
     /// The group of a child that was started with the [`mark`] of this name.
     pub(crate) fn of(child: &Child, name: &str) -> io::Result<Self> {
@@ -192,24 +200,33 @@ impl Group {
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
     }
 
-    /// How many processes are in the group. 0 where there is no `/proc`.
-    pub(crate) fn size(&self) -> usize {
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let of_group = |pid: u32| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            // Behind the name, which may hold anything: state, parent, group.
-            let group = stat
-                .rsplit_once(')')?
-                .1
-                .split_whitespace()
-                .nth(2)?
-                .parse::<i32>()
-                .ok()?;
-            (group == self.pid.as_raw_pid()).then_some(())
-        };
-        entries
-            .filter_map(|entry| of_group(entry.file_name().to_str()?.parse().ok()?))
-            .count()
+    /// What the processes of the group use. Nothing where there is no `/proc`.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            let Some(memory) = self.memory_of(pid) else { continue };
+            usage.processes += 1;
+            usage.memory += memory;
+        }
+        usage
+    }
+
+    /// The memory of a process of the group that it shares with no file; `None` for others.
+    fn memory_of(&self, pid: u32) -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Behind the name, which may hold anything: state, parent, group.
+        let group: i32 = stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()?;
+        if group != self.pid.as_raw_pid() {
+            return None;
+        }
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let own = own.and_then(|own| own.split_whitespace().next()?.parse::<u64>().ok());
+        Some(own.unwrap_or(0) << 10)
     }
 
     /// Whether a process of the group is left, without looking at those that left the group.

@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     OutputSink, ToolUpdate,
     process::{Group, Spawned},
-    sandbox::{JAILED_TIME, Jail},
+    sandbox::{JAILED_TIME, Jail, JailBounds, exceeds},
     spill::Collected,
     text::Cleaner,
 };
@@ -30,10 +30,6 @@ const MAX_STREAMED: usize = 1 << 20;
 
 /// How much a jailed command may print.
 const JAILED_OUTPUT: u64 = 16 << 20;
-/// How many processes a jailed command may have at a time.
-const JAILED_PROCESSES: usize = 256;
-/// How often it is looked at.
-const JAILED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Of what a shell prints, how much of the end is kept for people who look.
 const MAX_RECENT: usize = 4 << 10;
@@ -313,33 +309,17 @@ async fn watch_over(
     }
 }
 
-/// Ends a jailed command that takes too long, prints too much or multiplies.
+/// Ends a jailed command that takes too long, prints too much or uses too much.
 async fn hold_to_bounds(shell: Arc<Shell>) {
+    let bounds = JailBounds::here();
     let exceeded = tokio::select! {
         _ = shell.exited() => return,
         () = tokio::time::sleep(JAILED_TIME) => "it took longer than 120 seconds",
         () = shell.has_printed(JAILED_OUTPUT) => "it printed more than 16 MB",
-        () = multiplies(&shell) => "it started more than 256 processes",
+        exceeded = exceeds(&shell.group, &bounds) => exceeded,
     };
     let _ = shell.exceeded.set(exceeded);
     shell.group.kill();
-}
-
-/// Ends when there are too many processes. It is cheap to see that the machine has many more than before; only then they are
-/// counted.
-async fn multiplies(shell: &Shell) {
-    let threads = || {
-        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-        text.split_whitespace().nth(3)?.split_once('/')?.1.parse::<usize>().ok()
-    };
-    let before = threads().unwrap_or(0);
-    loop {
-        tokio::time::sleep(JAILED_PAUSE).await;
-        let many = threads().is_none_or(|now| now > before + JAILED_PROCESSES);
-        if many && shell.group.size() > JAILED_PROCESSES {
-            return;
-        }
-    }
 }
 
 /// The code a shell would report: 128 plus the number of the signal that ended it.

@@ -86,7 +86,12 @@ pub struct ToolCx {
     pub state: Arc<crate::SessionTools>,
     /// Fires when the session or the turn is aborted.
     pub cancel: CancellationToken,
+    /// What rules say of something that the call turns out to need while it runs.
+    pub rules: RuleCheck,
 }
+
+/// What rules say of a request.
+pub type RuleCheck = Arc<dyn Fn(&lodge_events::PermissionRequest) -> crate::rules::Decision + Send + Sync>;
 
 /// Where a running tool reports.
 #[derive(Clone)]

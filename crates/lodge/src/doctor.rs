@@ -226,6 +226,11 @@ fn protection(page: &mut Page, home: &Path) {
             false => page.hint(line),
         }
     }
+    if let Some(why) = lodge_tools::sandbox::cannot_hide(home) {
+        page.bad(format!(
+            "no shell command is started: {why}. Give Lodge a home elsewhere with --home."
+        ));
+    }
     if off {
         page.hint("`sandbox = \"off\"` in lodge.toml: approved shell commands are not sandboxed");
     }

@@ -145,6 +145,7 @@ impl Call<'_> {
             out,
             state: shared.tool_state.clone(),
             cancel: self.turn.cancel.clone(),
+            rules: Arc::new(move |request| shared.decide(request)),
         }
     }
 

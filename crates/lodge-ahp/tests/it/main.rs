@@ -16,6 +16,7 @@ mod directories;
 mod docs;
 mod edits;
 mod flood;
+mod fuzz;
 mod hostile;
 mod kit;
 mod mirror;

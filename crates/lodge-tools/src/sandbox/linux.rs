@@ -14,7 +14,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-use super::{JailSpec, SandboxError, WritableSpec, around::around, filter};
+use super::{JailSpec, SandboxError, WritableSpec, around::around, bounds, filter};
 
 pub(super) const WHY_NOT: &str = "this kernel has no Landlock (Linux 5.13 or newer with it enabled).";
 
@@ -67,6 +67,11 @@ pub(super) fn level() -> u32 {
     } else {
         u32::from(supported(strict().handle_access(AccessFs::WriteFile)))
     }
+}
+
+/// Whether everything but this home can be allowed.
+pub(super) fn can_hide(home: &Path) -> bool {
+    around(Path::new("/"), home).is_some()
 }
 
 pub(super) fn has_filters() -> bool {
@@ -141,7 +146,7 @@ fn close_network() -> Result<(), SandboxError> {
 pub(super) fn enter_jail(spec: &JailSpec) -> Result<(), SandboxError> {
     // Should memory run out, it goes before anything else does.
     std::fs::write("/proc/self/oom_score_adj", "1000").map_err(setup)?;
-    let threads = threads().map(|threads| (Resource::Nproc, threads + MORE_THREADS));
+    let threads = bounds::threads().map(|threads| (Resource::Nproc, threads as u64 + MORE_THREADS));
     for (resource, most) in LIMITS.iter().copied().chain(threads) {
         limit(resource, most)?;
     }
@@ -162,12 +167,6 @@ fn limit(resource: Resource, most: u64) -> Result<(), SandboxError> {
         maximum: most,
     };
     setrlimit(resource, limit).map_err(setup)
-}
-
-/// How many threads there are on this machine.
-fn threads() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
 /// Takes capabilities away, for good. Who is not root has none.

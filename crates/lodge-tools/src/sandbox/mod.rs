@@ -13,6 +13,7 @@
 
 #[cfg(target_os = "linux")]
 mod around;
+mod bounds;
 mod environment;
 #[cfg(target_os = "linux")]
 mod filter;
@@ -35,6 +36,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use bounds::{JailBounds, exceeds};
 pub use jail::{JAILED_TIME, run_jailed};
 pub(crate) use jail::{Jail, sweep_jails};
 pub use launcher::SandboxLauncher;
@@ -189,6 +191,12 @@ pub fn can_jail() -> bool {
     static ANSWER: std::sync::LazyLock<bool> =
         std::sync::LazyLock::new(|| system::level() >= 3 && system::has_filters());
     *ANSWER
+}
+
+/// Why commands cannot be kept from reading a home, should that be so; none of them would be started then.
+pub fn cannot_hide(home: &Path) -> Option<SandboxError> {
+    let home = crate::paths::real(home).ok()?;
+    (available() && !system::can_hide(&home)).then_some(SandboxError::TooLarge(home))
 }
 
 /// Says what the sandbox does here.

@@ -1,6 +1,6 @@
 //! Systems without a sandbox.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{JailSpec, SandboxError, WritableSpec};
 
@@ -8,6 +8,10 @@ pub(super) const WHY_NOT: &str = "there is none for this system yet.";
 
 pub(super) fn level() -> u32 {
     0
+}
+
+pub(super) fn can_hide(_: &Path) -> bool {
+    true
 }
 
 pub(super) fn has_filters() -> bool {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::bash::INTERRUPTED;
-use crate::{Need, Tool, ToolCx, ToolError, ToolOutput, cx::arguments, html, request};
+use crate::{Need, Tool, ToolCx, ToolError, ToolOutput, cx::arguments, html, request, rules::Decision};
 
 /// Reads an address.
 pub(super) struct WebFetch;
@@ -94,7 +94,7 @@ impl Tool for WebFetch {
             let args: Arguments = arguments("web_fetch", &value)?;
             tokio::select! {
                 () = cx.cancel.cancelled() => Err(ToolError(INTERRUPTED.to_owned())),
-                result = fetch(args) => result,
+                result = fetch(args, &cx) => result,
             }
         })
     }
@@ -110,7 +110,7 @@ fn parse(text: &str) -> Result<Url, ToolError> {
     }
 }
 
-async fn fetch(args: Arguments) -> Result<ToolOutput, ToolError> {
+async fn fetch(args: Arguments, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
     let client = CLIENT
         .as_ref()
         .map_err(|error| ToolError(format!("No HTTP client: {error}")))?;
@@ -135,8 +135,14 @@ async fn fetch(args: Arguments) -> Result<ToolOutput, ToolError> {
                 response.status().as_u16()
             )));
         };
-        // Permission was given for this place; another one has to be asked for.
-        if !is_same_place(&url, &next) {
+        // Permission was given for this place; another one, or one that a rule names, has to be asked for.
+        let decision = (cx.rules)(&request::url(cx, next.as_str()));
+        if let Decision::Deny { why, .. } = &decision {
+            return Err(ToolError(format!(
+                "{url} redirects to {next}, which is not fetched: {why}."
+            )));
+        }
+        if !is_same_place(&url, &next) || matches!(decision, Decision::AskByPolicy { .. }) {
             return Err(ToolError(format!(
                 "{url} redirects to {next}. Call web_fetch with that URL to follow."
             )));

@@ -6,7 +6,10 @@ use std::{
 };
 
 use lodge_events::PermissionRequest;
-use lodge_tools::{Need, OutputSink, SessionTools, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate, builtin};
+use lodge_tools::{
+    Need, OutputSink, RuleCheck, SessionTools, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate, builtin,
+    rules::Decision,
+};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +21,7 @@ pub(crate) struct Bench {
     pub(crate) cancel: CancellationToken,
     pub(crate) max_output_bytes: usize,
     pub(crate) number_lines: bool,
+    pub(crate) rules: RuleCheck,
 }
 
 impl Bench {
@@ -31,6 +35,7 @@ impl Bench {
             cancel: CancellationToken::new(),
             max_output_bytes: 20_000,
             number_lines: true,
+            rules: Arc::new(|_| Decision::Ask { why: None }),
         }
     }
 
@@ -64,6 +69,7 @@ impl Bench {
             out: OutputSink::new(move |update| updates.lock().unwrap().push(update)),
             state: self.state.clone(),
             cancel: self.cancel.clone(),
+            rules: self.rules.clone(),
         }
     }
 

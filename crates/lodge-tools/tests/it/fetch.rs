@@ -1,3 +1,7 @@
+use std::sync::Arc;
+
+use lodge_events::{PermissionRequest, PermissionResultKind};
+use lodge_tools::rules::Decision;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -37,6 +41,9 @@ async fn server() -> String {
                     "/json" => found("application/json", "{\"a\":1}"),
                     "/binary" => found("application/octet-stream", "x"),
                     "/moved" => moved("/json"),
+                    "/to-secret" => moved("/secret/x"),
+                    "/to-asked" => moved("/asked/x"),
+                    "/secret/x" | "/asked/x" => found("text/plain", "nobody may see this"),
                     "/circle" => moved("/circle"),
                     "/away" => moved("http://elsewhere.invalid/x"),
                     "/port" => moved("http://127.0.0.1:9/x"),
@@ -139,6 +146,38 @@ async fn pages_are_fetched_as_text() {
     }
     let text = bench.text("web_fetch", json!({"url": "not one"})).await;
     assert_eq!(text, "ERROR: Invalid URL not one: relative URL without a base");
+}
+
+/// Rules are about paths as well: a redirect leads to none that a rule keeps back.
+#[tokio::test]
+async fn rules_are_asked_again_where_a_redirect_leads() {
+    let server = server().await;
+    let mut bench = Bench::new();
+    bench.rules = Arc::new(|request| match request {
+        PermissionRequest::Url(request) if request.url.contains("/secret/") => Decision::Deny {
+            why: "denied by a rule".to_owned(),
+            kind: PermissionResultKind::DeniedByRules,
+            rule: None,
+            path: None,
+        },
+        PermissionRequest::Url(request) if request.url.contains("/asked/") => Decision::AskByPolicy { why: None },
+        _ => Decision::Ask { why: None },
+    });
+    for (path, expected) in [
+        ("/moved", "Contents of $S/json:\n{\"a\":1}"),
+        (
+            "/to-secret",
+            "ERROR: $S/to-secret redirects to $S/secret/x, which is not fetched: denied by a rule.",
+        ),
+        (
+            "/to-asked",
+            "ERROR: $S/to-asked redirects to $S/asked/x. Call web_fetch with that URL to follow.",
+        ),
+    ] {
+        let arguments = json!({ "url": format!("{server}{path}") });
+        let text = bench.text("web_fetch", arguments).await.replace(&server, "$S");
+        assert_eq!(text, expected, "{path}");
+    }
 }
 
 #[tokio::test]

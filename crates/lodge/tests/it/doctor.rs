@@ -119,3 +119,21 @@ fn the_doctor_finds_nothing_to_mend_where_there_is_nothing() {
     assert!(sound, "{text}");
     insta::assert_snapshot!(text);
 }
+
+#[test]
+fn a_home_that_cannot_be_hidden_from_commands_is_told() {
+    if !lodge_tools::sandbox::available() {
+        return;
+    }
+    let home = Home::new();
+    fs::create_dir(home.path()).expect("a home");
+    let beside = home.path().parent().expect("a directory above it").to_owned();
+    for number in 0..=4_096 {
+        fs::write(beside.join(format!("neighbour-{number}")), "").expect("a neighbour");
+    }
+    let output = home.command(["doctor"]).output().expect("it runs");
+    let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success(), "{page}");
+    let bad = page.lines().find(|line| line.contains('✗')).expect("something is bad");
+    assert!(bad.contains("cannot be hidden from commands"), "{page}");
+}

@@ -149,7 +149,7 @@ fn scraps() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(testkit::fuzz::config())]
 
     #[test]
     fn no_text_makes_the_analysis_panic_or_linger(text in scraps()) {
