@@ -272,7 +272,7 @@ impl Host {
         // Rules that cannot be read are no reason to go on without them.
         let rules = RuleSet::load(self.0.home.path(), &settings.cwd, Policy::default())
             .map_err(|error| HostError::Invalid(format!("The permission rules cannot be used: {error}")))?;
-        let mut tool_state = SessionTools::new(&dir).with_exclusions(rules.exclusions().clone());
+        let mut tool_state = SessionTools::new(&dir).with_exclusions(rules.unsearchable());
         tool_state.use_environment(self.environment());
         if let Some(launcher) = &self.0.sandbox {
             tool_state = tool_state.with_sandbox(launcher.clone());

@@ -11,7 +11,7 @@ use lodge_events::{
 use super::{
     Access, Decision, Effect, Mode, Place, Policy, Rule, RuleSet, Source, What,
     pattern::{begins_with, covers, name_matches, path_matcher, url_matches},
-    sampling_of, targets,
+    sampling_of, searches, targets,
 };
 use crate::{paths, shell::analyse};
 
@@ -52,7 +52,8 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
     if all.iter().any(|(_, rule)| asks(rule)) {
         return Decision::AskByPolicy { why: None };
     }
-    let unchecked: Vec<&(Source, &Rule)> = all.iter().filter(|(_, rule)| subject.hides_from(rule)).collect();
+    let hides = |(source, rule): &&(Source, &Rule)| subject.hides_from(*source, rule, &rules.location);
+    let unchecked: Vec<&(Source, &Rule)> = all.iter().filter(hides).collect();
     if !unchecked.is_empty() {
         let why = Some(could_not_check(&unchecked));
         let policy = unchecked.iter().any(|(source, _)| *source == Source::Managed);
@@ -61,6 +62,13 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
         } else {
             Decision::Ask { why }
         };
+    }
+    let found = |glob: &&str| subject.may_find(glob, &rules.location);
+    if matches!(request, PermissionRequest::Shell(_))
+        && let Some(glob) = rules.exclusions.globs().find(found)
+    {
+        let why = format!("This command reads whole directories, where it may find files that {glob} excludes.");
+        return Decision::Ask { why: Some(why) };
     }
     match rules.policy.mode {
         Mode::ApproveAll => {
@@ -105,7 +113,7 @@ fn could_not_check(rules: &[&(Source, &Rule)]) -> String {
         .collect();
     let more = if rules.len() > names.len() { ", …" } else { "" };
     format!(
-        "What this command runs is only known when it runs. Rules that could not be checked: {}{more}.",
+        "What this runs or reads is only known when it runs. Rules that could not be checked: {}{more}.",
         names.join(", ")
     )
 }
@@ -131,9 +139,10 @@ pub fn governs(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> b
     }
     let subject = Subject::of(request, place);
     let strict = place.managed.iter().filter(|rule| rule.effect != Effect::Allow);
-    strict
-        .into_iter()
-        .any(|rule| subject.touches(&rule.what, &rules.location) || subject.hides_from(rule))
+    strict.into_iter().any(|rule| {
+        let base = &rules.location;
+        subject.touches(&rule.what, base) || subject.hides_from(Source::Managed, rule, base)
+    })
 }
 
 /// Commands that read whole directories.
@@ -269,16 +278,35 @@ impl<'a> Subject<'a> {
 
     /// Whether it is a command that a rule against something cannot be applied to, because it may run or touch more than
     /// can be seen.
-    fn hides_from(&self, rule: &Rule) -> bool {
+    fn hides_from(&self, source: Source, rule: &Rule, base: &Path) -> bool {
+        let finds = |glob: &str, access: &Option<Access>| *access != Some(Access::Write) && self.may_find(glob, base);
         let PermissionRequest::Shell(shell) = self.request else {
-            return false;
+            // Tools that search leave out what files of rules deny (see `RuleSet::unsearchable`), and know no others.
+            let known = matches!(source, Source::User | Source::Location | Source::Project);
+            return match &rule.what {
+                What::Path { glob, access } if rule.effect != Effect::Allow && !known => finds(glob, access),
+                _ => false,
+            };
         };
         let opaque = !shell.can_offer_session_approval;
         match (rule.effect, &rule.what) {
             (Effect::Allow, _) | (_, What::Tool(_)) => false,
             (_, What::Command(_) | What::Url(_)) => opaque,
-            (_, What::Path { .. }) => opaque || self.files.iter().any(|(places, _)| places.is_none()),
+            (_, What::Path { glob, access }) => {
+                opaque || self.files.iter().any(|(places, _)| places.is_none()) || finds(glob, access)
+            }
         }
+    }
+
+    /// Whether it shows files that it does not name, and one that fits a pattern may be among them.
+    fn may_find(&self, glob: &str, base: &Path) -> bool {
+        let places: Vec<&PathBuf> = self
+            .files
+            .iter()
+            .filter_map(|(places, _)| places.as_ref())
+            .flatten()
+            .collect();
+        searches::may_find(self.request, &places, &self.roots, glob, base)
     }
 
     /// Whether it is a command that may write the paths it names.

@@ -24,6 +24,7 @@
 mod decide;
 mod file;
 mod pattern;
+mod searches;
 mod targets;
 
 use std::path::{Path, PathBuf};
@@ -362,9 +363,18 @@ impl RuleSet {
         self.exclusions.add(glob, &self.location)
     }
 
-    /// Files that no tool may see. Give them to [`crate::SessionTools`] too, so that searches leave them out.
-    pub fn exclusions(&self) -> &Exclusions {
-        &self.exclusions
+    /// Files that searches leave out, for [`crate::SessionTools`]: those that no tool may see, and those that a rule denies.
+    pub fn unsearchable(&self) -> Exclusions {
+        let mut found = self.exclusions.clone();
+        for (_, rule) in &self.rules {
+            if let (Effect::Deny, What::Path { glob, access }) = (rule.effect, &rule.what)
+                && *access != Some(Access::Write)
+            {
+                // One that is no pattern matches nothing, here and where it is decided.
+                let _ = found.add(glob, &self.location);
+            }
+        }
+        found
     }
 
     /// Keeps rules for this location or for ever, in the user's file and from now on.

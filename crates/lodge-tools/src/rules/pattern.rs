@@ -25,6 +25,11 @@ impl Exclusions {
             .map(|(glob, _)| glob.as_str())
     }
 
+    /// The patterns.
+    pub(super) fn globs(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(glob, _)| glob.as_str())
+    }
+
     /// Whether nothing is hidden.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -33,9 +38,29 @@ impl Exclusions {
 
 /// Reads a path pattern as `.gitignore` does: without a slash it matches at any depth.
 pub(super) fn path_matcher(glob: &str, base: &Path, any_case: bool) -> Result<GlobMatcher, String> {
+    let built = GlobBuilder::new(&whole(glob, base))
+        .literal_separator(true)
+        .case_insensitive(any_case)
+        .build();
+    built
+        .map(|glob| glob.compile_matcher())
+        .map_err(|error| error.to_string())
+}
+
+/// The directory that everything lies in that fits a path pattern; an empty path for any.
+pub(super) fn beginning(glob: &str, base: &Path) -> PathBuf {
+    let whole = whole(glob, base);
+    let literal = whole
+        .split('/')
+        .take_while(|part| !part.contains(['*', '?', '[', '{', '\\']));
+    PathBuf::from(literal.collect::<Vec<_>>().join("/"))
+}
+
+/// A path pattern as a glob of absolute paths.
+fn whole(glob: &str, base: &Path) -> String {
     let bare = glob.trim_end_matches('/');
     let home = || std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let full = match bare.strip_prefix("~/") {
+    match bare.strip_prefix("~/") {
         Some(rest) => format!("{}/{rest}", globset::escape(&home().display().to_string())),
         None if bare.starts_with('/') => bare.to_owned(),
         None if bare.contains('/') => format!(
@@ -44,14 +69,7 @@ pub(super) fn path_matcher(glob: &str, base: &Path, any_case: bool) -> Result<Gl
             bare.trim_start_matches("./")
         ),
         None => format!("**/{bare}"),
-    };
-    let built = GlobBuilder::new(&full)
-        .literal_separator(true)
-        .case_insensitive(any_case)
-        .build();
-    built
-        .map(|glob| glob.compile_matcher())
-        .map_err(|error| error.to_string())
+    }
 }
 
 /// Whether the path matches, or a directory it is in does.

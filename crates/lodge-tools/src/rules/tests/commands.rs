@@ -2,30 +2,41 @@
 
 use super::*;
 
-/// Rules for the table.
-fn rules(mode: Mode) -> RuleSet {
+/// Rules for the table, with one that denies the files of this name.
+fn rules(mode: Mode, denied: &str) -> RuleSet {
     let mut rules = RuleSet::new(Policy::of(mode));
     for words in ["rm", "git push"] {
         rules.add(Source::User, Rule::deny(What::Command(words.to_owned())));
     }
-    let glob = "secrets".to_owned();
+    let glob = denied.to_owned();
     rules.add(Source::User, Rule::deny(What::Path { glob, access: None }));
     rules
 }
 
-/// `unasked`, `asked`, `opaque` for text that is asked about because it was not understood, or `denied`.
+/// `unasked`, `searches` for what is unasked unless files are denied that it may find, `asked`, `opaque` for text that is asked
+/// about because it was not understood, or `denied`.
 fn verdict(bench: &Bench, command: &str) -> &'static str {
+    let found = verdict_about(bench, command, "secrets");
+    // No search in the working directory finds these.
+    match (found, verdict_about(bench, command, "/elsewhere/secrets")) {
+        ("opaque", "unasked") => "searches",
+        ("opaque", elsewhere) => elsewhere,
+        _ => found,
+    }
+}
+
+fn verdict_about(bench: &Bench, command: &str, denied: &str) -> &'static str {
     let understood = shell::analyse(command).can_be_remembered();
     let request = bench.request_for(command);
-    let decided = decide(&request, &rules(Mode::Ask), &bench.place);
-    let with_all_approved = decide(&request, &rules(Mode::ApproveAll), &bench.place);
+    let decided = decide(&request, &rules(Mode::Ask, denied), &bench.place);
+    let with_all_approved = decide(&request, &rules(Mode::ApproveAll, denied), &bench.place);
     match (&decided, &with_all_approved) {
         (Decision::Allow { approved: false, .. }, Decision::Allow { approved: true, .. }) => "unasked",
         (Decision::Deny { .. }, Decision::Deny { .. }) => "denied",
         (Decision::Ask { .. }, Decision::Allow { .. }) if understood => "asked",
         (Decision::Ask { why: Some(_) }, Decision::Ask { why: Some(why) }) => {
             assert!(
-                why.contains("shell rm (the user's rules)") || why.contains("path secrets"),
+                why.contains("shell rm (the user's rules)") || why.contains(&format!("path {denied}")),
                 "{command}: {why}"
             );
             "opaque"

@@ -1,4 +1,5 @@
 mod commands;
+mod searches;
 
 use std::path::PathBuf;
 
@@ -303,7 +304,7 @@ fn denials_that_cannot_be_checked_are_asked_about_by_name() {
     };
     assert_eq!(
         why,
-        "What this command runs is only known when it runs. Rules that could not be checked: shell git push (the project's rules)."
+        "What this runs or reads is only known when it runs. Rules that could not be checked: shell git push (the project's rules)."
     );
     bench.place.managed = vec![Rule::ask(command("npm publish"))];
     bench.check(&rules, "policy: $X a.txt\nallow: npm test");
