@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
                 Some(_) => {
                     let from = self.at;
                     let word = self.word()?;
-                    if matches!(self.peek(), Some(b'<' | b'>')) && word.text.bytes().all(|b| b.is_ascii_digit()) {
+                    if self.is_descriptor(&word) {
                         // Only a number without quotes is surely that of a file descriptor.
                         let plain = self.bytes[from..self.at] == *word.text.as_bytes();
                         self.redirection(Some(plain.then_some(word.text)?), &mut simple)?;
@@ -159,7 +159,8 @@ impl<'a> Reader<'a> {
         self.blanks();
         let file = self.word()?;
         // Of the names in /dev some are connections to other machines.
-        if file.glob || file.text.is_empty() || file.text.starts_with("/dev/") && file.text != "/dev/null" {
+        let device = file.text.starts_with("/dev/") && file.text != "/dev/null";
+        if file.glob || file.text.is_empty() || device || self.is_descriptor(&file) {
             return None;
         }
         match file.text.as_str() {
@@ -168,6 +169,11 @@ impl<'a> Reader<'a> {
             _ => simple.reads.push(file),
         }
         Some(())
+    }
+
+    /// Whether a word that was just read is a number right before a redirection.
+    fn is_descriptor(&mut self, word: &Word) -> bool {
+        matches!(self.peek(), Some(b'<' | b'>')) && word.text.bytes().all(|byte| byte.is_ascii_digit())
     }
 
     fn word(&mut self) -> Option<Word> {
