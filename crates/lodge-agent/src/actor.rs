@@ -8,8 +8,8 @@ mod interrupted;
 use std::sync::{Arc, atomic::Ordering};
 
 use lodge_events::{
-    AbortReason, CapabilitiesChanged, CommandsChanged, Event, PendingMessagesModified, SessionBackgroundTasksChanged,
-    SessionIdle, SessionShutdown, ShutdownType, UiCapabilities,
+    AbortReason, CapabilitiesChanged, CommandsChanged, Event, PendingMessagesModified, RemovalReason,
+    SessionBackgroundTasksChanged, SessionIdle, SessionShutdown, SessionWarning, ShutdownType, UiCapabilities,
 };
 use lodge_log::LogError;
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ use crate::{
     client::{ClientId, ClientSpec},
     compaction::{self, Compacted},
     customize::Customized,
-    queue::Lists,
+    queue::Place,
     session::Shared,
     settings::{Change, Delivery, Prompt},
     turn::{self, Ended, Halt, Start},
@@ -87,8 +87,8 @@ pub enum Command {
     Enable(Customized, bool, oneshot::Sender<Result<bool, AgentError>>),
     /// Choose a custom agent, or none.
     SelectAgent(Option<String>, oneshot::Sender<Result<(), AgentError>>),
-    /// End the session's life in memory.
-    Close(oneshot::Sender<()>),
+    /// End the session's life in memory. With `true` what waits stays.
+    Close(bool, oneshot::Sender<()>),
     /// Leave memory without an end, if the turn only waits for clients and there are none. Answers whether it did.
     Rest(oneshot::Sender<bool>),
 }
@@ -171,8 +171,8 @@ impl Actor {
                     self.turn_ended(ended, compaction);
                 }
                 command = self.inbox.recv() => match command {
-                    Some(Command::Close(done)) => {
-                        self.close().await;
+                    Some(Command::Close(keep_queue, done)) => {
+                        self.close(keep_queue).await;
                         // Whoever hears of it finds it ended.
                         self.inbox.close();
                         let _ = done.send(());
@@ -216,7 +216,7 @@ impl Actor {
         }
         match command {
             Command::Send(prompt, reply) => drop(reply.send(self.send(*prompt))),
-            Command::Abort(reason, reply) => drop(reply.send(self.abort(reason).await)),
+            Command::Abort(reason, reply) => drop(reply.send(self.abort(reason, false).await)),
             Command::Interrupt(keep_queue, reply) => drop(reply.send(self.interrupt(keep_queue).await)),
             Command::Continue(reply) => drop(reply.send(self.take_up())),
             Command::Settle(reply) => drop(reply.send(self.settle_alone())),
@@ -267,7 +267,7 @@ impl Actor {
             }
             Command::Enable(what, on, reply) => drop(reply.send(self.enable(what, on).await)),
             Command::SelectAgent(name, reply) => drop(reply.send(self.select_agent(name).await)),
-            Command::Close(_) | Command::Rest(_) => unreachable!("the loop takes it"),
+            Command::Close(..) | Command::Rest(_) => unreachable!("the loop takes it"),
         }
     }
 
@@ -276,40 +276,71 @@ impl Actor {
             .message_id
             .get_or_insert_with(|| Uuid::new_v4().to_string())
             .clone();
+        // Sent again by a client that did not hear that it was accepted.
+        if self.shared.recorder.facts(|facts| facts.pending.was_said(&id)) {
+            return Ok(id);
+        }
         if self.running.is_none() {
             self.lease()?;
         }
-        self.settle_interrupted()?;
         let running = self.running.is_some();
-        let over = self.shared.recorder.facts(|facts| facts.open_turn.is_none());
-        self.said_late |= running && over && !self.shared.queue.look(|lists| lists.is_starting());
-        let queue = |lists: &mut Lists| {
-            // Accepted before, or left behind by a host that was killed and sent again by a client that did not hear of it:
-            // the same message.
-            lists.forget(&id);
-            match prompt.delivery {
-                // A command is nothing to tell the model now: it is what comes next.
-                Delivery::Immediate if running && prompt.command.is_some() => lists.waiting.push_front(prompt),
-                Delivery::Immediate if running => lists.steering.push_back(prompt),
-                _ if prompt.prepend => lists.waiting.push_front(prompt),
-                _ => lists.waiting.push_back(prompt),
+        if let Err(error) = self.settle_interrupted().and_then(|_| self.accept(prompt, None)) {
+            if !running {
+                self.end_lease();
             }
-        };
-        match running {
-            true => self.shared.queue.change(queue),
-            false => self.shared.queue.change_for_now(queue),
+            return Err(error);
         }
-        // Told when it is so: whoever hears it looks at the queue.
-        self.shared.recorder.note(PendingMessagesModified::default());
         if !running {
             self.start_next(lodge_events::Delivery::Idle);
         }
         Ok(id)
     }
 
+    /// Puts a message where it belongs in the queue, or at a place.
+    fn accept(&mut self, prompt: Prompt, at: Option<usize>) -> Result<(), AgentError> {
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        let running = self.running.is_some();
+        let over = recorder.facts(|facts| facts.open_turn.is_none());
+        self.said_late |= running && over && !queue.is_starting();
+        let place = match prompt.delivery {
+            _ if at.is_some() => Place { at, ..Place::LAST },
+            // A command is nothing to tell the model now: it is what comes next.
+            Delivery::Immediate if running && prompt.command.is_some() => Place::FIRST,
+            Delivery::Immediate if running => Place::STEER,
+            _ if prompt.prepend => Place::FIRST,
+            _ => Place::LAST,
+        };
+        queue.accept(recorder, prompt, place, false)?;
+        // Told when it is so: whoever hears it looks at the queue.
+        recorder.note(PendingMessagesModified::default());
+        if running {
+            // Nobody else asks for it soon.
+            recorder.sync();
+        }
+        Ok(())
+    }
+
     /// Starts the turn of the message that waits longest. False when none does.
     fn start_next(&mut self, delivery: lodge_events::Delivery) -> bool {
-        let Some(prompt) = self.shared.queue.change(|lists| lists.take_next()) else {
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        while let Some(id) = queue.next_garbled(recorder) {
+            let removed = queue.remove(recorder, vec![id], RemovalReason::Failed);
+            recorder.note(SessionWarning {
+                warning_type: "command_redacted".into(),
+                message:
+                    "A command that waited when the host stopped holds a secret, which no log keeps. Send it again."
+                        .into(),
+                ..SessionWarning::default()
+            });
+            if let Err(error) = removed {
+                tracing::warn!(session = %self.shared.id, %error, "a command that cannot be run stays in the queue");
+                return false;
+            }
+        }
+        if delivery == lodge_events::Delivery::Queued && queue.has_next(recorder) {
+            recorder.note(PendingMessagesModified::default());
+        }
+        let Some(prompt) = queue.take_next(recorder) else {
             return false;
         };
         self.start(Start::Prompt(Box::new(prompt), delivery));
@@ -347,19 +378,17 @@ impl Actor {
     /// for has an answer of its own, and an idle after that would be taken for the end of what is said next.
     fn turn_ended(&mut self, ended: Ended, compaction: bool) {
         self.taking_up = false;
-        self.shared.queue.recorded();
-        self.shared.queue.change(|lists| {
-            for prompt in std::mem::take(&mut lists.steering).into_iter().rev() {
-                lists.waiting.push_front(prompt);
-            }
-        });
+        let unsaid = match ended {
+            Ended::Aborted => RemovalReason::Aborted,
+            Ended::Finished | Ended::Failed => RemovalReason::Failed,
+        };
+        self.shared.queue.turn_ended(&self.shared.recorder, unsaid);
         // Looked at before the notices: one that ends right now has left its notice before it stops working.
         let agents_work = !self.shared.agents.running().is_empty();
         // What was queued before a turn failed waits for a word of the person; what was said after that is this word.
         let go_on = std::mem::take(&mut self.said_late) || ended == Ended::Finished;
-        if go_on && self.shared.queue.look(|lists| !lists.waiting.is_empty()) {
-            self.shared.recorder.note(PendingMessagesModified::default());
-            self.start_next(lodge_events::Delivery::Queued);
+        if go_on && self.start_next(lodge_events::Delivery::Queued) {
+            // The next turn runs.
         } else if ended != Ended::Aborted && self.shared.agents.has_notices() {
             self.start(Start::Notices);
         } else if !compaction && agents_work {
@@ -415,7 +444,7 @@ impl Actor {
         });
     }
 
-    async fn abort(&mut self, reason: AbortReason) -> bool {
+    async fn abort(&mut self, reason: AbortReason, keep_queue: bool) -> bool {
         if self.running.is_none() {
             return self.abort_agents(reason).await;
         }
@@ -423,7 +452,7 @@ impl Actor {
             reason,
             spare_background: false,
         };
-        self.stop_turn(halt, false).await
+        self.stop_turn(halt, keep_queue, false).await
     }
 
     async fn interrupt(&mut self, keep_queue: bool) -> bool {
@@ -434,10 +463,11 @@ impl Actor {
             reason: AbortReason::UserInitiated,
             spare_background: true,
         };
-        self.stop_turn(halt, keep_queue).await
+        self.stop_turn(halt, keep_queue, keep_queue).await
     }
 
-    async fn stop_turn(&mut self, halt: Halt, keep_queue: bool) -> bool {
+    /// Stops the turn. What waits stays or is forgotten; if it stays, it may come next.
+    async fn stop_turn(&mut self, halt: Halt, keep_queue: bool, go_on: bool) -> bool {
         let Some(running) = &mut self.running else {
             return false;
         };
@@ -446,23 +476,31 @@ impl Actor {
         let ended = (&mut running.task).await;
         self.running = None;
         // To keep what waits is the word that lets it come next.
-        self.said_late |= keep_queue;
+        self.said_late = go_on || keep_queue && self.said_late;
         // What was queued for after this turn was meant for after this turn: stopping it takes that back too.
-        let forgotten = !keep_queue
-            && self.shared.queue.change(|lists| {
-                let some = !lists.waiting.is_empty() || !lists.steering.is_empty();
-                lists.waiting.clear();
-                lists.steering.clear();
-                some
-            });
-        if forgotten {
-            self.shared.recorder.note(PendingMessagesModified::default());
+        match keep_queue {
+            false => self.forget_queue(),
+            // It was not said, so it waits on.
+            true if !go_on => self.shared.queue.begins_later(),
+            true => {}
         }
         if let Err(panic) = &ended {
             self.turn_panicked(panic).await;
         }
         self.turn_ended(ended.unwrap_or(Ended::Aborted), false);
         true
+    }
+
+    fn forget_queue(&self) {
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        self.shared.interjections.clear();
+        let (next, steer) = queue.waiting(recorder, true);
+        let ids = next.into_iter().chain(steer).map(|message| message.id).collect();
+        match queue.remove(recorder, ids, RemovalReason::Aborted) {
+            Ok(0) => {}
+            Ok(_) => recorder.note(PendingMessagesModified::default()),
+            Err(error) => tracing::warn!(session = %self.shared.id, %error, "messages stay in the queue"),
+        }
     }
 
     /// Stops what works in the background when no turn runs. False when nothing does.
@@ -536,8 +574,8 @@ impl Actor {
         });
     }
 
-    async fn close(&mut self) {
-        self.abort(AbortReason::UserInitiated).await;
+    async fn close(&mut self, keep_queue: bool) {
+        self.abort(AbortReason::UserInitiated, keep_queue).await;
         let _ = self
             .shared
             .hook("sessionEnd", serde_json::json!({"reason": "complete"}))

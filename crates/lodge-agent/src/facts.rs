@@ -10,6 +10,7 @@ use lodge_events::{
 use serde::{Deserialize, Serialize};
 
 pub use self::totals::{ModelTotals, Totals};
+use crate::queue::PendingMessages;
 
 mod totals;
 
@@ -67,6 +68,8 @@ pub struct Facts {
     pub approval: Option<ApprovalMode>,
     /// The session's own permission rules.
     pub rules: Vec<SessionRule>,
+    /// Messages that were accepted and are no part of the conversation yet.
+    pub pending: PendingMessages,
     /// What was done so far, for `session.shutdown`.
     pub totals: Totals,
 }
@@ -118,7 +121,7 @@ pub struct OpenAgent {
 }
 
 /// Goes up with every event type that facts begin to take into account.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 impl Facts {
     /// Whether kept facts took every event into account that they should. Those of another build may not have: a build that
@@ -167,6 +170,7 @@ impl Facts {
 
     /// What an event of the agent that these facts are about means.
     pub(crate) fn fold_own(&mut self, event: &Event) {
+        self.pending.fold(event.payload());
         match event.payload() {
             Payload::SessionSessionLimitsChanged(changed) => {
                 self.limit = changed.session_limits.as_ref().and_then(|limits| limits.max_ai_credits);

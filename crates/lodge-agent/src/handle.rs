@@ -9,7 +9,7 @@ use std::{
 
 use lodge_events::{
     AbortReason, CommandCompleted, CommandExecute, CommandInfo, ElicitationCompleted, ElicitationRequested, Event,
-    Payload,
+    MessageLane, Payload, RemovalReason,
 };
 use lodge_log::{Opened, Position, SessionLog};
 use lodge_tools::{
@@ -34,11 +34,11 @@ use crate::{
     facts::Facts,
     hooks::{FindHooks, Hooks},
     permission::Permissions,
-    queue::Queue,
+    queue::{PendingMessage, Place, Queue},
     recorder::{Publish, Recorder, Reopen},
     redact::Secrets,
     session::{ContextSize, GitContext, Shared},
-    settings::{Change, Prompt, Settings},
+    settings::{Change, Delivery, Prompt, Settings},
 };
 
 /// What an agent is made of.
@@ -113,7 +113,6 @@ impl Agent {
     /// Starts the actor on the current runtime.
     pub fn spawn(new: NewAgent) -> Self {
         let (inbox, commands) = mpsc::unbounded_channel();
-        let queue = Queue::open(&new.dir, &new.facts);
         let permissions = Permissions::new(new.rules).with_session(&new.facts.rules);
         let shared = Arc::new_cyclic(|shared| Shared {
             id: new.id.into(),
@@ -131,7 +130,8 @@ impl Agent {
             mcp: crate::mcp::none(shared),
             logins: new.logins,
             offered: Default::default(),
-            queue: Arc::new(queue),
+            queue: Queue::default(),
+            interjections: Default::default(),
             notice: Default::default(),
             greeted: Default::default(),
             compacting: Default::default(),
@@ -141,6 +141,7 @@ impl Agent {
             agents: Default::default(),
             sub: None,
         });
+        Queue::migrate(&shared);
         tokio::spawn(Actor::new(shared.clone(), commands).run());
         Self { inbox, shared }
     }
@@ -177,13 +178,19 @@ impl Agent {
         if self.has_ended() {
             return Err(AgentError::Gone);
         }
-        let kept = self.shared.queue.accept(prompt);
-        kept.map_err(|error| AgentError::Refused(format!("The message cannot be kept: {error}.")))
+        let place = match prompt.delivery {
+            Delivery::Immediate => Place::STEER,
+            Delivery::Enqueue => Place::LAST,
+        };
+        Ok(self.shared.queue.accept(&self.shared.recorder, prompt, place, true)?)
     }
 
-    /// Forgets a message that was accepted and not sent.
+    /// Forgets a message that was accepted and is no part of the conversation.
     pub fn withdraw(&self, message_id: &str) {
-        self.shared.queue.change(|lists| lists.forget(message_id));
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        if let Err(error) = queue.remove(recorder, vec![message_id.to_owned()], RemovalReason::Removed) {
+            tracing::warn!(session = %self.shared.id, %error, "a message stays in the queue");
+        }
     }
 
     /// Stops the running turn. False when there was none.
@@ -302,9 +309,10 @@ impl Agent {
         self.ask(Command::ClearContext).await?
     }
 
-    /// Ends the session's life in memory; `session.shutdown` is recorded.
-    pub async fn close(&self) {
-        let _ = self.ask(Command::Close).await;
+    /// Ends the session's life in memory; `session.shutdown` is recorded. Messages that wait are forgotten, or stay for when
+    /// the session is taken up again.
+    pub async fn close(&self, keep_queue: bool) {
+        let _ = self.ask(|reply| Command::Close(keep_queue, reply)).await;
     }
 
     /// Leaves memory without an end, if its turn only waits for clients and there are none. What is open can be taken up
@@ -534,10 +542,10 @@ impl Agent {
 
     /// Messages that wait, next one first; and those meant for the running turn.
     pub fn queue(&self) -> (Vec<Prompt>, Vec<Prompt>) {
-        let list = |prompts: &std::collections::VecDeque<Prompt>| prompts.iter().cloned().collect();
-        self.shared
-            .queue
-            .look(|lists| (list(&lists.waiting), list(&lists.steering)))
+        let running = self.shared.busy.load(std::sync::atomic::Ordering::Acquire);
+        let (next, steer) = self.shared.queue.waiting(&self.shared.recorder, running);
+        let prompts = |list: &[PendingMessage], lane| list.iter().map(|message| message.prompt(&lane)).collect();
+        (prompts(&next, MessageLane::Next), prompts(&steer, MessageLane::Steer))
     }
 
     /// Runs something between two events: nothing is recorded or published meanwhile. For handing over from the log to

@@ -60,6 +60,7 @@ pub use handle::{Agent, NewAgent, NewTask};
 pub use hooks::{FindHooks, HookFiles};
 pub use instructions::{Instruction, instruction_places, instructions};
 pub use limits::limits;
+pub use queue::{PendingMessage, PendingMessages};
 pub use recorder::{Publish, Reopen};
 pub use redact::Secrets;
 pub use rewound::may_go;

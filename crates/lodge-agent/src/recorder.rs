@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lodge_events::{Event, LodgeRewound, LodgeUsage, Payload, SessionError, SessionSnapshotRewind};
+use lodge_events::{Event, LodgeRewound, LodgeUsage, Payload, SessionError, SessionSnapshotRewind, UserMessage};
 use lodge_log::{LogError, Position, Recorded, SessionLog, Snapshot, SyncTicket};
 use lodge_models::{Message, ToolCall};
 use parking_lot::Mutex;
@@ -309,6 +309,13 @@ impl Recorder {
     }
 }
 
+/// The ids of the messages among some events.
+fn messages(events: &[Event]) -> Vec<String> {
+    let own = events.iter().filter(|event| event.agent_id().is_none());
+    own.filter_map(|event| event.get::<UserMessage>()?.message_id.clone())
+        .collect()
+}
+
 impl Inner {
     /// The events of the chain that come after one of them, or all without one, oldest first. Nothing when it is not there.
     fn since(&self, parent: Option<Uuid>) -> Result<Option<Vec<Event>>, LogError> {
@@ -342,6 +349,7 @@ impl Inner {
             let rewound = LodgeRewound {
                 up_to_event_id,
                 events_removed,
+                message_ids: Some(messages(gone)).filter(|ids| !ids.is_empty()),
             };
             Event::new(head, None, rewound)
         });

@@ -13,6 +13,11 @@ const SHORTEST: usize = 4;
 /// More values than this are not kept: each is looked for in every event.
 const MOST: usize = 1000;
 
+/// Whether something was hidden in a text.
+pub(crate) fn is_redacted(text: &str) -> bool {
+    text.contains(STARS)
+}
+
 /// The values, shared by all sessions of a host.
 #[derive(Debug, Default)]
 pub struct Secrets {

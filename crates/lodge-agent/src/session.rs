@@ -25,9 +25,9 @@ use crate::{
     mcp::McpTool,
     offered::Offered,
     permission::Permissions,
-    queue::Queue,
+    queue::{Interjections, Queue},
     recorder::Recorder,
-    settings::{Mode, Settings},
+    settings::{Mode, Prompt, Settings},
     subagents::{self, Agents, Sub},
 };
 
@@ -54,8 +54,10 @@ pub(crate) struct Shared {
     pub(crate) agent_servers: Arc<Mutex<BTreeSet<String>>>,
     /// Which tools clients and the model know of.
     pub(crate) offered: Mutex<Offered>,
-    /// Messages that wait.
-    pub(crate) queue: Arc<Queue>,
+    /// Messages that wait. A sub-agent has none.
+    pub(crate) queue: Queue,
+    /// What is said to the running turn and no person sent.
+    pub(crate) interjections: Arc<Interjections>,
     /// The compaction that runs beside the turns.
     pub(crate) compacting: Compacting,
     /// What the model must be told with the next message.
@@ -94,6 +96,14 @@ impl AnyTool {
 impl Shared {
     pub(crate) fn settings(&self) -> Settings {
         self.settings.lock().clone()
+    }
+
+    /// The message that is to be said to the running turn next. Nobody sends any to a sub-agent.
+    pub(crate) fn next_steering(&self) -> Option<Prompt> {
+        match self.sub {
+            None => self.queue.next_steering(&self.recorder),
+            Some(_) => None,
+        }
     }
 
     pub(crate) fn plan_path(&self) -> PathBuf {

@@ -231,7 +231,7 @@ impl Default for Compaction {
 }
 
 /// What a person (or a program in their name) says to the agent.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Prompt {
     /// The text for the model.
@@ -268,15 +268,6 @@ impl Prompt {
         let format = self.response_format.take();
         *self = next;
         self.response_format = self.response_format.take().or(format);
-    }
-
-    /// Without what is said before it up to a message that is in the log already.
-    pub(crate) fn left_after(mut self, recorded: Option<&str>) -> Self {
-        let is_recorded = |earlier: &Self| recorded.is_some() && earlier.message_id.as_deref() == recorded;
-        if let Some(at) = self.before.iter().position(is_recorded) {
-            self.before.drain(..=at);
-        }
-        self
     }
 
     /// What a hook says to the model.

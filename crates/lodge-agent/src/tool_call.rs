@@ -431,9 +431,7 @@ impl Call<'_> {
                         "Tool \"{}\" failed. Additional guidance from postToolUseFailure hook:\n{advice}",
                         self.name
                     );
-                    shared
-                        .queue
-                        .change(|lists| lists.steering.push_back(Prompt::of_hook(text)));
+                    shared.interjections.add(Prompt::of_hook(text));
                 }
                 Ok(Outcome::Failed { text, code, telemetry })
             }

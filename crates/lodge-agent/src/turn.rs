@@ -366,7 +366,7 @@ impl Turn {
             self.add_user_message(earlier, None, delivery.clone()).await?;
         }
         self.add_user_message(prompt, added, delivery).await?;
-        shared.queue.recorded();
+        shared.queue.begun();
         shared.recorder.sync();
         Ok(())
     }
@@ -500,7 +500,7 @@ impl Turn {
             self.autopilot.answered(!calls.is_empty());
             let complete = std::mem::take(self.task_done.get_mut());
             if (calls.is_empty() || complete)
-                && self.shared.queue.look(|lists| lists.steering.is_empty())
+                && !self.has_steering()
                 && (self.shared.sub.is_some() || !self.shared.agents.has_notices())
                 && (complete || !self.goes_on_alone().await?)
                 && self.agent_may_stop().await?
@@ -568,18 +568,21 @@ impl Turn {
         {
             self.shared.recorder.record(notice)?;
         }
-        loop {
-            let Some(prompt) = self.shared.queue.look(|lists| lists.steering.front().cloned()) else {
-                return Ok(());
-            };
+        while let Some(prompt) = self.shared.interjections.next() {
+            self.add_user_message(prompt, None, Delivery::Steering).await?;
+        }
+        while let Some(prompt) = self.shared.next_steering() {
             for said in prompt.before.iter().chain([&prompt]) {
                 self.add_user_message(said.clone(), None, Delivery::Steering).await?;
             }
-            self.shared.queue.change(|lists| lists.steering.pop_front());
-            if self.shared.sub.is_none() {
-                self.shared.recorder.note(PendingMessagesModified::default());
-            }
+            self.shared.queue.steered(prompt.message_id.as_ref());
+            self.shared.recorder.note(PendingMessagesModified::default());
         }
+        Ok(())
+    }
+
+    fn has_steering(&self) -> bool {
+        !self.shared.interjections.is_empty() || self.shared.next_steering().is_some()
     }
 
     /// How full the session's context is; that of a sub-agent is nobody's concern.

@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::macros::{events, shapes};
-use crate::{ApprovalMode, ModelMetric, RuleEffect};
+use crate::{AgentMode, ApprovalMode, Attachment, MessageLane, ModelMetric, RemovalReason, RuleEffect};
 
 /// What the name of every type of Lodge's own begins with.
 const NAMESPACE: &str = "lodge.";
@@ -52,13 +54,52 @@ events! {
     }
 
     "lodge.rewound" LodgeRewound persisted newer
-        "The conversation was taken back. From the event that it names on, the chain counts no more, and goes on from this event's parent. What hangs beside the chain stays. Clients are told by `session.snapshot_rewind`; readers of the log are given neither this event nor what it hides." {
+        "The conversation was taken back. From the event that it names on, the chain counts no more, and goes on from this event's parent. What hangs beside the chain stays, but for what messages that were taken back said while they waited. Clients are told by `session.snapshot_rewind`; readers of the log are given neither this event nor what it hides." {
         up_to_event_id: String = "Id of the first event that counts no more.",
         events_removed: u64 = "How many events of the chain count no more.",
+        message_ids? Vec<String> = "Messages among them. What hangs beside the chain about how they waited counts no more, either.",
+    }
+
+    "lodge.message_queued" LodgeMessageQueued persisted newer
+        "A message was accepted. It waits until a `user.message` with its id takes it into the conversation." {
+        message_id: String = "Identifier of the message.",
+        item: QueuedMessage = "The message.",
+        lane: MessageLane = "What it waits for.",
+        at? u64 = "Its place among those that wait for the same; the last one if left out.",
+    }
+
+    "lodge.message_edited" LodgeMessageEdited persisted newer
+        "A message that waits says something else." {
+        message_id: String = "Identifier of the message.",
+        item: QueuedMessage = "The message from now on.",
+    }
+
+    "lodge.message_moved" LodgeMessageMoved persisted newer
+        "Messages that wait changed places." {
+        lane: MessageLane = "What they wait for from now on.",
+        order: Vec<String> = "They come first there, in this order; what else waits there stays behind them as it was.",
+    }
+
+    "lodge.message_removed" LodgeMessageRemoved persisted newer
+        "Messages do not wait any more and are not said." {
+        ids: Vec<String> = "Identifiers of the messages.",
+        why: RemovalReason = "Why.",
     }
 }
 
 shapes! {
+    QueuedMessage "A message that waits." {
+        text: String = "The text for the model.",
+        display_text? String = "The text for people, where it differs.",
+        attachments? Vec<Attachment> = "What is attached.",
+        agent_mode? AgentMode = "Mode it was sent in.",
+        source? String = "Where the message came from.",
+        required_tool? String = "A tool that the model must call first.",
+        response_format? Value = "The form that the answers must have.",
+        message_id? String = "Identifier of a message that is said before another one.",
+        before? Vec<QueuedMessage> = "Messages that are said before this one and not answered by themselves.",
+        command? String = "The command that the person runs; no model is asked.",
+    }
     SessionRule "A permission rule of a session." {
         effect: RuleEffect = "What it does.",
         kind: String = "What it is about: `tool`, `shell`, `read`, `write`, `path` or `url`.",

@@ -231,6 +231,7 @@ catalogue! {
     McpToolsListChanged McpResourcesListChanged McpPromptsListChanged McpOauthRequired McpOauthCompleted
     SamplingRequested SamplingCompleted
     LodgeUsage LodgeUsageCarried LodgeApproval LodgeRules LodgeRewound
+    LodgeMessageQueued LodgeMessageEdited LodgeMessageMoved LodgeMessageRemoved
 }
 
 impl EventType {

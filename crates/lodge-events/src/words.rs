@@ -63,6 +63,12 @@ words! {
     "What is asked before tools run." ApprovalMode {
         Ask = "ask", AutoSafe = "auto-safe", AutoEdit = "auto-edit", ApproveAll = "approve-all", DenyAll = "deny-all",
     }
+    "What a message waits for: the end of the running turn, or the turn's next model call." MessageLane {
+        Next = "next", Steer = "steer",
+    }
+    "Why a message that waited is not said." RemovalReason {
+        Removed = "removed", Aborted = "aborted", Failed = "failed",
+    }
     "What a permission rule does." RuleEffect { Deny = "deny", Ask = "ask", Allow = "allow" }
     "What is done with a memory." MemoryAction { Store = "store", Vote = "vote" }
     "A vote on a memory." MemoryDirection { Upvote = "upvote", Downvote = "downvote" }

@@ -447,7 +447,7 @@ impl Host {
         let _open = gate.lock().await;
         let live = self.0.live.lock().remove(id);
         if let Some(live) = live {
-            live.agent.close().await;
+            live.agent.close(false).await;
             live.hub.close();
         }
         let sessions = self.0.home.sessions();
@@ -470,7 +470,7 @@ impl Host {
         let Some(live) = self.0.live.lock().remove(id) else {
             return false;
         };
-        live.agent.close().await;
+        live.agent.close(false).await;
         live.hub.close();
         true
     }
@@ -540,7 +540,7 @@ impl Host {
     pub async fn shutdown(&self) {
         let all: Vec<_> = self.0.live.lock().drain().map(|(_, live)| live).collect();
         for live in all {
-            live.agent.close().await;
+            live.agent.close(true).await;
             live.hub.close();
         }
         self.catalogue().flush();

@@ -1,6 +1,7 @@
 //! Rewinds. A log is only ever appended to: an event ([`LodgeRewound`]) says from which event of the chain on nothing counts
 //! any more. Readers pass over what it hides and over the event itself, so nobody above this room sees either. What hangs
-//! beside the chain is never hidden.
+//! beside the chain is not hidden, but for what a message said while it waited that was taken back: it would wait again, and
+//! its text would stay.
 //!
 //! Hidden bytes leave a file when [`SessionLog::compact`](crate::SessionLog::compact) rewrites it.
 
@@ -8,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use lodge_events::{Event, EventType, LodgeRewound};
+use lodge_events::{Event, EventType, LodgeRewound, Payload};
 use uuid::Uuid;
 
 use crate::disk::{DiskFile, read_full};
@@ -33,8 +34,23 @@ pub(crate) fn first_hidden_by(data: &str) -> Option<Uuid> {
     data.up_to_event_id.parse().ok()
 }
 
+/// The messages that a rewind takes back.
+fn messages_of(rewind: &Event) -> Vec<String> {
+    let rewound = rewind.get::<LodgeRewound>();
+    rewound.and_then(|rewound| rewound.message_ids.clone()).unwrap_or_default()
+}
+
+/// The message whose text an event beside the chain holds.
+fn queued(event: &Event) -> Option<&str> {
+    match event.payload() {
+        Payload::LodgeMessageQueued(queued) => Some(&queued.message_id),
+        Payload::LodgeMessageEdited(edited) => Some(&edited.message_id),
+        _ => None,
+    }
+}
+
 /// A stretch of a log of which only what hangs beside the chain counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stretch {
     /// Its first byte.
     from: u64,
@@ -42,6 +58,8 @@ pub(crate) struct Stretch {
     until: u64,
     /// The last event of the chain that the rewind left.
     head: Option<Uuid>,
+    /// The messages that the rewind takes back. They may have begun to wait before the stretch.
+    messages: Vec<String>,
 }
 
 impl Stretch {
@@ -57,7 +75,12 @@ impl Stretch {
             return Ok(None);
         };
         let head = rewind.parent_id();
-        let stretch = |from| Stretch { from, until: at, head };
+        let stretch = |from| Stretch {
+            from,
+            until: at,
+            head,
+            messages: messages_of(rewind),
+        };
         let mut oldest = None;
         for recorded in Backwards::new(file.clone(), path.to_owned(), at, longest) {
             let Recorded { position, event } = recorded?;
@@ -102,6 +125,7 @@ impl Hidden {
                     from: position.0,
                     until: position.0,
                     head: event.parent_id(),
+                    messages: messages_of(&event),
                 };
                 let stretch = Stretch::of(&event, position.0, file, path, longest)?;
                 hidden.0.push(stretch.unwrap_or(nothing));
@@ -136,6 +160,13 @@ impl Hidden {
 
     fn show(&self, Recorded { position, event }: Recorded) -> Option<Recorded> {
         if first_hidden(&event).is_some() {
+            return None;
+        }
+        let takes_back = |message: &str| {
+            let mut later = self.0.iter().filter(|stretch| position.0 < stretch.until);
+            later.any(|stretch| stretch.messages.iter().any(|taken| taken == message))
+        };
+        if queued(&event).is_some_and(takes_back) {
             return None;
         }
         let covers = |stretch: &&Stretch| (stretch.from..stretch.until).contains(&position.0);
@@ -178,7 +209,8 @@ pub fn without_rewound(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
             kept.push(event);
             continue;
         };
-        let head = event.parent_id();
+        let (head, messages) = (event.parent_id(), messages_of(&event));
+        kept.retain(|kept| queued(kept).is_none_or(|message| !messages.iter().any(|taken| taken == message)));
         let first = kept.iter().rposition(|kept| kept.id() == first);
         // As for a log of a store: by the head, where the first event is lost.
         let first = first.or_else(|| match head {

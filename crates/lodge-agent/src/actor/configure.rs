@@ -1,10 +1,10 @@
 //! What can be changed about a session while nothing, or a turn, runs.
 
-use std::{collections::VecDeque, path::PathBuf};
+use std::path::PathBuf;
 
 use lodge_events::{
-    COMMAND_SOURCE, Delivery, FileOperation, PendingMessagesModified, SessionContextChanged, SessionInfo,
-    SessionModelChange, SessionPlanChanged, SessionTitleChanged, UserMessage,
+    COMMAND_SOURCE, Delivery, FileOperation, MessageLane, PendingMessagesModified, RemovalReason,
+    SessionContextChanged, SessionInfo, SessionModelChange, SessionPlanChanged, SessionTitleChanged, UserMessage,
 };
 use uuid::Uuid;
 
@@ -12,6 +12,7 @@ use super::{Actor, QueueChange};
 use crate::{
     AgentError,
     customize::Loaded,
+    queue::PendingMessage,
     session::GitContext,
     settings::{AutoChoice, Change, Prompt},
 };
@@ -177,48 +178,65 @@ impl Actor {
     }
 
     pub(super) fn change_queue(&mut self, change: QueueChange) -> Result<usize, AgentError> {
-        let running = self.running.as_ref().is_some_and(|running| !running.compaction);
-        let change = match change {
-            QueueChange::Insert(_, prompt) if self.running.is_none() => return self.send(*prompt).map(|_| 1),
-            change => change,
-        };
-        let changed = self.shared.queue.change(|lists| {
-            let queue = &mut lists.waiting;
-            let before = queue.len();
-            let place = |queue: &VecDeque<Prompt>, id: &str| {
-                let has_id = |prompt: &Prompt| prompt.message_id.as_deref() == Some(id);
-                queue.iter().position(has_id)
+        let turn_runs = self.running.as_ref().is_some_and(|running| !running.compaction);
+        if let QueueChange::Insert(at, prompt) = change {
+            return match self.running.is_none() {
+                true => self.send(*prompt).map(|_| 1),
+                false => self.insert(at, *prompt),
             };
-            match change {
-                QueueChange::Clear => queue.clear(),
-                QueueChange::RemoveLast => drop(queue.pop_back()),
-                QueueChange::Remove(id) => queue.retain(|prompt| prompt.message_id.as_ref() != Some(&id)),
-                QueueChange::Reorder(order) => {
-                    // Stable: what is not named stays behind, in the order it had.
-                    let place = |prompt: &Prompt| order.iter().position(|id| prompt.message_id.as_ref() == Some(id));
-                    queue
-                        .make_contiguous()
-                        .sort_by_key(|prompt| place(prompt).unwrap_or(usize::MAX));
-                }
-                QueueChange::Insert(at, prompt) => queue.insert(at.min(before), *prompt),
-                QueueChange::Reword(id, text, display_text) => {
-                    let Some(prompt) = place(queue, &id).map(|at| &mut queue[at]) else {
-                        return 0;
-                    };
-                    let changed = prompt.text != text || prompt.display_text != display_text;
-                    (prompt.text, prompt.display_text) = (text, display_text);
-                    return usize::from(changed);
-                }
-                QueueChange::Steer(id) => {
-                    // A command is nothing to tell the model.
-                    let at = place(queue, &id).filter(|at| running && queue[*at].command.is_none());
-                    lists.steering.extend(at.and_then(|at| lists.waiting.remove(at)));
-                }
+        }
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        let (waiting, steering) = queue.waiting(recorder, turn_runs);
+        let find = |id: &str| waiting.iter().find(|message| message.id == id);
+        let ids = |list: &[PendingMessage]| list.iter().map(|message| message.id.clone()).collect::<Vec<_>>();
+        let changed = match change {
+            QueueChange::Insert(..) => unreachable!("it was done above"),
+            QueueChange::Clear => queue.remove(recorder, ids(&waiting), RemovalReason::Removed)?,
+            QueueChange::RemoveLast => {
+                let last = waiting.last().map(|message| message.id.clone());
+                queue.remove(recorder, last.into_iter().collect(), RemovalReason::Removed)?
             }
-            before.abs_diff(lists.waiting.len())
-        });
-        self.shared.recorder.record(PendingMessagesModified::default())?;
+            QueueChange::Remove(id) => {
+                let known = find(&id).map(|message| message.id.clone());
+                queue.remove(recorder, known.into_iter().collect(), RemovalReason::Removed)?
+            }
+            QueueChange::Reorder(order) => {
+                let mut sorted = ids(&waiting);
+                // Stable: what is not named stays behind, in the order it had.
+                sorted.sort_by_key(|id| order.iter().position(|named| named == id).unwrap_or(usize::MAX));
+                if sorted != ids(&waiting) {
+                    queue.put_first(recorder, MessageLane::Next, sorted)?;
+                }
+                0
+            }
+            QueueChange::Reword(id, text, display_text) => match find(&id) {
+                Some(_) => usize::from(queue.reword(recorder, &id, text, display_text)?),
+                None => return Ok(0),
+            },
+            // A command is nothing to tell the model.
+            QueueChange::Steer(id) => match find(&id).filter(|found| turn_runs && found.item.command.is_none()) {
+                Some(_) => {
+                    let order = ids(&steering).into_iter().chain([id]).collect();
+                    queue.put_first(recorder, MessageLane::Steer, order)?;
+                    1
+                }
+                None => 0,
+            },
+        };
+        recorder.record(PendingMessagesModified::default())?;
         Ok(changed)
+    }
+
+    /// Puts a new message before the one that has this place, while a turn runs.
+    fn insert(&mut self, at: usize, prompt: Prompt) -> Result<usize, AgentError> {
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        let before = queue.waiting(recorder, true).0.into_iter().nth(at);
+        let at = recorder.facts(|facts| {
+            let place = |id: &str| facts.pending.next.iter().position(|message| message.id == id);
+            before.and_then(|message| place(&message.id)).unwrap_or(usize::MAX)
+        });
+        self.accept(prompt, Some(at))?;
+        Ok(1)
     }
 
     pub(super) fn truncate(&self, event: Uuid) -> Result<u64, AgentError> {

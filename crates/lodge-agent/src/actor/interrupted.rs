@@ -80,7 +80,7 @@ impl Actor {
         let open_turn = self.shared.recorder.facts(|facts| facts.open_turn.clone());
         let command = open_turn.as_ref().is_some_and(|turn| turn.command);
         let open = open_turn.is_some() && !command;
-        let waits = self.shared.queue.look(|lists| !lists.waiting.is_empty());
+        let waits = self.shared.queue.has_next(&self.shared.recorder);
         if self.running.is_none() && (open || command || waits || self.agents_open()) {
             self.lease()?;
             subagents::settle_interrupted(&self.shared)?;

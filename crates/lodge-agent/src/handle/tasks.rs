@@ -107,7 +107,7 @@ impl Agent {
             text: message.to_owned(),
             ..Prompt::default()
         };
-        task.queue.change(|lists| lists.steering.push_back(prompt));
+        task.interjections.add(prompt);
         true
     }
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::queue::Queue;
+use crate::queue::Interjections;
 
 /// Ended sub-agents that are remembered.
 const MAX_ENDED: usize = 64;
@@ -79,7 +79,7 @@ pub(crate) struct Task {
     pub(crate) began: Instant,
     pub(crate) cancel: CancellationToken,
     /// What is said to it while it works.
-    pub(crate) queue: Arc<Queue>,
+    pub(crate) interjections: Arc<Interjections>,
     pub(crate) state: watch::Sender<State>,
     pub(crate) activity: Mutex<Activity>,
 }

@@ -23,7 +23,6 @@ use uuid::Uuid;
 
 use super::{MAX_RUNNING, Sub, Task, TaskStatus, registry::State};
 use crate::{
-    queue::Queue,
     session::Shared,
     settings::{Prompt, Settings},
     system_prompt::SystemMessage,
@@ -74,7 +73,7 @@ impl Shared {
             started: Timestamp::now(),
             began: Instant::now(),
             cancel: spawn.cancel,
-            queue: Arc::new(Queue::in_memory()),
+            interjections: Arc::default(),
             state: watch::Sender::new(state),
             activity: Mutex::default(),
         });
@@ -102,7 +101,8 @@ impl Shared {
             agent_servers: self.agent_servers.clone(),
             offered: Mutex::default(),
             compacting: Default::default(),
-            queue: task.queue.clone(),
+            queue: Default::default(),
+            interjections: task.interjections.clone(),
             notice: Mutex::default(),
             greeted: true.into(),
             busy: true.into(),

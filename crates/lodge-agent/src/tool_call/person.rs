@@ -40,7 +40,7 @@ pub(crate) async fn run_for_person(
     if let Some(title) = shared.recorder.facts(Facts::title).filter(|_| !has_title) {
         shared.recorder.note(SessionTitleChanged { title });
     }
-    shared.queue.recorded();
+    shared.queue.begun();
     shared.recorder.sync();
     let id = Uuid::new_v4().to_string();
     let mut arguments = json!({"command": command, "description": "Asked for by the user"});

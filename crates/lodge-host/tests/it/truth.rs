@@ -221,6 +221,7 @@ async fn a_rewind_that_is_only_in_the_log_counts_everywhere_and_leaves_the_file(
     let rewound = lodge_events::LodgeRewound {
         up_to_event_id: point.to_string(),
         events_removed: on_chain(gone) as u64,
+        ..Default::default()
     };
     let rewind = Event::new(gone[0].parent_id(), None, rewound);
     let before = spent(&probe.session);

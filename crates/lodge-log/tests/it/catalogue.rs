@@ -384,6 +384,7 @@ fn deleted_and_cut_sessions_are_not_found_any_more() {
     let rewound = lodge_events::LodgeRewound {
         up_to_event_id: third.id().to_string(),
         events_removed: 1,
+        ..Default::default()
     };
     log.append(&Event::new(third.parent_id(), None, rewound)).unwrap();
     assert_eq!(listed(t.home.catalogue(), ListFilter::default()), ["three", "one"]);

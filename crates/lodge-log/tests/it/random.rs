@@ -120,6 +120,7 @@ impl World {
         let rewound = LodgeRewound {
             up_to_event_id: first.id().to_string(),
             events_removed: gone.iter().filter(|event| !event.is_beside()).count() as u64,
+            ..Default::default()
         };
         let stays = gone
             .iter()

@@ -52,6 +52,7 @@ pub(crate) fn rewind(n: u64, to: u64, head: Option<u64>) -> Event {
     let rewound = LodgeRewound {
         up_to_event_id: id(to).to_string(),
         events_removed: 1,
+        ..Default::default()
     };
     Event::with(id(n), time, head.map(id), None, rewound)
 }

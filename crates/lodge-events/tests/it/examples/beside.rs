@@ -17,7 +17,49 @@ pub(super) fn beside() -> Vec<Payload> {
         kind: kind.into(),
         argument: argument.into(),
     };
+    let item = QueuedMessage {
+        text: "Now the tests.".into(),
+        display_text: text("tests"),
+        agent_mode: Some(AgentMode::Plan),
+        source: text("user"),
+        required_tool: text("view"),
+        response_format: Some(serde_json::json!({"name": "answer", "schema": {"type": "object"}})),
+        attachments: Some(vec![Attachment::File(FileAttachment {
+            path: "/work/a.rs".into(),
+            display_name: "a.rs".into(),
+            ..Default::default()
+        })]),
+        message_id: text("m-1"),
+        before: Some(vec![QueuedMessage {
+            text: "First this.".into(),
+            message_id: text("m-0"),
+            ..Default::default()
+        }]),
+        command: text("make test"),
+    };
     vec![
+        LodgeMessageQueued {
+            message_id: "m-1".into(),
+            item: item.clone(),
+            lane: MessageLane::Next,
+            at: Some(0),
+        }
+        .into(),
+        LodgeMessageEdited {
+            message_id: "m-1".into(),
+            item,
+        }
+        .into(),
+        LodgeMessageMoved {
+            lane: MessageLane::Steer,
+            order: vec!["m-1".into()],
+        }
+        .into(),
+        LodgeMessageRemoved {
+            ids: vec!["m-1".into()],
+            why: RemovalReason::Aborted,
+        }
+        .into(),
         LodgeUsage {
             model: "rehearsal".into(),
             input_tokens: Some(100),
@@ -50,6 +92,7 @@ pub(super) fn beside() -> Vec<Payload> {
         LodgeRewound {
             up_to_event_id: "0b5f7d9e-3c1a-4f62-9d8e-7a6b5c4d3e2f".into(),
             events_removed: 7,
+            message_ids: Some(vec!["m-1".into()]),
         }
         .into(),
     ]
