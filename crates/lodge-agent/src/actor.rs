@@ -8,7 +8,7 @@ mod interrupted;
 use std::sync::{Arc, atomic::Ordering};
 
 use lodge_events::{
-    AbortReason, CapabilitiesChanged, CommandsChanged, Event, PendingMessagesModified, RemovalReason,
+    AbortReason, AnsweredBy, CapabilitiesChanged, CommandsChanged, Event, PendingMessagesModified, RemovalReason,
     SessionBackgroundTasksChanged, SessionIdle, SessionShutdown, SessionWarning, ShutdownType, UiCapabilities,
 };
 use lodge_log::LogError;
@@ -47,8 +47,12 @@ pub enum Command {
     Settle(oneshot::Sender<Result<bool, AgentError>>),
     /// Go on with the turn that failed, or that the host did not live to finish. Answers whether there was one.
     Resume(oneshot::Sender<Result<bool, AgentError>>),
-    /// An answer to an open question. Answers whether it was the first.
-    Answer(String, Answer, oneshot::Sender<bool>),
+    /// An answer to an open question, and who gives it. Answers whether it was the first.
+    Answer(
+        String,
+        Box<(Answer, AnsweredBy)>,
+        oneshot::Sender<Result<bool, AgentError>>,
+    ),
     /// Somebody attaches.
     Attach(ClientSpec, oneshot::Sender<ClientId>),
     /// What an attached client can do has changed.
@@ -221,7 +225,7 @@ impl Actor {
             Command::Continue(reply) => drop(reply.send(self.take_up())),
             Command::Settle(reply) => drop(reply.send(self.settle_alone())),
             Command::Resume(reply) => drop(reply.send(self.resume())),
-            Command::Answer(id, answer, reply) => self.answer(id, answer, reply),
+            Command::Answer(id, answer, reply) => self.answer(id, *answer, reply),
             Command::Attach(spec, reply) => {
                 let id = self.with_clients(|clients| clients.attach(spec));
                 let _ = reply.send(id);
@@ -476,7 +480,7 @@ impl Actor {
         let ended = (&mut running.task).await;
         self.running = None;
         // To keep what waits is the word that lets it come next.
-        self.said_late = go_on || keep_queue && self.said_late;
+        self.said_late = go_on;
         // What was queued for after this turn was meant for after this turn: stopping it takes that back too.
         match keep_queue {
             false => self.forget_queue(),

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use lodge_models::ToolSpec;
 use serde_json::json;
 
+/// The tool that asks the person.
+pub(crate) const ASK_USER: &str = "ask_user";
+
 /// The loop's own tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AgentTool {
@@ -28,7 +31,7 @@ pub(crate) const ALL: [AgentTool; 6] = [
 impl AgentTool {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::AskUser => "ask_user",
+            Self::AskUser => ASK_USER,
             Self::ExitPlanMode => "exit_plan_mode",
             Self::TaskComplete => "task_complete",
             Self::Skill => "skill",

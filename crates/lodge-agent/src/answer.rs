@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use lodge_events::{AutoModeSwitchResponse, ContentBlock, Event, LimitsAnswer};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -44,7 +45,7 @@ impl std::fmt::Debug for AccessToken {
 }
 
 impl Answer {
-    fn kind(&self) -> QuestionKind {
+    pub(crate) fn kind(&self) -> QuestionKind {
         match self {
             Self::Permission(_) => QuestionKind::Permission,
             Self::Tool(_) => QuestionKind::Tool,
@@ -86,7 +87,8 @@ pub enum QuestionKind {
 }
 
 /// How a permission request was decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "decision", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum PermissionDecision {
     /// This once.
     ApproveOnce,
@@ -150,7 +152,8 @@ pub struct ExternalResult {
 }
 
 /// What the person answered.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct UserInputAnswer {
     /// The text.
     pub answer: String,
@@ -159,7 +162,7 @@ pub struct UserInputAnswer {
 }
 
 /// How a form was answered.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ElicitationAnswer {
     /// `accept`, `decline` or `cancel`.
     pub action: String,
@@ -168,7 +171,8 @@ pub struct ElicitationAnswer {
 }
 
 /// How a request to leave plan mode was answered.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ExitPlanAnswer {
     /// Whether the plan is approved.
     pub approved: bool,
@@ -191,12 +195,35 @@ pub struct PendingQuestion {
     pub event: Event,
 }
 
-struct Entry {
+/// What the log says of a question.
+#[derive(Debug, Clone)]
+pub(crate) struct About {
+    pub(crate) tool_call_id: Option<String>,
+    /// Stands for what exactly is asked.
+    pub(crate) digest: String,
+    /// Whether the answer's content must not be written down.
+    pub(crate) is_private: bool,
+}
+
+/// An open question.
+pub(crate) struct Entry {
     order: u64,
     owner: Option<Arc<str>>,
     kind: QuestionKind,
     event: Option<Event>,
+    about: Option<About>,
     answer: oneshot::Sender<Answer>,
+}
+
+impl Entry {
+    pub(crate) fn about(&self) -> Option<&About> {
+        self.about.as_ref()
+    }
+
+    /// False when nobody waits for it any more.
+    pub(crate) fn send(self, answer: Answer) -> bool {
+        self.answer.send(answer).is_ok()
+    }
 }
 
 /// The open questions of a session, as one of its agents holds them: anybody's can be answered, but only an agent itself
@@ -225,6 +252,15 @@ impl Pending {
 
     /// Opens a question. It must be open before its event is published, so that no answer can come too early.
     pub(crate) fn open(&self, request_id: &str, kind: QuestionKind) -> oneshot::Receiver<Answer> {
+        self.insert(request_id, kind, None)
+    }
+
+    /// Opens a question that the log knows.
+    pub(crate) fn open_about(&self, request_id: &str, kind: QuestionKind, about: About) -> oneshot::Receiver<Answer> {
+        self.insert(request_id, kind, Some(about))
+    }
+
+    fn insert(&self, request_id: &str, kind: QuestionKind, about: Option<About>) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
         let mut inner = self.all.lock();
         inner.0 += 1;
@@ -236,6 +272,7 @@ impl Pending {
                 owner: self.owner.clone(),
                 kind,
                 event: None,
+                about,
                 answer,
             },
         );
@@ -262,16 +299,16 @@ impl Pending {
         }
     }
 
-    /// Answers. False when the question is not (or no longer) open, or of another kind.
-    pub(crate) fn answer(&self, request_id: &str, answer: Answer) -> bool {
-        let entry = {
-            let mut inner = self.all.lock();
-            if inner.1.get(request_id).is_none_or(|entry| entry.kind != answer.kind()) {
-                return false;
-            }
-            inner.1.remove(request_id)
-        };
-        entry.is_some_and(|entry| entry.answer.send(answer).is_ok())
+    /// Takes a question to answer it. None when it is not (or no longer) open, or of another kind.
+    pub(crate) fn take(&self, request_id: &str, kind: QuestionKind) -> Option<Entry> {
+        let mut inner = self.all.lock();
+        inner.1.get(request_id).filter(|entry| entry.kind == kind)?;
+        inner.1.remove(request_id)
+    }
+
+    /// It could not be answered.
+    pub(crate) fn put_back(&self, request_id: &str, entry: Entry) {
+        self.all.lock().1.insert(request_id.to_owned(), entry);
     }
 
     /// Closes one, when nobody waits for it any more.
@@ -340,14 +377,11 @@ mod tests {
     fn the_first_answer_wins_and_must_be_of_the_right_kind() {
         let pending = Pending::default();
         let mut waiting = pending.open("r", QuestionKind::Permission);
-        let wrong = Answer::UserInput(UserInputAnswer {
-            answer: "x".into(),
-            was_freeform: true,
-        });
-        assert!(!pending.answer("r", wrong));
-        assert!(!pending.answer("other", Answer::Permission(PermissionDecision::ApproveOnce)));
-        assert!(pending.answer("r", Answer::Permission(PermissionDecision::ApproveOnce)));
-        assert!(!pending.answer("r", Answer::Permission(PermissionDecision::UserNotAvailable)));
+        assert!(pending.take("r", QuestionKind::UserInput).is_none());
+        assert!(pending.take("other", QuestionKind::Permission).is_none());
+        let open = pending.take("r", QuestionKind::Permission).unwrap();
+        assert!(pending.take("r", QuestionKind::Permission).is_none());
+        assert!(open.send(Answer::Permission(PermissionDecision::ApproveOnce)));
         assert!(matches!(
             waiting.try_recv(),
             Ok(Answer::Permission(PermissionDecision::ApproveOnce))

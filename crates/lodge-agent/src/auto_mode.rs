@@ -125,7 +125,7 @@ impl Turn {
             let (shared, request_id) = (shared.clone(), request_id.clone());
             tokio::spawn(async move {
                 if let Some(answer) = asked.await {
-                    shared.pending.answer(&request_id, Answer::AutoMode(answer));
+                    shared.answer_of_client(&request_id, Answer::AutoMode(answer));
                 }
             });
         }

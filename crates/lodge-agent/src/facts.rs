@@ -10,7 +10,7 @@ use lodge_events::{
 use serde::{Deserialize, Serialize};
 
 pub use self::totals::{ModelTotals, Totals};
-use crate::queue::PendingMessages;
+use crate::{questions::Questions, queue::PendingMessages};
 
 mod totals;
 
@@ -70,6 +70,10 @@ pub struct Facts {
     pub rules: Vec<SessionRule>,
     /// Messages that were accepted and are no part of the conversation yet.
     pub pending: PendingMessages,
+    /// Questions of the turn under way.
+    pub questions: Questions,
+    /// The message whose turn was taken up after the host had gone down, and how often, while it came no further.
+    pub retried: Option<(String, u32)>,
     /// What was done so far, for `session.shutdown`.
     pub totals: Totals,
 }
@@ -121,7 +125,7 @@ pub struct OpenAgent {
 }
 
 /// Goes up with every event type that facts begin to take into account.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 impl Facts {
     /// Whether kept facts took every event into account that they should. Those of another build may not have: a build that
@@ -171,6 +175,8 @@ impl Facts {
     /// What an event of the agent that these facts are about means.
     pub(crate) fn fold_own(&mut self, event: &Event) {
         self.pending.fold(event.payload());
+        self.questions.fold(event.payload());
+        self.fold_retried(event.payload());
         match event.payload() {
             Payload::SessionSessionLimitsChanged(changed) => {
                 self.limit = changed.session_limits.as_ref().and_then(|limits| limits.max_ai_credits);
@@ -301,6 +307,25 @@ impl Facts {
         }
     }
 
+    /// A turn that ended, or came to where it waits for somebody, did not bring the host down.
+    fn fold_retried(&mut self, payload: &Payload) {
+        match payload {
+            Payload::LodgeTurnRetried(retried) => {
+                let same = self
+                    .retried
+                    .take()
+                    .filter(|(message, _)| *message == retried.message_id);
+                let times = same.map_or(0, |(_, times)| times) + 1;
+                self.retried = Some((retried.message_id.clone(), times));
+            }
+            Payload::UserMessage(_)
+            | Payload::ExternalToolRequested(_)
+            | Payload::LodgeQuestion(_)
+            | Payload::AssistantIdle(_) => self.retried = None,
+            _ => {}
+        }
+    }
+
     fn fold_usage(&mut self, usage: &LodgeUsage) {
         // What others asked the model says nothing about the conversation.
         if usage.initiator.is_none() {
@@ -308,6 +333,12 @@ impl Facts {
             self.totals.last_output = usage.output_tokens.unwrap_or_default();
         }
         self.totals.add(usage);
+    }
+
+    /// Whether a turn is under way that waits for an answer, or has one that it did not come to use.
+    pub fn waits_for_people(&self) -> bool {
+        let mut calls = self.open_turn.iter().flat_map(|turn| &turn.calls);
+        calls.any(|call| self.questions.holds_up(call))
     }
 
     fn open_call(&mut self, id: &str) -> Option<&mut OpenCall> {

@@ -8,8 +8,8 @@ use std::{
 };
 
 use lodge_events::{
-    AbortReason, CommandCompleted, CommandExecute, CommandInfo, ElicitationCompleted, ElicitationRequested, Event,
-    MessageLane, Payload, RemovalReason,
+    AbortReason, AnsweredBy, CommandCompleted, CommandExecute, CommandInfo, ElicitationCompleted, ElicitationRequested,
+    Event, MessageLane, Payload, RemovalReason,
 };
 use lodge_log::{Opened, Position, SessionLog};
 use lodge_tools::{
@@ -34,6 +34,7 @@ use crate::{
     facts::Facts,
     hooks::{FindHooks, Hooks},
     permission::Permissions,
+    questions::Question,
     queue::{PendingMessage, Place, Queue},
     recorder::{Publish, Recorder, Reopen},
     redact::Secrets,
@@ -119,6 +120,7 @@ impl Agent {
             dir: new.dir,
             recorder: Recorder::new(new.log, new.reopen, new.facts, new.publish, new.secrets),
             pending: Default::default(),
+            earlier_answers: Default::default(),
             settings: Mutex::new(new.settings),
             clients: Default::default(),
             builtins: new.builtins,
@@ -221,9 +223,14 @@ impl Agent {
     }
 
     /// Answers an open question. False when it is not (or no longer) open.
-    pub async fn answer(&self, request_id: &str, answer: Answer) -> Result<bool, AgentError> {
-        self.ask(|reply| Command::Answer(request_id.to_owned(), answer, reply))
-            .await
+    pub async fn answer(&self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<bool, AgentError> {
+        self.ask(|reply| Command::Answer(request_id.to_owned(), Box::new((answer, by)), reply))
+            .await?
+    }
+
+    /// Answers a question that is open right now; the log has the answer when this returns. False when it is not open.
+    pub fn answer_open(&self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<bool, AgentError> {
+        Ok(self.shared.answer(request_id, answer, by)?)
     }
 
     /// Attaches a client.
@@ -465,7 +472,14 @@ impl Agent {
             return Err(AgentError::Refused("No attached client can show forms.".into()));
         }
         let id = question.request_id.clone();
-        let waiting = self.shared.pending.open(&id, QuestionKind::Elicitation);
+        let opened = Question::new(
+            &id,
+            QuestionKind::Elicitation,
+            None,
+            &question,
+            question.message.clone(),
+        );
+        let waiting = self.shared.open_question(opened.private())?;
         let event = self.record(question).await?;
         self.shared.pending.asked(&id, event);
         let answer = match waiting.await {

@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use crate::{
     answer::{Answer, ElicitationAnswer, QuestionKind},
+    questions::Question,
     session::Shared,
 };
 
@@ -176,7 +177,7 @@ impl Owner for McpOwner {
                 let Some(shared) = shared.upgrade() else {
                     return cancelled();
                 };
-                let Some(waiting) = shared.ask_form(Some(&server), form) else {
+                let Some(waiting) = shared.ask_form(Some(&server), None, form) else {
                     return cancelled();
                 };
                 waiting
@@ -298,13 +299,26 @@ impl Shared {
     pub(crate) fn ask_form(
         self: &Arc<Self>,
         server: Option<&str>,
+        own_id: Option<String>,
         form: Elicitation,
     ) -> Option<BoxFuture<'static, McpAnswer>> {
         if !self.clients.lock().any(|can| can.elicitation) {
             return None;
         }
-        let request_id = Uuid::new_v4().to_string();
-        let waiting = self.pending.open(&request_id, QuestionKind::Elicitation);
+        let request_id = own_id.unwrap_or_else(|| Uuid::new_v4().to_string());
+        let question = Question::new(
+            &request_id,
+            QuestionKind::Elicitation,
+            form.call_id.as_deref(),
+            &(&form.message, &form.schema),
+            form.message.clone(),
+        );
+        let question = if server.is_some() { question.private() } else { question };
+        let earlier = self.earlier_answer(&question);
+        if let Some(Answer::Elicitation(ElicitationAnswer { action, content })) = earlier {
+            return Some(Box::pin(std::future::ready(McpAnswer { action, content })));
+        }
+        let waiting = self.open_question(question).ok()?;
         let event = self.recorder.record(ElicitationRequested {
             request_id: request_id.clone(),
             tool_call_id: form.call_id,

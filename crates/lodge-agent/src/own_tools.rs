@@ -9,8 +9,9 @@ use lodge_mcp::Elicitation;
 use serde_json::{Value, json};
 
 use crate::{
-    answer::{Answer, ExitPlanAnswer, QuestionKind},
+    answer::{Answer, ExitPlanAnswer, QuestionKind, UserInputAnswer},
     client::{ExitPlanQuestion, UserInputQuestion},
+    questions::Question,
     settings::{Approval, Mode},
     tool_call::{Call, Outcome},
     turn::Stop,
@@ -40,7 +41,17 @@ impl Call<'_> {
             .filter(|choices: &Vec<String>| !choices.is_empty());
         let allow_freeform = args["allow_freeform"].as_bool().unwrap_or(true);
         let request_id = self.request_id("user_input");
-        let waiting = shared.pending.open(&request_id, QuestionKind::UserInput);
+        let asked = Question::new(
+            &request_id,
+            QuestionKind::UserInput,
+            Some(self.id),
+            &args,
+            question.clone(),
+        );
+        if let Some(Answer::UserInput(answer)) = shared.earlier_answer(&asked) {
+            return self.user_answered(request_id, &answer);
+        }
+        let waiting = shared.open_question(asked)?;
         let event = shared.recorder.record(UserInputRequested {
             request_id: request_id.clone(),
             question: question.clone(),
@@ -59,14 +70,18 @@ impl Call<'_> {
             });
             tokio::spawn(async move {
                 if let Some(answer) = asked.await {
-                    shared.pending.answer(&request_id, Answer::UserInput(answer));
+                    shared.answer_of_client(&request_id, Answer::UserInput(answer));
                 }
             });
         }
         let Ok(Answer::UserInput(answer)) = waiting.await else {
             return Ok(Outcome::failed("Nobody answered the question.", "failure"));
         };
-        shared.recorder.record(UserInputCompleted {
+        self.user_answered(request_id, &answer)
+    }
+
+    fn user_answered(&self, request_id: String, answer: &UserInputAnswer) -> Result<Outcome, Stop> {
+        self.turn.shared.recorder.record(UserInputCompleted {
             request_id,
             answer: Some(answer.answer.clone()),
             was_freeform: Some(answer.was_freeform),
@@ -89,7 +104,7 @@ impl Call<'_> {
             url: None,
             call_id: Some(self.id.to_owned()),
         };
-        let Some(asked) = self.turn.shared.ask_form(None, form) else {
+        let Some(asked) = self.turn.shared.ask_form(None, Some(self.request_id("form")), form) else {
             return Outcome::failed("Nobody is there who could be asked.", "failure");
         };
         let answer = asked.await;
@@ -120,7 +135,17 @@ impl Call<'_> {
             actions,
             recommended_action,
         };
-        let waiting = shared.pending.open(&question.request_id, QuestionKind::ExitPlan);
+        let asked = Question::new(
+            &question.request_id,
+            QuestionKind::ExitPlan,
+            Some(self.id),
+            &(&question.summary, &question.plan_content, &question.actions),
+            question.summary.clone(),
+        );
+        if let Some(Answer::ExitPlan(answer)) = shared.earlier_answer(&asked) {
+            return self.plan_answered(question.request_id, answer);
+        }
+        let waiting = shared.open_question(asked)?;
         let event = shared.recorder.record(ExitPlanModeRequested {
             request_id: question.request_id.clone(),
             summary: question.summary.clone(),
@@ -135,14 +160,18 @@ impl Call<'_> {
             let (shared, request_id) = (shared.clone(), question.request_id.clone());
             tokio::spawn(async move {
                 if let Some(answer) = asked.await {
-                    shared.pending.answer(&request_id, Answer::ExitPlan(answer));
+                    shared.answer_of_client(&request_id, Answer::ExitPlan(answer));
                 }
             });
         }
-        let mut answer = match waiting.await {
+        let answer = match waiting.await {
             Ok(Answer::ExitPlan(answer)) => answer,
             _ => ExitPlanAnswer::default(),
         };
+        self.plan_answered(question.request_id, answer)
+    }
+
+    fn plan_answered(&self, request_id: String, mut answer: ExitPlanAnswer) -> Result<Outcome, Stop> {
         if answer.approved && answer.selected_action.is_none() {
             let action = match answer.auto_approve_edits {
                 Some(true) => "autopilot",
@@ -150,8 +179,8 @@ impl Call<'_> {
             };
             answer.selected_action = Some(action.into());
         }
-        shared.recorder.record(ExitPlanModeCompleted {
-            request_id: question.request_id,
+        self.turn.shared.recorder.record(ExitPlanModeCompleted {
+            request_id,
             approved: Some(answer.approved),
             selected_action: answer.selected_action.as_deref().map(Into::into),
             auto_approve_edits: answer.auto_approve_edits,

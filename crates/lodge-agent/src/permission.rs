@@ -3,8 +3,8 @@
 mod recorded;
 
 use lodge_events::{
-    ManagedSource, PermissionCompleted, PermissionRequest, PermissionRequested, PermissionResult,
-    SessionManagedSettingsEnforced, SessionManagedSettingsResolved,
+    AnsweredBy, AskedKind, LodgeAnswered, ManagedSource, PermissionCompleted, PermissionRequest, PermissionRequested,
+    PermissionResult, SessionManagedSettingsEnforced, SessionManagedSettingsResolved,
 };
 use lodge_log::LogError;
 use lodge_tools::rules::{self, Decision, Mode, Place, Policy, Rule, RuleSet, Scope};
@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::{
     AgentError,
     answer::{Answer, PermissionDecision, QuestionKind},
+    questions::Question,
     session::Shared,
     settings::{Approval, ManagedPolicy, RulesChange},
 };
@@ -191,6 +192,14 @@ impl Shared {
             resolved_by_hook: Some(true),
             ..requested(request_id, &request)
         })?;
+        self.recorder.record(LodgeAnswered {
+            by: AnsweredBy {
+                rule: Some(true),
+                ..AnsweredBy::default()
+            },
+            answer: serde_json::json!({"decision": "deny-by-rules"}),
+            ..answered(request_id, &request)
+        })?;
         self.recorder.record(completed(request_id, &request, result))?;
         Ok(verdict)
     }
@@ -284,17 +293,31 @@ impl Shared {
         request_id: &str,
         request: PermissionRequest,
     ) -> Result<Verdict, LogError> {
-        if !self.clients.lock().any(|can| can.permissions) {
+        let question = question(request_id, &request);
+        let earlier = self.earlier_answer(&question);
+        if earlier.is_none() && !self.clients.lock().any(|can| can.permissions) {
             self.recorder.record(requested(request_id, &request))?;
             self.recorder
                 .record(completed(request_id, &request, PermissionResult::nobody_to_ask()))?;
             return Ok(Verdict::Denied(NOBODY.into()));
         }
-        let waiting = self.pending.open(request_id, QuestionKind::Permission);
-        let event = self.recorder.record(requested(request_id, &request))?;
-        self.pending.asked(request_id, event);
-        let decision = match waiting.await {
-            Ok(Answer::Permission(decision)) => decision,
+        let answer = match earlier {
+            Some(answer) => {
+                self.recorder.record(PermissionRequested {
+                    resolved_by_hook: Some(true),
+                    ..requested(request_id, &request)
+                })?;
+                Some(answer)
+            }
+            None => {
+                let waiting = self.open_question(question)?;
+                let event = self.recorder.record(requested(request_id, &request))?;
+                self.pending.asked(request_id, event);
+                waiting.await.ok()
+            }
+        };
+        let decision = match answer {
+            Some(Answer::Permission(decision)) => decision,
             _ => PermissionDecision::UserNotAvailable,
         };
         let (result, verdict) = match decision {
@@ -358,6 +381,23 @@ fn told(text: &str, feedback: Option<&str>) -> String {
     match feedback {
         Some(feedback) if !feedback.is_empty() => format!("{text} User feedback: {feedback}"),
         _ => text.to_owned(),
+    }
+}
+
+fn question(request_id: &str, request: &PermissionRequest) -> Question {
+    let about = request.tool_call_id();
+    Question::new(request_id, QuestionKind::Permission, about, request, request.tag())
+}
+
+/// What the log says of an answer to a question of this id, but for who answered what.
+fn answered(request_id: &str, request: &PermissionRequest) -> LodgeAnswered {
+    let about = question(request_id, request).about;
+    LodgeAnswered {
+        request_id: request_id.into(),
+        kind: AskedKind::Permission,
+        tool_call_id: about.tool_call_id,
+        digest: about.digest,
+        ..LodgeAnswered::default()
     }
 }
 

@@ -66,6 +66,11 @@ impl Live {
         !self.held.contains(&message.id) && self.starting.as_ref() != Some(&message.id)
     }
 
+    /// The message that can begin next.
+    fn next<'a>(&self, pending: &'a PendingMessages) -> Option<&'a PendingMessage> {
+        pending.all().find(|message| self.waits(message) && !message.parked)
+    }
+
     fn prompt(&self, message: &PendingMessage, lane: &MessageLane) -> Prompt {
         self.sent
             .get(&message.id)
@@ -133,7 +138,7 @@ impl Queue {
             live.unwanted.clear();
         }
         let item = QueuedMessage::from(&prompt);
-        let known = recorder.facts(|facts| facts.pending.get(&id).map(|known| known.item == item));
+        let known = recorder.facts(|facts| facts.pending.get(&id).map(|known| known.item == item && !known.parked));
         match known {
             None => drop(recorder.record(LodgeMessageQueued {
                 message_id: id.clone(),
@@ -189,18 +194,24 @@ impl Queue {
     /// Whether a message waits that can begin.
     pub(crate) fn has_next(&self, recorder: &Recorder) -> bool {
         let live = self.live.lock();
-        recorder.facts(|facts| facts.pending.all().any(|message| live.waits(message)))
+        recorder.facts(|facts| live.next(&facts.pending).is_some())
     }
 
     /// The message that comes next. Its turn begins.
     pub(crate) fn take_next(&self, recorder: &Recorder) -> Option<Prompt> {
         let mut live = self.live.lock();
         let prompt = recorder.facts(|facts| {
-            let next = facts.pending.all().find(|message| live.waits(message))?;
+            let next = live.next(&facts.pending)?;
             Some(live.prompt(next, &MessageLane::Next))
         })?;
         live.starting.clone_from(&prompt.message_id);
         Some(prompt)
+    }
+
+    /// The id of the message that comes next.
+    pub(crate) fn next_id(&self, recorder: &Recorder) -> Option<String> {
+        let live = self.live.lock();
+        recorder.facts(|facts| Some(live.next(&facts.pending)?.id.clone()))
     }
 
     /// Whether a turn has begun whose message is no part of the conversation yet.
@@ -238,7 +249,11 @@ impl Queue {
     pub(crate) fn next_steering(&self, recorder: &Recorder) -> Option<Prompt> {
         let live = self.live.lock();
         recorder.facts(|facts| {
-            let next = facts.pending.steer.iter().find(|message| live.waits(message))?;
+            let next = facts
+                .pending
+                .steer
+                .iter()
+                .find(|message| live.waits(message) && !message.parked)?;
             Some(live.prompt(next, &MessageLane::Steer))
         })
     }
@@ -286,7 +301,7 @@ impl Queue {
     pub(crate) fn next_garbled(&self, recorder: &Recorder) -> Option<String> {
         let live = self.live.lock();
         recorder.facts(|facts| {
-            let next = facts.pending.all().find(|message| live.waits(message))?;
+            let next = live.next(&facts.pending)?;
             let garbled = !live.sent.contains_key(&next.id) && next.item.command.as_deref().is_some_and(is_redacted);
             garbled.then(|| next.id.clone())
         })

@@ -25,6 +25,7 @@ use crate::{
     mcp::McpTool,
     offered::Offered,
     permission::Permissions,
+    questions::Questions,
     queue::{Interjections, Queue},
     recorder::Recorder,
     settings::{Mode, Prompt, Settings},
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) dir: PathBuf,
     pub(crate) recorder: Recorder,
     pub(crate) pending: Pending,
+    /// What was answered before the host went down, for the turn that goes on.
+    pub(crate) earlier_answers: Mutex<Questions>,
     pub(crate) settings: Mutex<Settings>,
     pub(crate) clients: Arc<Mutex<Clients>>,
     pub(crate) builtins: Arc<[Arc<dyn Tool>]>,

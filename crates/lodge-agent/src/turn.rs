@@ -314,6 +314,7 @@ impl Turn {
                     .facts(|facts| facts.open_turn.as_ref()?.turn_id.as_ref()?.parse().ok());
                 let turn_id: u32 = turn_id.unwrap_or(0);
                 crate::tool_call::interrupt_begun(&self.shared)?;
+                self.shared.read_earlier_answers();
                 let mut ended = false;
                 if let Some((event, calls)) = self.shared.recorder.open_calls()? {
                     ended = self.run_tools(event, &calls, &turn_id.to_string()).await?;

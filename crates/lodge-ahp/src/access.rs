@@ -163,7 +163,9 @@ async fn ask(session: &Session, grant: &Grant) -> Option<String> {
         Err(_) => {
             let action = "cancel".into();
             let cancel = ElicitationAnswer { action, content: None };
-            let _ = session.answer(&request_id, Answer::Elicitation(cancel)).await;
+            let _ = session
+                .answer(&request_id, Answer::Elicitation(cancel), Default::default())
+                .await;
             asking.await
         }
     };

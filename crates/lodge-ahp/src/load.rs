@@ -201,9 +201,10 @@ impl Face {
         let state = self.session_state(&session, &self.store.session(id), &chat);
         let keep = self.inner.lock().core.bounds.keep.clone();
         let unread = Read::new(born.clone(), chat.clone(), state, head, keep);
+        let (driver, effects) = self.driver(&chat, id);
+        let _people = driver.take_up(&session).await?;
         let (mut read, events) = read(session.clone(), unread, self.said.clone()).await?;
         read.hide(hidden);
-        let (driver, effects) = self.driver(&chat, id);
         let name = session.settings().name;
         let driver = driver.with_session(session, events).await?;
         Ok(Opened {

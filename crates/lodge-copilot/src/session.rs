@@ -14,7 +14,8 @@ use std::{
 use bytes::Bytes;
 use lodge_events::{CommandInfo, Event, is_beside};
 use lodge_host::{
-    Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening, MAX_TOOL_OUTPUT, Publish, Session,
+    AgentError, Answer, AnsweredBy, Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening,
+    MAX_TOOL_OUTPUT, Publish, Session,
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -406,6 +407,15 @@ impl Attached {
     /// The session's id.
     pub(crate) fn id(&self) -> &str {
         self.session.id()
+    }
+
+    /// Answers a question of the agent in the client's name. False when it is not (or no longer) open.
+    pub(crate) async fn answer(&self, request_id: &str, answer: Answer) -> Result<bool, AgentError> {
+        let by = AnsweredBy {
+            client: Some(self.client.lock().spec.name.clone()),
+            ..AnsweredBy::default()
+        };
+        self.session.answer(request_id, answer, by).await
     }
 
     /// The session.

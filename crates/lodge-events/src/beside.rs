@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::macros::{events, shapes};
-use crate::{AgentMode, ApprovalMode, Attachment, MessageLane, ModelMetric, RemovalReason, RuleEffect};
+use crate::{AgentMode, ApprovalMode, AskedKind, Attachment, MessageLane, ModelMetric, RemovalReason, RuleEffect};
 
 /// What the name of every type of Lodge's own begins with.
 const NAMESPACE: &str = "lodge.";
@@ -85,6 +85,35 @@ events! {
         ids: Vec<String> = "Identifiers of the messages.",
         why: RemovalReason = "Why.",
     }
+
+    "lodge.message_parked" LodgeMessageParked persisted newer
+        "A message waits until somebody sends, edits or moves it: the host went down twice when its turn began." {
+        message_id: String = "Identifier of the message.",
+    }
+
+    "lodge.turn_retried" LodgeTurnRetried persisted newer
+        "A turn that was under way when the host went down, or was about to begin, is taken up." {
+        message_id: String = "Identifier of the message that the turn answers.",
+    }
+
+    "lodge.question" LodgeQuestion persisted newer
+        "People were asked something. Asked again after a restart, it has the same id." {
+        request_id: String = "Identifier of the question.",
+        kind: AskedKind = "What is asked for.",
+        tool_call_id? String = "Tool call that waits for the answer.",
+        digest: String = "Stands for what exactly was asked: an answer holds for nothing else.",
+        message: String = "What was asked, in short.",
+    }
+
+    "lodge.answered" LodgeAnswered persisted newer
+        "A question was answered. The first answer counts." {
+        request_id: String = "Identifier of the question.",
+        kind: AskedKind = "What was asked for.",
+        tool_call_id? String = "Tool call that waits for the answer.",
+        digest: String = "Stands for what exactly was asked.",
+        by: AnsweredBy = "Who answered.",
+        answer: Value = "The answer. What a form for an MCP server holds is left out.",
+    }
 }
 
 shapes! {
@@ -99,6 +128,12 @@ shapes! {
         message_id? String = "Identifier of a message that is said before another one.",
         before? Vec<QueuedMessage> = "Messages that are said before this one and not answered by themselves.",
         command? String = "The command that the person runs; no model is asked.",
+    }
+    AnsweredBy "Who answered a question." {
+        client? String = "The client that the answer came through.",
+        device? String = "The paired device; none for the owner.",
+        role? String = "What whoever answered may do.",
+        rule? bool = "True when a rule decided and nobody was asked.",
     }
     SessionRule "A permission rule of a session." {
         effect: RuleEffect = "What it does.",

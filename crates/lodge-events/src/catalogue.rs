@@ -231,7 +231,8 @@ catalogue! {
     McpToolsListChanged McpResourcesListChanged McpPromptsListChanged McpOauthRequired McpOauthCompleted
     SamplingRequested SamplingCompleted
     LodgeUsage LodgeUsageCarried LodgeApproval LodgeRules LodgeRewound
-    LodgeMessageQueued LodgeMessageEdited LodgeMessageMoved LodgeMessageRemoved
+    LodgeMessageQueued LodgeMessageEdited LodgeMessageMoved LodgeMessageRemoved LodgeMessageParked
+    LodgeTurnRetried LodgeQuestion LodgeAnswered
 }
 
 impl EventType {

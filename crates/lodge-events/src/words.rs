@@ -66,6 +66,10 @@ words! {
     "What a message waits for: the end of the running turn, or the turn's next model call." MessageLane {
         Next = "next", Steer = "steer",
     }
+    "What people are asked for." AskedKind {
+        Permission = "permission", UserInput = "user_input", Elicitation = "elicitation",
+        ExitPlanMode = "exit_plan_mode",
+    }
     "Why a message that waited is not said." RemovalReason {
         Removed = "removed", Aborted = "aborted", Failed = "failed",
     }

@@ -36,14 +36,14 @@ pub use trust::{Brought, Trust};
 pub use worktree::{Worktree, WorktreeError, branches, can_begin};
 
 pub use lodge_agent::{
-    AccessToken, Agent, AgentError, Answer, Approval, AutoModeQuestion, Capabilities, Change, ClientCalls, ClientId,
-    ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange, Customized,
-    Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext, HookFiles,
-    INCOMPLETE_ANSWERS, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, ManagedPolicy, Mode, ModelSource,
-    NewTask, NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange,
-    SECTIONS, SectionChange, Settings, SubagentOverride, SubagentSettings, SystemMessage, TaskInfo, TaskStatus,
-    ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints, instruction_places, instructions,
-    limits, sign_in_id, skill_info, title_of,
+    AccessToken, Agent, AgentError, Answer, AnsweredBy, Approval, AutoModeQuestion, Capabilities, Change, ClientCalls,
+    ClientId, ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange,
+    Customized, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext,
+    HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, ManagedPolicy, Mode,
+    ModelSource, NewTask, NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange,
+    RulesChange, SECTIONS, SectionChange, Settings, SubagentOverride, SubagentSettings, SystemMessage, TaskInfo,
+    TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints, instruction_places,
+    instructions, limits, sign_in_id, skill_info, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,

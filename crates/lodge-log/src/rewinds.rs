@@ -37,7 +37,9 @@ pub(crate) fn first_hidden_by(data: &str) -> Option<Uuid> {
 /// The messages that a rewind takes back.
 fn messages_of(rewind: &Event) -> Vec<String> {
     let rewound = rewind.get::<LodgeRewound>();
-    rewound.and_then(|rewound| rewound.message_ids.clone()).unwrap_or_default()
+    rewound
+        .and_then(|rewound| rewound.message_ids.clone())
+        .unwrap_or_default()
 }
 
 /// The message whose text an event beside the chain holds.

@@ -5,8 +5,8 @@ use std::{io::Write, process::ExitCode, sync::Arc};
 use anyhow::{Result, bail};
 use lodge_events::{AbortReason, Event, Payload};
 use lodge_host::{
-    Answer, Approval, Capabilities, Change, ClientSpec, Host, INCOMPLETE_ANSWERS, Mode, ModelChoice, NewSession,
-    NoCalls, Prompt, Resume, Session,
+    Answer, AnsweredBy, Approval, Capabilities, Change, ClientSpec, Host, INCOMPLETE_ANSWERS, Mode, ModelChoice,
+    NewSession, NoCalls, Prompt, Resume, Session,
 };
 
 use crate::{
@@ -146,7 +146,11 @@ fn prompt(words: &[String], input: &str) -> String {
 }
 
 async fn answer_question(session: &Session, view: &mut View<'_>, request: &str, answer: Answer) -> Result<()> {
-    if !session.answer(request, answer).await? {
+    let by = AnsweredBy {
+        client: Some("lodge run".into()),
+        ..AnsweredBy::default()
+    };
+    if !session.answer(request, answer, by).await? {
         view.note("That question has been answered elsewhere.")?;
     }
     Ok(())

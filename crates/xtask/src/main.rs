@@ -21,6 +21,7 @@ cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients 
 cargo xtask bench [--peer copilot]    measures against the budgets, beside the peers when asked; --only, --quick
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
+cargo xtask soak accepted [ROUNDS]    kills the binary right after it accepted something, by each wire
 cargo xtask soak sync [ROUNDS]        random clients of one host, thousands of histories
 cargo xtask soak agent [ROUNDS]       random tools, failures and aborts, about ten minutes
 cargo xtask soak neighbours           other people's model servers and MCP servers, installed below target/neighbours

@@ -25,6 +25,12 @@ const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
         4000,
     ),
     (
+        "accepted",
+        ["--package", "lodge", "--test", "it", "accepted"],
+        "LODGE_ACCEPTED_ROUNDS",
+        500,
+    ),
+    (
         "strangers",
         ["--package", "lodge", "--test", "it", "strangers::"],
         "LODGE_STRANGER_ROUNDS",

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use lodge_events::SessionInfo;
+use lodge_events::{AnsweredBy, LodgeMessageParked, LodgeTurnRetried, SessionInfo, SessionWarning};
 use tokio::{sync::oneshot, time::Instant};
 
 use super::Actor;
@@ -63,20 +63,26 @@ impl Actor {
 
     /// After a restart open questions are asked again under the ids that clients know: an answer may come before the
     /// question does, and waits for it then.
-    pub(super) fn answer(&self, id: String, answer: Answer, reply: oneshot::Sender<bool>) {
+    pub(super) fn answer(
+        &self,
+        id: String,
+        (answer, by): (Answer, AnsweredBy),
+        reply: oneshot::Sender<Result<bool, AgentError>>,
+    ) {
         if !self.taking_up {
-            let _ = reply.send(self.shared.pending.answer(&id, answer));
+            let _ = reply.send(self.shared.answer(&id, answer, by).map_err(AgentError::from));
             return;
         }
         let shared = self.shared.clone();
         tokio::spawn(async move {
             let _ = tokio::time::timeout(EARLY_ANSWER, shared.pending.opened(&id)).await;
-            let _ = reply.send(shared.pending.answer(&id, answer));
+            let _ = reply.send(shared.answer(&id, answer, by).map_err(AgentError::from));
         });
     }
 
     /// Goes on with what was open, or waited, when the host went down.
     pub(super) fn take_up(&mut self) -> Result<bool, AgentError> {
+        self.park()?;
         let open_turn = self.shared.recorder.facts(|facts| facts.open_turn.clone());
         let command = open_turn.as_ref().is_some_and(|turn| turn.command);
         let open = open_turn.is_some() && !command;
@@ -88,6 +94,11 @@ impl Actor {
             if command {
                 self.settle_interrupted()?;
             }
+            if (open || waits)
+                && let Some(message_id) = self.next_message()
+            {
+                self.shared.recorder.record(LodgeTurnRetried { message_id })?;
+            }
             if open {
                 self.taking_up = true;
                 self.start(Start::Continue);
@@ -98,6 +109,50 @@ impl Actor {
             }
         }
         Ok(open || waits)
+    }
+
+    /// The message whose turn is under way, or comes next.
+    fn next_message(&self) -> Option<String> {
+        let recorder = &self.shared.recorder;
+        let open = recorder.facts(|facts| facts.open_turn.as_ref().and(facts.last_turn.clone()));
+        match open {
+            Some((message, _)) => Some(message),
+            None => self.shared.queue.next_id(recorder),
+        }
+    }
+
+    /// Sets aside the message whose turn brought the host down twice: it must not do so again and again. Other messages go
+    /// on, and a person decides about this one.
+    fn park(&mut self) -> Result<(), AgentError> {
+        let Some(message_id) = self.next_message().filter(|_| self.running.is_none()) else {
+            return Ok(());
+        };
+        let recorder = &self.shared.recorder;
+        let retried = recorder.facts(|facts| facts.retried.clone().filter(|(message, _)| *message == message_id));
+        let open = recorder.facts(|facts| facts.open_turn.is_some());
+        let text = match (retried.map_or(0, |(_, times)| times), open) {
+            // The first time is known by the turn that was open, the second by its retry.
+            (1.., true) => {
+                self.lease()?;
+                let settled = self.settle_interrupted();
+                self.end_lease();
+                settled?;
+                "The host stopped twice in the middle of this turn, so the turn was not taken up again. Resume it, or send \
+                 another message."
+            }
+            (2.., false) => {
+                recorder.record(LodgeMessageParked { message_id })?;
+                "The host stopped twice when a waiting message was about to begin, so the message was set aside. Send, edit \
+                 or move it to try again, or remove it."
+            }
+            _ => return Ok(()),
+        };
+        self.shared.recorder.record(SessionWarning {
+            warning_type: "turn_parked".into(),
+            message: text.into(),
+            ..SessionWarning::default()
+        })?;
+        Ok(())
     }
 
     /// Like [`Actor::settle_interrupted`], when nothing follows it.

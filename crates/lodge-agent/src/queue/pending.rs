@@ -30,6 +30,9 @@ pub struct PendingMessage {
     pub id: String,
     /// What it says, without what no log may hold.
     pub item: QueuedMessage,
+    /// Whether it waits for a person to say what shall become of it.
+    #[serde(default)]
+    pub parked: bool,
 }
 
 impl PendingMessages {
@@ -40,11 +43,18 @@ impl PendingMessages {
             Payload::LodgeMessageEdited(edited) => {
                 if let Some(known) = self.all_mut().find(|known| known.id == edited.message_id) {
                     known.item = edited.item.clone();
+                    known.parked = false;
                 }
             }
             Payload::LodgeMessageMoved(moved) => {
-                let moving: Vec<PendingMessage> = moved.order.iter().filter_map(|id| self.take(id)).collect();
+                let mut moving: Vec<PendingMessage> = moved.order.iter().filter_map(|id| self.take(id)).collect();
+                moving.iter_mut().for_each(|message| message.parked = false);
                 self.lane(&moved.lane).splice(..0, moving);
+            }
+            Payload::LodgeMessageParked(parked) => {
+                if let Some(known) = self.all_mut().find(|known| known.id == parked.message_id) {
+                    known.parked = true;
+                }
             }
             Payload::LodgeMessageRemoved(removed) => {
                 for id in &removed.ids {
@@ -66,6 +76,7 @@ impl PendingMessages {
         let message = PendingMessage {
             id: queued.message_id.clone(),
             item: queued.item.clone(),
+            parked: false,
         };
         lane.insert(at.min(lane.len()), message);
         if self.recent.len() == RECENT {

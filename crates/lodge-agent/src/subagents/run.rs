@@ -88,6 +88,7 @@ impl Shared {
             dir: self.dir.clone(),
             recorder: self.recorder.for_agent(id.clone(), &tool_call_id),
             pending: self.pending.for_agent(id.clone()),
+            earlier_answers: Mutex::default(),
             settings: Mutex::new(settings),
             clients: self.clients.clone(),
             builtins: self.builtins.clone(),

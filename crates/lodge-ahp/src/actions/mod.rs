@@ -14,6 +14,7 @@ mod tools;
 use std::sync::Arc;
 
 use ahp_types::{StateAction, state::MessageKind};
+use lodge_host::AnsweredBy;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
@@ -360,7 +361,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         let plan = check(inner, &dispatch, &mut action)?;
         Ok((action, plan))
     });
-    let (action, plan) = match checked {
+    let (action, mut plan) = match checked {
         Ok(checked) => checked,
         Err(reason) => {
             inner.core.reject(conn, asked, &raw, origin, &reason);
@@ -382,7 +383,8 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
     if missing.is_some() {
         return missing;
     }
-    if let Err(reason) = keep_messages(inner, &channel, &plan) {
+    let by = answered_by(conn, peer);
+    if let Err(reason) = keep_messages(inner, &channel, &plan).and_then(|()| answer(inner, &channel, &mut plan, &by)) {
         inner.core.reject(conn, asked, &raw, origin, &reason);
         return None;
     }
@@ -450,6 +452,42 @@ fn keep_messages(inner: &Inner, chat: &str, plan: &Plan) -> Result<(), Refusal> 
     for send in plan.effects.iter().chain(kept) {
         talk.keep_message(&inner.said, send)?;
     }
+    Ok(())
+}
+
+/// Who answers, as the log says it.
+fn answered_by(conn: &Conn, peer: &Peer) -> AnsweredBy {
+    AnsweredBy {
+        client: Some(peer.client.to_string()),
+        device: conn.admission.identity.device().map(str::to_owned),
+        role: Some(conn.admission.role().name().to_owned()),
+        rule: None,
+    }
+}
+
+/// Answers what a plan answers, so that the log has it before anybody hears of it. Questions that are about to be asked
+/// again after a restart are answered by the conversation's driver, in a moment.
+fn answer(inner: &Inner, chat: &str, plan: &mut Plan, by: &AnsweredBy) -> Result<(), Refusal> {
+    let Some(agent) = inner.talk_of(chat).and_then(|(_, talk)| talk.agent()) else {
+        return Ok(());
+    };
+    let mut later = Vec::with_capacity(plan.effects.len());
+    for mut effect in std::mem::take(&mut plan.effects) {
+        if let Effect::Answer {
+            request_id,
+            answer,
+            by: who,
+        } = &mut effect
+        {
+            who.clone_from(by);
+            let answered = agent.answer_open(request_id, (**answer).clone(), by.clone());
+            if answered.map_err(|error| error.to_string())? {
+                continue;
+            }
+        }
+        later.push(effect);
+    }
+    plan.effects = later;
     Ok(())
 }
 

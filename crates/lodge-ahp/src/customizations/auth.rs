@@ -234,7 +234,7 @@ impl Face {
             for (request_id, _) in waiting {
                 let answer = Answer::McpToken(Some(AccessToken(token.to_owned())));
                 // It may have given up by now.
-                let _ = session.answer(&request_id, answer).await;
+                let _ = session.answer(&request_id, answer, Default::default()).await;
             }
         }
         Ok(())

@@ -14,8 +14,9 @@ use ahp_types::{
     },
 };
 use lodge_events::{
-    AssistantToolCallDelta, ContentBlock, Event, Payload, PermissionDecisionSource, PermissionRequested,
-    SubagentStarted, Timestamp, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionStart, ToolRequest,
+    AskedKind, AssistantToolCallDelta, ContentBlock, Event, LodgeAnswered, Payload, PermissionDecisionSource,
+    PermissionRequested, SubagentStarted, Timestamp, ToolExecutionComplete, ToolExecutionPartialResult,
+    ToolExecutionStart, ToolRequest,
 };
 use serde_json::{Value, json};
 
@@ -46,6 +47,8 @@ pub(super) struct Call {
     runs: bool,
     /// Whether somebody said that it must not run.
     pub(super) denied: bool,
+    /// Whether a person said that it may run.
+    approved: bool,
     /// Whether one of them is to run it.
     is_clients: bool,
     /// The MCP server that has the tool.
@@ -111,6 +114,7 @@ impl Projector {
                     done.result.feedback.as_deref(),
                 );
             }
+            Payload::LodgeAnswered(answered) => self.permission_answered(answered),
             Payload::ToolUserRequested(request) => {
                 let scope = self.scope(event, None).unwrap_or(Scope::Main);
                 let named = Named::new(&request.tool_name);
@@ -212,6 +216,7 @@ impl Projector {
             output_shown: None,
             runs: false,
             denied: false,
+            approved: false,
             is_clients: self.client_tools.contains_key(name),
             server: named.server.map(str::to_owned),
             pinned: Vec::new(),
@@ -282,6 +287,16 @@ impl Projector {
         let call = self.calls.get(call).filter(|call| !call.arguments.is_null());
         let call = call.ok_or_else(|| "the input of this tool call cannot be edited".to_owned())?;
         text::edited(&call.arguments, input)
+    }
+
+    /// Questions are not in the log, their answers are.
+    fn permission_answered(&mut self, answered: &LodgeAnswered) {
+        let decision = answered.answer["decision"].as_str().unwrap_or_default();
+        let approved = answered.by.rule != Some(true) && decision.starts_with("approve");
+        let call = answered.tool_call_id.as_ref().and_then(|id| self.calls.get_mut(id));
+        if let Some(call) = call.filter(|_| answered.kind == AskedKind::Permission) {
+            call.approved |= approved;
+        }
     }
 
     fn permission_completed(&mut self, request_id: &str, approved: bool, by_rule: bool, feedback: Option<&str>) {
@@ -361,7 +376,10 @@ impl Projector {
             risk_assessment: None,
             edits: None,
             editable: None,
-            confirmed: Some(ToolCallConfirmationReason::NotNeeded),
+            confirmed: Some(match call.approved {
+                true => ToolCallConfirmationReason::UserAction,
+                false => ToolCallConfirmationReason::NotNeeded,
+            }),
             options: None,
         };
         self.act(&call.scope, StateAction::ChatToolCallReady(action));

@@ -6,8 +6,8 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 use ahp_types::state::{Message, SessionActiveClient, ToolDefinition};
 use lodge_events::{AbortReason, Payload, Uuid};
 use lodge_host::{
-    Answer, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, ModelChoice, NewSession,
-    NoCalls, Prompt, QueueChange, Session, Subscription, Worktree,
+    Answer, AnsweredBy, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, ModelChoice,
+    NewSession, NoCalls, Prompt, QueueChange, Session, Subscription, Worktree,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -104,7 +104,8 @@ impl Driver {
         Ok(self)
     }
 
-    async fn attach(&self, session: Session, events: Subscription) -> Result<Live, HostError> {
+    /// Attaches the face as the client that asks people.
+    async fn attach_face(&self, session: &Session) -> Result<Attachment, HostError> {
         let can = Capabilities {
             permissions: true,
             user_input: true,
@@ -122,7 +123,22 @@ impl Driver {
                 chat: self.chat.clone(),
             }),
         };
-        let face = session.attach_client(spec).await?;
+        Ok(session.attach_client(spec).await?)
+    }
+
+    /// Goes on with a turn that waited for a person when the host went down: what was answered is done, what was not is
+    /// asked again. Everything else that was under way counts as interrupted until a person resumes it.
+    pub(crate) async fn take_up(&self, session: &Session) -> Result<Option<Attachment>, HostError> {
+        if session.is_busy() || !session.facts().waits_for_people() {
+            return Ok(None);
+        }
+        let people = self.attach_face(session).await?;
+        session.continue_pending().await?;
+        Ok(Some(people))
+    }
+
+    async fn attach(&self, session: Session, events: Subscription) -> Result<Live, HostError> {
+        let face = self.attach_face(&session).await?;
         Ok(Live {
             changed: session.changes().changed(),
             session,
@@ -344,7 +360,7 @@ impl Driver {
             // What was never made alive has nothing to stop, answer or cut.
             _ if self.draft.is_some() => Ok(()),
             Effect::Abort => self.abort().await,
-            Effect::Answer { request_id, answer } => self.answer(&request_id, *answer).await,
+            Effect::Answer { request_id, answer, by } => self.answer(&request_id, *answer, by).await,
             Effect::Truncate { before } => self.truncate(before).await,
             Effect::Unqueue { id } => self.unqueue(id).await,
         };
@@ -409,8 +425,8 @@ impl Driver {
         Ok(())
     }
 
-    async fn answer(&mut self, request_id: &str, answer: Answer) -> Result<(), HostError> {
-        if !self.session().await?.session.answer(request_id, answer).await? {
+    async fn answer(&mut self, request_id: &str, answer: Answer, by: AnsweredBy) -> Result<(), HostError> {
+        if !self.session().await?.session.answer(request_id, answer, by).await? {
             tracing::debug!(request_id, "somebody else answered first");
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use ahp_types::state::{Message, SessionActiveClient};
 use lodge_events::Uuid;
-use lodge_host::{Answer, Approval, Delivery, HostError, Mode};
+use lodge_host::{Answer, AnsweredBy, Approval, Delivery, HostError, Mode};
 use tokio::sync::oneshot;
 
 pub(crate) use self::{
@@ -46,7 +46,11 @@ pub(crate) enum Effect {
     /// Stop the running turn.
     Abort,
     /// Answer what it asked.
-    Answer { request_id: String, answer: Box<Answer> },
+    Answer {
+        request_id: String,
+        answer: Box<Answer>,
+        by: AnsweredBy,
+    },
     /// Change a setting.
     Change(Setting),
     /// Take the conversation back to before an event.
@@ -69,6 +73,7 @@ impl Effect {
         Self::Answer {
             request_id: request_id.to_owned(),
             answer: Box::new(answer),
+            by: AnsweredBy::default(),
         }
     }
 }

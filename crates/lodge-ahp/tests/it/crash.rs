@@ -22,6 +22,69 @@ async fn recorded(house: &House, id: &str, what: &str) {
     panic!("no {what} came");
 }
 
+fn confirm(turn: &str, call: &Value) -> Value {
+    json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": call, "approved": true })
+}
+
+/// Says something whose turn is in the middle of a command when this returns.
+async fn begin_call(client: &mut Client, house: &House, id: &str, chat: &str, turn: &str) {
+    let text = "call bash {\"command\":\"touch here; sleep 30\"} then say after";
+    client.say(chat, turn, text).await;
+    let ready = client.action("chat/toolCallReady").await["action"].clone();
+    client.accepted(chat, confirm(turn, &ready["toolCallId"])).await;
+    recorded(house, id, "tool.execution_start").await;
+}
+
+#[tokio::test]
+async fn a_question_that_was_open_when_the_host_was_killed_is_asked_again_and_who_approved_is_known() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let id = uuid(1);
+    let (_, chat) = a.session(&id).await;
+    // It works in a directory that is gone when it goes on.
+    a.say(
+        &chat,
+        "t1",
+        "call bash {\"command\":\"rm -f not-there\"} then say after",
+    )
+    .await;
+    let asked = a.action("chat/toolCallReady").await["action"]["toolCallId"].clone();
+    recorded(&house, &id, "lodge.question").await;
+    let house = house.crash().await;
+    let mut b = house.client("b").await;
+    // The turn goes on as soon as somebody looks.
+    let waits = loop {
+        let state = b.subscribe(&chat).await["state"].clone();
+        let parts = state["activeTurn"]["responseParts"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let call = parts
+            .iter()
+            .map(|part| part["toolCall"].clone())
+            .find(|call| call["status"] == "pending-confirmation");
+        if let Some(call) = call {
+            break call;
+        }
+    };
+    assert_eq!(waits["toolCallId"], asked);
+    b.accepted(&chat, confirm("t1", &asked)).await;
+    assert_eq!(b.ends(&chat, "t1").await["type"], "chat/turnComplete");
+    let call = |state: &Value| state["turns"][0]["responseParts"][0]["toolCall"].clone();
+    let before = call(&b.subscribe(&chat).await["state"]);
+    assert_eq!(
+        (&before["status"], &before["confirmed"]),
+        (&json!("completed"), &json!("user-action"))
+    );
+    let house = house.crash().await;
+    let mut c = house.client("c").await;
+    let after = call(&c.subscribe(&chat).await["state"]);
+    assert_eq!(
+        (&after["status"], &after["confirmed"]),
+        (&json!("completed"), &json!("user-action"))
+    );
+}
+
 #[tokio::test]
 async fn a_turn_that_a_killed_host_did_not_finish_has_failed_and_can_be_resumed() {
     let house = house().await;
@@ -29,10 +92,7 @@ async fn a_turn_that_a_killed_host_did_not_finish_has_failed_and_can_be_resumed(
     let id = uuid(1);
     let (session, chat) = a.session(&id).await;
     a.turn(&chat, "t1", "say before").await;
-    a.say(&chat, "t2", "call bash {\"command\":\"touch here\"} then say after")
-        .await;
-    a.action("chat/toolCallReady").await;
-    recorded(&house, &id, "assistant.message").await;
+    begin_call(&mut a, &house, &id, &chat, "t2").await;
     let seen = a.last_seq;
     let house = house.crash().await;
 
@@ -96,10 +156,7 @@ async fn a_turn_that_is_followed_by_another_after_a_crash_stays_failed() {
     let mut a = house.client("a").await;
     let id = uuid(1);
     let (_, chat) = a.session(&id).await;
-    a.say(&chat, "t1", "call bash {\"command\":\"touch here\"} then say after")
-        .await;
-    a.action("chat/toolCallReady").await;
-    recorded(&house, &id, "assistant.message").await;
+    begin_call(&mut a, &house, &id, &chat, "t1").await;
     let house = house.crash().await;
     let mut a = house.client("a").await;
     let before = a.subscribe(&chat).await["state"]["turns"][0].clone();

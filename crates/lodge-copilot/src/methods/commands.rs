@@ -123,7 +123,7 @@ async fn handle_pending(session: Arc<Attached>, params: HandleParams) -> Result<
         .is_some_and(|error| error.starts_with("Unknown command"));
     if !unknown {
         let answer = Answer::Command(params.error);
-        session.session().answer(&params.request_id, answer).await?;
+        session.answer(&params.request_id, answer).await?;
     }
     Ok(json!({"success": true}))
 }

@@ -395,7 +395,7 @@ async fn handle_token(session: Arc<Attached>, params: TokenParams) -> Result<Val
         TokenResult::Cancelled => None,
     };
     let answer = Answer::McpToken(token);
-    Ok(json!({"success": session.session().answer(&params.request_id, answer).await?}))
+    Ok(json!({"success": session.answer(&params.request_id, answer).await?}))
 }
 
 #[derive(Debug, Deserialize)]

@@ -56,16 +56,23 @@ async fn handle(session: Arc<Attached>, params: HandleParams) -> Result<Value, R
         return Ok(json!({"success": false}));
     };
     let nobody = decision == PermissionDecision::UserNotAvailable;
-    let (asked, id) = (session.session().clone(), params.request_id);
+    let id = params.request_id;
     let answer = Answer::Permission(decision);
-    if nobody && session.took_up() && asked.pending().iter().any(|question| question.request_id == id) {
+    if nobody
+        && session.took_up()
+        && session
+            .session()
+            .pending()
+            .iter()
+            .any(|question| question.request_id == id)
+    {
         tokio::spawn(async move {
             tokio::time::sleep(GRACE).await;
-            let _ = asked.answer(&id, answer).await;
+            let _ = session.answer(&id, answer).await;
         });
         return Ok(json!({"success": true}));
     }
-    Ok(json!({"success": asked.answer(&id, answer).await?}))
+    Ok(json!({"success": session.answer(&id, answer).await?}))
 }
 
 async fn pending(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {

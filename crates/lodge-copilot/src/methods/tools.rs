@@ -43,10 +43,7 @@ struct HandleParams {
 
 async fn handle(session: Arc<Attached>, params: HandleParams) -> Result<Value, RpcError> {
     let answer = tool_answer(params.result, params.error);
-    let success = session
-        .session()
-        .answer(&params.request_id, Answer::Tool(answer))
-        .await?;
+    let success = session.answer(&params.request_id, Answer::Tool(answer)).await?;
     Ok(json!({"success": success}))
 }
 

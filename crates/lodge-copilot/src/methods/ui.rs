@@ -49,7 +49,7 @@ struct Answered<T> {
 }
 
 async fn answer(session: &Attached, id: &str, answer: Answer) -> Result<Value, RpcError> {
-    Ok(json!({"success": session.session().answer(id, answer).await?}))
+    Ok(json!({"success": session.answer(id, answer).await?}))
 }
 
 #[derive(Debug, Deserialize)]

@@ -185,7 +185,7 @@ async fn a_rejection_ends_the_sub_agent_and_the_turn_that_waits_for_it() {
         })
         .await;
     let no = Answer::Permission(PermissionDecision::Reject { feedback: None });
-    assert!(probe.session.answer(&asked, no).await.unwrap());
+    assert!(probe.session.answer(&asked, no, Default::default()).await.unwrap());
     probe.until_idle().await;
     assert_eq!(probe.count("subagent.failed"), 1);
     assert_ne!(probe.said(), "never said");

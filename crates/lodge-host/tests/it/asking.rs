@@ -84,14 +84,14 @@ async fn every_decision_has_its_result_and_its_consequence() {
         assert!(
             probe
                 .session
-                .answer(&id, Answer::Permission(decision.clone()))
+                .answer(&id, Answer::Permission(decision.clone()), Default::default())
                 .await
                 .unwrap()
         );
         assert!(
             !probe
                 .session
-                .answer(&id, Answer::Permission(decision.clone()))
+                .answer(&id, Answer::Permission(decision.clone()), Default::default())
                 .await
                 .unwrap(),
             "only the first counts"
@@ -130,7 +130,11 @@ async fn a_question_outlives_its_client_and_the_next_one_answers() {
     assert!(
         probe
             .session
-            .answer(&id, Answer::Permission(PermissionDecision::ApproveOnce))
+            .answer(
+                &id,
+                Answer::Permission(PermissionDecision::ApproveOnce),
+                Default::default()
+            )
             .await
             .unwrap()
     );
@@ -162,7 +166,11 @@ async fn a_question_survives_a_restart_with_its_id() {
     assert!(
         again
             .session
-            .answer(&id, Answer::Permission(PermissionDecision::ApproveOnce))
+            .answer(
+                &id,
+                Answer::Permission(PermissionDecision::ApproveOnce),
+                Default::default()
+            )
             .await
             .unwrap()
     );
@@ -229,7 +237,13 @@ async fn a_tool_of_the_client_answers_in_every_form() {
             .await;
         probe.send("call weather {\"city\":\"Oslo\"} then say done").await;
         let id = tool_asked(&mut probe).await;
-        assert!(probe.session.answer(&id, Answer::Tool(answer)).await.unwrap());
+        assert!(
+            probe
+                .session
+                .answer(&id, Answer::Tool(answer), Default::default())
+                .await
+                .unwrap()
+        );
         probe.until_idle().await;
         assert_eq!(probe.results(), [expected]);
         assert_eq!(probe.said(), said);

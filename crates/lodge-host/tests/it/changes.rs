@@ -183,7 +183,12 @@ async fn what_a_clients_tool_did_is_told() {
         text: "done".into(),
         ..Default::default()
     }));
-    while !probe.session.answer(&request, answer.clone()).await.unwrap() {}
+    while !probe
+        .session
+        .answer(&request, answer.clone(), Default::default())
+        .await
+        .unwrap()
+    {}
     probe.until_idle().await;
     assert_eq!(told(&probe.session, Span::Session).await, ["by-client ->1"]);
 }

@@ -207,7 +207,7 @@ async fn sums_at_the_end_add_up() {
         })
         .sum();
     let session = probe.session.clone();
-    session.close().await;
+    session.close(false).await;
     let log = log_of(&session);
     let Some(lodge_events::Payload::SessionShutdown(end)) = log.last().map(lodge_events::Event::payload) else {
         panic!("the last event is {:?}", log.last());
@@ -222,7 +222,7 @@ async fn sums_at_the_end_add_up() {
 async fn nothing_is_heard_by_a_session_that_has_ended() {
     let house = house();
     let probe = house.session().await;
-    probe.session.close().await;
+    probe.session.close(false).await;
     assert!(
         probe
             .session
@@ -234,7 +234,7 @@ async fn nothing_is_heard_by_a_session_that_has_ended() {
             .is_err()
     );
     let answer = Answer::Permission(PermissionDecision::ApproveOnce);
-    assert!(probe.session.answer("x", answer).await.is_err());
+    assert!(probe.session.answer("x", answer, Default::default()).await.is_err());
 }
 
 #[tokio::test]

@@ -11,6 +11,8 @@ mod import;
 mod kit;
 mod life;
 mod modes;
+mod questions;
+mod queue;
 mod rewind_killed;
 mod soak;
 mod storage;

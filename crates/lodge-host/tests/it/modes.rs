@@ -109,7 +109,7 @@ async fn a_mode_that_changes_while_somebody_is_asked_counts() {
         .await;
     probe.session.configure(Change::Mode(Mode::Plan)).await.unwrap();
     let yes = Answer::Permission(lodge_host::PermissionDecision::ApproveOnce);
-    assert!(probe.session.answer(&id, yes).await.unwrap());
+    assert!(probe.session.answer(&id, yes, Default::default()).await.unwrap());
     probe.until_idle().await;
     assert!(
         probe.results()[0].starts_with("denied: Plan mode"),
@@ -140,12 +140,16 @@ async fn present(probe: &mut Probe, answer: ExitPlanAnswer) -> Vec<String> {
     assert!(
         probe
             .session
-            .answer(&id, Answer::ExitPlan(answer.clone()))
+            .answer(&id, Answer::ExitPlan(answer.clone()), Default::default())
             .await
             .unwrap()
     );
     assert!(
-        !probe.session.answer(&id, Answer::ExitPlan(answer)).await.unwrap(),
+        !probe
+            .session
+            .answer(&id, Answer::ExitPlan(answer), Default::default())
+            .await
+            .unwrap(),
         "the first counts"
     );
     probe.until_idle().await;

@@ -60,7 +60,7 @@ async fn play(probe: &mut Probe, dice: &mut Dice) {
         // It may be over already: an abort takes the question back.
         let _ = probe
             .session
-            .answer(&request, Answer::Permission(decision))
+            .answer(&request, Answer::Permission(decision), Default::default())
             .await
             .unwrap();
     }

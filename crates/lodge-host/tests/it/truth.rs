@@ -92,7 +92,7 @@ fn usages(session: &Session) -> Vec<LodgeUsage> {
 }
 
 /// What `kill -9` leaves behind: the files of the home, in another place, without the host's lock.
-fn as_killed(home: &Path, to: &Path, without_index: bool) -> Host {
+pub(crate) fn as_killed(home: &Path, to: &Path, without_index: bool) -> Host {
     copy(home, to);
     let sessions = std::fs::read_dir(to.join("session-state")).unwrap();
     for session in sessions.filter(|_| without_index) {
@@ -101,7 +101,7 @@ fn as_killed(home: &Path, to: &Path, without_index: bool) -> Host {
     host_at(to, Duration::from_secs(600))
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -221,7 +221,10 @@ async fn a_rewind_that_is_only_in_the_log_counts_everywhere_and_leaves_the_file(
     let rewound = lodge_events::LodgeRewound {
         up_to_event_id: point.to_string(),
         events_removed: on_chain(gone) as u64,
-        ..Default::default()
+        message_ids: gone[0]
+            .get::<lodge_events::UserMessage>()
+            .and_then(|message| message.message_id.clone())
+            .map(|id| vec![id]),
     };
     let rewind = Event::new(gone[0].parent_id(), None, rewound);
     let before = spent(&probe.session);
@@ -548,7 +551,7 @@ async fn an_answer_for_the_session_holds_after_a_kill_and_in_no_copy() {
         })
         .await;
     let answer = Answer::Permission(PermissionDecision::ApproveForSession);
-    probe.session.answer(&asked, answer).await.unwrap();
+    probe.session.answer(&asked, answer, Default::default()).await.unwrap();
     probe.until_idle().await;
     let rules = probe.session.facts().rules;
     assert!(rules.iter().any(|rule| rule.effect == RuleEffect::Allow), "{rules:?}");

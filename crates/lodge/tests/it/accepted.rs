@@ -236,6 +236,15 @@ async fn check(client: &mut Client, home: &Home, session: &str, chat: &str, last
     for (id, text) in said {
         assert_eq!(shown(&found, id, text), 1, "{id}: {found:#}");
     }
+    if last == Last::Answer {
+        // The turn goes on with the answer, or counts as interrupted if the command had begun.
+        while client.subscribe(chat).await.get("activeTurn").is_some() {}
+        let logs = home.logs();
+        let log = events::read_log(&logs[0]);
+        assert_eq!(events::of_kind(&log, "lodge.answered").len(), 1);
+        let began = events::of_kind(&log, "tool.execution_start").len();
+        assert_eq!(began, 1, "an answer that was accepted is used, and once");
+    }
     // A command runs at most once, also when the turn that it belongs to goes on.
     let ran = std::fs::read_to_string(home.work().join("ran")).unwrap_or_default();
     assert!(ran.lines().count() <= 1, "{ran}");

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod accepted;
+mod accepted_sdk;
 mod attach;
 mod automations;
 mod chat;

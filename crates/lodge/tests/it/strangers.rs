@@ -29,9 +29,9 @@ fn rounds() -> usize {
     rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
 }
 
-struct Host {
-    home: Home,
-    running: Running,
+pub(crate) struct Host {
+    pub(crate) home: Home,
+    pub(crate) running: Running,
     ahp: SocketAddr,
     sdk: SocketAddr,
     token: String,
@@ -44,7 +44,11 @@ impl Host {
 
     /// A host whose shell did something before it.
     fn start_with(before: &str) -> Self {
-        let home = Home::new();
+        Self::start_in(Home::new(), before)
+    }
+
+    /// A host in a home that may have been one before.
+    pub(crate) fn start_in(home: Home, before: &str) -> Self {
         let lodge = home.command(["--port", "0", "--sdk-port", "0"]);
         let mut command = Command::new("sh");
         command
@@ -115,15 +119,15 @@ fn frame(message: &Value) -> Vec<u8> {
 }
 
 /// A client of the SDK wire.
-struct Sdk {
+pub(crate) struct Sdk {
     reader: BufReader<TcpStream>,
     last: u64,
     /// Events that came before an answer.
-    waiting: VecDeque<Value>,
+    pub(crate) waiting: VecDeque<Value>,
 }
 
 impl Sdk {
-    fn connect(host: &Host) -> Self {
+    pub(crate) fn connect(host: &Host) -> Self {
         let mut sdk = Self {
             reader: BufReader::new(stranger(host.sdk)),
             last: 0,
@@ -133,7 +137,7 @@ impl Sdk {
         sdk
     }
 
-    fn next(&mut self) -> Value {
+    pub(crate) fn next(&mut self) -> Value {
         let mut length = 0;
         loop {
             let mut line = String::new();
@@ -151,7 +155,7 @@ impl Sdk {
         serde_json::from_slice(&body).unwrap()
     }
 
-    fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.last += 1;
         let request = json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params });
         self.reader.get_mut().write_all(&frame(&request)).unwrap();

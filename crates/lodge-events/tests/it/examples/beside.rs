@@ -60,6 +60,36 @@ pub(super) fn beside() -> Vec<Payload> {
             why: RemovalReason::Aborted,
         }
         .into(),
+        LodgeMessageParked {
+            message_id: "m-1".into(),
+        }
+        .into(),
+        LodgeTurnRetried {
+            message_id: "m-1".into(),
+        }
+        .into(),
+        LodgeQuestion {
+            request_id: "q-1".into(),
+            kind: AskedKind::Permission,
+            tool_call_id: text("call-1"),
+            digest: "d-1".into(),
+            message: "bash: make test".into(),
+        }
+        .into(),
+        LodgeAnswered {
+            request_id: "q-1".into(),
+            kind: AskedKind::Permission,
+            tool_call_id: text("call-1"),
+            digest: "d-1".into(),
+            by: AnsweredBy {
+                client: text("page"),
+                device: text("dev-1"),
+                role: text("approve-only"),
+                rule: Some(false),
+            },
+            answer: serde_json::json!({"decision": "approve-once"}),
+        }
+        .into(),
         LodgeUsage {
             model: "rehearsal".into(),
             input_tokens: Some(100),

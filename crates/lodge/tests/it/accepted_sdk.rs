@@ -1,0 +1,179 @@
+//! SIGKILL as soon as a client of the SDKs hears that what it said or set was accepted: it is there afterwards, and once.
+//!
+//! `LODGE_ACCEPTED_ROUNDS` sets how many kills.
+
+use serde_json::{Value, json};
+use testkit::{Home, events};
+
+use crate::strangers::{Host, Sdk};
+
+/// Longer than anything here takes.
+const LONG: &str = "slowly 20 ms, stream 9000 chunks";
+
+/// What is accepted last before the host is killed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Last {
+    FirstMessage,
+    Queued,
+    Steering,
+    Moved,
+    Reworded,
+    Removed,
+    Mode,
+    Answer,
+}
+
+const ALL: [Last; 8] = [
+    Last::FirstMessage,
+    Last::Queued,
+    Last::Steering,
+    Last::Moved,
+    Last::Reworded,
+    Last::Removed,
+    Last::Mode,
+    Last::Answer,
+];
+
+struct Client {
+    sdk: Sdk,
+    session: Value,
+}
+
+impl Client {
+    fn call(&mut self, method: &str, mut params: Value) -> Value {
+        params["sessionId"] = self.session.clone();
+        self.sdk.call(method, params).unwrap()
+    }
+
+    /// Says something; its id.
+    fn send(&mut self, text: &str, mode: &str) -> String {
+        let sent = self.call("session.send", json!({ "prompt": text, "mode": mode }));
+        sent["messageId"].as_str().unwrap().to_owned()
+    }
+
+    fn event(&mut self, kind: &str) -> Value {
+        loop {
+            let message = match self.sdk.waiting.pop_front() {
+                Some(message) => message,
+                None => self.sdk.next(),
+            };
+            let event = &message["params"]["event"];
+            if message["params"]["sessionId"] == self.session && event["type"] == kind {
+                return event["data"].clone();
+            }
+        }
+    }
+
+    fn waiting(&mut self) -> Vec<(String, String)> {
+        let items = self.call("session.queue.pendingItems", json!({}))["items"].clone();
+        let text = |item: &Value, key: &str| item[key].as_str().unwrap().to_owned();
+        let items = items.as_array().unwrap().iter();
+        items
+            .map(|item| (text(item, "id"), text(item, "displayText")))
+            .collect()
+    }
+}
+
+/// Says and sets things until the last of them is accepted. The ids of the messages that must wait or have been said, in
+/// order, with their texts.
+fn act(client: &mut Client, last: Last) -> Vec<(String, String)> {
+    let said = |id: String, text: &str| (id, text.to_owned());
+    match last {
+        Last::FirstMessage => vec![said(client.send("say hello", "enqueue"), "say hello")],
+        Last::Mode => {
+            client.call("session.mode.set", json!({ "mode": "plan" }));
+            Vec::new()
+        }
+        Last::Answer => {
+            let call = r#"call bash {"command":"echo ran >> ran"} then say done"#;
+            let id = client.send(call, "enqueue");
+            let asked = client.event("permission.requested")["requestId"].clone();
+            let yes = json!({ "requestId": asked, "result": { "kind": "approve-once" } });
+            let answered = client.call("session.permissions.handlePendingPermissionRequest", yes);
+            assert_eq!(answered["success"], true);
+            vec![said(id, call)]
+        }
+        Last::Queued | Last::Steering => {
+            let mode = if last == Last::Steering { "immediate" } else { "enqueue" };
+            let long = client.send(LONG, "enqueue");
+            vec![said(long, LONG), said(client.send("say more", mode), "say more")]
+        }
+        Last::Moved | Last::Reworded | Last::Removed => {
+            let long = client.send(LONG, "enqueue");
+            let [a, b] = ["say a", "say b"].map(|text| client.send(text, "enqueue"));
+            match last {
+                Last::Moved => {
+                    client.call("session.queue.moveItem", json!({ "id": b, "toPosition": 0 }));
+                    vec![said(long, LONG), said(b, "say b"), said(a, "say a")]
+                }
+                Last::Reworded => {
+                    let updated = client.call("session.queue.updateText", json!({ "id": a, "prompt": "say other" }));
+                    assert_eq!(updated["updated"], true);
+                    vec![said(long, LONG), said(a, "say other"), said(b, "say b")]
+                }
+                _ => {
+                    client.call("session.queue.removeAt", json!({ "id": a }));
+                    vec![said(long, LONG), said(b, "say b")]
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_an_sdk_heard_as_accepted_is_there_once_after_kill_9() {
+    let rounds = std::env::var("LODGE_ACCEPTED_ROUNDS").map_or(16, |text| text.parse().expect("a number of rounds"));
+    for round in 0..rounds {
+        let last = ALL[round % ALL.len()];
+        println!("round {round}: {last:?}");
+        let mut host = Host::start_in(Home::new(), "");
+        let mut sdk = Sdk::connect(&host);
+        let new = json!({ "workingDirectory": host.home.work(), "requestPermission": true });
+        let session = sdk.call("session.create", new).unwrap()["sessionId"].clone();
+        let mut client = Client { sdk, session };
+        let said = act(&mut client, last);
+        host.running.kill();
+        host.running.finish();
+        let mut host = Host::start_in(host.home, "");
+        client.sdk = Sdk::connect(&host);
+        let back = json!({ "requestPermission": true, "continuePendingWork": last == Last::Answer });
+        client.call("session.resume", back);
+        if last == Last::Mode {
+            assert_eq!(client.call("session.mode.get", json!({})), json!("plan"));
+        }
+        if last == Last::Answer {
+            client.event("session.idle");
+        }
+        let waiting = client.waiting();
+        host.running.kill();
+        host.running.finish();
+        let logs = host.home.logs();
+        let log = events::read_log(&logs[0]);
+        let mut found: Vec<(String, String)> = events::of_kind(&log, "user.message")
+            .iter()
+            .map(|event| {
+                let text = |key: &str| event["data"][key].as_str().unwrap().to_owned();
+                (text("messageId"), text("content"))
+            })
+            .collect();
+        found.extend(waiting);
+        let mut said = said;
+        if last == Last::Steering {
+            // What steers comes first if the turn did not come to its own message.
+            found.sort();
+            said.sort();
+        }
+        assert_eq!(found, said, "{last:?}");
+        if last == Last::Answer {
+            assert_eq!(events::of_kind(&log, "lodge.answered").len(), 1);
+            assert_eq!(events::of_kind(&log, "tool.execution_complete").len(), 1);
+            // It ran, unless the host was killed when it had begun.
+            let ran = std::fs::read_to_string(host.home.work().join("ran")).unwrap_or_default();
+            let done = &events::of_kind(&log, "tool.execution_complete")[0]["data"]["success"];
+            assert!(
+                ran.lines().count() <= 1 && (ran.lines().count() == 1 || done == false),
+                "{ran} {done}"
+            );
+        }
+    }
+}
