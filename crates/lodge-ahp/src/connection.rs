@@ -56,7 +56,7 @@ pub(crate) async fn run(face: Arc<Face>, socket: Socket, admission: Admission) {
         tokio::spawn(watch_device(conn.clone()));
     }
     let (sink, mut stream) = socket.split();
-    let mut writer = tokio::spawn(write(conn.clone(), sink));
+    let mut writer = tokio::spawn(write(face.clone(), conn.clone(), sink));
     let limits = face.config.limits.clone();
     let room = Arc::new(Semaphore::new(limits.waiting_bytes));
     let (work, queue) = mpsc::unbounded_channel::<Waiting>();
@@ -198,7 +198,7 @@ async fn feed_large(conn: &Conn, sink: &mut Sink, mut answer: LargeAnswer) -> Re
 }
 
 /// Sends what is queued. Frames are fed to the socket and flushed once nothing more waits.
-async fn write(conn: Arc<Conn>, mut sink: Sink) -> Sink {
+async fn write(face: Arc<Face>, conn: Arc<Conn>, mut sink: Sink) -> Sink {
     let mut frames = VecDeque::new();
     let why = loop {
         if let Err(why) = conn.take(&mut frames).await {
@@ -218,6 +218,9 @@ async fn write(conn: Arc<Conn>, mut sink: Sink) -> Sink {
             }
         }
     };
+    if why == Closing::TooSlow {
+        face.host.metrics().client_dropped();
+    }
     let (code, reason) = why.frame();
     let bye = Message::Close(Some(CloseFrame {
         code: code.into(),

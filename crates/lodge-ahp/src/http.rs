@@ -1,4 +1,5 @@
-//! What is served over HTTP on the port of the WebSocket: the upgrade, pairing of browsers, and the files of a page.
+//! What is served over HTTP on the port of the WebSocket: the upgrade, pairing of browsers, the host's
+//! health, and the files of a page.
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::{
     auth::{Gate, Refusal},
     connection,
     face::Face,
+    health,
     upgrade::Upgrade,
 };
 
@@ -51,6 +53,8 @@ pub(crate) struct Doorway {
     pub(crate) gate: Gate,
     /// Whether browsers come by TLS.
     pub(crate) secure: bool,
+    /// Whether only this machine reaches the port.
+    pub(crate) on_loopback: bool,
 }
 
 /// All that is served. Connections of the local socket bring their [`Admission`] as an extension.
@@ -60,6 +64,9 @@ pub(crate) fn router(doorway: Arc<Doorway>) -> Router {
         .route("/pair", post(pair).get(page))
         .route("/unpair", post(unpair))
         .route("/device", get(device))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
         .fallback(get(upgrade))
         .with_state(doorway)
 }
@@ -217,7 +224,7 @@ fn set_cookie(doorway: &Doorway, answer: &mut Response, value: &str, life: u32) 
     }
 }
 
-fn refused(refusal: Refusal) -> Response {
+pub(crate) fn refused(refusal: Refusal) -> Response {
     let (status, code) = match refusal {
         Refusal::Repeated => (StatusCode::BAD_REQUEST, "bad-request"),
         Refusal::ForeignHost => (StatusCode::FORBIDDEN, "foreign-host"),

@@ -21,6 +21,7 @@ mod dialect;
 mod face;
 mod files;
 mod grants;
+mod health;
 mod http;
 mod listener;
 mod load;

@@ -68,6 +68,10 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         return Err(ServeError::Exposed(*address));
     }
     let over_tcp = matches!(listen, Listen::Tcp(_));
+    let on_loopback = match &listen {
+        Listen::Tcp(address) => address.ip().is_loopback(),
+        Listen::Unix(_) => true,
+    };
     let secure = config.tls.is_some();
     let gate = Gate::new(
         config.door.clone(),
@@ -80,6 +84,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         face: face.clone(),
         gate,
         secure,
+        on_loopback,
     });
     let router = http::router(doorway.clone());
     let served = router.clone();

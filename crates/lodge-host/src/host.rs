@@ -26,7 +26,7 @@ use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::{
-    Connections, HostError, Lifecycle, McpFiles, NewSession, Resume, SessionSummary, Storage,
+    Connections, HostError, Lifecycle, McpFiles, Metrics, NewSession, Resume, SessionSummary, Storage,
     hub::Hub,
     rewind,
     servers::logins,
@@ -86,6 +86,7 @@ pub(crate) struct Inner {
     pub(crate) lifecycle: broadcast::Sender<Lifecycle>,
     secrets: Arc<Secrets>,
     connections: Connections,
+    metrics: Metrics,
 }
 
 impl Host {
@@ -108,6 +109,7 @@ impl Host {
             lifecycle: broadcast::channel(1024).0,
             secrets: Arc::default(),
             connections: Connections::default(),
+            metrics: Metrics::default(),
         });
         tokio::spawn(put_out_idle(Arc::downgrade(&inner), config.idle_after));
         let host = Self(inner, None);
@@ -160,6 +162,11 @@ impl Host {
     /// The budget that the connections of all faces share.
     pub fn connections(&self) -> &Connections {
         &self.0.connections
+    }
+
+    /// What the host has done since it started.
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
     }
 
     /// What happens to sessions, whoever does it.
@@ -603,6 +610,7 @@ impl Inner {
 /// Tells who watches all sessions.
 fn note(host: &Weak<Inner>, id: &str, event: &Event) {
     let Some(host) = host.upgrade() else { return };
+    host.metrics.observe(event);
     // Its first event is what makes a session, and that is told as such. What hangs beside the chain is in no list.
     if event.is_ephemeral() || event.is_beside() || event.is::<SessionStart>() {
         return;

@@ -1,0 +1,198 @@
+//! What watches over a host: whether it is alive, whether it is ready, and its numbers in the text format of Prometheus.
+
+use std::{fmt::Write, path::Path, sync::Arc};
+
+use axum::{
+    Extension,
+    extract::{Request, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use lodge_door::Admission;
+use lodge_host::{Host, MODEL_CALL_BUCKETS};
+
+use crate::http::{Doorway, refused};
+
+/// The host runs: it answers.
+pub(crate) async fn healthz(State(doorway): State<Arc<Doorway>>, request: Request) -> Response {
+    match doorway.gate.check_place(request.headers()) {
+        Ok(()) => plain(StatusCode::OK, "ok\n"),
+        Err(refusal) => refused(refusal),
+    }
+}
+
+/// The host can take messages: it is not about to stop, and its home can be written.
+pub(crate) async fn readyz(State(doorway): State<Arc<Doorway>>, request: Request) -> Response {
+    if let Err(refusal) = doorway.gate.check_place(request.headers()) {
+        return refused(refusal);
+    }
+    if doorway.face.stop.is_cancelled() {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "the host is stopping\n");
+    }
+    let host = doorway.face.host.clone();
+    match tokio::task::spawn_blocking(move || try_write(host.home().path())).await {
+        Ok(Ok(())) => plain(StatusCode::OK, "ready\n"),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the home cannot be written");
+            plain(StatusCode::SERVICE_UNAVAILABLE, "the home cannot be written\n")
+        }
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the host hit a bug\n"),
+    }
+}
+
+fn try_write(home: &Path) -> std::io::Result<()> {
+    let probe = home.join(format!(".ready-{}", uuid::Uuid::new_v4()));
+    // Some data: a full disk lets empty files be made.
+    let written = std::fs::write(&probe, [0; 512]);
+    let _ = std::fs::remove_file(probe);
+    written
+}
+
+/// The numbers: for everybody where only this machine reaches the port, otherwise for those with a credential.
+pub(crate) async fn metrics(
+    State(doorway): State<Arc<Doorway>>,
+    local: Option<Extension<Admission>>,
+    request: Request,
+) -> Response {
+    let (headers, query) = (request.headers(), request.uri().query());
+    let allowed = match local.is_some() || doorway.on_loopback {
+        true => doorway.gate.check_place(headers),
+        false => doorway.gate.admit(headers, query).map(drop),
+    };
+    if let Err(refusal) = allowed {
+        return refused(refusal);
+    }
+    let host = doorway.face.host.clone();
+    match tokio::task::spawn_blocking(move || render(&host)).await {
+        Ok(text) => {
+            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+            (StatusCode::OK, kind, text).into_response()
+        }
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the host hit a bug\n"),
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response {
+    (status, [(header::CACHE_CONTROL, "no-store")], text).into_response()
+}
+
+/// Families of numbers as Prometheus reads them.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str, values: &[(&str, f64)]) {
+        // Writing to memory does not fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in values {
+            let _ = writeln!(self.0, "{name}{labels} {value}");
+        }
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.family(name, "gauge", help, &[("", value)]);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "counter", help, &[("", number(value))]);
+    }
+}
+
+fn number(value: u64) -> f64 {
+    value as f64
+}
+
+fn render(host: &Host) -> String {
+    let counts = host.metrics().counts();
+    let (strangers, clients) = host.connections().connected();
+    let mut text = Text::default();
+    let build = format!("{{version=\"{}\"}}", host.version());
+    text.family("lodge_build_info", "gauge", "The version that runs.", &[(&build, 1.0)]);
+    text.gauge("lodge_sessions_live", "Sessions in memory.", host.live_count() as f64);
+    if let Ok(stored) = host.stored_count() {
+        text.gauge("lodge_sessions_stored", "Sessions in the home.", stored as f64);
+    }
+    text.family(
+        "lodge_connections",
+        "gauge",
+        "Connections, of clients and of those that have shown no credential yet.",
+        &[
+            ("{kind=\"client\"}", clients as f64),
+            ("{kind=\"stranger\"}", strangers as f64),
+        ],
+    );
+    text.counter(
+        "lodge_clients_dropped_total",
+        "Clients disconnected because they read too slowly.",
+        counts.dropped_clients,
+    );
+    text.counter("lodge_turns_total", "Turns that ended.", counts.turns);
+    text.counter("lodge_turn_errors_total", "Errors that ended a turn.", counts.errors);
+    text.counter("lodge_questions_total", "Requests for a permission.", counts.questions);
+    let (calls, failed) = counts.tool_calls;
+    text.family(
+        "lodge_tool_calls_total",
+        "counter",
+        "Tool calls that ended.",
+        &[
+            ("{result=\"success\"}", number(calls.saturating_sub(failed))),
+            ("{result=\"failure\"}", number(failed)),
+        ],
+    );
+    let [input, output, read, write] = counts.tokens.map(number);
+    text.family(
+        "lodge_tokens_total",
+        "counter",
+        "Tokens of model calls.",
+        &[
+            ("{kind=\"input\"}", input),
+            ("{kind=\"output\"}", output),
+            ("{kind=\"cache_read\"}", read),
+            ("{kind=\"cache_write\"}", write),
+        ],
+    );
+    model_calls(&mut text, &counts.model_calls, counts.model_time.as_secs_f64());
+    if let Ok(disk) = rustix::fs::statvfs(host.home().path()) {
+        let bytes = |blocks: u64| number(blocks.saturating_mul(disk.f_frsize));
+        text.gauge(
+            "lodge_disk_free_bytes",
+            "Room left on the disk of the home.",
+            bytes(disk.f_bavail),
+        );
+        text.gauge(
+            "lodge_disk_size_bytes",
+            "Size of the disk of the home.",
+            bytes(disk.f_blocks),
+        );
+    }
+    if let Some(resident) = resident() {
+        text.gauge(
+            "process_resident_memory_bytes",
+            "Memory of the process.",
+            number(resident),
+        );
+    }
+    text.0
+}
+
+fn model_calls(text: &mut Text, buckets: &[u64], seconds: f64) {
+    const NAME: &str = "lodge_model_call_seconds";
+    let _ = writeln!(text.0, "# HELP {NAME} Time of model calls.\n# TYPE {NAME} histogram");
+    let mut sum = 0;
+    for (index, count) in buckets.iter().enumerate() {
+        sum += count;
+        let bound = MODEL_CALL_BUCKETS
+            .get(index)
+            .map_or_else(|| "+Inf".to_owned(), f64::to_string);
+        let _ = writeln!(text.0, "{NAME}_bucket{{le=\"{bound}\"}} {sum}");
+    }
+    let _ = writeln!(text.0, "{NAME}_sum {seconds}\n{NAME}_count {sum}");
+}
+
+/// Memory of this process, where the system tells it in a file.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes << 10)
+}

@@ -1,0 +1,136 @@
+//! What a host has done since it started, as numbers for whoever watches over it.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use lodge_events::{Event, Payload};
+
+/// Upper bounds of the buckets for the time that model calls take, in seconds.
+pub const MODEL_CALL_BUCKETS: [f64; 9] = [0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
+
+/// Counters of a host. They only grow.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    turns: AtomicU64,
+    tool_calls: AtomicU64,
+    failed_tool_calls: AtomicU64,
+    questions: AtomicU64,
+    errors: AtomicU64,
+    input_tokens: AtomicU64,
+    output_tokens: AtomicU64,
+    cache_read_tokens: AtomicU64,
+    cache_write_tokens: AtomicU64,
+    model_calls: ModelCalls,
+    dropped_clients: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct ModelCalls {
+    /// One for each bound, and one for what takes longer. Not cumulative.
+    buckets: [AtomicU64; MODEL_CALL_BUCKETS.len() + 1],
+    milliseconds: AtomicU64,
+}
+
+/// The counters at a moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counts {
+    /// Turns that ended.
+    pub turns: u64,
+    /// Tool calls that ended, and how many of them failed.
+    pub tool_calls: (u64, u64),
+    /// Requests for a permission.
+    pub questions: u64,
+    /// Turns that ended with an error.
+    pub errors: u64,
+    /// Tokens: input, output, read from and written to prompt caches.
+    pub tokens: [u64; 4],
+    /// Model calls by the bounds of [`MODEL_CALL_BUCKETS`]; the last number is of those that took longer.
+    pub model_calls: Vec<u64>,
+    /// Time that all model calls took together.
+    pub model_time: Duration,
+    /// Clients that were disconnected because they read too slowly.
+    pub dropped_clients: u64,
+}
+
+impl Metrics {
+    /// Counts what an event says. Most events, the deltas among them, say nothing.
+    pub(crate) fn observe(&self, event: &Event) {
+        let add = |counter: &AtomicU64, more: u64| {
+            counter.fetch_add(more, Relaxed);
+        };
+        match event.payload() {
+            Payload::SessionIdle(_) => add(&self.turns, 1),
+            Payload::SessionError(_) => add(&self.errors, 1),
+            Payload::PermissionRequested(_) => add(&self.questions, 1),
+            Payload::ToolExecutionComplete(done) => {
+                add(&self.tool_calls, 1);
+                add(&self.failed_tool_calls, u64::from(!done.success));
+            }
+            Payload::LodgeUsage(usage) => {
+                add(&self.input_tokens, usage.input_tokens.unwrap_or(0));
+                add(&self.output_tokens, usage.output_tokens.unwrap_or(0));
+                add(&self.cache_read_tokens, usage.cache_read_tokens.unwrap_or(0));
+                add(&self.cache_write_tokens, usage.cache_write_tokens.unwrap_or(0));
+                let took = Duration::from_millis(usage.duration.unwrap_or(0));
+                let seconds = took.as_secs_f64();
+                let bucket = MODEL_CALL_BUCKETS.iter().position(|bound| seconds <= *bound);
+                add(&self.model_calls.buckets[bucket.unwrap_or(MODEL_CALL_BUCKETS.len())], 1);
+                add(&self.model_calls.milliseconds, usage.duration.unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+
+    /// A face disconnected a client that read too slowly.
+    pub fn client_dropped(&self) {
+        self.dropped_clients.fetch_add(1, Relaxed);
+    }
+
+    /// The counters now.
+    pub fn counts(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        Counts {
+            turns: read(&self.turns),
+            tool_calls: (read(&self.tool_calls), read(&self.failed_tool_calls)),
+            questions: read(&self.questions),
+            errors: read(&self.errors),
+            tokens: [
+                read(&self.input_tokens),
+                read(&self.output_tokens),
+                read(&self.cache_read_tokens),
+                read(&self.cache_write_tokens),
+            ],
+            model_calls: self.model_calls.buckets.iter().map(read).collect(),
+            model_time: Duration::from_millis(read(&self.model_calls.milliseconds)),
+            dropped_clients: read(&self.dropped_clients),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lodge_events::LodgeUsage;
+
+    use super::*;
+
+    #[test]
+    fn a_model_call_is_counted_in_the_bucket_of_its_time() {
+        let metrics = Metrics::default();
+        for duration in [250, 251, 600_000] {
+            let usage = LodgeUsage {
+                model: "m".into(),
+                input_tokens: Some(3),
+                duration: Some(duration),
+                ..LodgeUsage::default()
+            };
+            metrics.observe(&Event::new(None, None, usage));
+        }
+        let counts = metrics.counts();
+        assert_eq!(counts.tokens[0], 9);
+        assert_eq!((counts.model_calls[0], counts.model_calls[1]), (1, 1));
+        assert_eq!(counts.model_calls.last(), Some(&1));
+        assert_eq!(counts.model_time, Duration::from_millis(600_501));
+    }
+}

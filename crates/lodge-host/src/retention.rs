@@ -1,0 +1,205 @@
+//! How long sessions are kept: rules by age, number and size, and which sessions they reach.
+
+use std::{path::Path, time::Duration};
+
+use jiff::Timestamp;
+use lodge_log::{ListFilter, SessionSummary, Store};
+
+use crate::{Host, HostError};
+
+/// Rules. Without any, everything is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Sessions in which nothing happened for longer are deleted.
+    pub max_age: Option<Duration>,
+    /// How many sessions are kept.
+    pub max_sessions: Option<usize>,
+    /// How many bytes they may have together.
+    pub max_bytes: Option<u64>,
+}
+
+/// The rule by which a session is to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// Nothing happened in it for too long.
+    Age,
+    /// Enough sessions are newer.
+    Number,
+    /// Newer sessions need the room.
+    Size,
+}
+
+/// A session that the rules reach.
+#[derive(Debug, Clone)]
+pub struct Expired {
+    /// The session.
+    pub session: SessionSummary,
+    /// Everything kept in it, in bytes.
+    pub bytes: u64,
+    /// Why.
+    pub why: Expiry,
+}
+
+struct Stored {
+    age: Duration,
+    bytes: u64,
+    in_use: bool,
+}
+
+impl Retention {
+    /// Whether there is any rule.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Which of some sessions are to be deleted, the newest first. What is in use is kept, and counts.
+    fn apply(&self, sessions: &[Stored]) -> Vec<Option<Expiry>> {
+        let (mut kept, mut bytes) = (0usize, 0u64);
+        let decide = |session: &Stored| {
+            let verdict = if session.in_use {
+                None
+            } else if self.max_age.is_some_and(|most| session.age > most) {
+                Some(Expiry::Age)
+            } else if self.max_sessions.is_some_and(|most| kept >= most) {
+                Some(Expiry::Number)
+            } else if self
+                .max_bytes
+                .is_some_and(|most| bytes.saturating_add(session.bytes) > most)
+            {
+                Some(Expiry::Size)
+            } else {
+                None
+            };
+            if verdict.is_none() {
+                kept += 1;
+                bytes = bytes.saturating_add(session.bytes);
+            }
+            verdict
+        };
+        sessions.iter().map(decide).collect()
+    }
+}
+
+impl Host {
+    /// How many sessions the home has.
+    pub fn stored_count(&self) -> Result<usize, HostError> {
+        Ok(self.home().sessions().list()?.len())
+    }
+
+    /// The sessions that rules reach now. It looks through the directories of all sessions, and blocks.
+    pub fn expired(&self, rules: &Retention) -> Result<Vec<Expired>, HostError> {
+        if rules.is_empty() {
+            return Ok(Vec::new());
+        }
+        let all = ListFilter {
+            include_empty: true,
+            ..ListFilter::default()
+        };
+        let mut sessions = self.catalogue().list(&all)?.sessions;
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.modified));
+        let now = Timestamp::now();
+        let stored: Vec<Stored> = sessions
+            .iter()
+            .map(|session| Stored {
+                age: Duration::try_from(now.duration_since(session.modified)).unwrap_or_default(),
+                bytes: size_of_directory(&session.dir),
+                in_use: self.in_use(&session.id),
+            })
+            .collect();
+        let verdicts = rules.apply(&stored);
+        let expired = sessions.into_iter().zip(&stored).zip(verdicts);
+        let expired = expired.filter_map(|((session, stored), why)| {
+            Some(Expired {
+                session,
+                bytes: stored.bytes,
+                why: why?,
+            })
+        });
+        Ok(expired.collect())
+    }
+}
+
+fn size_of_directory(dir: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => size_of_directory(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    };
+    entries.flatten().map(size).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn stored(days: u32, bytes: u64, in_use: bool) -> Stored {
+        Stored {
+            age: DAY * days,
+            bytes,
+            in_use,
+        }
+    }
+
+    #[test]
+    fn rules_reach_the_oldest_and_never_what_is_in_use() {
+        let sessions = [
+            stored(0, 10, false),
+            stored(5, 10, true),
+            stored(6, 10, false),
+            stored(40, 10, true),
+            stored(50, 10, false),
+        ];
+        let (age, number, size) = (Some(Expiry::Age), Some(Expiry::Number), Some(Expiry::Size));
+        let none = Retention::default();
+        for (rules, expected) in [
+            (none, [None; 5]),
+            (
+                Retention {
+                    max_age: Some(DAY * 30),
+                    ..none
+                },
+                [None, None, None, None, age],
+            ),
+            (
+                Retention {
+                    max_age: Some(DAY * 5),
+                    ..none
+                },
+                [None, None, age, None, age],
+            ),
+            (
+                Retention {
+                    max_sessions: Some(2),
+                    ..none
+                },
+                [None, None, number, None, number],
+            ),
+            (
+                Retention {
+                    max_sessions: Some(0),
+                    ..none
+                },
+                [number, None, number, None, number],
+            ),
+            (
+                Retention {
+                    max_bytes: Some(35),
+                    ..none
+                },
+                [None, None, None, None, size],
+            ),
+            (
+                Retention {
+                    max_bytes: Some(5),
+                    ..none
+                },
+                [size, None, size, None, size],
+            ),
+        ] {
+            assert_eq!(rules.apply(&sessions), expected, "{rules:?}");
+        }
+    }
+}
