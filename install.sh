@@ -64,9 +64,11 @@ remove() {
 if [ "$uninstall" = yes ]; then
     [ -f "$list" ] || fail "nothing is installed in $prefix by this script"
     # A service must not outlive its program.
-    if "$prefix/bin/lodge" service status >/dev/null 2>&1; then
-        "$prefix/bin/lodge" service uninstall || fail "the service cannot be removed, so nothing was"
-    fi
+    code=0
+    "$prefix/bin/lodge" service status >/dev/null 2>&1 || code=$?
+    case $code in
+        0 | 3) "$prefix/bin/lodge" service uninstall || fail "the service cannot be removed, so nothing was" ;;
+    esac
     while IFS= read -r file; do
         remove "$file"
     done <"$list"

@@ -117,6 +117,24 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Run the host as a service: install, status, logs, uninstall
+    #[command(subcommand)]
+    Service(crate::service::ServiceCommand),
+    /// Write everything that the home holds into one file, also while the host runs
+    Backup(crate::backup::BackupArgs),
+    /// Make a home from a backup
+    Restore(crate::backup::RestoreArgs),
+    /// Hosts on other machines: list, add, remove
+    Hosts {
+        #[command(subcommand)]
+        command: Option<crate::remote::HostsCommand>,
+    },
+    /// Make a certificate, so that other machines can reach the host by TLS
+    #[command(subcommand)]
+    Tls(crate::remote::TlsCommand),
+    /// Carry a connection to the host; used by Lodge itself, through ssh
+    #[command(hide = true)]
+    Bridge,
     /// This program itself: compare it with a feed of releases
     #[command(name = "self", subcommand)]
     Itself(crate::release::SelfCommand),
@@ -337,12 +355,12 @@ pub(crate) enum ApprovalArg {
 
 #[derive(Args)]
 pub(crate) struct AttachArgs {
-    /// The session: a number of the list, its id or the beginning of it, or `last` [default: asks]
+    /// The session: a number of the list, its id or the beginning of it, or `last`; or where the host is, such as ssh://user@machine [default: asks]
     pub(crate) session: Option<String>,
     /// Begin a new session
     #[arg(long, conflicts_with = "session")]
     pub(crate) new: bool,
-    /// Where the host is: ws://, wss:// or unix: [default: what the host of --home tells]
+    /// Where the host is: ssh://, wss://, ws:// or unix:, or its name in `lodge hosts` [default: what the host of --home tells]
     #[arg(long, env = "LODGE_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) url: Option<String>,
     /// The host's token [default: what the host of --home tells]
@@ -428,6 +446,8 @@ pub(crate) enum SessionsCommand {
         #[arg(long, conflicts_with_all = ["messages", "keep_files"])]
         undo: bool,
     },
+    /// Delete sessions that are too old, too many or too large, by the rules of `[retention]` or by those given
+    Prune(crate::prune::PruneArgs),
     /// Delete sessions with everything kept in them
     Delete {
         /// Their ids

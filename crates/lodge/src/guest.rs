@@ -19,7 +19,7 @@ use crate::{
     console::Console,
     history,
     join::{Hello, Reply},
-    run, serve, sessions, setup,
+    prune, run, serve, sessions, setup,
 };
 
 /// How long a program may take to say what it wants, and how much that may be.
@@ -33,7 +33,10 @@ pub(crate) fn is_for_host(command: &Command) -> bool {
         Command::Run(_)
             | Command::Import { .. }
             | Command::Sessions(
-                SessionsCommand::Fork { .. } | SessionsCommand::Rewind { .. } | SessionsCommand::Delete { .. }
+                SessionsCommand::Fork { .. }
+                    | SessionsCommand::Rewind { .. }
+                    | SessionsCommand::Delete { .. }
+                    | SessionsCommand::Prune(_)
             )
     )
 }
@@ -57,6 +60,7 @@ pub(crate) async fn execute(host: &Host, command: Command, input: &str, console:
             };
             history::rewind(host, &id, input, console).await
         }
+        Command::Sessions(SessionsCommand::Prune(args)) => prune::prune(host, &args, console).await,
         Command::Sessions(SessionsCommand::Delete { ids, yes }) => sessions::delete(host, &ids, yes, console).await,
         _ => bail!("This command does not go through a host."),
     }

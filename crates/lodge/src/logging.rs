@@ -7,14 +7,15 @@ use std::{
 
 use lodge_ahp::Lines;
 use tracing::{
-    Event, Subscriber,
+    Event, Level, Subscriber,
     field::{Field, Visit},
 };
 use tracing_subscriber::{
     EnvFilter, Layer,
     filter::{LevelFilter, dynamic_filter_fn},
-    fmt,
+    fmt::{self, FmtContext, FormatEvent, FormatFields, format::Writer},
     layer::{Context, SubscriberExt as _},
+    registry::LookupSpan,
     util::SubscriberInitExt as _,
 };
 
@@ -45,6 +46,10 @@ pub(crate) fn log_to_stderr(level: &str) {
     };
     let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("warn"));
     let shown = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let shown = match goes_to_journal() {
+        true => shown.event_format(Journal).boxed(),
+        false => shown.boxed(),
+    };
     // Asked for every line, because listeners come and go; what is below this level is not even asked about.
     let heard = dynamic_filter_fn(|about, _| about.target().starts_with("lodge") && LINES.are_heard(*about.level()))
         .with_max_level_hint(LevelFilter::INFO);
@@ -52,6 +57,40 @@ pub(crate) fn log_to_stderr(level: &str) {
         .with(shown.with_filter(filter))
         .with(Export.with_filter(heard))
         .try_init();
+}
+
+/// Whether standard error is the journal of systemd, which says so by the file that it is.
+fn goes_to_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    rustix::fs::fstat(std::io::stderr()).is_ok_and(|found| stream == format!("{}:{}", found.st_dev, found.st_ino))
+}
+
+/// Lines as the journal wants them: the level as a number in front, and no time, which it adds itself.
+struct Journal;
+
+impl<S, N> FormatEvent<S, N> for Journal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let level = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            Level::DEBUG | Level::TRACE => 7,
+        };
+        write!(writer, "<{level}>")?;
+        let lines = fmt::format().without_time().with_level(false).with_ansi(false);
+        lines.format_event(context, writer, event)
+    }
 }
 
 /// Gives lines to clients.

@@ -1,6 +1,7 @@
 //! The program: arguments, configuration, start-up, shutdown, printing. It may not know how anything works inside.
 
 mod attach;
+mod backup;
 mod cli;
 mod console;
 mod doctor;
@@ -15,10 +16,14 @@ mod listing;
 mod logging;
 mod login;
 mod mcp;
+mod notify;
+mod prune;
 mod question;
 mod release;
+mod remote;
 mod run;
 mod serve;
+mod service;
 mod sessions;
 mod setup;
 mod trust;
@@ -124,7 +129,24 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             runtime.shutdown_background();
             code
         }
-        Some(Command::Attach(args)) => runtime()?.block_on(attach::attach(&home?, args)),
+        Some(Command::Attach(mut args)) => runtime()?.block_on(async {
+            let home = home?;
+            // The way to another machine, open for as long as this runs.
+            let _way = remote::open(&home, &mut args).await?;
+            attach::attach(&home, args).await
+        }),
+        Some(Command::Bridge) => {
+            let runtime = runtime()?;
+            let code = runtime.block_on(remote::bridge(&home?));
+            // A thread may still wait for standard input; it must not hold the program.
+            runtime.shutdown_background();
+            code
+        }
+        Some(Command::Hosts { command }) => remote::hosts(&home?, command),
+        Some(Command::Tls(command)) => remote::tls(&home?, command),
+        Some(Command::Service(command)) => service::run(&home?, command),
+        Some(Command::Backup(args)) => backup::backup(&home?, &args),
+        Some(Command::Restore(args)) => backup::restore(&home?, &args),
         Some(Command::Export { id, format, output }) => history::export(&home?, &id, format, output.as_deref()),
         Some(Command::Run(_) | Command::Import { .. }) => unreachable!("they are for a host"),
         Some(Command::Sessions(command)) => sessions::sessions(&home?, command),

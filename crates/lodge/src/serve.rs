@@ -14,7 +14,7 @@ use crate::{
     door,
     guest::Guests,
     join::{self, Hello, Reached},
-    setup,
+    notify, prune, remote, setup,
 };
 
 /// How often files are looked for that others need to find the host. Somebody may delete them, or the whole home.
@@ -193,11 +193,13 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
             certificate: certificate.clone(),
             key: key.clone(),
         }),
+        _ if args.socket.is_none() && !args.listen_address().ip().is_loopback() => remote::own_files(home),
         _ => None,
     };
     let secure = tls.is_some();
     let directory = std::env::current_dir().ok();
-    let settings = setup::config(home)?.ahp;
+    let config = setup::config(home)?;
+    let (settings, retention) = (config.ahp, config.retention.retention());
     let roots = settings
         .roots
         .iter()
@@ -273,6 +275,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         }
     }
     print_line("Ctrl-C stops.");
+    notify::ready();
     let options = ServerOptions {
         connection_token: variable("COPILOT_CONNECTION_TOKEN"),
         door: Some(door.clone()),
@@ -302,8 +305,10 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         () = joining => {}
         () = keep_files(door, found.clone()) => {}
         () = crate::launch::not_needed(&host), if ends == Ends::WhenUnneeded => print_line("Nobody needs this host any more."),
+        () = prune::keep_to(host.clone(), retention) => {}
         () = stopped() => print_line("Stopping."),
     }
+    notify::stopping();
     ahp.shutdown().await;
     host.shutdown().await;
     Ok(ExitCode::SUCCESS)

@@ -52,7 +52,10 @@ pub(crate) fn sessions(home: &Path, command: SessionsCommand) -> Result<ExitCode
         SessionsCommand::Show { id } => show(&home, &find(&home, &id)?, &mut out),
         SessionsCommand::Search { text, limit } => search(&home, &text, limit, &mut out),
         SessionsCommand::Export { id } => export(&home, &find(&home, &id)?, &mut out),
-        SessionsCommand::Delete { .. } | SessionsCommand::Fork { .. } | SessionsCommand::Rewind { .. } => {
+        SessionsCommand::Delete { .. }
+        | SessionsCommand::Fork { .. }
+        | SessionsCommand::Prune(_)
+        | SessionsCommand::Rewind { .. } => {
             unreachable!("they are for a host")
         }
     };
@@ -201,15 +204,8 @@ pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut
             1 => "Delete it with everything kept in it? [y]es, [n]o: ".to_owned(),
             many => format!("Delete these {many} sessions with everything kept in them? [y]es, [n]o: "),
         };
-        match console.ask(&question).await? {
-            None if !console.terminal.has_person() => {
-                bail!("Nothing is deleted without a question, and nobody can be asked here. Add --yes.")
-            }
-            Some(answer) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => {}
-            _ => {
-                writeln!(console.err, "Nothing was deleted.")?;
-                return Ok(1);
-            }
+        if !agrees(console, &question).await? {
+            return Ok(1);
         }
     }
     for id in ids {
@@ -218,6 +214,20 @@ pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut
     }
     host.catalogue().flush();
     Ok(0)
+}
+
+/// Asks whether something is to be deleted.
+pub(crate) async fn agrees(console: &mut Console, question: &str) -> Result<bool> {
+    match console.ask(question).await? {
+        None if !console.terminal.has_person() => {
+            bail!("Nothing is deleted without a question, and nobody can be asked here. Add --yes.")
+        }
+        Some(answer) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => Ok(true),
+        _ => {
+            writeln!(console.err, "Nothing was deleted.")?;
+            Ok(false)
+        }
+    }
 }
 
 pub(crate) fn println_quietly(line: &str) {

@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) terminal: TerminalSettings,
     /// What tokens cost, and since when.
     pub(crate) prices: Option<lodge_terminal::Prices>,
+    /// How long sessions are kept.
+    pub(crate) retention: crate::prune::Rules,
     /// What nobody knows.
     #[serde(flatten)]
     others: toml::Table,
@@ -181,6 +183,7 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
         exclusive: how == Use::Alone,
         ..HomeOptions::default()
     };
+    lodge_tools::hide_variables([crate::notify::VARIABLE.to_owned()]);
     lodge_tools::hide_variables(
         config
             .models

@@ -33,7 +33,33 @@ pub(crate) fn python() -> PathBuf {
 /// Installs what is not there yet. Node and Python are required; Go and Java fetch for themselves when they build.
 pub(crate) fn install_all() -> Result<()> {
     install_node()?;
-    install_python()
+    install_python()?;
+    if let Err(error) = install_sshd() {
+        println!("the way by ssh is not tested here, because there is no sshd and none can be fetched: {error:#}");
+    }
+    Ok(())
+}
+
+/// Unpacks an ssh server where the system has none but can get one. Nothing is installed.
+fn install_sshd() -> Result<()> {
+    if !cfg!(target_os = "linux") || Path::new("/usr/sbin/sshd").exists() {
+        return Ok(());
+    }
+    let to = dir("sshd");
+    once(&to, "openssh-server", &[], || {
+        sh::run(
+            sh::command("apt-get")
+                .current_dir(&to)
+                .args(["--quiet=2", "download", "openssh-server", "libwrap0"]),
+        )?;
+        for entry in fs::read_dir(&to)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|kind| kind == "deb") {
+                sh::run(sh::command("dpkg-deb").arg("-x").arg(path).arg(to.join("root")))?;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Where the tests of the page are.

@@ -1,0 +1,244 @@
+//! `lodge sessions prune` and `[retention]`: deleting sessions by rules.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use lodge_host::{Expired, Expiry, Host, Retention};
+use serde::{Deserialize, Deserializer, de::Error};
+
+use crate::{console::Console, sessions, setup};
+
+/// How often a host applies the rules.
+const PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// `[retention]` of `lodge.toml`.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Rules {
+    /// Such as `"90d"`: sessions in which nothing happened for longer are deleted.
+    #[serde(deserialize_with = "age")]
+    max_age: Option<Duration>,
+    /// How many sessions are kept.
+    max_sessions: Option<usize>,
+    /// Such as `"10GB"`: how much they may take together.
+    #[serde(deserialize_with = "size")]
+    max_size: Option<u64>,
+}
+
+impl Rules {
+    pub(crate) fn retention(self) -> Retention {
+        Retention {
+            max_age: self.max_age,
+            max_sessions: self.max_sessions,
+            max_bytes: self.max_size,
+        }
+    }
+}
+
+/// `lodge sessions prune`.
+#[derive(Args)]
+pub(crate) struct PruneArgs {
+    /// Say what would be deleted, and why, and delete nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Without asking
+    #[arg(long, short, conflicts_with = "dry_run")]
+    yes: bool,
+    /// Delete sessions in which nothing happened for longer, such as 12h, 90d or 8w [default: as `[retention]` says]
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    max_age: Option<Duration>,
+    /// Keep so many of the newest sessions [default: as `[retention]` says]
+    #[arg(long, value_name = "N")]
+    max_sessions: Option<usize>,
+    /// Keep the newest sessions that fit into so much, such as 500MB or 10GB [default: as `[retention]` says]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_size: Option<u64>,
+}
+
+/// Runs it. Rules on the command line take the place of those in the configuration.
+pub(crate) async fn prune(host: &Host, args: &PruneArgs, console: &mut Console) -> Result<u8> {
+    let given = Retention {
+        max_age: args.max_age,
+        max_sessions: args.max_sessions,
+        max_bytes: args.max_size,
+    };
+    let rules = match given.is_empty() {
+        true => setup::config(host.home().path())?.retention.retention(),
+        false => given,
+    };
+    if rules.is_empty() {
+        bail!(
+            "There is no rule. Give one, such as --max-age 90d, or put it into lodge.toml:\n\n[retention]\nmax_age = \"90d\""
+        );
+    }
+    let expired = find(host, rules).await?;
+    if expired.is_empty() {
+        console.say("Every session is kept.")?;
+        return Ok(0);
+    }
+    let bytes: u64 = expired.iter().map(|found| found.bytes).sum();
+    for found in &expired {
+        console.say(&format!(
+            "{}  {}  {:>9}  {}",
+            found.session.id,
+            found.session.modified.strftime("%Y-%m-%d"),
+            shown_size(found.bytes),
+            match found.why {
+                Expiry::Age => "too old",
+                Expiry::Number => "too many are newer",
+                Expiry::Size => "no room left",
+            }
+        ))?;
+    }
+    let sum = format!("{} sessions, {}", expired.len(), shown_size(bytes));
+    if args.dry_run {
+        console.say(&format!("{sum}. Nothing was deleted."))?;
+        return Ok(0);
+    }
+    console.flush().await?;
+    if !args.yes && !sessions::agrees(console, &format!("Delete these {sum}? [y]es, [n]o: ")).await? {
+        return Ok(1);
+    }
+    for found in expired {
+        delete(host, &found).await?;
+    }
+    host.catalogue().flush();
+    console.say(&format!("Deleted {sum}."))?;
+    Ok(0)
+}
+
+async fn find(host: &Host, rules: Retention) -> Result<Vec<Expired>> {
+    let looked = host.clone();
+    Ok(tokio::task::spawn_blocking(move || looked.expired(&rules)).await??)
+}
+
+/// Deletes a session, unless somebody took it up meanwhile.
+async fn delete(host: &Host, found: &Expired) -> Result<()> {
+    let id = &found.session.id;
+    if host.in_use(id) {
+        return Ok(());
+    }
+    match host.delete(id).await {
+        // Somebody else was faster.
+        Err(lodge_host::HostError::NotFound(_)) => Ok(()),
+        other => other.with_context(|| format!("{id} cannot be deleted")),
+    }
+}
+
+/// Applies the rules of the configuration once a day, for as long as the future is polled.
+pub(crate) async fn keep_to(host: Host, rules: Retention) {
+    if rules.is_empty() {
+        return std::future::pending().await;
+    }
+    let mut tick = tokio::time::interval(PAUSE);
+    loop {
+        tick.tick().await;
+        let expired = match find(&host, rules).await {
+            Ok(expired) => expired,
+            Err(error) => {
+                tracing::warn!(%error, "the rules of [retention] cannot be applied");
+                continue;
+            }
+        };
+        for found in expired {
+            tracing::info!(session = found.session.id, why = ?found.why, "deleted by [retention]");
+            if let Err(error) = delete(&host, &found).await {
+                tracing::warn!("{}", crate::describe(&error));
+            }
+        }
+    }
+}
+
+fn parse_age(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text);
+    let seconds = match unit {
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 7 * 86_400,
+        _ => return Err("an age is a number with m, h, d or w behind it, such as 90d".to_owned()),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("{number:?} is not a whole number"))?;
+    number
+        .checked_mul(seconds)
+        .map(Duration::from_secs)
+        .ok_or_else(|| "it is too long".to_owned())
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let bytes: u64 = match unit.to_uppercase().as_str() {
+        "KB" => 1 << 10,
+        "MB" => 1 << 20,
+        "GB" => 1 << 30,
+        "TB" => 1 << 40,
+        _ => return Err("a size is a number with KB, MB, GB or TB behind it, such as 10GB".to_owned()),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| format!("{number:?} is not a whole number"))?;
+    number.checked_mul(bytes).ok_or_else(|| "it is too much".to_owned())
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (&text[..at], text[at..].trim())
+}
+
+fn age<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    parse_age(&text).map(Some).map_err(D::Error::custom)
+}
+
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    parse_size(&text).map(Some).map_err(D::Error::custom)
+}
+
+fn shown_size(bytes: u64) -> String {
+    match bytes {
+        0..0x10_0000 => format!("{} KB", bytes.div_ceil(1 << 10)),
+        0x10_0000..0x4000_0000 => format!("{} MB", bytes.div_ceil(1 << 20)),
+        _ => format!("{} GB", bytes.div_ceil(1 << 30)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_and_sizes_are_numbers_with_a_unit() {
+        let hour = Duration::from_secs(3600);
+        for (text, expected) in [
+            ("90d", hour * 24 * 90),
+            ("1 h", hour),
+            ("2w", hour * 24 * 14),
+            ("0m", Duration::ZERO),
+        ] {
+            assert_eq!(parse_age(text), Ok(expected), "{text}");
+        }
+        for (text, expected) in [("10GB", 10 << 30), ("1 kb", 1 << 10), ("5mb", 5 << 20)] {
+            assert_eq!(parse_size(text), Ok(expected), "{text}");
+        }
+        for wrong in [
+            "",
+            "d",
+            "90",
+            "-1d",
+            "1.5d",
+            "1y",
+            "99999999999999999999d",
+            "18446744073709551615w",
+        ] {
+            assert!(parse_age(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "10", "GB", "10B", "18446744073709551615TB"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

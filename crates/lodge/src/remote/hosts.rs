@@ -1,0 +1,172 @@
+//! `lodge hosts`: names for hosts on other machines, with what is needed to get there.
+
+use std::{collections::BTreeMap, io::IsTerminal, path::Path, process::ExitCode};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Subcommand;
+use lodge_door::write_private;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    pin::{self, Pin},
+    ssh::SshTarget,
+};
+use crate::serve::print_line;
+
+const FILE: &str = "hosts.json";
+
+/// `lodge hosts`.
+#[derive(Subcommand)]
+pub(crate) enum HostsCommand {
+    /// List them
+    List,
+    /// Name a host: afterwards `lodge attach --url NAME` goes there
+    Add {
+        /// What to call it
+        name: String,
+        /// Where it is: ssh://user@machine, wss://machine:port, ws:// or unix:
+        url: String,
+        /// Trust this key only, whoever signed it; `lodge tls init` prints it
+        #[arg(long, value_name = "SHA256")]
+        pin: Option<String>,
+        /// Read the host's token from standard input and keep it; not needed with ssh
+        #[arg(long)]
+        token: bool,
+    },
+    /// Forget one
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
+#[derive(Default, Clone, Serialize, Deserialize)]
+struct Entry {
+    url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pin: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+type Entries = BTreeMap<String, Entry>;
+
+/// A host and how to get there.
+pub(super) struct Known {
+    pub(super) url: String,
+    pub(super) pin: Option<Pin>,
+    pub(super) token: Option<String>,
+}
+
+impl Known {
+    pub(super) fn new(url: String) -> Self {
+        Self {
+            url,
+            pin: None,
+            token: None,
+        }
+    }
+}
+
+/// A host by its name.
+pub(super) fn find(home: &Path, name: &str) -> Result<Known> {
+    let mut entries = read(home)?;
+    let Some(entry) = entries.remove(name) else {
+        bail!(
+            "There is no host called {name:?}. `lodge hosts list` shows those that there are, `lodge hosts add` names one."
+        );
+    };
+    let pin = entry
+        .pin
+        .map(|pin| pin.parse().map_err(anyhow::Error::msg))
+        .transpose()?;
+    Ok(Known {
+        url: entry.url,
+        pin,
+        token: entry.token,
+    })
+}
+
+/// Runs `lodge hosts`.
+pub(crate) fn hosts(home: &Path, command: Option<HostsCommand>) -> Result<ExitCode> {
+    let mut entries = read(home)?;
+    match command {
+        None | Some(HostsCommand::List) => {
+            if entries.is_empty() {
+                print_line("No host on another machine is known. Name one: lodge hosts add NAME ssh://user@machine");
+            }
+            for (name, entry) in entries {
+                let pinned = if entry.pin.is_some() { "  pinned" } else { "" };
+                print_line(&format!("{name:<16} {}{pinned}", entry.url));
+            }
+        }
+        Some(HostsCommand::Add { name, url, pin, token }) => {
+            check(&name, &url, pin.as_deref())?;
+            let token = if token { Some(read_token()?) } else { None };
+            let entry = Entry { url, pin, token };
+            let replaced = entries.insert(name.clone(), entry).is_some();
+            write(home, &entries)?;
+            let done = if replaced { "is now this one" } else { "is known" };
+            print_line(&format!("{name} {done}. Go there with: lodge attach --url {name}"));
+        }
+        Some(HostsCommand::Remove { name }) => {
+            ensure!(entries.remove(&name).is_some(), "There is no host called {name:?}.");
+            write(home, &entries)?;
+            print_line(&format!("{name} is forgotten."));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(name: &str, url: &str, pin: Option<&str>) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    ensure!(
+        !name.is_empty() && name.len() <= 64 && name.chars().all(plain),
+        "A name has letters, digits, dots, dashes and underscores: {name:?}"
+    );
+    match (url.strip_prefix("ssh://"), pin) {
+        (Some(_), Some(_)) => bail!("ssh knows its hosts by itself; a pin is for wss://."),
+        (Some(target), None) => drop(SshTarget::parse(target)?),
+        (None, Some(pin)) => {
+            let pin: Pin = pin.parse().map_err(anyhow::Error::msg)?;
+            pin::Target::parse(url, pin)?;
+        }
+        (None, None) => ensure!(
+            ["ws://", "wss://", "unix:"]
+                .iter()
+                .any(|scheme| url.starts_with(scheme)),
+            "{url:?} is not where a host is; it begins with ssh://, wss://, ws:// or unix:."
+        ),
+    }
+    Ok(())
+}
+
+/// A token never stands on a command line, where others see it.
+fn read_token() -> Result<String> {
+    if std::io::stdin().is_terminal() {
+        eprintln!("The token, and Enter:");
+    }
+    let mut line = String::new();
+    std::io::stdin()
+        .read_line(&mut line)
+        .context("Cannot read standard input")?;
+    let token = line.trim();
+    ensure!(!token.is_empty(), "Standard input holds no token.");
+    Ok(token.to_owned())
+}
+
+fn read(home: &Path) -> Result<Entries> {
+    let path = home.join(FILE);
+    match std::fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Entries::new()),
+        Err(error) => Err(error).with_context(|| format!("Cannot read {}", path.display())),
+        Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("{} cannot be understood", path.display())),
+    }
+}
+
+fn write(home: &Path, entries: &Entries) -> Result<()> {
+    std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
+    let path = home.join(FILE);
+    let text = serde_json::to_vec_pretty(entries)?;
+    write_private(&path, &text).with_context(|| format!("Cannot write {}", path.display()))
+}

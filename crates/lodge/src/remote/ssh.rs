@@ -1,0 +1,150 @@
+//! Going to another machine by ssh. There `lodge bridge` joins the host, or starts one; no port is open for it.
+
+use std::{process::Stdio, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::{
+    io::AsyncReadExt,
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+use super::{bridge::GREETING, forward::Way};
+
+/// Somebody may have to type a password first.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What a login prints before the bridge speaks.
+const MOST_CHATTER: usize = 64 << 10;
+
+/// A shell that was not logged in to misses the places where people put programs.
+const REMOTE: &str =
+    "command -v lodge >/dev/null 2>&1 || PATH=$HOME/.local/bin:$HOME/.cargo/bin:$PATH; exec lodge bridge";
+
+/// Where to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SshTarget {
+    /// `user@machine` or `machine`.
+    destination: String,
+    port: Option<u16>,
+}
+
+impl SshTarget {
+    /// What follows `ssh://`.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let place = text.trim_end_matches('/');
+        let wrong =
+            || format!("ssh://{text} is not an address; it looks like ssh://user@machine or ssh://machine:2222");
+        ensure!(!place.contains(['/', '?', '#', ' ']), wrong());
+        let (destination, port) = match place.rsplit_once(':') {
+            // An address of IPv6 stands in brackets.
+            Some((before, port)) if !port.contains(']') => (before, Some(port.parse().with_context(wrong)?)),
+            _ => (place, None),
+        };
+        let machine = destination.rsplit('@').next().unwrap_or_default();
+        // What begins with a dash would be an option of ssh.
+        ensure!(
+            !machine.is_empty() && !destination.starts_with('-') && !machine.starts_with('-'),
+            wrong()
+        );
+        Ok(Self {
+            destination: destination.replace(['[', ']'], ""),
+            port,
+        })
+    }
+
+    fn command(&self) -> Command {
+        // As git has it: a command with options of one's own.
+        let own = std::env::var("LODGE_SSH_COMMAND")
+            .ok()
+            .filter(|own| !own.trim().is_empty());
+        let own = own.unwrap_or_else(|| "ssh".to_owned());
+        let mut words = own.split_whitespace();
+        let mut command = Command::new(words.next().unwrap_or("ssh"));
+        command.args(words).args(["-T", "-e", "none"]);
+        if let Some(port) = self.port {
+            command.arg("-p").arg(port.to_string());
+        }
+        command
+            .arg("--")
+            .arg(&self.destination)
+            .arg(format!("sh -c '{REMOTE}'"));
+        command
+    }
+
+    pub(super) async fn connect(&self) -> Result<Way> {
+        let mut child = self
+            .command()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("ssh cannot be started; is it installed?")?;
+        let stdin = child.stdin.take().context("standard input is piped")?;
+        let mut stdout = child.stdout.take().context("standard output is piped")?;
+        match timeout(PATIENCE, greeting(&mut stdout)).await {
+            Ok(Ok(())) => Ok(Way {
+                from_host: Box::new(stdout),
+                to_host: Box::new(stdin),
+                carrier: Some(child),
+            }),
+            Ok(Err(error)) => Err(error.context(self.failure(child).await)),
+            Err(_) => bail!("{} does not answer by ssh.", self.destination),
+        }
+    }
+
+    /// Why nothing came; ssh and the shell there have said their part on standard error.
+    async fn failure(&self, mut child: Child) -> String {
+        let code = timeout(Duration::from_secs(5), child.wait()).await;
+        match code.ok().and_then(Result::ok).and_then(|status| status.code()) {
+            Some(255) => format!("ssh does not get to {}", self.destination),
+            Some(127) => format!("Lodge is not installed on {}, or not in PATH there", self.destination),
+            Some(code) => format!("Lodge on {} ended with {code}", self.destination),
+            None => format!("ssh to {} ended", self.destination),
+        }
+    }
+}
+
+/// Reads up to the line by which the bridge begins. Some logins print a greeting of their own before it.
+async fn greeting(out: &mut ChildStdout) -> Result<()> {
+    let mut line = Vec::new();
+    for _ in 0..MOST_CHATTER {
+        match out.read_u8().await {
+            Ok(b'\n') if line == GREETING.as_bytes() => return Ok(()),
+            Ok(b'\n') => line.clear(),
+            Ok(byte) => line.push(byte),
+            Err(_) => bail!("nothing came back"),
+        }
+    }
+    bail!("something else than Lodge answers there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_a_machine_and_perhaps_a_user_and_a_port() {
+        for (text, destination, port) in [
+            ("machine", "machine", None),
+            ("me@machine/", "me@machine", None),
+            ("me@machine:2222", "me@machine", Some(2222)),
+            ("me@[::1]:22", "me@::1", Some(22)),
+            ("[fe80::1]", "fe80::1", None),
+        ] {
+            let found = SshTarget::parse(text).unwrap();
+            assert_eq!((found.destination.as_str(), found.port), (destination, port), "{text}");
+        }
+        for wrong in [
+            "",
+            "me@",
+            "machine:x",
+            "machine:99999",
+            "-oProxyCommand=evil",
+            "me@-x",
+            "a b",
+            "machine/path",
+        ] {
+            assert!(SshTarget::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

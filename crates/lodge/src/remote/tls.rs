@@ -1,0 +1,143 @@
+//! `lodge tls init`: a certificate of the host's own, and the pin by which other machines know it.
+
+use std::{
+    net::{IpAddr, UdpSocket},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use jiff::ToSpan;
+use lodge_ahp::TlsFiles;
+use lodge_door::write_private;
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+
+use super::pin::Pin;
+use crate::serve::print_line;
+
+/// Longer ones are refused by some clients, whoever signed them.
+const DAYS: i64 = 825;
+
+/// `lodge tls`.
+#[derive(Subcommand)]
+pub(crate) enum TlsCommand {
+    /// Make a certificate for this host; again for new names or another 825 days: the key, and so the pin, stays
+    Init {
+        /// Further name or address by which others reach this machine
+        #[arg(long = "name", value_name = "NAME")]
+        names: Vec<String>,
+    },
+}
+
+/// The certificate that was made for a home, if there is one.
+pub(crate) fn own_files(home: &Path) -> Option<TlsFiles> {
+    let files = files(home);
+    (files.certificate.is_file() && files.key.is_file()).then_some(files)
+}
+
+fn files(home: &Path) -> TlsFiles {
+    let dir = home.join("tls");
+    TlsFiles {
+        certificate: dir.join("cert.pem"),
+        key: dir.join("key.pem"),
+    }
+}
+
+/// Runs `lodge tls`.
+pub(crate) fn tls(home: &Path, command: TlsCommand) -> Result<ExitCode> {
+    let TlsCommand::Init { names } = command;
+    let files = files(home);
+    let dir = home.join("tls");
+    std::fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+    let key = own_key(&files.key)?;
+    let names = all_names(names);
+    let certificate = certificate(&key, &names)?;
+    write_private(&files.certificate, certificate.pem().as_bytes())
+        .with_context(|| format!("Cannot write {}", files.certificate.display()))?;
+    let pin = Pin::of(certificate.der())?;
+    let machine = names.first().map_or("machine", String::as_str);
+    print_line(&format!(
+        "Certificate  {} (for {} days)",
+        files.certificate.display(),
+        DAYS
+    ));
+    print_line(&format!("Names        {}", names.join(", ")));
+    print_line(&format!("Pin          {pin}"));
+    print_line("");
+    print_line("Start the host for other machines; it finds the certificate by itself:");
+    print_line("  lodge serve --listen 0.0.0.0:8764");
+    print_line("On the other machine, with the token of this host (it is in the home's file `token`):");
+    print_line(&format!(
+        "  lodge hosts add {} wss://{machine}:8764 --pin {pin} --token",
+        short(machine)
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The key that is there, or a new one.
+fn own_key(path: &PathBuf) -> Result<KeyPair> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => KeyPair::from_pem(&text).with_context(|| {
+            format!(
+                "{} is not a key. Delete it for a new one; other machines then need the new pin",
+                path.display()
+            )
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let key = KeyPair::generate().context("No key can be made")?;
+            write_private(path, key.serialize_pem().as_bytes())
+                .with_context(|| format!("Cannot write {}", path.display()))?;
+            Ok(key)
+        }
+        Err(error) => Err(error).with_context(|| format!("Cannot read {}", path.display())),
+    }
+}
+
+fn certificate(key: &KeyPair, names: &[String]) -> Result<rcgen::Certificate> {
+    let mut params = CertificateParams::new(names.to_vec()).context("A name cannot be part of a certificate")?;
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, "Lodge");
+    params.distinguished_name = subject;
+    // A server's and nothing else: a certificate that may sign others is refused as one.
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let today = jiff::Zoned::now().date();
+    // Clocks of other machines may be behind.
+    let (from, until) = (today.saturating_sub(1.day()), today.saturating_add(DAYS.days()));
+    let [from, until] = [from, until].map(|day| {
+        let part = |number: i8| number.unsigned_abs();
+        rcgen::date_time_ymd(day.year().into(), part(day.month()), part(day.day()))
+    });
+    (params.not_before, params.not_after) = (from, until);
+    params.self_signed(key).context("The certificate cannot be signed")
+}
+
+/// The names of this machine as far as it knows them, those that were given first.
+fn all_names(given: Vec<String>) -> Vec<String> {
+    let mut names = given;
+    let own = std::process::Command::new("uname").arg("-n").output();
+    names.extend(
+        own.ok()
+            .and_then(|output| Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())),
+    );
+    names.extend(own_address().map(|address| address.to_string()));
+    names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| !name.is_empty() && seen.insert(name.clone()));
+    names
+}
+
+/// The address from which this machine would reach others. Nothing is sent to find out.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
+    socket.connect(("192.0.2.1", 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|own| !own.is_loopback() && !own.is_unspecified())
+}
+
+fn short(machine: &str) -> &str {
+    match machine.parse::<IpAddr>() {
+        Ok(_) => "home",
+        Err(_) => machine.split('.').next().unwrap_or("home"),
+    }
+}

@@ -1,0 +1,135 @@
+//! A unit of systemd's user manager.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Manager, call, person};
+
+const UNIT: &str = "lodge.service";
+
+pub(super) struct Systemd;
+
+impl Manager for Systemd {
+    fn file(&self) -> Result<PathBuf> {
+        let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        let config = match config.filter(|dir| dir.is_absolute()) {
+            Some(config) => config,
+            None => person()?.join(".config"),
+        };
+        Ok(config.join("systemd/user").join(UNIT))
+    }
+
+    fn describe(&self, program: &Path, arguments: &[String], home: &Path) -> Result<String> {
+        let program = program.to_str().context("The program's path is not text")?;
+        let mut command = quote(program)?;
+        for argument in arguments {
+            command = format!("{command} {}", quote(argument)?);
+        }
+        let variables = quote_path(&home.join("environment"))?;
+        // Options that would need a mount namespace are left out: agents work in the person's files, with the person's
+        // tools. What approved commands may do is the sandbox's matter.
+        Ok(format!(
+            "# Written by `lodge service install`.\n\
+             [Unit]\n\
+             Description=Lodge, an agent host\n\
+             Documentation=man:lodge(1)\n\
+             StartLimitIntervalSec=60\n\
+             StartLimitBurst=5\n\
+             \n\
+             [Service]\n\
+             Type=notify\n\
+             NotifyAccess=main\n\
+             ExecStart={command}\n\
+             # Variables of the host, such as keys for models: one NAME=VALUE a line.\n\
+             EnvironmentFile=-{variables}\n\
+             WorkingDirectory=%h\n\
+             Restart=on-failure\n\
+             RestartSec=2\n\
+             TimeoutStopSec=60\n\
+             KillMode=mixed\n\
+             LockPersonality=yes\n\
+             NoNewPrivileges=yes\n\
+             RestrictRealtime=yes\n\
+             RestrictSUIDSGID=yes\n\
+             SystemCallArchitectures=native\n\
+             \n\
+             [Install]\n\
+             WantedBy=default.target\n"
+        ))
+    }
+
+    fn start(&self, _: &Path) -> Result<()> {
+        call("systemctl", &["--user", "daemon-reload"])?;
+        call("systemctl", &["--user", "enable", UNIT])?;
+        call("systemctl", &["--user", "restart", UNIT])
+            .context("The service does not start; `lodge service logs` may tell why")
+    }
+
+    fn stop(&self, _: &Path) -> Result<()> {
+        call("systemctl", &["--user", "disable", "--now", UNIT])
+    }
+
+    fn state(&self) -> Result<String> {
+        let output = Command::new("systemctl")
+            .args(["--user", "is-active", UNIT])
+            .stdin(Stdio::null())
+            .output()
+            .context("systemctl cannot be started, and the service needs it")?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    fn logs(&self, follow: bool, lines: u32) -> Result<Command> {
+        let mut command = Command::new("journalctl");
+        command
+            .args(["--user", "--unit", UNIT, "--lines"])
+            .arg(lines.to_string());
+        if follow {
+            command.arg("--follow");
+        }
+        Ok(command)
+    }
+
+    fn hint(&self) -> &'static str {
+        "It runs while you are logged in; with `loginctl enable-linger` it runs from boot on."
+    }
+}
+
+/// A word of a command line as units have it.
+fn quote(word: &str) -> Result<String> {
+    ensure!(
+        !word.contains(['\n', '\r']),
+        "A line break cannot be part of a service: {word:?}"
+    );
+    let escaped = word
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('%', "%%")
+        .replace('$', "$$");
+    Ok(format!("\"{escaped}\""))
+}
+
+/// A path that is a whole setting: no quotes there.
+fn quote_path(path: &Path) -> Result<String> {
+    let path = path.to_str().context("The home has a name that is not text")?;
+    ensure!(
+        !path.contains(['\n', '\r']),
+        "A line break cannot be part of a service: {path:?}"
+    );
+    Ok(path.replace('%', "%%"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_units_have_them() {
+        assert_eq!(quote("/a b/c").unwrap(), "\"/a b/c\"");
+        assert_eq!(quote(r#"100% "$HOME" \"#).unwrap(), r#""100%% \"$$HOME\" \\""#);
+        assert!(quote("a\nExecStartPre=/bin/evil").is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! The host as a service: what the manager reads, what it is told, and what is installed and removed.
+
+use std::{
+    os::unix::{fs::PermissionsExt, net::UnixDatagram},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use testkit::{Home, Running};
+
+fn installed(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_unit() {
+    let home = Home::new();
+    let unit = home
+        .run(["service", "install", "--print", "--", "--port", "0"])
+        .ok()
+        .stdout();
+    assert!(
+        unit.contains("\"--port\" \"0\"") && unit.contains("Type=notify"),
+        "{unit}"
+    );
+    if !installed("systemd-analyze") {
+        return eprintln!("systemd-analyze is not installed: the unit is not verified");
+    }
+    let file = home.work().join("lodge.service");
+    std::fs::write(&file, &unit).unwrap();
+    let analyze = |args: &[&str]| {
+        let output = Command::new("systemd-analyze")
+            .arg("--user")
+            .args(args)
+            .arg(&file)
+            .env("XDG_RUNTIME_DIR", home.work())
+            .env("SYSTEMD_COLORS", "0")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            said,
+        )
+    };
+    let (fine, _, said) = analyze(&["verify", "--man=no"]);
+    assert!(fine && said.is_empty(), "{said}");
+    let (_, table, said) = analyze(&["security", "--offline=true"]);
+    for option in [
+        "NoNewPrivileges=",
+        "LockPersonality=",
+        "RestrictRealtime=",
+        "RestrictSUIDSGID=",
+    ] {
+        assert!(table.contains(&format!("✓ {option}")), "{option}: {table}{said}");
+    }
+}
+
+#[test]
+fn only_options_of_the_host_become_part_of_the_service() {
+    let home = Home::new();
+    for options in [
+        &["--no-such-option"][..],
+        &["run", "hello"],
+        &["--port", "x"],
+        &["--stop"],
+    ] {
+        let refused = home.run([&["service", "install", "--print", "--"], options].concat());
+        assert!(
+            !refused.status.success() && refused.lines.is_empty(),
+            "{options:?}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn the_manager_is_told_when_the_host_is_ready_and_when_it_stops() {
+    let home = Home::new();
+    let socket = home.work().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let told = || {
+        let mut message = [0; 4096];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    };
+    let mut command = home.command(["--port", "0", "--sdk-port", "0"]);
+    let mut host = Running::start(command.env("NOTIFY_SOCKET", &socket));
+    let ready = told();
+    assert!(
+        ready.starts_with("READY=1\n") && ready.contains(&format!("MAINPID={}", host.id())),
+        "{ready}"
+    );
+    // Ready means that clients come in.
+    let answer = home.run(["run", "say welcome"]).ok().stdout();
+    assert!(answer.contains("welcome"), "{answer}");
+    host.line_with("Ctrl-C stops");
+    assert!(
+        Command::new("kill")
+            .arg(host.id().to_string())
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(told().starts_with("STOPPING=1\n"));
+    let ended = host.finish().ok();
+    let token = std::fs::read_to_string(home.path().join("token")).unwrap();
+    assert!(!ended.stdout().contains(token.trim()) && !ended.stderr.contains(token.trim()));
+}
+
+/// A program in a directory of its own that writes down what it is called with.
+fn stand_in(home: &Home, name: &str, then: &str) {
+    let dir = home.work().join("bin");
+    std::fs::create_dir_all(&dir).unwrap();
+    let log = home.work().join("calls");
+    let script = format!("#!/bin/sh\necho \"{name} $*\" >>'{}'\n{then}\n", log.display());
+    std::fs::write(dir.join(name), script).unwrap();
+    std::fs::set_permissions(dir.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn calls(home: &Home) -> String {
+    let log = home.work().join("calls");
+    let calls = std::fs::read_to_string(&log).unwrap_or_default();
+    let _ = std::fs::remove_file(log);
+    calls
+}
+
+fn service(home: &Home, args: &[&str]) -> testkit::Finished {
+    let path = format!("{}:/usr/bin:/bin", home.work().join("bin").display());
+    let mut command = home.command([&["service"], args].concat());
+    Running::start(
+        command
+            .env("PATH", path)
+            .env("XDG_CONFIG_HOME", home.work().join("config")),
+    )
+    .finish()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_service_is_installed_asked_about_and_removed() {
+    let home = Home::new();
+    let unit = home.work().join("config/systemd/user/lodge.service");
+    stand_in(&home, "systemctl", "[ \"$2\" != is-active ] || echo active");
+    stand_in(&home, "journalctl", "echo a line");
+    assert_eq!(service(&home, &["status"]).status.code(), Some(4));
+    let _ = service(&home, &["install"]).ok();
+    let text = std::fs::read_to_string(&unit).unwrap();
+    assert!(text.contains(&home.path().display().to_string()), "{text}");
+    assert_eq!(
+        calls(&home),
+        "systemctl --user daemon-reload\nsystemctl --user enable lodge.service\nsystemctl --user restart lodge.service\n"
+    );
+    let status = service(&home, &["status"]).ok();
+    assert!(status.stdout().contains("active"), "{status:?}");
+    let logs = service(&home, &["logs", "-n", "5"]).ok();
+    assert_eq!(logs.lines, ["a line"]);
+    calls(&home);
+    let _ = service(&home, &["uninstall"]).ok();
+    assert!(!unit.exists());
+    assert_eq!(calls(&home), "systemctl --user disable --now lodge.service\n");
+    let _ = service(&home, &["uninstall"]).ok();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_service_that_does_not_start_is_not_left_behind() {
+    let home = Home::new();
+    stand_in(&home, "systemctl", "echo 'no bus' >&2; exit 1");
+    let refused = service(&home, &["install"]);
+    assert!(
+        !refused.status.success() && refused.stderr.contains("no bus"),
+        "{refused:?}"
+    );
+    assert!(!Path::new(&home.work().join("config/systemd/user/lodge.service")).exists());
+}
