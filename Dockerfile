@@ -29,4 +29,4 @@ VOLUME ["/home/lodge/state"]
 EXPOSE 8764
 HEALTHCHECK CMD ["/usr/local/bin/lodge", "sessions", "list", "--limit", "1"]
 ENTRYPOINT ["/usr/local/bin/lodge"]
-CMD ["--listen", "0.0.0.0:8764"]
+CMD ["serve", "--listen", "0.0.0.0:8764"]
