@@ -100,8 +100,10 @@ impl World {
                 || simple.writes.iter().any(elsewhere)
                 || simple.assignments.iter().any(|word| word.text.starts_with("PATH"))
         };
-        // `time` is a word of the language or a program, which redirections before it decide.
+        // `time` is a word of the language or a program, which redirections before it decide; behind itself it may be either.
         let time = commands.iter().any(|simple| simple.words[0].text == "time");
+        let times = |simple: &Simple| simple.words.iter().filter(|word| word.text == "time").count();
+        let nested = time && commands.iter().any(|simple| times(simple) > 1);
         // A file that is read may be one that was just made.
         let writes = |word: &Word| {
             commands
@@ -110,7 +112,7 @@ impl World {
                 .any(|write| write.text == word.text)
         };
         let circular = commands.iter().flat_map(|simple| &simple.reads).any(writes);
-        if circular || commands.iter().any(skipped) || time && text.contains(['<', '>']) {
+        if circular || nested || commands.iter().any(skipped) || time && text.contains(['<', '>']) {
             return false;
         }
         let expected = self.expected(&commands);
