@@ -136,7 +136,9 @@ impl App {
         let mut pieces = Vec::new();
         if let Some(turn) = &self.mirror.chat.state.active_turn {
             let seconds = elapsed(&turn.started_at);
-            let word = match (&self.mirror.chat.state.activity, self.cancelling) {
+            let chat = self.mirror.chat.state.activity.as_ref();
+            let activity = chat.or(self.mirror.session.state.activity.as_ref());
+            let word = match (activity, self.cancelling) {
                 (_, true) => "Stopping".to_owned(),
                 (Some(activity), _) if !activity.is_empty() => plain_line(activity),
                 _ if !self.panel.is_empty() => "Waiting for you".to_owned(),
