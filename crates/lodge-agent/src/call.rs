@@ -34,6 +34,9 @@ const BYTES_STEP: u64 = 2048;
 /// What clients have been told of a call so far.
 struct Live<'a> {
     turn: &'a Turn,
+    turn_id: &'a str,
+    /// The call came to its end, so what it said is recorded as a whole.
+    ended: bool,
     streaming: bool,
     message_id: String,
     reasoning_id: String,
@@ -50,9 +53,11 @@ struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    fn new(turn: &'a Turn) -> Self {
+    fn new(turn: &'a Turn, turn_id: &'a str) -> Self {
         Self {
             turn,
+            turn_id,
+            ended: false,
             streaming: false,
             message_id: Uuid::new_v4().to_string(),
             reasoning_id: Uuid::new_v4().to_string(),
@@ -84,6 +89,7 @@ impl<'a> Live<'a> {
         match chunk {
             Chunk::Done(completion) => {
                 self.finish();
+                self.ended = true;
                 return Some(*completion);
             }
             _ if !self.streaming => {}
@@ -190,6 +196,27 @@ impl<'a> Live<'a> {
     }
 }
 
+impl Drop for Live<'_> {
+    /// Dropping is how a turn is stopped. What people saw of the answer by then is kept, for them and for the model.
+    fn drop(&mut self) {
+        let text = self.text.text();
+        if self.ended || !self.begun || text.trim().is_empty() || !self.turn.cancel.is_cancelled() {
+            return;
+        }
+        let recorded = self.turn.shared.recorder.record(AssistantMessage {
+            message_id: self.message_id.clone(),
+            content: text.to_owned(),
+            interaction_id: Some(self.turn.interaction_id.clone()),
+            turn_id: Some(self.turn_id.into()),
+            originating_message_id: self.turn.message_id.clone(),
+            ..AssistantMessage::default()
+        });
+        if let Err(error) = recorded {
+            tracing::warn!(%error, "what a stopped answer had said cannot be kept");
+        }
+    }
+}
+
 /// A finished call with the ids its deltas carried.
 pub(crate) struct Called {
     pub(crate) completion: Completion,
@@ -207,7 +234,7 @@ impl Turn {
     pub(crate) async fn call_model(&self, turn_id: &str, mut tools: Arc<[ToolSpec]>) -> Result<Called, Stop> {
         let mut compacted = false;
         let mut attempt = 0;
-        let mut live = Live::new(self);
+        let mut live = Live::new(self, turn_id);
         loop {
             if attempt > 0 {
                 tools = self.shared.specs();
@@ -228,6 +255,7 @@ impl Turn {
                 ..ModelCallFailure::default()
             });
             attempt += 1;
+            let mut pause = Duration::ZERO;
             if self.switched_to_auto(&model, &error).await? {
                 attempt = 0;
             } else if error.kind == ErrorKind::ContextLimit
@@ -240,13 +268,15 @@ impl Turn {
                 if !error.retryable || attempt >= TRIES || wait > LONGEST_WAIT {
                     return Err(Stop::Model(Box::new(error)));
                 }
-                tokio::time::sleep(wait).await;
+                pause = wait;
             }
+            // Before the wait: people want to know what they wait for.
             self.shared.recorder.note(AssistantTurnRetry {
                 turn_id: turn_id.into(),
                 model: Some(model.info().id.clone()),
                 reason: Some(retry_reason(error.kind).into()),
             });
+            tokio::time::sleep(pause).await;
         }
     }
 

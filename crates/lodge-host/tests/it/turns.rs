@@ -117,6 +117,36 @@ async fn messages_sent_while_busy_wait_and_steering_joins_the_turn() {
 }
 
 #[tokio::test]
+async fn what_an_answer_had_said_when_it_was_stopped_stays_in_the_conversation() {
+    let house = house();
+    let mut probe = house.session_with(yolo()).await;
+    probe.send("stream 100000 chunks slowly").await;
+    let mut seen = String::new();
+    while seen.len() < 8 {
+        seen += &probe
+            .until(|payload| match payload {
+                Payload::AssistantMessageDelta(delta) => Some(delta.delta_content.clone()),
+                _ => None,
+            })
+            .await;
+    }
+    assert!(probe.session.abort(AbortReason::UserInitiated).await.unwrap());
+    assert!(probe.until_idle().await);
+    let log = log_of(&probe.session);
+    let kept = log.iter().find_map(|event| match event.payload() {
+        Payload::AssistantMessage(message) => Some(message.content.clone()),
+        _ => None,
+    });
+    assert!(
+        kept.as_ref().is_some_and(|kept| kept.starts_with(&seen)),
+        "{seen:?}: {kept:?}"
+    );
+    // Both messages, and what was said between them.
+    probe.turn("describe the request").await;
+    assert!(probe.said().contains("I was sent 3 messages"), "{}", probe.said());
+}
+
+#[tokio::test]
 async fn an_abort_is_heard_at_every_moment_and_ends_in_idle() {
     let house = house();
     for (prompt, moment) in [
