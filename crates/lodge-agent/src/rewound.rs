@@ -18,9 +18,8 @@ pub(crate) fn keep(log: &dyn SessionLog, events: &[Event]) -> Result<(), AgentEr
         text.extend_from_slice(event.json());
         text.push(b'\n');
     }
-    let (path, new) = (path(log), log.dir().join("rewound.jsonl.new"));
-    std::fs::write(&new, text)
-        .and_then(|()| std::fs::rename(&new, &path))
+    let path = path(log);
+    lodge_files::replace(&path, &text)
         .map_err(|error| AgentError::Refused(format!("{} cannot be written: {error}", path.display())))
 }
 

@@ -7,16 +7,11 @@ use std::{
 };
 
 use lodge_events::{ElicitationRequested, ElicitationSchema};
+use lodge_files::{Files, Grant, Private, Root};
 use lodge_host::{Answer, ElicitationAnswer, Session};
 use serde_json::{Value, json};
 
-use crate::{
-    config::Policy,
-    face::Face,
-    files::{Files, Private, Root},
-    grants::Grant,
-    uri,
-};
+use crate::{config::Policy, face::Face, uri};
 
 /// A person who does not answer for so long does not answer.
 const PATIENCE: Duration = Duration::from_secs(300);

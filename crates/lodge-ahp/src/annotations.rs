@@ -18,10 +18,7 @@ use lodge_host::HostError;
 
 use crate::{
     face::{Face, Inner},
-    state::{
-        Core, Service, Uri,
-        seq::{set_aside, write_atomically},
-    },
+    state::{Core, Service, Uri, seq::set_aside},
 };
 
 /// A session has at most so many, and each so many entries.
@@ -80,7 +77,7 @@ fn keep(home: &Path, id: &str, state: &AnnotationsState) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory)?;
     }
-    write_atomically(&file, &serde_json::to_vec(state)?)
+    lodge_files::replace(&file, &serde_json::to_vec(state)?)
 }
 
 /// What lists say of a session whose annotations and entries are counted.

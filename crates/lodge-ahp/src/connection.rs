@@ -27,8 +27,8 @@ use tokio_tungstenite::tungstenite::{
 
 use crate::{
     actions,
+    contents::LargeAnswer,
     face::Face,
-    files::LargeAnswer,
     methods::{self, Method, Order, Reply, Request},
     rpc::{self, Incoming, RpcError, code},
     state::{Closing, Conn, Queued},

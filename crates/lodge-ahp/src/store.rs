@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     customizations::{Own, Wide},
-    state::seq::{at, write_atomically},
+    state::seq::at,
     uri,
 };
 
@@ -209,7 +209,7 @@ impl<R: Serialize + DeserializeOwned + Clone + PartialEq> Lines<R> {
     /// Keeps a file with lines that nobody can read: what is written next leaves them out.
     fn set_aside(&mut self, text: &[u8], damaged: usize) {
         let aside = self.path.with_extension("damaged");
-        let kept = match write_atomically(&aside, text) {
+        let kept = match lodge_files::replace(&aside, text) {
             Ok(()) => format!("the file as it was is now {}", aside.display()),
             Err(error) => format!("{} cannot be written: {error}", aside.display()),
         };
@@ -240,7 +240,7 @@ impl<R: Serialize + DeserializeOwned + Clone + PartialEq> Lines<R> {
             )?;
             text.push(b'\n');
         }
-        write_atomically(&self.path, &text)?;
+        lodge_files::replace(&self.path, &text)?;
         self.file = Self::append(&self.path)?;
         self.stale = 0;
         self.owed = false;

@@ -1,114 +1,67 @@
-//! Files below a directory, opened so that no link can lead out of it: the check and the opening are one step of the
-//! system, not a path that is looked at first and opened afterwards.
+//! Files below a directory, opened so that no link can lead out of it.
 
 use std::{
     fs::File,
     io,
+    os::fd::OwnedFd,
     path::{Component, Path},
+};
+
+use lodge_files::{Links, open_beneath};
+use rustix::{
+    fs::{Mode, OFlags, mkdirat},
+    io::Errno,
 };
 
 /// Opens a file for reading.
 pub(crate) fn open(root: &Path, path: &Path) -> io::Result<File> {
-    imp::open(root, path)
+    beneath(&directory(root)?, path, OFlags::RDONLY)
 }
 
 /// Opens a file for writing from its beginning, making it and the directories above it. Says whether it was there.
 pub(crate) fn create(root: &Path, path: &Path) -> io::Result<(File, bool)> {
     std::fs::create_dir_all(root)?;
-    imp::create(root, path)
-}
-
-#[cfg(target_os = "linux")]
-mod imp {
-    use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2};
-
-    use super::*;
-
-    fn directory(root: &Path) -> io::Result<rustix::fd::OwnedFd> {
-        Ok(rustix::fs::open(
-            root,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?)
-    }
-
-    fn beneath(root: &rustix::fd::OwnedFd, path: &Path, flags: OFlags) -> io::Result<File> {
-        let mode = if flags.contains(OFlags::CREATE) {
-            Mode::from_raw_mode(0o600)
-        } else {
-            Mode::empty()
-        };
-        Ok(openat2(root, path, flags | OFlags::CLOEXEC, mode, ResolveFlags::BENEATH)?.into())
-    }
-
-    pub(super) fn open(root: &Path, path: &Path) -> io::Result<File> {
-        beneath(&directory(root)?, path, OFlags::RDONLY)
-    }
-
-    pub(super) fn create(root: &Path, path: &Path) -> io::Result<(File, bool)> {
-        let root = directory(root)?;
-        make_parents(&root, path)?;
-        match beneath(&root, path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL) {
-            Ok(file) => Ok((file, false)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Ok((beneath(&root, path, OFlags::WRONLY | OFlags::TRUNC)?, true))
-            }
-            Err(error) => Err(error),
+    let root = directory(root)?;
+    make_parents(&root, path)?;
+    match beneath(&root, path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL) {
+        Ok(file) => Ok((file, false)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Ok((beneath(&root, path, OFlags::WRONLY | OFlags::TRUNC)?, true))
         }
-    }
-
-    /// Step by step, each from the one before, so that a link in between is not followed out.
-    fn make_parents(root: &rustix::fd::OwnedFd, path: &Path) -> io::Result<()> {
-        let Some(parent) = path.parent() else { return Ok(()) };
-        let mut at: rustix::fd::OwnedFd = root.try_clone()?;
-        for part in parent.components() {
-            let Component::Normal(name) = part else { continue };
-            match mkdirat(&at, name, Mode::from_raw_mode(0o700)) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let flags = OFlags::PATH | OFlags::DIRECTORY;
-            at = openat2(&at, name, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH)?;
-        }
-        Ok(())
+        Err(error) => Err(error),
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-mod imp {
-    use super::*;
-
-    /// Without `openat2` every part is looked at; a link anywhere is refused.
-    fn no_links(root: &Path, path: &Path) -> io::Result<std::path::PathBuf> {
-        let mut at = root.to_owned();
-        for part in path.components() {
-            let Component::Normal(name) = part else { continue };
-            at.push(name);
-            if std::fs::symlink_metadata(&at).is_ok_and(|metadata| metadata.is_symlink()) {
-                return Err(io::Error::new(
-                    io::ErrorKind::PermissionDenied,
-                    "the path leads through a link",
-                ));
-            }
-        }
-        Ok(at)
-    }
-
-    pub(super) fn open(root: &Path, path: &Path) -> io::Result<File> {
-        File::open(no_links(root, path)?)
-    }
-
-    pub(super) fn create(root: &Path, path: &Path) -> io::Result<(File, bool)> {
-        let path = no_links(root, path)?;
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let existed = path.exists();
-        Ok((File::create(path)?, existed))
-    }
+fn directory(root: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(root, flags, Mode::empty())?)
 }
 
-#[cfg(all(test, unix))]
+fn beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<File> {
+    let mode = match flags.contains(OFlags::CREATE) {
+        true => Mode::from_raw_mode(0o600),
+        false => Mode::empty(),
+    };
+    Ok(open_beneath(root, path, flags, mode, Links::Beneath)?.into())
+}
+
+/// Step by step, each from the one before, so that a link in between is not followed out.
+fn make_parents(root: &OwnedFd, path: &Path) -> io::Result<()> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let mut at = root.try_clone()?;
+    for part in parent.components() {
+        let Component::Normal(name) = part else { continue };
+        match mkdirat(&at, name, Mode::from_raw_mode(0o700)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        at = open_beneath(&at, Path::new(name), flags, Mode::empty(), Links::Beneath)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
 

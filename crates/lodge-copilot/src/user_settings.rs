@@ -55,9 +55,7 @@ impl UserSettings {
             }
         }
         let text = serde_json::to_vec_pretty(&settings.0)?;
-        let temporary = home.join(format!(".settings-{}", uuid::Uuid::new_v4().simple()));
-        std::fs::write(&temporary, text)?;
-        std::fs::rename(&temporary, home.join("settings.json"))
+        lodge_files::replace(&home.join("settings.json"), &text)
     }
 
     /// A setting that the user has set.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Admission, Role, files, secret};
+use crate::{Admission, Role, secret};
 
 /// The file, in the home.
 pub(crate) const FILE: &str = "devices.json";
@@ -106,5 +106,5 @@ pub(crate) fn load(home: &Path) -> io::Result<Vec<Record>> {
 
 pub(crate) fn save(home: &Path, records: &[Record]) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(records).map_err(io::Error::other)?;
-    files::write_private(&home.join(FILE), &text)
+    lodge_files::replace(&home.join(FILE), &text)
 }

@@ -256,7 +256,7 @@ impl Door {
         let path = home.join(TOKEN);
         if !path.try_exists()? {
             std::fs::create_dir_all(home)?;
-            files::write_private(&path, token.as_bytes())?;
+            lodge_files::replace(&path, token.as_bytes())?;
             tracing::warn!(
                 "{} was deleted; it is back, with the token of the running host",
                 path.display()
@@ -290,7 +290,7 @@ fn token(home: &Path) -> Result<String, DoorError> {
         Err(error) => return Err(DoorError::File { path, error }),
     }
     let token = secret::random::<32>();
-    match files::write_private(&path, token.as_bytes()) {
+    match lodge_files::replace(&path, token.as_bytes()) {
         Ok(()) => Ok(token),
         // The host goes on without the file, so that what is there can be read; the file is written once there is room.
         Err(error) if files::lacks_room(&error) => {

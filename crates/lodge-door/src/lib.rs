@@ -16,7 +16,7 @@ pub use self::{
     admission::{Admission, Identity, Role},
     devices::Device,
     door::{Door, DoorError, PairError, Paired, Ticket},
-    files::{lacks_room, write_private},
+    files::lacks_room,
     local::{LocalListener, turn_away},
     orphans::adopt_orphans,
     tickets::TICKET_LIFE,

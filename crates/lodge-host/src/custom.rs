@@ -9,10 +9,7 @@ use lodge_mcp::Configured;
 use lodge_tools::custom::Places;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Host, HostError, McpFiles,
-    host::{Inner, write_private},
-};
+use crate::{Host, HostError, McpFiles, host::Inner};
 
 /// The file in the home that keeps the user's choices.
 pub(crate) const SKILLS_FILE: &str = "skills.json";
@@ -77,7 +74,7 @@ impl Host {
         let kept = Kept { disabled_skills: names };
         let text = serde_json::to_vec_pretty(&kept).map_err(|error| HostError::Invalid(error.to_string()))?;
         self.home().ensure()?;
-        write_private(&path, &text)
+        lodge_files::replace(&path, &text)
             .map_err(|error| HostError::Invalid(format!("{} cannot be written: {error}", path.display())))
     }
 }

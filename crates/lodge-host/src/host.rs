@@ -651,14 +651,3 @@ async fn put_out_idle(host: Weak<Inner>, idle_after: Duration) {
         });
     }
 }
-
-/// Replaces a file of the home as a whole, readable by its owner only.
-pub(crate) fn write_private(path: &std::path::Path, text: &[u8]) -> std::io::Result<()> {
-    let new = path.with_extension("new");
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    std::io::Write::write_all(&mut options.open(&new)?, text)?;
-    std::fs::rename(new, path)
-}

@@ -16,7 +16,7 @@ use lodge_log::{LogError, Store};
 use lodge_tools::changes::{Changes, ChangesError, Restoration, Restored, Skip};
 use uuid::Uuid;
 
-use crate::{Host, HostError, Session, changes::Span, host::write_private};
+use crate::{Host, HostError, Session, changes::Span};
 
 /// A message that a session can be taken back to.
 #[derive(Debug, Clone)]
@@ -322,7 +322,7 @@ impl Session {
     fn keep_undo(&self, to: Uuid, restoration: Option<&str>) {
         let kept = self.undo_file();
         let written = match restoration {
-            Some(id) => write_private(&kept, format!("{to} {id}").as_bytes()),
+            Some(id) => lodge_files::replace(&kept, format!("{to} {id}").as_bytes()),
             None => std::fs::remove_file(&kept).or(Ok(())),
         };
         if let Err(error) = written {

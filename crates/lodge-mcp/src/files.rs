@@ -2,8 +2,6 @@
 
 use std::{
     fs, io,
-    io::Write,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -373,18 +371,9 @@ impl UserFile {
         change(servers.as_object_mut().ok_or("`mcpServers` must be an object")?)?;
         let failed = |error: io::Error| format!("{} cannot be written: {error}", self.0.display());
         let text = serde_json::to_vec_pretty(&whole).map_err(|error| error.to_string())?;
-        let new = self.0.with_extension("json.new");
         let write = || {
             fs::create_dir_all(self.0.parent().unwrap_or(Path::new("/")))?;
-            let mut file = fs::OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.0)
+            lodge_files::replace(&self.0, &text)
         };
         write().map_err(failed)
     }

@@ -283,14 +283,7 @@ impl Kept {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(dir)?;
-        let new = self.path.with_extension("new");
-        let _ = std::fs::remove_file(&new);
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        std::io::Write::write_all(&mut options.open(&new)?, &text)?;
-        std::fs::rename(new, &self.path)
+        lodge_files::replace(&self.path, &text)
     }
 }
 

@@ -13,6 +13,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use lodge_files::Links;
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags},
     io::Errno,
@@ -205,41 +206,5 @@ fn write_new(directory: &OwnedFd, name: &OsString, contents: &[u8], mode: Mode) 
 
 /// Opens beneath a directory, refusing every link.
 pub(crate) fn open_beneath(base: impl AsFd, way: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    let way = if way.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        way
-    };
-    let flags = flags | OFlags::CLOEXEC;
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::ResolveFlags;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        for _ in 0..16 {
-            match rustix::fs::openat2(&base, way, flags, mode, resolve) {
-                // Something was renamed meanwhile; the kernel asks to try again.
-                Err(Errno::AGAIN) => {}
-                // Not there (before Linux 5.6) or forbidden by a container.
-                Err(Errno::NOSYS | Errno::PERM) => break,
-                result => return result,
-            }
-        }
-    }
-    open_stepwise(base, way, flags, mode)
-}
-
-/// The same, one name at a time.
-fn open_stepwise(base: impl AsFd, way: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    let mut directory = rustix::fs::openat(&base, ".", DIRECTORY, Mode::empty())?;
-    let mut parts = names(way).peekable();
-    while let Some(name) = parts.next() {
-        if name == ".." {
-            return Err(Errno::XDEV);
-        }
-        if parts.peek().is_none() {
-            return rustix::fs::openat(&directory, &name, flags | OFlags::NOFOLLOW, mode);
-        }
-        directory = rustix::fs::openat(&directory, &name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
-    }
-    rustix::fs::openat(&directory, ".", flags, mode)
+    lodge_files::open_beneath(base, way, flags, mode, Links::Refused)
 }

@@ -129,9 +129,7 @@ impl Store {
 
     fn write(&self, name: &str, text: String) -> io::Result<()> {
         fs::create_dir_all(&self.home)?;
-        let new = self.home.join(format!("{name}.{}.new", std::process::id()));
-        fs::write(&new, text)?;
-        fs::rename(new, self.home.join(name))
+        lodge_files::replace(&self.home.join(name), text.as_bytes())
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use lodge_door::{lacks_room, write_private};
+use lodge_door::lacks_room;
 use serde::{Deserialize, Serialize};
 
 /// The note, in the home.
@@ -87,7 +87,7 @@ impl Discovery {
     }
 
     fn write(&self) -> io::Result<()> {
-        write_private(&self.path, serde_json::to_string(&self.note)?.as_bytes())
+        lodge_files::replace(&self.path, serde_json::to_string(&self.note)?.as_bytes())
     }
 
     /// Writes it again where somebody deleted it.

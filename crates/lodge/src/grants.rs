@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, Result, bail};
-use lodge_ahp::Grants;
+use lodge_files::Grants;
 
 use crate::{cli::GrantsCommand, serve::print_line};
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use lodge_door::write_private;
+use lodge_files::replace;
 use lodge_models::ModelsConfig;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
@@ -82,7 +82,7 @@ pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     }
-    write_private(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
+    replace(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
     print_line(&format!("{} is written, readable by you only.", path.display()));
     if launch::running(home).await?.is_some()
         && yes(
@@ -271,7 +271,7 @@ fn try_out(config: &str) -> Result<()> {
     let home = std::env::temp_dir().join(format!("lodge-setup-{}", uuid::Uuid::new_v4()));
     std::fs::create_dir(&home).with_context(|| format!("Cannot make {}", home.display()))?;
     let tried = || -> Result<()> {
-        write_private(&home.join("lodge.toml"), config.as_bytes())?;
+        replace(&home.join("lodge.toml"), config.as_bytes())?;
         let program = std::env::current_exe()?;
         let said = std::process::Command::new(program)
             .args(["run", "--approve", "none", "Answer with the single word: ready"])

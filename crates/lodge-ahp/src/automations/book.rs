@@ -10,7 +10,7 @@ use ahp_types::state::AutomationState;
 use jiff::Timestamp;
 
 use super::record::{End, Record, is_pending};
-use crate::state::seq::{set_aside, write_atomically};
+use crate::state::seq::set_aside;
 
 /// A host has at most so many automations, with definitions of so many bytes together.
 const MOST: usize = 200;
@@ -125,7 +125,7 @@ impl File {
         if let Some(dir) = self.0.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         }
-        write_atomically(&self.0, &serde_json::to_vec(record)?)
+        lodge_files::replace(&self.0, &serde_json::to_vec(record)?)
     }
 
     pub(super) fn remove(&self) -> io::Result<()> {

@@ -17,6 +17,7 @@ use ahp_types::{
     state::{Customization, RootState},
 };
 use lodge_door::Admission;
+use lodge_files::{Grants, Indexes, Symbols};
 use lodge_host::{Approval, Change, Host, HostError, Session};
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -28,9 +29,7 @@ pub(crate) use self::{
 use crate::{
     automations::{self, Automations},
     changesets::Followers,
-    completions::{Indexes, Symbols},
     config::AhpConfig,
-    grants::Grants,
     said::Said,
     state::{Bounds, Conn, Core, Keep, Seq, Service, Uri},
     store::{SessionRecord, Store},

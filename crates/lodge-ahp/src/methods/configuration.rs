@@ -5,13 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use lodge_files::{Found, Mention, Symbol, mention};
 use lodge_host::CommandInfo;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Request;
 use crate::{
-    completions::{Found, Mention, Symbol, mention},
     rpc::{self, RpcError, RpcResult, code},
     session_config::{Branching, branching, values},
     uri,

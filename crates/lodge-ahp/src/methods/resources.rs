@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lodge_events::Timestamp;
+use lodge_files::{FileError, Files, Grant, How, Write, etag, settled};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 use super::{Reply, Request};
 use crate::{
-    files::{Contents, Encoding, FileError, Files, How, LargeAnswer, Write, etag, settled},
-    grants::Grant,
+    contents::{Contents, Encoding, LargeAnswer},
     projection::{said_in, timestamp},
     rpc::{self, RpcError, RpcResult, code},
     uri,
@@ -158,7 +158,7 @@ async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
             let path = about.path(request)?;
             let limit = request.face.config.limits.resource_bytes;
             run(request, about, move |files| {
-                begin(files.contents(&path, wanted, limit)?)
+                begin(Contents::of_file(&files, &path, wanted, limit)?)
             })
             .await?
         }

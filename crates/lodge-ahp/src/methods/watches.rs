@@ -1,6 +1,7 @@
 //! Watching files.
 
 use ahp_types::state::ResourceWatchState;
+use lodge_files::Filter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::{
     rpc::{self, RpcError, RpcResult, code},
-    watch::{self, Filter, Granted},
+    watch::{Granted, patterns},
 };
 
 #[derive(Deserialize)]
@@ -35,7 +36,9 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         excludes: params.excludes,
         includes: params.includes,
     };
-    let filter = Filter::new(state.recursive, state.excludes.as_ref(), state.includes.as_ref());
+    let list = |value: &Option<Value>| value.as_ref().map(patterns).transpose().map_err(RpcError::params);
+    let (excludes, includes) = (list(&state.excludes)?, list(&state.includes)?);
+    let filter = Filter::new(state.recursive, excludes.as_deref(), includes.as_deref());
     let filter = filter.map_err(RpcError::params)?;
     if face.watches() >= face.config.limits.watches {
         return Err(RpcError::new(code::TOO_BUSY, "there are too many watches already"));
@@ -45,7 +48,7 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         client,
         path: path.clone(),
     });
-    let tree = run(request, about, move |files| watch::prepare(&files, &path, filter)).await?;
+    let tree = run(request, about, move |files| files.watch(&path, filter)).await?;
     let channel = face.open_watch(state, tree, granted).map_err(RpcError::internal)?;
     rpc::ok(json!({ "channel": &*channel }))
 }

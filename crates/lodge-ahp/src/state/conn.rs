@@ -16,7 +16,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    files::LargeAnswer,
+    contents::LargeAnswer,
     rpc::{RpcError, RpcResult, code},
     version::Dialect,
     wire::Frame,

@@ -61,7 +61,7 @@ impl Seq {
     fn reserve(&mut self) -> io::Result<()> {
         let reserved = self.last + BLOCK;
         if let Some(file) = &self.file {
-            write_atomically(file, reserved.to_string().as_bytes())?;
+            lodge_files::replace(file, reserved.to_string().as_bytes())?;
         }
         self.reserved = reserved;
         Ok(())
@@ -79,25 +79,6 @@ fn beyond(file: &Path) -> u64 {
 /// An error that says which file it is about.
 pub(crate) fn at(file: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", file.display()))
-}
-
-/// Replaces a file so that a reader sees the old or the new content, never a part.
-pub(crate) fn write_atomically(file: &Path, content: &[u8]) -> io::Result<()> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    {
-        use std::{io::Write, os::unix::fs::OpenOptionsExt};
-        let mut out = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
-        out.write_all(content)?;
-        out.sync_data()?;
-    }
-    fs::rename(&new, file)
 }
 
 /// Puts a file that is damaged where nothing is written over it. Where that is.

@@ -1,6 +1,7 @@
 //! Who may reach what, who decides, and what clients own.
 
-use lodge_ahp::{Grants, Policy};
+use lodge_ahp::Policy;
+use lodge_files::Grants;
 use serde_json::{Value, json};
 
 use crate::kit::{Client, House, ROOT, house, house_with_policy, uuid};

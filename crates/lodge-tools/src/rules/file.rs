@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -287,22 +286,6 @@ fn quoted(text: &str) -> String {
 
 /// Writes the file all at once, readable by its owner alone.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let dir = path.parent().unwrap_or(Path::new("."));
-    crate::spill::make_private_dir(dir)?;
-    let temporary = dir.join(format!(".permissions-{}", uuid::Uuid::new_v4().simple()));
-    let written = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&temporary, path)
-        });
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    crate::spill::make_private_dir(path.parent().unwrap_or(Path::new(".")))?;
+    lodge_files::replace(path, text.as_bytes())
 }

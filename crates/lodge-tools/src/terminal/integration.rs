@@ -6,7 +6,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs, io,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// The scripts, by the path they get below a directory of the host's.
@@ -65,9 +65,7 @@ pub(super) fn install(dir: &Path) -> io::Result<()> {
         let parent = path.parent().unwrap_or(dir);
         crate::spill::make_private_dir(parent)?;
         // Another terminal may be starting from it right now.
-        let new = PathBuf::from(format!("{}.{}", path.display(), uuid::Uuid::new_v4().simple()));
-        fs::write(&new, text)?;
-        fs::rename(&new, &path)?;
+        lodge_files::replace(&path, text.as_bytes())?;
     }
     Ok(())
 }

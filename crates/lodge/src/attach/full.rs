@@ -411,7 +411,7 @@ fn edit(text: &str) -> Result<String> {
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()))
         .unwrap_or_else(|| "vi".to_owned());
     let path: PathBuf = std::env::temp_dir().join(format!("lodge-message-{}.md", uuid::Uuid::new_v4()));
-    lodge_door::write_private(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
+    lodge_files::replace(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
     // Editors are named with arguments, so a shell reads the name.
     let status = std::process::Command::new("sh")
         .args(["-c", &format!("{editor} \"$1\""), "sh"])

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lodge_door::write_private;
+use lodge_files::replace;
 
 /// So many are kept.
 const KEPT: usize = 1000;
@@ -27,7 +27,7 @@ impl History {
         if surplus > KEPT {
             let rest: String = lines[surplus..].iter().map(|line| line_of(line)).collect();
             // Should it fail, the file is only longer than it need be.
-            let _ = write_private(&path, rest.as_bytes());
+            let _ = replace(&path, rest.as_bytes());
         }
         (Self(path), lines[surplus..].to_vec())
     }

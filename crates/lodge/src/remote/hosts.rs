@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io::IsTerminal, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
-use lodge_door::write_private;
+use lodge_files::replace;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -168,5 +168,5 @@ fn write(home: &Path, entries: &Entries) -> Result<()> {
     std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
     let path = home.join(FILE);
     let text = serde_json::to_vec_pretty(entries)?;
-    write_private(&path, &text).with_context(|| format!("Cannot write {}", path.display()))
+    replace(&path, &text).with_context(|| format!("Cannot write {}", path.display()))
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use jiff::ToSpan;
 use lodge_ahp::TlsFiles;
-use lodge_door::write_private;
+use lodge_files::replace;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 
 use super::pin::Pin;
@@ -53,7 +53,7 @@ pub(crate) fn tls(home: &Path, command: TlsCommand) -> Result<ExitCode> {
     let key = own_key(&files.key)?;
     let names = all_names(names);
     let certificate = certificate(&key, &names)?;
-    write_private(&files.certificate, certificate.pem().as_bytes())
+    replace(&files.certificate, certificate.pem().as_bytes())
         .with_context(|| format!("Cannot write {}", files.certificate.display()))?;
     let pin = Pin::of(certificate.der())?;
     let machine = names.first().map_or("machine", String::as_str);
@@ -86,7 +86,7 @@ fn own_key(path: &PathBuf) -> Result<KeyPair> {
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let key = KeyPair::generate().context("No key can be made")?;
-            write_private(path, key.serialize_pem().as_bytes())
+            replace(path, key.serialize_pem().as_bytes())
                 .with_context(|| format!("Cannot write {}", path.display()))?;
             Ok(key)
         }

@@ -1,6 +1,6 @@
 //! `lodge grants`: what clients were allowed to reach, seen and taken back by a person at a terminal.
 
-use lodge_ahp::{Grant, Grants};
+use lodge_files::{Grant, Grants};
 use testkit::Home;
 
 #[test]

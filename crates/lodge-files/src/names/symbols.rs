@@ -88,16 +88,17 @@ const DEFINING: [(&str, &[&str]); 17] = [
 
 /// A name that fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Symbol {
-    pub(crate) name: String,
+pub struct Symbol {
+    /// What it is called.
+    pub name: String,
     /// The word that defines it.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// The file, seen from the directory.
-    pub(crate) path: Arc<str>,
+    pub path: Arc<str>,
     /// Counted from 0, as editors do.
-    pub(crate) line: usize,
+    pub line: usize,
     /// Where the name begins in its line, in UTF-16 units.
-    pub(crate) column: usize,
+    pub column: usize,
 }
 
 struct Table {
@@ -107,7 +108,7 @@ struct Table {
 
 /// The trees that were asked about lately.
 #[derive(Default)]
-pub(crate) struct Symbols {
+pub struct Symbols {
     trees: Mutex<HashMap<PathBuf, Arc<Table>>>,
     /// One at a time reads files.
     reading: Mutex<()>,
@@ -115,7 +116,7 @@ pub(crate) struct Symbols {
 
 impl Symbols {
     /// The names in a directory's files that fit a word best. Reads files.
-    pub(crate) fn find(&self, files: &Arc<Indexes>, root: &Path, word: &str, most: usize) -> Vec<Symbol> {
+    pub fn find(&self, files: &Arc<Indexes>, root: &Path, word: &str, most: usize) -> Vec<Symbol> {
         let table = self.table(files, root);
         let word = Word::new(word);
         let scored = table.symbols.iter().enumerate().filter_map(|(at, (symbol, known))| {

@@ -17,22 +17,25 @@ use rustix::{
 };
 
 use super::{
-    FileError, Files, NEW_DIRECTORY, Result,
-    beneath::{Links, open_beneath, reopen, reopen_file},
-    is_same, kind_of, temporary_name,
+    FileError, Files, NEW_DIRECTORY, Result, is_same, kind_of,
+    open::{open_beneath, reopen, reopen_file},
+    temporary_name,
     write::beside,
 };
+use crate::Links;
 
 /// Something in a directory.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry {
-    pub(crate) name: OsString,
-    pub(crate) is_dir: bool,
+pub struct Entry {
+    /// Its name there.
+    pub name: OsString,
+    /// Whether it is a directory, or leads to one.
+    pub is_dir: bool,
 }
 
 impl Files {
     /// What is in a directory, if that is at most so many things.
-    pub(crate) fn list(&self, path: &Path, most: usize) -> Result<Vec<Entry>> {
+    pub fn list(&self, path: &Path, most: usize) -> Result<Vec<Entry>> {
         let (fd, stat) = self.look(path, false, true)?;
         if kind_of(&stat) != FileType::Directory {
             return Err(FileError::NotADirectory);
@@ -58,7 +61,7 @@ impl Files {
     }
 
     /// Makes a directory and those above it, beneath the root.
-    pub(crate) fn mkdir(&self, path: &Path) -> Result<()> {
+    pub fn mkdir(&self, path: &Path) -> Result<()> {
         let place = self.place(path, true)?;
         let mut directory = place.root;
         self.private.refuse(&directory)?;
@@ -83,7 +86,7 @@ impl Files {
     }
 
     /// Removes a file, a link, or a directory.
-    pub(crate) fn delete(&self, path: &Path, recursive: bool) -> Result<()> {
+    pub fn delete(&self, path: &Path, recursive: bool) -> Result<()> {
         let (parent, name) = self.parent(path)?;
         let name = name.as_os_str();
         let stat = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -98,7 +101,7 @@ impl Files {
     }
 
     /// Whether something can be taken from here, for good or for a copy.
-    pub(crate) fn source(&self, from: &Path, takes: bool) -> Result<()> {
+    pub fn source(&self, from: &Path, takes: bool) -> Result<()> {
         if takes {
             let (parent, name) = self.parent(from)?;
             rustix::fs::statat(&parent, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -109,7 +112,7 @@ impl Files {
     }
 
     /// Copies a file or a directory with all that is in it, in the place of what is there.
-    pub(crate) fn copy(&self, from: &Path, to: &Path, fail_if_exists: bool) -> Result<()> {
+    pub fn copy(&self, from: &Path, to: &Path, fail_if_exists: bool) -> Result<()> {
         let (source, stat) = self.look(from, false, true)?;
         self.private.refuse_tree(&source)?;
         let (parent, name) = self.parent(to)?;
@@ -122,7 +125,7 @@ impl Files {
     }
 
     /// Moves a file, a link, or a directory, in the place of what is there.
-    pub(crate) fn rename(&self, from: &Path, to: &Path, fail_if_exists: bool) -> Result<()> {
+    pub fn rename(&self, from: &Path, to: &Path, fail_if_exists: bool) -> Result<()> {
         let (from_parent, from_name) = self.parent(from)?;
         let from_name = from_name.as_os_str();
         let stat = rustix::fs::statat(&from_parent, from_name, AtFlags::SYMLINK_NOFOLLOW)?;

@@ -1,11 +1,9 @@
 //! Watches: changes of files, told to whoever listens. A watch lives as long as somebody does.
 
-mod filter;
-mod tree;
-
 use std::{
+    ops::ControlFlow,
     os::fd::OwnedFd,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -15,32 +13,17 @@ use ahp_types::{
     actions::ResourceWatchChangedAction,
     state::{ResourceChange, ResourceChangeType, ResourceWatchState},
 };
-use rustix::event::{PollFd, PollFlags, Timespec};
-use serde_json::json;
+use lodge_files::{Change, Changes, Tree};
+use serde_json::{Value, json};
 
-pub(crate) use self::filter::Filter;
-use self::tree::Tree;
 use crate::{
     face::Face,
-    files::{FileError, Files},
     state::{Service, Uri},
     uri,
 };
 
-/// Changes are collected for so long before they are told.
-const BATCH: Duration = Duration::from_millis(50);
-
-/// Whether the root is still there is looked up so often.
-const AGAIN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-
 /// Who made a watch has so long to subscribe to it.
 const UNHEARD: Duration = Duration::from_secs(60);
-
-/// More changes than this at once are told as one: look at everything again.
-const MOST_CHANGES: usize = 2000;
-
-/// A change, as far as it concerns clients.
-pub(crate) type Changes = Vec<(std::path::PathBuf, ResourceChangeType)>;
 
 /// What a watch rests on that is only there because a person allowed it. It ends when that is taken back.
 pub(crate) struct Granted {
@@ -54,11 +37,6 @@ pub(crate) struct Watch {
     heard: bool,
     /// Closed: the watch ends.
     _running: OwnedFd,
-}
-
-/// Looks at everything that is to be watched. What happens from then on is not missed.
-pub(crate) fn prepare(files: &Files, path: &Path, filter: Filter) -> Result<Tree, FileError> {
-    Tree::new(files.watchable(path)?, filter)
 }
 
 impl Face {
@@ -103,7 +81,12 @@ impl Face {
     }
 
     fn tell(&self, channel: &str, root: &str, changes: Changes) {
-        let items = changes.into_iter().map(|(below, r#type)| {
+        let items = changes.into_iter().map(|(below, change)| {
+            let r#type = match change {
+                Change::Added => ResourceChangeType::Added,
+                Change::Updated => ResourceChangeType::Updated,
+                Change::Deleted => ResourceChangeType::Deleted,
+            };
             let uri = if below.as_os_str().is_empty() {
                 root.to_owned()
             } else {
@@ -160,28 +143,41 @@ impl Face {
 }
 
 /// Tells what happens until the watch is closed.
-fn follow(face: &Weak<Face>, channel: &str, root: &str, stopped: &OwnedFd, mut tree: Tree, granted: Option<&Granted>) {
-    let events = tree.events();
-    loop {
-        let mut fds = [
-            PollFd::new(&*events, PollFlags::IN),
-            PollFd::new(stopped, PollFlags::IN),
-        ];
-        match rustix::event::poll(&mut fds, Some(&AGAIN)) {
-            Ok(_) if fds[1].revents().is_empty() => {}
-            Err(rustix::io::Errno::INTR) => continue,
-            _ => return,
-        }
-        if !fds[0].revents().is_empty() {
-            std::thread::sleep(BATCH);
-        }
-        let changes = tree.changes(MOST_CHANGES);
-        let Some(face) = face.upgrade() else { return };
+fn follow(face: &Weak<Face>, channel: &str, root: &str, stopped: &OwnedFd, tree: Tree, granted: Option<&Granted>) {
+    tree.follow(stopped, |changes| {
+        let Some(face) = face.upgrade() else {
+            return ControlFlow::Break(());
+        };
         if granted.is_some_and(|granted| !face.files(&granted.client).allows(&granted.path, false)) {
-            return face.close_watch(channel);
+            face.close_watch(channel);
+            return ControlFlow::Break(());
         }
         if !changes.is_empty() {
             face.tell(channel, root, changes);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+/// The patterns of a watch: `{ "items": […] }`, or the bare list.
+pub(crate) fn patterns(value: &Value) -> Result<Vec<String>, String> {
+    let items = value.get("items").unwrap_or(value).as_array();
+    let items = items.ok_or("patterns are a list of texts")?;
+    let text = |item: &Value| item.as_str().map(str::to_owned).ok_or("a pattern is a text".to_owned());
+    items.iter().map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_a_list_of_texts() {
+        for good in [json!(["a", "b"]), json!({ "items": ["a", "b"] })] {
+            assert_eq!(patterns(&good).unwrap(), ["a", "b"]);
+        }
+        for bad in [json!("x"), json!([1]), json!({ "items": {} })] {
+            assert!(patterns(&bad).is_err(), "{bad}");
         }
     }
 }

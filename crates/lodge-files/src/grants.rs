@@ -8,11 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    files::{Root, settled},
-    state::seq::write_atomically,
-    uri,
-};
+use crate::{Root, replace, settled, uri};
 
 /// Beyond this the oldest question is forgotten.
 const MOST: usize = 500;
@@ -98,7 +94,7 @@ impl Grants {
 
     fn keep(&self, id: &str, grant: &Grant) -> io::Result<()> {
         let path = self.path(id).ok_or(io::ErrorKind::NotFound)?;
-        write_atomically(&path, &serde_json::to_vec_pretty(grant)?)
+        replace(&path, &serde_json::to_vec_pretty(grant)?)
     }
 
     /// Says yes to what was asked for.
@@ -118,7 +114,7 @@ impl Grants {
     }
 
     /// Forgets what was asked and what was allowed for as long as the host ran.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         for (id, _) in self
             .list()
             .into_iter()
@@ -129,7 +125,7 @@ impl Grants {
     }
 
     /// What a client may reach by them.
-    pub(crate) fn roots(&self, client: &str) -> Vec<Root> {
+    pub fn roots(&self, client: &str) -> Vec<Root> {
         let mine = self
             .list()
             .into_iter()
@@ -148,7 +144,7 @@ impl Grants {
 
 impl Grant {
     /// A request for a path, which is meant as it is now: a link that changes later leads nowhere else.
-    pub(crate) fn wanted(client: &str, path: &Path, read: bool, write: bool) -> Option<Self> {
+    pub fn wanted(client: &str, path: &Path, read: bool, write: bool) -> Option<Self> {
         Some(Self {
             client: client.to_owned(),
             uri: uri::file(settled(path)?),

@@ -1,25 +1,27 @@
-//! What completes a message that is being written.
+//! Names that complete a message that is being written: of files, and of what source files define.
 
 mod fuzzy;
 mod index;
 mod symbols;
 
-pub(crate) use self::{
+pub use self::{
     index::{Found, Indexes},
     symbols::{Symbol, Symbols},
 };
 
 /// What is being typed after a trigger.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Mention {
-    pub(crate) trigger: char,
-    pub(crate) word: String,
+pub struct Mention {
+    /// `@`, `#` or `/`.
+    pub trigger: char,
+    /// What follows it so far.
+    pub word: String,
     /// Where the trigger is, in UTF-16 units.
-    pub(crate) start: usize,
+    pub start: usize,
 }
 
 /// What is being typed at an offset, which is in UTF-16 units. A `/` counts at the beginning of a message alone.
-pub(crate) fn mention(text: &str, offset: usize) -> Option<Mention> {
+pub fn mention(text: &str, offset: usize) -> Option<Mention> {
     let units: Vec<u16> = text.encode_utf16().take(offset).collect();
     let before = String::from_utf16_lossy(&units);
     let at = before.trim_end_matches(|c: char| !c.is_whitespace()).len();

@@ -14,7 +14,6 @@ use std::{
     sync::Arc,
 };
 
-use ahp_types::state::ResourceChangeType;
 use rustix::{
     fs::{
         AtFlags,
@@ -23,8 +22,8 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Changes, Filter};
-use crate::files::{FileError, Private, Watchable, is_temporary};
+use super::{Change, Changes, Filter};
+use crate::reach::{FileError, Private, Watchable, is_temporary, names_in, open_directory};
 
 /// Directories of one watch. Beyond this a client has to exclude some.
 const MOST_DIRECTORIES: usize = 50_000;
@@ -36,7 +35,7 @@ struct Directory {
 }
 
 /// A tree that is watched.
-pub(crate) struct Tree {
+pub struct Tree {
     events: Arc<OwnedFd>,
     root: OwnedFd,
     /// The one name that is watched, when it is a file.
@@ -88,7 +87,7 @@ impl Tree {
         let mut next = vec![top];
         while let Some(way) = next.pop() {
             let is_top = way.as_os_str().is_empty();
-            let opened = crate::files::open_directory(&self.root, &way);
+            let opened = open_directory(&self.root, &way);
             // What is gone already, or may not be read, has nothing to tell. That is no reason to tell nothing of the rest.
             let directory = match opened {
                 Err(_) if !is_top => continue,
@@ -102,7 +101,7 @@ impl Tree {
             let wd = inotify::add_watch(&*self.events, path, flags)?;
             let mut names = HashSet::new();
             // Watched first and read then: what comes in between is seen twice, not never.
-            for (name, is_dir) in crate::files::names_in(&directory)? {
+            for (name, is_dir) in names_in(&directory)? {
                 if is_temporary(&name) {
                     continue;
                 }
@@ -214,7 +213,7 @@ impl Tree {
         // The kernel does not tell that a directory is gone which somebody has open.
         if (gone || self.is_deleted()) && self.only.is_none() && !self.gone {
             self.gone = true;
-            changes.push((PathBuf::new(), ResourceChangeType::Deleted));
+            changes.push((PathBuf::new(), Change::Deleted));
         }
         changes
     }
@@ -224,7 +223,7 @@ impl Tree {
     }
 
     /// What a path is now, against what was known of it. Nothing, when it came and went.
-    fn became(&mut self, path: &Path) -> Option<ResourceChangeType> {
+    fn became(&mut self, path: &Path) -> Option<Change> {
         let exists = rustix::fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let name = hash(path.file_name()?);
         // A directory that is no longer watched took its names with it.
@@ -235,9 +234,9 @@ impl Tree {
             None => false,
         };
         match (known, exists) {
-            (_, true) if !known => Some(ResourceChangeType::Added),
-            (_, true) => Some(ResourceChangeType::Updated),
-            (true, false) => Some(ResourceChangeType::Deleted),
+            (_, true) if !known => Some(Change::Added),
+            (_, true) => Some(Change::Updated),
+            (true, false) => Some(Change::Deleted),
             (false, false) => None,
         }
     }
@@ -247,29 +246,27 @@ impl Tree {
         self.forget(Path::new(""));
         if let Err(error) = self.add(PathBuf::new(), None) {
             tracing::warn!(%error, "a watch cannot go on");
-            return vec![(PathBuf::new(), ResourceChangeType::Deleted)];
+            return vec![(PathBuf::new(), Change::Deleted)];
         }
-        vec![(PathBuf::new(), ResourceChangeType::Updated)]
+        vec![(PathBuf::new(), Change::Updated)]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::files::{Files, Root};
+    use crate::reach::{Files, Root, temporary_name};
 
     fn watch(dir: &Path, at: &str, filter: Filter) -> Tree {
-        super::super::prepare(&Files::new(vec![Root::whole(dir)]), &dir.join(at), filter).unwrap()
+        Files::new(vec![Root::whole(dir)]).watch(&dir.join(at), filter).unwrap()
     }
 
     fn seen(tree: &mut Tree, most: usize) -> String {
-        let spell = |(path, change): (PathBuf, ResourceChangeType)| {
+        let spell = |(path, change): (PathBuf, Change)| {
             let sign = match change {
-                ResourceChangeType::Added => '+',
-                ResourceChangeType::Updated => '~',
-                ResourceChangeType::Deleted => '-',
+                Change::Added => '+',
+                Change::Updated => '~',
+                Change::Deleted => '-',
             };
             format!("{sign}{}", path.display())
         };
@@ -283,7 +280,7 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("sub/deep")).unwrap();
         std::fs::write(at("old"), "x").unwrap();
-        let filter = Filter::new(true, Some(&json!(["**/skip"])), None).unwrap();
+        let filter = Filter::new(true, Some(&["**/skip".to_owned()]), None).unwrap();
         let mut tree = watch(dir.path(), "", filter);
         let mut check = |expected: &str| assert_eq!(seen(&mut tree, 100), expected);
         check("");
@@ -295,7 +292,7 @@ mod tests {
         std::fs::write(at("sub/deep/file"), "x").unwrap();
         check("+new ~old +sub/deep/file");
         // Replaced as editors do it, and as this host does.
-        std::fs::write(at(&crate::files::temporary_name()), "z").unwrap();
+        std::fs::write(at(&temporary_name()), "z").unwrap();
         std::fs::write(at("tmp"), "z").unwrap();
         std::fs::rename(at("tmp"), at("old")).unwrap();
         std::fs::remove_file(at("new")).unwrap();
@@ -303,7 +300,7 @@ mod tests {
         // A whole tree at once, before it could be watched.
         std::fs::create_dir_all(at("one/two")).unwrap();
         std::fs::write(at("one/two/three"), "x").unwrap();
-        std::fs::write(at("one/two").join(crate::files::temporary_name()), "z").unwrap();
+        std::fs::write(at("one/two").join(temporary_name()), "z").unwrap();
         std::fs::create_dir(at("skip")).unwrap();
         std::fs::write(at("skip/file"), "x").unwrap();
         check("+one +one/two +one/two/three");

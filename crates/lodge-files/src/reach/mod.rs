@@ -1,7 +1,6 @@
-//! Files that clients read and write. A path is opened beneath its allowed root by the kernel (`openat2`), never looked at
-//! first and opened later, so a symbolic link that changes meanwhile leads nowhere else.
+//! Files that clients read and write, each opened beneath its allowed root (see `beneath`).
 
-mod beneath;
+mod open;
 mod private;
 mod read;
 #[cfg(test)]
@@ -21,17 +20,20 @@ use rustix::{
     io::Errno,
 };
 
-use self::beneath::{Links, directory, open_beneath, real_path};
-pub(crate) use self::{
+use self::open::{directory, open_beneath, real_path};
+pub(crate) use self::tree::{names_in, open_directory};
+pub use self::{
     private::Private,
-    read::{Contents, Encoding, LargeAnswer},
-    tree::{names_in, open_directory},
+    read::{Readable, fill},
+    tree::Entry,
     write::{How, Write},
 };
+use crate::Links;
 
 /// Why it did not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FileError {
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum FileError {
     #[error("there is nothing there")]
     NotFound,
     #[error("parent directory not found")]
@@ -88,21 +90,24 @@ impl From<io::Error> for FileError {
     }
 }
 
-type Result<T> = std::result::Result<T, FileError>;
+pub(crate) type Result<T> = std::result::Result<T, FileError>;
 
 /// Something that may be reached, with everything beneath it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Root {
-    pub(crate) path: PathBuf,
-    pub(crate) read: bool,
-    pub(crate) write: bool,
+pub struct Root {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it may be read.
+    pub read: bool,
+    /// Whether it may be written.
+    pub write: bool,
     /// Named by a person exactly so: links on the way to it, or in its place, are not followed.
-    pub(crate) exact: bool,
+    pub exact: bool,
 }
 
 impl Root {
     /// A directory where everything may be done.
-    pub(crate) fn whole(path: impl Into<PathBuf>) -> Self {
+    pub fn whole(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
             read: true,
@@ -113,7 +118,7 @@ impl Root {
 }
 
 /// The directories that clients may reach.
-pub(crate) struct Files {
+pub struct Files {
     roots: Vec<Root>,
     private: Private,
 }
@@ -133,15 +138,18 @@ pub(crate) struct Watchable {
 }
 
 /// What is known about a file.
-pub(crate) struct Facts {
+pub struct Facts {
     /// Where it really is.
-    pub(crate) path: PathBuf,
-    pub(crate) kind: &'static str,
-    pub(crate) stat: Stat,
+    pub path: PathBuf,
+    /// `file`, `directory` or `symlink`.
+    pub kind: &'static str,
+    /// What the system says of it.
+    pub stat: Stat,
 }
 
 impl Files {
-    pub(crate) fn new(roots: Vec<Root>) -> Self {
+    /// Those beneath these.
+    pub fn new(roots: Vec<Root>) -> Self {
         Self {
             roots,
             private: Private::default(),
@@ -149,12 +157,12 @@ impl Files {
     }
 
     /// Without what is the host's own, whichever way leads there.
-    pub(crate) fn without(self, private: Private) -> Self {
+    pub fn without(self, private: Private) -> Self {
         Self { private, ..self }
     }
 
     /// Whether a path is beneath a root by its words; links are the kernel's matter.
-    pub(crate) fn allows(&self, path: &Path, write: bool) -> bool {
+    pub fn allows(&self, path: &Path, write: bool) -> bool {
         self.root_of(path, write).is_some()
     }
 
@@ -299,7 +307,7 @@ impl Files {
     }
 
     /// What is known about a file, or about a link itself.
-    pub(crate) fn facts(&self, path: &Path, follow: bool) -> Result<Facts> {
+    pub fn facts(&self, path: &Path, follow: bool) -> Result<Facts> {
         let (fd, stat) = self.look(path, false, follow)?;
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => "directory",
@@ -326,7 +334,7 @@ fn below_slash(path: &Path) -> &Path {
 }
 
 /// The place that a person means who allows a path: what exists of it without links, the rest as it is written.
-pub(crate) fn settled(path: &Path) -> Option<PathBuf> {
+pub fn settled(path: &Path) -> Option<PathBuf> {
     if path.components().any(|part| matches!(part, Component::ParentDir)) {
         return None;
     }
@@ -342,7 +350,7 @@ pub(crate) fn settled(path: &Path) -> Option<PathBuf> {
 }
 
 /// What changes when a file does.
-pub(crate) fn etag(stat: &Stat) -> String {
+pub fn etag(stat: &Stat) -> String {
     format!(
         "{:x}-{:x}-{:x}-{:x}",
         stat.st_ino, stat.st_mtime, stat.st_mtime_nsec, stat.st_size

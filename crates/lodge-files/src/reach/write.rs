@@ -18,14 +18,14 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps};
 
 use super::{
-    FileError, Files, NEW_FILE, Result,
-    beneath::{real_path, reopen_file},
-    etag, kind_of, temporary_name,
+    FileError, Files, NEW_FILE, Result, etag, kind_of,
+    open::{real_path, reopen_file},
+    temporary_name,
 };
 
 /// Where the data goes in what is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub enum How {
     /// After so many bytes of it; the rest goes.
     Truncate(u64),
     /// So many bytes before its end; everything stays.
@@ -35,13 +35,15 @@ pub(crate) enum How {
 }
 
 /// What is to be written.
-pub(crate) struct Write<'a> {
-    pub(crate) data: &'a [u8],
-    pub(crate) how: How,
+pub struct Write<'a> {
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Where they go.
+    pub how: How,
     /// There must be nothing yet.
-    pub(crate) create_only: bool,
+    pub create_only: bool,
     /// It must be what the client knows.
-    pub(crate) if_match: Option<&'a str>,
+    pub if_match: Option<&'a str>,
 }
 
 impl Write<'_> {
@@ -65,7 +67,7 @@ fn alone(parent: &Stat, name: &OsStr) -> MutexGuard<'static, ()> {
 
 impl Files {
     /// Writes a file, new or old.
-    pub(crate) fn write(&self, path: &Path, write: &Write<'_>) -> Result<()> {
+    pub fn write(&self, path: &Path, write: &Write<'_>) -> Result<()> {
         let (parent, name) = self.parent(path)?;
         let itself = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW);
         if itself.is_ok_and(|stat| kind_of(&stat) == FileType::Symlink) {

@@ -7,23 +7,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{FileError, Result, beneath::real_path};
+use super::{FileError, Result, open::real_path};
 
 /// The home, and what in it is for clients.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Private {
+pub struct Private {
     home: Option<PathBuf>,
     open: Vec<PathBuf>,
 }
 
 impl Private {
     /// A home but for these directories in it. All of them without links on the way.
-    pub(crate) fn new(home: PathBuf, open: Vec<PathBuf>) -> Self {
+    pub fn new(home: PathBuf, open: Vec<PathBuf>) -> Self {
         Self { home: Some(home), open }
     }
 
     /// Whether a place, named without links, is the host's own.
-    pub(crate) fn covers(&self, real: &Path) -> bool {
+    pub fn covers(&self, real: &Path) -> bool {
         let within = self.home.as_ref().is_some_and(|home| real.starts_with(home));
         within && !self.open.iter().any(|open| real.starts_with(open))
     }
@@ -58,7 +58,7 @@ impl Private {
     }
 
     /// Whether an open directory is the host's own.
-    pub(crate) fn holds(&self, directory: &OwnedFd) -> bool {
+    pub fn holds(&self, directory: &OwnedFd) -> bool {
         self.refuse(directory).is_err()
     }
 }

@@ -27,10 +27,11 @@ const PATIENCE: u32 = 20;
 
 /// A path that fits.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub struct Found {
     /// Seen from the directory.
-    pub(crate) path: String,
-    pub(crate) is_dir: bool,
+    pub path: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
 }
 
 struct Line {
@@ -153,7 +154,7 @@ struct Tree {
 }
 
 /// The trees that were asked about lately.
-pub(crate) struct Indexes {
+pub struct Indexes {
     /// A directory that no tree is shown with: the host's own.
     hidden: PathBuf,
     trees: Mutex<HashMap<PathBuf, Tree>>,
@@ -162,7 +163,8 @@ pub(crate) struct Indexes {
 }
 
 impl Indexes {
-    pub(crate) fn new(hidden: PathBuf) -> Self {
+    /// None yet. What is in `hidden` is never found.
+    pub fn new(hidden: PathBuf) -> Self {
         Self {
             hidden,
             trees: Mutex::default(),
@@ -171,7 +173,7 @@ impl Indexes {
     }
 
     /// The paths in a directory that fit a word best. Blocks: the first time for as long as it takes to walk the tree.
-    pub(crate) fn find(self: &Arc<Self>, root: &Path, word: &str, most: usize) -> Vec<Found> {
+    pub fn find(self: &Arc<Self>, root: &Path, word: &str, most: usize) -> Vec<Found> {
         self.index(root).find(word, most)
     }
 

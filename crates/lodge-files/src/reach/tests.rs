@@ -1,3 +1,4 @@
+use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
 
 use super::*;
@@ -11,20 +12,9 @@ fn setup() -> (tempfile::TempDir, Files, PathBuf) {
 }
 
 fn read(files: &Files, path: &Path) -> Result<String> {
-    whole(files.contents(path, None, 1 << 20)?)
-}
-
-/// Contents as a JSON string, put together from the pieces that they are sent in.
-fn whole(contents: Contents) -> Result<String> {
-    let mut answer = LargeAnswer::begin("\"".into(), contents, "\"".into())?;
-    let mut json = String::new();
-    loop {
-        let (piece, last) = answer.next()?;
-        json.push_str(&piece);
-        if last {
-            return Ok(json);
-        }
-    }
+    let mut text = String::new();
+    files.readable(path, 1 << 20)?.reader()?.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn write(files: &Files, path: &Path, data: &str, how: How) -> Result<()> {
@@ -40,6 +30,15 @@ fn write(files: &Files, path: &Path, data: &str, how: How) -> Result<()> {
 }
 
 const REPLACE: How = How::Truncate(0);
+
+/// Tells another thread to stop, also when a test fails.
+struct Stops<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
 
 #[test]
 fn nothing_outside_the_roots_can_be_reached() {
@@ -73,6 +72,7 @@ fn a_link_that_is_swapped_all_the_time_never_leads_out() {
     std::fs::write(root.join("real/file"), "mine").unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stops = Stops(&stop);
         scope.spawn(|| {
             let (a, b) = (root.join("swap"), root.join("next"));
             for turn in 0.. {
@@ -87,12 +87,11 @@ fn a_link_that_is_swapped_all_the_time_never_leads_out() {
         let file = root.join("swap/file");
         for _ in 0..2000 {
             if let Ok(text) = read(&files, &file) {
-                assert_eq!(text, "\"mine\"");
+                assert_eq!(text, "mine");
             }
             let _ = write(&files, &file, "mine", REPLACE);
             let _ = files.delete(&root.join("swap/none"), true);
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert_eq!(std::fs::read_to_string(outside.join("file")).unwrap(), "secret");
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
@@ -248,38 +247,6 @@ fn what_is_written_keeps_its_permissions_and_its_links() {
 }
 
 #[test]
-fn text_and_bytes_are_read_whole_wherever_pieces_end() {
-    let (_dir, files, root) = setup();
-    let file = root.join("file");
-    let long: String = "ä😀\"\\\n\u{1}x".chars().cycle().take(200_000).collect();
-    let check = |bytes: &[u8], wanted, encoding, expected: &str| {
-        std::fs::write(&file, bytes).unwrap();
-        let contents = files.contents(&file, wanted, 10 << 20).unwrap();
-        assert_eq!(contents.encoding, encoding);
-        let json: String = serde_json::from_str(&whole(contents).unwrap()).unwrap();
-        assert!(json == expected);
-    };
-    let base64 = |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
-    check(b"", None, Encoding::Utf8, "");
-    check(long.as_bytes(), None, Encoding::Utf8, &long);
-    check(
-        long.as_bytes(),
-        Some(Encoding::Base64),
-        Encoding::Base64,
-        &base64(long.as_bytes()),
-    );
-    let mut cut = long.clone().into_bytes();
-    cut.push(0xc3);
-    for wanted in [None, Some(Encoding::Utf8)] {
-        check(&cut, wanted, Encoding::Base64, &base64(&cut));
-        check(b"\xff\x00", wanted, Encoding::Base64, "/wA=");
-    }
-    assert_eq!(files.contents(&file, None, 1).err(), Some(FileError::TooLarge));
-    assert_eq!(read(&files, &root), Err(FileError::NotAFile));
-    assert_eq!(read(&files, &file.join("child")), Err(FileError::NotFound));
-}
-
-#[test]
 fn directories_are_made_listed_moved_and_removed() {
     let (_dir, files, root) = setup();
     let names = |path: &Path| -> Vec<String> {
@@ -417,7 +384,7 @@ fn a_grant_is_for_what_it_names_and_no_more() {
     };
     let secret = dir.join("secret");
     let files = grant(&secret, false);
-    assert_eq!(read(&files, &secret).unwrap(), "\"secret\"");
+    assert_eq!(read(&files, &secret).unwrap(), "secret");
     assert_eq!(read(&files, &dir.join("other")), Err(FileError::Denied));
     assert_eq!(write(&files, &secret, "x", REPLACE), Err(FileError::Denied));
     let files = grant(&secret, true);
@@ -432,4 +399,23 @@ fn a_grant_is_for_what_it_names_and_no_more() {
     std::fs::rename(&root, dir.join("moved")).unwrap();
     std::os::unix::fs::symlink(&dir, &root).unwrap();
     assert_eq!(read(&files, &root.join("other")), Err(FileError::Denied));
+}
+
+#[test]
+fn only_files_of_a_bearable_size_are_read() {
+    let (_dir, files, root) = setup();
+    let file = root.join("file");
+    std::fs::write(&file, "two").unwrap();
+    assert_eq!(files.readable(&file, 1).err(), Some(FileError::TooLarge));
+    assert_eq!(read(&files, &root), Err(FileError::NotAFile));
+    assert_eq!(read(&files, &file.join("child")), Err(FileError::NotFound));
+    for (bytes, is_text) in [
+        (&b""[..], true),
+        ("ä".as_bytes(), true),
+        (b"\xc3", false),
+        (b"a\xffb", false),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        assert_eq!(files.readable(&file, 10).unwrap().is_text(), Ok(is_text), "{bytes:?}");
+    }
 }

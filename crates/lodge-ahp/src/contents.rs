@@ -1,12 +1,13 @@
-//! Reading a file into what goes over the wire, a piece at a time: however large it is, only a piece of it is in memory.
+//! Contents of files as they go over the wire, a piece at a time: however large they are, only a piece is in memory.
 
-use std::{fs::File, io::Read, path::Path};
+use std::{io::Read, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use rustix::fs::OFlags;
+use lodge_files::{FileError, Files, fill};
 
-use super::{FileError, Files, Result, beneath::reopen_file};
 use crate::wire::escape;
+
+type Result<T> = std::result::Result<T, FileError>;
 
 /// Read at a time; a multiple of three, so that pieces of base64 can follow each other.
 const PIECE: usize = 48 << 10;
@@ -30,20 +31,6 @@ impl Encoding {
     }
 }
 
-impl Files {
-    /// Opens a file of at most `limit` bytes. What is not text comes as base64, whatever is wanted.
-    pub(crate) fn contents(&self, path: &Path, wanted: Option<Encoding>, limit: u64) -> Result<Contents> {
-        let (fd, stat) = self.look(path, false, true)?;
-        if u64::try_from(stat.st_size).unwrap_or(0) > limit {
-            return Err(FileError::TooLarge);
-        }
-        let is_text = wanted != Some(Encoding::Base64) && is_text(reopen_file(&fd, OFlags::RDONLY)?, limit)?;
-        let encoding = if is_text { Encoding::Utf8 } else { Encoding::Base64 };
-        let file = reopen_file(&fd, OFlags::RDONLY)?;
-        Ok(Contents::new(Box::new(file.take(limit)), encoding))
-    }
-}
-
 /// Contents on their way.
 pub(crate) struct Contents {
     pub(crate) encoding: Encoding,
@@ -61,6 +48,14 @@ impl Contents {
             piece: vec![0; PIECE],
             kept: 0,
         }
+    }
+
+    /// Those of a file of at most `limit` bytes. What is not text comes as base64, whatever is wanted.
+    pub(crate) fn of_file(files: &Files, path: &Path, wanted: Option<Encoding>, limit: u64) -> Result<Self> {
+        let file = files.readable(path, limit)?;
+        let is_text = wanted != Some(Encoding::Base64) && file.is_text()?;
+        let encoding = if is_text { Encoding::Utf8 } else { Encoding::Base64 };
+        Ok(Self::new(Box::new(file.reader()?), encoding))
     }
 
     /// Contents that are in memory.
@@ -160,37 +155,56 @@ impl std::fmt::Debug for LargeAnswer {
     }
 }
 
-/// Fills the buffer as far as the file goes.
-fn fill(file: &mut impl Read, piece: &mut [u8]) -> Result<usize> {
-    let mut filled = 0;
-    while filled < piece.len() {
-        match file.read(&mut piece[filled..]) {
-            Ok(0) => break,
-            Ok(more) => filled += more,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
+#[cfg(test)]
+mod tests {
+    use lodge_files::Root;
+
+    use super::*;
+
+    /// Contents as a JSON string, put together from the pieces that they are sent in.
+    fn whole(contents: Contents) -> Result<String> {
+        let mut answer = LargeAnswer::begin("\"".into(), contents, "\"".into())?;
+        let mut json = String::new();
+        loop {
+            let (piece, last) = answer.next()?;
+            json.push_str(&piece);
+            if last {
+                return Ok(json);
+            }
         }
     }
-    Ok(filled)
-}
 
-/// Whether a file is UTF-8.
-fn is_text(file: File, limit: u64) -> Result<bool> {
-    let mut file = file.take(limit);
-    let mut piece = vec![0; PIECE];
-    let mut kept = 0;
-    loop {
-        let filled = fill(&mut file, &mut piece[kept..])?;
-        let bytes = &piece[..kept + filled];
-        let done = match std::str::from_utf8(bytes) {
-            Ok(_) => bytes.len(),
-            Err(error) if error.error_len().is_some() => return Ok(false),
-            Err(error) => error.valid_up_to(),
+    #[test]
+    fn text_and_bytes_are_read_whole_wherever_pieces_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (files, file) = (Files::new(vec![Root::whole(&root)]), root.join("file"));
+        let long: String = "ä😀\"\\\n\u{1}x".chars().cycle().take(200_000).collect();
+        let check = |bytes: &[u8], wanted, encoding, expected: &str| {
+            std::fs::write(&file, bytes).unwrap();
+            let contents = Contents::of_file(&files, &file, wanted, 10 << 20).unwrap();
+            assert_eq!(contents.encoding, encoding);
+            let json: String = serde_json::from_str(&whole(contents).unwrap()).unwrap();
+            assert!(json == expected);
         };
-        if filled == 0 {
-            return Ok(done == bytes.len());
+        let base64 = |bytes: &[u8]| STANDARD.encode(bytes);
+        check(b"", None, Encoding::Utf8, "");
+        check(long.as_bytes(), None, Encoding::Utf8, &long);
+        check(
+            long.as_bytes(),
+            Some(Encoding::Base64),
+            Encoding::Base64,
+            &base64(long.as_bytes()),
+        );
+        let mut cut = long.clone().into_bytes();
+        cut.push(0xc3);
+        for wanted in [None, Some(Encoding::Utf8)] {
+            check(&cut, wanted, Encoding::Base64, &base64(&cut));
+            check(b"\xff\x00", wanted, Encoding::Base64, "/wA=");
         }
-        kept = bytes.len() - done;
-        piece.copy_within(done..done + kept, 0);
+        assert_eq!(
+            Contents::of_file(&files, &file, None, 1).err(),
+            Some(FileError::TooLarge)
+        );
     }
 }
