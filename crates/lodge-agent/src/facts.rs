@@ -9,9 +9,13 @@ use lodge_events::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::totals::{ModelTotals, Totals};
+pub use self::{
+    schedules::{OpenSchedule, Schedules},
+    totals::{ModelTotals, Totals},
+};
 use crate::{questions::Questions, queue::PendingMessages};
 
+mod schedules;
 mod totals;
 
 /// `infoType` of the `session.info` that closes a turn which the host did not live to finish.
@@ -74,6 +78,8 @@ pub struct Facts {
     pub questions: Questions,
     /// The message whose turn was taken up after the host had gone down, and how often, while it came no further.
     pub retried: Option<(String, u32)>,
+    /// The prompts that are sent at set times.
+    pub schedules: Schedules,
     /// What was done so far, for `session.shutdown`.
     pub totals: Totals,
 }
@@ -125,7 +131,7 @@ pub struct OpenAgent {
 }
 
 /// Goes up with every event type that facts begin to take into account.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 impl Facts {
     /// Whether kept facts took every event into account that they should. Those of another build may not have: a build that
@@ -177,6 +183,7 @@ impl Facts {
         self.pending.fold(event.payload());
         self.questions.fold(event.payload());
         self.fold_retried(event.payload());
+        self.schedules.fold(event.payload(), event.timestamp().as_millisecond());
         match event.payload() {
             Payload::SessionSessionLimitsChanged(changed) => {
                 self.limit = changed.session_limits.as_ref().and_then(|limits| limits.max_ai_credits);

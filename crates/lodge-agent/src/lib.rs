@@ -55,7 +55,8 @@ pub use client::{
 pub use compaction::{Compacted, begin_checkpoints};
 pub use customize::{Customization, CustomizationChange, Customized, skill_info};
 pub use facts::{
-    Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenTurn, Totals, title_of,
+    Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenSchedule, OpenTurn, Schedules,
+    Totals, title_of,
 };
 pub use handle::{Agent, NewAgent, NewTask};
 pub use hooks::{FindHooks, HookFiles};

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use lodge_door::Door;
 
-use crate::{automations::Clock, http::Pages, telemetry::Lines};
+use crate::{http::Pages, telemetry::Lines};
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +62,6 @@ pub struct AhpConfig {
     pub shell: Option<PathBuf>,
     /// What the host says in its own log.
     pub lines: Arc<Lines>,
-    /// What time it is for automations.
-    pub clock: Clock,
     /// Bounds.
     pub limits: Limits,
 }
@@ -83,7 +81,6 @@ impl AhpConfig {
             default_directory: None,
             shell: None,
             lines: Arc::default(),
-            clock: Clock::default(),
             limits: Limits::default(),
         }
     }

@@ -43,7 +43,6 @@ pub mod version;
 mod watch;
 pub mod wire;
 
-pub use automations::Clock;
 pub use config::{AhpConfig, Limits, Listen, Policy, TlsFiles};
 pub use http::Pages;
 pub use server::{ServeError, Server, serve};

@@ -91,6 +91,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     let (connections, stop) = (face.host.connections().clone(), face.stop.clone());
     face.tasks.spawn(watch(face.clone()));
     face.begin_automations();
+    face.host.keep_schedules();
     let (address, socket, task) = match listen {
         Listen::Tcp(address) => {
             let listener = tokio::net::TcpListener::bind(address)

@@ -10,10 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ahp_types::{
-    common::JsonObject,
-    state::{AutomationSessionOrigin, ChangesSummary, ChatOrigin, Message, PendingMessage, SessionOrigin},
-};
+use ahp_types::state::{AutomationSessionOrigin, ChangesSummary, ChatOrigin, Message, PendingMessage, SessionOrigin};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -138,12 +135,6 @@ pub(crate) struct ClientRecord {
     /// The device that it is on; none for a client of the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
-}
-
-/// One of the host's settings. A value of nothing is one, too.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Setting {
-    value: serde_json::Value,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -299,7 +290,6 @@ struct Sessions {
 pub(crate) struct Store {
     sessions: Mutex<Sessions>,
     clients: Mutex<Lines<ClientRecord>>,
-    settings: Mutex<Lines<Setting>>,
     decisions: Mutex<Lines<Wide>>,
 }
 
@@ -328,7 +318,6 @@ impl Store {
         Ok(Self {
             sessions: Mutex::new(Sessions { lines, by_uri }),
             clients: Mutex::new(clients),
-            settings: Mutex::new(Lines::open(dir.join("settings.jsonl"))?),
             decisions: Mutex::new(Lines::open(dir.join("decisions.jsonl"))?),
         })
     }
@@ -337,7 +326,6 @@ impl Store {
     pub(crate) fn settle(&self) {
         self.sessions.lock().lines.settle();
         self.clients.lock().settle();
-        self.settings.lock().settle();
         self.decisions.lock().settle();
     }
 
@@ -379,31 +367,6 @@ impl Store {
         let Sessions { lines, by_uri } = &mut *self.sessions.lock();
         by_uri.retain(|_, of| of != id);
         lines.set(id, None);
-    }
-
-    /// The host's settings that clients chose.
-    pub(crate) fn settings(&self) -> JsonObject {
-        let settings = self.settings.lock();
-        let each = settings.map.iter();
-        each.map(|(key, setting)| (key.clone(), setting.value.clone()))
-            .collect()
-    }
-
-    /// Keeps the host's settings.
-    pub(crate) fn set_settings(&self, values: &JsonObject) {
-        let mut settings = self.settings.lock();
-        let gone: Vec<String> = settings
-            .map
-            .keys()
-            .filter(|key| !values.contains_key(*key))
-            .cloned()
-            .collect();
-        for key in gone {
-            settings.set(&key, None);
-        }
-        for (key, value) in values {
-            settings.set(key, Some(Setting { value: value.clone() }));
-        }
     }
 
     /// What persons decided for more than one session, by the ids of things.

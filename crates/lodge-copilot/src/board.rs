@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::{inference::SdkTransport, schedule::Schedules};
+use crate::inference::SdkTransport;
 
 /// The boards of all sessions that clients have open.
 #[derive(Default)]
@@ -48,7 +48,6 @@ pub(crate) struct Board {
     /// Commands that clients deal with, one after the other.
     queued: Mutex<QueuedCommands>,
     recent: Mutex<Option<Arc<Recent>>>,
-    schedules: Arc<Schedules>,
     /// The client that carries the session's requests to models, where one does.
     carrier: Mutex<Option<SdkTransport>>,
     /// What views of MCP servers are told about where they are shown.
@@ -119,11 +118,6 @@ impl Board {
         let mut at = 0..before;
         queued.waiting.retain(|(id, _)| keep(at.next().unwrap_or(0), id));
         before - queued.waiting.len()
-    }
-
-    /// Prompts at set times.
-    pub(crate) fn schedules(&self) -> &Arc<Schedules> {
-        &self.schedules
     }
 
     /// The recent events; kept from the first time that somebody asks.

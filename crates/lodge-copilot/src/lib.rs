@@ -26,7 +26,6 @@ mod providers;
 mod roles;
 pub mod rpc;
 mod rules;
-mod schedule;
 mod server;
 mod session;
 mod stdio;

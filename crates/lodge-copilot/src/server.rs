@@ -205,6 +205,7 @@ pub struct Server {
 impl Server {
     /// A server that listens nowhere yet. Wants a runtime.
     pub fn new(host: Host, options: ServerOptions) -> Self {
+        host.keep_schedules();
         let shared = Shared::new(options, Arc::default(), Arc::default());
         let lifecycle = tokio::spawn(lifecycle::tell(host.clone(), shared.peers.clone()));
         Self {

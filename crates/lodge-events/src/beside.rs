@@ -48,6 +48,13 @@ events! {
         mode: ApprovalMode = "What is asked from now on.",
     }
 
+    "lodge.schedule_ran" LodgeScheduleRan persisted newer
+        "A scheduled prompt was sent. All times that were missed before are one run." {
+        id: u64 = "The schedule.",
+        time: u64 = "When, in Unix milliseconds.",
+        message_id: String = "The message that was sent.",
+    }
+
     "lodge.rules" LodgeRules persisted newer
         "The rules of the session have changed. Rules for a directory or a user are never in a log." {
         rules: Vec<SessionRule> = "All rules of the session from now on.",

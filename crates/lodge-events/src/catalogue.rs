@@ -230,7 +230,7 @@ catalogue! {
     SessionMcpServersLoaded SessionMcpServerStatusChanged SessionMcpServerRemoved SessionMcpServerNeedsReconnect
     McpToolsListChanged McpResourcesListChanged McpPromptsListChanged McpOauthRequired McpOauthCompleted
     SamplingRequested SamplingCompleted
-    LodgeUsage LodgeUsageCarried LodgeApproval LodgeRules LodgeRewound
+    LodgeUsage LodgeUsageCarried LodgeApproval LodgeScheduleRan LodgeRules LodgeRewound
     LodgeMessageQueued LodgeMessageEdited LodgeMessageMoved LodgeMessageRemoved LodgeMessageParked
     LodgeTurnRetried LodgeQuestion LodgeAnswered
 }

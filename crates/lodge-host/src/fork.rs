@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lodge_events::{Event, LodgeUsage, LodgeUsageCarried, UserMessage};
+use lodge_events::{Event, LodgeUsage, LodgeUsageCarried, SessionScheduleCancelled, UserMessage};
 use lodge_log::{EventReader, LogError, Store};
 use lodge_tools::changes::Changes;
 use uuid::Uuid;
@@ -20,6 +20,10 @@ impl Host {
             .await
             .map_err(|_| HostError::Invalid(format!("The session {id} could not be copied.")))??;
         let session = self.open_session(&new_id).await?;
+        // What is sent at set times is sent in the session that it was scheduled in.
+        for id in session.facts().schedules.open.into_keys() {
+            session.record(SessionScheduleCancelled { id }).await?;
+        }
         self.0.label(&session, session.settings().name);
         let _ = self.0.lifecycle.send(Lifecycle::Created(new_id));
         Ok(session)

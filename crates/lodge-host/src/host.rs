@@ -23,14 +23,20 @@ use lodge_tools::{
 };
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Connections, HostError, Lifecycle, McpFiles, Metrics, NewSession, Resume, SessionSummary, Storage,
+    Automations, Clock, Connections, HostError, Lifecycle, McpFiles, Metrics, NewSession, RegisterError, Resume,
+    SessionSummary, Storage,
     hub::Hub,
+    migrate,
+    registers::{FileRegisters, Registers},
     rewind,
+    schedules::SessionSchedules,
     servers::logins,
     session::{Live, Session},
+    settings::Settings as HostSettings,
     trust::Trust,
 };
 
@@ -55,6 +61,8 @@ pub struct HostConfig {
     pub idle_after: Duration,
     /// The version to tell clients.
     pub version: String,
+    /// What time it is for schedules.
+    pub clock: Clock,
 }
 
 /// On whose behalf sessions are started, where that is not whoever started the host. It is kept in memory only.
@@ -87,6 +95,12 @@ pub(crate) struct Inner {
     secrets: Arc<Secrets>,
     connections: Connections,
     metrics: Metrics,
+    registers: Arc<dyn Registers>,
+    host_settings: Arc<HostSettings>,
+    automations: Arc<Automations>,
+    pub(crate) schedules: Arc<SessionSchedules>,
+    /// Ends what the host does by itself.
+    stop: CancellationToken,
 }
 
 impl Host {
@@ -95,8 +109,11 @@ impl Host {
     }
 
     /// Starts hosting. Needs a runtime: idle sessions are put out of memory by a task.
-    pub fn new(config: HostConfig) -> Self {
-        let inner = Arc::new(Inner {
+    pub fn new(config: HostConfig) -> Result<Self, HostError> {
+        let registers = open_registers(&config.home)?;
+        let settings = Arc::new(HostSettings::new(&registers));
+        let (clock, stop) = (config.clock, CancellationToken::new());
+        let inner = Arc::new_cyclic(|host: &Weak<Inner>| Inner {
             logins: Arc::new(logins(config.home.path())),
             home: config.home,
             models: config.models,
@@ -110,11 +127,45 @@ impl Host {
             secrets: Arc::default(),
             connections: Connections::default(),
             metrics: Metrics::default(),
+            automations: Arc::new(Automations::new(
+                host.clone(),
+                registers.clone(),
+                settings.clone(),
+                clock.clone(),
+                stop.clone(),
+            )),
+            schedules: Arc::new(SessionSchedules::new(host.clone(), &registers, clock, stop.clone())),
+            registers,
+            host_settings: settings,
+            stop,
         });
         tokio::spawn(put_out_idle(Arc::downgrade(&inner), config.idle_after));
         let host = Self(inner, None);
         tokio::spawn(rewind::finish_all_interrupted(host.clone()));
-        host
+        Ok(host)
+    }
+
+    /// Sends what sessions have scheduled when it is due, from now on. For programs that stay: one that is about to end
+    /// would begin turns that it cannot finish. Where others use the home, too, each sees to the sessions that it has open.
+    pub fn keep_schedules(&self) {
+        self.0.schedules.start(self.0.home.is_exclusive());
+    }
+
+    /// What is done again and again, or at the push of a button.
+    pub fn automations(&self) -> &Arc<Automations> {
+        &self.0.automations
+    }
+
+    /// The settings of the host as a whole.
+    pub fn host_settings(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.0.host_settings.all()
+    }
+
+    /// Makes the settings of the host as a whole these and no others.
+    pub fn set_host_settings(&self, values: &serde_json::Map<String, serde_json::Value>) -> Result<(), RegisterError> {
+        self.0.host_settings.replace(values)?;
+        self.0.automations.settings_changed();
+        Ok(())
     }
 
     /// The same host, for somebody else: the sessions that are started by this handle are the caller's.
@@ -468,6 +519,8 @@ impl Host {
         {
             tracing::warn!(session = id, %error, "the journal of an interrupted rewind stays behind");
         }
+        self.0.automations.session_removed(id);
+        self.0.schedules.removed(id);
         let _ = self.0.lifecycle.send(Lifecycle::Deleted(id.to_owned()));
         Ok(())
     }
@@ -545,12 +598,24 @@ impl Host {
 
     /// Ends every session's life in memory.
     pub async fn shutdown(&self) {
+        self.0.stop.cancel();
         let all: Vec<_> = self.0.live.lock().drain().map(|(_, live)| live).collect();
         for live in all {
             live.agent.close(true).await;
             live.hub.close();
         }
         self.catalogue().flush();
+        let registers = self.0.registers.clone();
+        let synced = tokio::task::spawn_blocking(move || registers.sync()).await;
+        if let Ok(Err(error)) = synced {
+            tracing::warn!(%error, "the host's registers are not on the disk");
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
 }
 
@@ -595,6 +660,7 @@ impl Inner {
     /// From here on others find the session.
     fn enlist(&self, session: &Session) {
         self.live.lock().insert(session.id().to_owned(), session.0.clone());
+        self.schedules.opened(session.id());
     }
 
     /// Opens a session's log anew when another process has written to it.
@@ -611,11 +677,23 @@ impl Inner {
 fn note(host: &Weak<Inner>, id: &str, event: &Event) {
     let Some(host) = host.upgrade() else { return };
     host.metrics.observe(event);
+    host.schedules.event(id, event);
     // Its first event is what makes a session, and that is told as such. What hangs beside the chain is in no list.
     if event.is_ephemeral() || event.is_beside() || event.is::<SessionStart>() {
         return;
     }
     let _ = host.lifecycle.send(Lifecycle::Updated(id.to_owned()));
+}
+
+/// The registers of a home, with what earlier builds kept elsewhere.
+fn open_registers(home: &Home) -> Result<Arc<dyn Registers>, HostError> {
+    let path = home.path().join("registers.jsonl");
+    let failed = |error: std::io::Error| HostError::Invalid(format!("The host's registers cannot be read: {error}"));
+    let registers: Arc<dyn Registers> = Arc::new(FileRegisters::open(path, !home.is_exclusive()).map_err(failed)?);
+    if home.is_exclusive() {
+        migrate::migrate(home.path(), &registers);
+    }
+    Ok(registers)
 }
 
 fn context_of(settings: &Settings) -> WorkingDirectoryContext {

@@ -2,6 +2,7 @@
 //!
 //! This room knows every session and brings them to life and to rest. It may not know any wire.
 
+mod automations;
 mod changes;
 mod commands;
 mod config;
@@ -13,15 +14,24 @@ mod host;
 mod hub;
 pub mod import;
 mod metrics;
+mod migrate;
+mod registers;
 mod retention;
 mod rewind;
+mod schedules;
 mod servers;
 mod session;
+mod settings;
 mod stored;
 mod trust;
 mod watched;
 mod worktree;
 
+pub use automations::{
+    Automation, AutomationChange, AutomationError, AutomationFace, Automations, Definition, MessageTemplate, Misfire,
+    NamedModel, PreparedRun, RUN_HISTORY, Run, RunCause, RunEnd, RunOutcome, RunSession, RunUsage, Schedule,
+    SessionTemplate, StopRule,
+};
 pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
@@ -32,7 +42,9 @@ pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
 pub use metrics::{Counts, MODEL_CALL_BUCKETS, Metrics};
 pub use retention::{Expired, Expiry, Retention};
+pub use registers::RegisterError;
 pub use rewind::{RewindPoint, Rewound, can_put_back};
+pub use schedules::{Clock, ScheduledPrompt};
 pub use servers::{logins, mcp_servers};
 pub use session::{Attachment, Session};
 pub use stored::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};

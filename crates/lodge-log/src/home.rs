@@ -94,6 +94,11 @@ impl Home {
         &self.path
     }
 
+    /// Whether nobody else uses the home.
+    pub fn is_exclusive(&self) -> bool {
+        self.exclusive
+    }
+
     /// The session logs. They implement [`Store`](crate::Store); what only files can do is there, too.
     pub fn sessions(&self) -> &Arc<FileStore> {
         &self.store

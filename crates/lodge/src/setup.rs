@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use lodge_host::{Home, HomeOptions, Host, HostConfig, LogError, SyncPolicy, mcp::Configured};
+use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig, LogError, SyncPolicy, mcp::Configured};
 use lodge_models::{Catalogue, ModelsConfig};
 use lodge_terminal::Scheme;
 use lodge_tools::{
@@ -204,7 +204,8 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
         models,
         idle_after: idle_after.unwrap_or(IDLE_AFTER),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-    });
+        clock: Clock::default(),
+    })?;
     host.add_mcp_servers(config.mcp.servers());
     Ok(host)
 }

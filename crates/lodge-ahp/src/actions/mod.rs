@@ -93,8 +93,6 @@ enum After {
     Wished(String, Wish),
     /// The directories are others: one is gone, and perhaps another in its place.
     Directories(Option<(String, Option<String>)>),
-    /// The host's settings are others.
-    Settings,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -543,12 +541,6 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, configured: bo
                 }
             }
             After::Keep => dispatch.face.keep(inner, channel),
-            After::Settings => {
-                if let Some(config) = &inner.core.root.config {
-                    dispatch.face.store.set_settings(&config.values);
-                }
-                dispatch.face.automations.look();
-            }
             After::Terminal(deed) => inner.do_terminal(channel, deed),
             After::Reviewed => dispatch.face.reviewed(inner, channel),
             After::Annotated => dispatch.face.annotated(inner, channel),
@@ -672,7 +664,7 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
         return service::check(inner, service, dispatch, action);
     }
     match action {
-        A::RootConfigChanged(changed) => settings::check(inner, changed),
+        A::RootConfigChanged(changed) => settings::check(dispatch.face, inner, changed),
         _ => Err("only the host says this about itself".to_owned()),
     }
 }

@@ -7,8 +7,8 @@ use ahp_types::{
     state::{ConfigSchema, RootConfigState},
 };
 
-use super::{After, NoChange, Plan, Refusal};
-use crate::face::Inner;
+use super::{NoChange, Plan, Refusal};
+use crate::face::{Face, Inner};
 
 /// Bytes of all settings together, as they are written.
 const ROOM: usize = 256 * 1024;
@@ -24,7 +24,7 @@ pub(crate) fn shown(values: JsonObject) -> RootConfigState {
 }
 
 /// What a change of settings does.
-pub(super) fn check(inner: &Inner, changed: &RootConfigChangedAction) -> Result<Plan, Refusal> {
+pub(super) fn check(face: &Face, inner: &Inner, changed: &RootConfigChangedAction) -> Result<Plan, Refusal> {
     let known = inner.core.root.config.as_ref().map(|config| &config.values);
     let mut values = match changed.replace {
         Some(true) => JsonObject::default(),
@@ -37,5 +37,7 @@ pub(super) fn check(inner: &Inner, changed: &RootConfigChangedAction) -> Result<
     if serde_json::to_vec(&values).map_or(true, |text| text.len() > ROOM) {
         return Err(format!("there is room for {} KiB of settings", ROOM / 1024));
     }
-    Ok(Plan::default().then(After::Settings))
+    let kept = face.host.set_host_settings(&values);
+    kept.map_err(|error| format!("the settings cannot be kept: {error}"))?;
+    Ok(Plan::default())
 }

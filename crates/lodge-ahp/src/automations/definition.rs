@@ -1,15 +1,14 @@
-//! What an automation may be: the rules for definitions, before they are kept.
-
-use std::{collections::HashSet, mem::discriminant};
+//! Definitions of automations, as clients write them and as the host keeps them, and this protocol's rules for them.
 
 use ahp_types::state::{
-    AutomationDefinition, AutomationDefinitionPatch, AutomationDisableCondition, AutomationMisfirePolicy,
-    AutomationScheduleTrigger, AutomationSessionTemplate, AutomationTrigger, MessageKind,
+    AgentSelection, AutomationAfterDateCondition, AutomationAfterRunsCondition, AutomationDefinition,
+    AutomationDefinitionPatch, AutomationDisableCondition, AutomationMisfirePolicy, AutomationSchedule,
+    AutomationScheduleTrigger, AutomationSessionTemplate, AutomationTrigger, Message, MessageKind, MessageOrigin,
+    ModelSelection,
 };
-use jiff::Timestamp;
+use lodge_host::{Definition, MessageTemplate, Misfire, NamedModel, Schedule, SessionTemplate, StopRule};
 use serde_json::Value;
 
-use super::cron::{self, Cron};
 use crate::{
     actions::{self, MOST_DIRECTORIES},
     methods::session_settings,
@@ -17,10 +16,8 @@ use crate::{
     uri,
 };
 
-/// A definition is at most so long, and its names and ids.
-const BYTES: usize = 256 << 10;
+/// An address is at most so long.
 const NAME_BYTES: usize = 1 << 10;
-const TRIGGERS: usize = 32;
 
 /// How names end behind which secrets stand.
 const SECRETS: [&str; 8] = [
@@ -35,7 +32,7 @@ const SECRETS: [&str; 8] = [
 ];
 
 /// The scheme and the id that an automation's address is made of.
-pub(super) fn address(resource: &str) -> Result<(), String> {
+pub(super) fn check_address(resource: &str) -> Result<(), String> {
     let id = resource.strip_prefix("ahp-automation:").unwrap_or_default();
     let id = id.trim_start_matches('/');
     if id.is_empty() || resource.len() > NAME_BYTES || resource.chars().any(char::is_control) {
@@ -46,7 +43,7 @@ pub(super) fn address(resource: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a definition can be one. `Err` says why not.
+/// Whether a definition can be one, as far as this protocol has rules of its own. `Err` says why not.
 pub(super) fn check(definition: &AutomationDefinition) -> Result<(), String> {
     // Its sessions are called so.
     actions::title(&definition.title)?;
@@ -58,11 +55,6 @@ pub(super) fn check(definition: &AutomationDefinition) -> Result<(), String> {
     let metas = [&definition.session.config, &definition.meta, &definition.message.meta];
     for (key, value) in metas.into_iter().flatten().flatten() {
         no_secret(key, value)?;
-    }
-    triggers(&definition.triggers)?;
-    conditions(definition.disable_conditions.as_deref().unwrap_or_default())?;
-    if serde_json::to_vec(definition).map_or(usize::MAX, |json| json.len()) > BYTES {
-        return Err(format!("an automation has at most {} KiB", BYTES / 1024));
     }
     Ok(())
 }
@@ -109,59 +101,140 @@ fn no_secret(key: &str, value: &Value) -> Result<(), String> {
     }
 }
 
-fn triggers(triggers: &[AutomationTrigger]) -> Result<(), String> {
-    if triggers.len() > TRIGGERS {
-        return Err(format!("an automation has at most {TRIGGERS} triggers"));
-    }
-    let mut ids = HashSet::new();
-    for trigger in triggers {
-        let id = match trigger {
-            AutomationTrigger::Schedule(trigger) => &trigger.id,
-            AutomationTrigger::Event(trigger) => &trigger.id,
-        };
-        if id.trim().is_empty() || id.len() > NAME_BYTES || !ids.insert(id) {
-            return Err(format!("every trigger has an id of its own, and {id:?} is none"));
-        }
-        match trigger {
-            AutomationTrigger::Schedule(trigger) => schedule(trigger)?,
-            AutomationTrigger::Event(trigger) => {
-                return Err(format!("this host has no event trigger {:?}", trigger.r#type));
-            }
-        }
-    }
-    Ok(())
+/// A definition as the host keeps it. `Err` says what it cannot be.
+pub(super) fn kept(definition: AutomationDefinition) -> Result<Definition, String> {
+    let schedules = definition.triggers.into_iter().map(|trigger| match trigger {
+        AutomationTrigger::Schedule(trigger) => schedule(trigger),
+        AutomationTrigger::Event(trigger) => Err(format!("this host has no event trigger {:?}", trigger.r#type)),
+    });
+    let stop = definition.disable_conditions.into_iter().flatten();
+    let stop = stop.map(|condition| match condition {
+        AutomationDisableCondition::AfterRuns(runs) => StopRule::AfterRuns(runs.max),
+        AutomationDisableCondition::AfterDate(after) => StopRule::At(after.date),
+    });
+    let Message {
+        text,
+        attachments,
+        model,
+        agent,
+        meta,
+        ..
+    } = definition.message;
+    let attachments = attachments.map(|all| all.iter().map(serde_json::to_value).collect::<Result<_, _>>());
+    let session = definition.session;
+    Ok(Definition {
+        title: definition.title,
+        message: MessageTemplate {
+            text,
+            attachments: attachments.transpose().map_err(|error| error.to_string())?,
+            model: model.map(named),
+            agent: agent.map(|agent| agent.uri),
+            notes: meta,
+        },
+        session: SessionTemplate {
+            provider: session.provider,
+            model: session.model.map(named),
+            agent: session.agent.map(|agent| agent.uri),
+            directories: session.working_directories,
+            settings: session.config,
+        },
+        enabled: definition.enabled,
+        schedules: schedules.collect::<Result<_, _>>()?,
+        stop: stop.collect(),
+        notes: definition.meta,
+    })
 }
 
-fn schedule(trigger: &AutomationScheduleTrigger) -> Result<(), String> {
-    if let Some(AutomationMisfirePolicy::Unknown(odd)) = &trigger.misfire_policy {
-        return Err(format!("there is no misfire policy {odd:?}"));
-    }
-    let schedule = &trigger.schedule;
-    // Longer ones say the same twice.
-    if schedule.expression.len() > NAME_BYTES {
-        return Err(format!("a schedule has at most {NAME_BYTES} bytes"));
-    }
-    Cron::parse(&schedule.expression)?;
-    cron::zone(&schedule.time_zone).map(drop)
+fn schedule(trigger: AutomationScheduleTrigger) -> Result<Schedule, String> {
+    let misfire = match trigger.misfire_policy {
+        None => None,
+        Some(AutomationMisfirePolicy::Skip) => Some(Misfire::Skip),
+        Some(AutomationMisfirePolicy::RunOnce) => Some(Misfire::CatchUp),
+        Some(AutomationMisfirePolicy::Unknown(odd)) => return Err(format!("there is no misfire policy {odd:?}")),
+    };
+    Ok(Schedule {
+        id: trigger.id,
+        cron: trigger.schedule.expression,
+        time_zone: trigger.schedule.time_zone,
+        misfire,
+    })
 }
 
-fn conditions(conditions: &[AutomationDisableCondition]) -> Result<(), String> {
-    for (at, condition) in conditions.iter().enumerate() {
-        let kind = discriminant(condition);
-        if conditions[..at].iter().any(|other| discriminant(other) == kind) {
-            return Err("a kind of disable condition is there at most once".to_owned());
-        }
-        match condition {
-            AutomationDisableCondition::AfterRuns(runs) if runs.max < 1 => {
-                return Err("an automation is disabled after one run at least".to_owned());
-            }
-            AutomationDisableCondition::AfterDate(after) if after.date.parse::<Timestamp>().is_err() => {
-                return Err(format!("{:?} is not a time as RFC 3339 writes it", after.date));
-            }
-            _ => {}
-        }
+fn named(model: ModelSelection) -> NamedModel {
+    NamedModel {
+        id: model.id,
+        options: model.config.map(|config| config.into_iter().collect()),
     }
-    Ok(())
+}
+
+/// A definition that the host keeps, as clients see it.
+pub(super) fn shown(definition: &Definition) -> AutomationDefinition {
+    let Definition {
+        title,
+        message,
+        session,
+        enabled,
+        schedules,
+        stop,
+        notes,
+    } = definition.clone();
+    let conditions = stop.into_iter().map(|rule| match rule {
+        StopRule::AfterRuns(max) => AutomationDisableCondition::AfterRuns(AutomationAfterRunsCondition { max }),
+        StopRule::At(date) => AutomationDisableCondition::AfterDate(AutomationAfterDateCondition { date }),
+    });
+    let conditions: Vec<_> = conditions.collect();
+    // An attachment of a kind that is not known any more is kept as it is.
+    let attachments = message.attachments.map(|all| {
+        all.into_iter()
+            .filter_map(|one| serde_json::from_value(one).ok())
+            .collect()
+    });
+    AutomationDefinition {
+        title,
+        message: Message {
+            text: message.text,
+            origin: MessageOrigin {
+                kind: MessageKind::Automation,
+            },
+            attachments,
+            model: message.model.map(selected),
+            agent: message.agent.map(|uri| AgentSelection { uri }),
+            meta: message.notes,
+        },
+        session: AutomationSessionTemplate {
+            provider: session.provider,
+            model: session.model.map(selected),
+            agent: session.agent.map(|uri| AgentSelection { uri }),
+            working_directories: session.directories,
+            config: session.settings,
+            customizations: None,
+        },
+        enabled,
+        triggers: schedules.into_iter().map(trigger).collect(),
+        disable_conditions: (!conditions.is_empty()).then_some(conditions),
+        meta: notes,
+    }
+}
+
+fn trigger(schedule: Schedule) -> AutomationTrigger {
+    AutomationTrigger::Schedule(AutomationScheduleTrigger {
+        id: schedule.id,
+        schedule: AutomationSchedule {
+            expression: schedule.cron,
+            time_zone: schedule.time_zone,
+        },
+        misfire_policy: schedule.misfire.map(|misfire| match misfire {
+            Misfire::Skip => AutomationMisfirePolicy::Skip,
+            Misfire::CatchUp => AutomationMisfirePolicy::RunOnce,
+        }),
+    })
+}
+
+fn selected(model: NamedModel) -> ModelSelection {
+    ModelSelection {
+        id: model.id,
+        config: model.options.map(|options| options.into_iter().collect()),
+    }
 }
 
 /// Takes up what a patch names. What it does not name stays.
@@ -182,34 +255,4 @@ pub(super) fn patch(definition: &mut AutomationDefinition, changes: AutomationDe
     if changes.meta.is_some() {
         definition.meta = changes.meta;
     }
-}
-
-/// Its schedules.
-pub(super) fn schedules(definition: &AutomationDefinition) -> impl Iterator<Item = &AutomationScheduleTrigger> {
-    definition.triggers.iter().filter_map(|trigger| match trigger {
-        AutomationTrigger::Schedule(trigger) => Some(trigger),
-        AutomationTrigger::Event(_) => None,
-    })
-}
-
-/// After how many scheduled runs it is disabled.
-pub(super) fn most_runs(definition: &AutomationDefinition) -> Option<i64> {
-    let conditions = definition.disable_conditions.iter().flatten();
-    conditions
-        .filter_map(|condition| match condition {
-            AutomationDisableCondition::AfterRuns(runs) => Some(runs.max),
-            AutomationDisableCondition::AfterDate(_) => None,
-        })
-        .next()
-}
-
-/// When it is disabled.
-pub(super) fn last_moment(definition: &AutomationDefinition) -> Option<Timestamp> {
-    let conditions = definition.disable_conditions.iter().flatten();
-    conditions
-        .filter_map(|condition| match condition {
-            AutomationDisableCondition::AfterDate(after) => after.date.parse().ok(),
-            AutomationDisableCondition::AfterRuns(_) => None,
-        })
-        .next()
 }

@@ -1,48 +1,40 @@
-//! Automations: what a person wants done again and again, or at the push of a button. Each run is a session like any other,
-//! made by the host when a client asks for it or a schedule is due, also when nobody is connected.
-//!
-//! `cron` and `record` decide, from what is known and the time that it is; `book` keeps. What anybody sees is on disk before:
-//! one lock is held from the decision over the writing to the telling, so that all of it has one order.
+//! Automations in the words of AHP. What they are, when they run and what became of their runs is the host's to know; here
+//! their definitions are read and shown, and their sessions are made.
 
-mod book;
-mod clock;
-mod cron;
 mod definition;
-mod record;
+mod requests;
 mod runs;
-mod said;
-mod schedule;
+mod shown;
 
-use std::{io, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
 
 use ahp_types::{
-    StateAction,
-    actions::AutomationSetAction,
     commands::{
         AutomationCapabilities, AutomationCreateCapability, AutomationRunCancellationCapability,
         AutomationScheduleCapabilities,
     },
-    common::JsonObject,
-    state::{AutomationSessionOrigin, AutomationState},
+    state::AutomationState,
 };
-use lodge_host::{Host, HostError};
+use lodge_host::{AutomationError, HostError};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
-pub use self::clock::Clock;
-use self::{book::Book, record::Record};
+use self::shown::Pages;
 use crate::{
-    face::{Face, Inner},
-    state::{Core, Service},
-    uri,
+    face::Face,
+    rpc::{RpcError, code},
+    state::Service,
+    wire::Origin,
 };
 
 /// The channel of all automations.
 pub(crate) const CHANNEL: &str = "ahp-automations://";
 /// What the channels of runs begin with.
 pub(crate) const RUN: &str = "ahp-automation-run:/";
-/// The one of the host's settings that it reads: editors of the VS Code family set it where their person wants no automations.
-const SETTING: &str = "automationsEnabled";
+/// What the addresses of automations begin with.
+const ADDRESS: &str = "ahp-automation:";
 
 /// What clients are told of when they come.
 pub(crate) fn capabilities() -> AutomationCapabilities {
@@ -50,7 +42,7 @@ pub(crate) fn capabilities() -> AutomationCapabilities {
         create: Some(AutomationCreateCapability {}),
         schedules: Some(AutomationScheduleCapabilities::default()),
         run_cancellation: Some(AutomationRunCancellationCapability {}),
-        run_history_limit: Some(record::HISTORY as i64),
+        run_history_limit: Some(lodge_host::RUN_HISTORY as i64),
         customizations: None,
     }
 }
@@ -69,122 +61,90 @@ pub(crate) fn is_channel(channel: &str) -> bool {
     channel == CHANNEL || channel.starts_with(RUN)
 }
 
-/// The automations of a host.
-pub(crate) struct Automations {
-    book: tokio::sync::Mutex<Book>,
-    /// Whoever keeps the time has something new to look at.
-    changed: Notify,
-    clock: Clock,
-    /// Sessions of runs that were removed, by the runs.
-    gone: Mutex<Vec<(String, String)>>,
-}
-
-impl Automations {
-    pub(crate) fn open(host: &Host, clock: Clock, settings: &JsonObject) -> io::Result<(Self, AutomationState)> {
-        let dir = host.home().path().join("ahp/automations");
-        let is_kept = |session: &str| uri::id_in(session).is_some_and(|id| host.read(id).is_ok());
-        let book = Book::open(dir, are_allowed(settings), clock.now(), is_kept)?;
-        let state = book.state();
-        let automations = Self {
-            book: tokio::sync::Mutex::new(book),
-            changed: Notify::new(),
-            clock,
-            gone: Mutex::default(),
-        };
-        Ok((automations, state))
-    }
-
-    /// Something that schedules depend on may be otherwise now.
-    pub(crate) fn look(&self) {
-        self.changed.notify_one();
-    }
-
-    /// A session that belonged to a run was removed.
-    pub(crate) fn session_gone(&self, origin: &AutomationSessionOrigin, session: String) {
-        self.gone.lock().push((origin.run.clone(), session));
-        self.look();
-    }
-}
-
-fn are_allowed(settings: &JsonObject) -> bool {
-    settings.get(SETTING).and_then(serde_json::Value::as_bool) != Some(false)
-}
-
-impl Inner {
-    /// Whether automations may run at all.
-    fn automations_allowed(&self) -> bool {
-        let config = self.core.root.config.as_ref();
-        config.is_none_or(|config| are_allowed(&config.values))
-    }
-}
-
-impl Core {
-    /// Tells all that an automation is so now.
-    fn show_automation(&mut self, record: &Record, allowed: bool) {
-        let automation = record.entry(allowed);
-        let action = StateAction::AutomationSet(Box::new(AutomationSetAction { automation }));
-        self.publish(CHANNEL, &action, None);
-    }
-}
-
-/// Writes a record down. Nobody knows of it yet.
-async fn write(book: &Book, record: Record) -> io::Result<Record> {
-    let file = book.file(&record.resource);
-    let written = tokio::task::spawn_blocking(move || file.keep(&record).map(|()| record)).await;
-    written.map_err(io::Error::other)?
+/// What this face knows of automations beside the host.
+#[derive(Default)]
+pub(crate) struct Shown {
+    /// How many of its past runs clients see of each automation.
+    pages: Mutex<Pages>,
+    /// Who is removing which automation.
+    removing: Mutex<HashMap<String, Origin>>,
 }
 
 impl Face {
-    /// Keeps a record, and then tells what became of it: first of a run, then of the automation.
-    async fn keep_record(&self, book: &mut Book, record: Record, of_run: &[StateAction], run: &str) -> io::Result<()> {
-        let record = write(book, record).await?;
-        self.show_record(book, record, of_run, run);
-        Ok(())
+    /// Makes the sessions of runs from now on, and tells what becomes of automations.
+    pub(crate) fn begin_automations(self: &Arc<Self>) {
+        let face: Weak<Self> = Arc::downgrade(self);
+        self.host.automations().serve(face);
     }
 
-    /// The same where it is so, whether or not it can be kept.
-    async fn keep_at_any_rate(&self, book: &mut Book, record: Record, of_run: &[StateAction], run: &str) {
-        let kept = self.keep_record(book, record.clone(), of_run, run).await;
-        if let Err(error) = kept {
-            tracing::error!(%error, automation = record.resource, "what became of a run cannot be kept");
-            self.show_record(book, record, of_run, run);
+    /// The state of the channel of all automations.
+    pub(crate) fn automations_state(host: &lodge_host::Host) -> AutomationState {
+        let (all, allowed) = (host.automations().list(), host.automations().are_allowed());
+        let pages = Pages::default();
+        AutomationState {
+            entries: all.iter().map(|one| pages.entry(one, allowed)).collect(),
+            meta: None,
         }
-    }
-
-    fn show_record(&self, book: &mut Book, record: Record, of_run: &[StateAction], run: &str) {
-        let mut inner = self.inner.lock();
-        let allowed = inner.automations_allowed();
-        for action in of_run {
-            inner.core.publish(run, action, None);
-        }
-        inner.core.show_automation(&record, allowed);
-        let resource = record.resource.clone();
-        let before = book.put(record);
-        let record = book.get(&resource);
-        let is_forgotten = |run: &str| record.is_none_or(|record| record.run(run).is_none());
-        for run in before.iter().flat_map(|before| &before.runs) {
-            if is_forgotten(&run.resource) {
-                inner.core.remove_service(&run.resource);
-            }
-        }
-        self.automations.look();
     }
 
     /// Opens the channel of a run that is remembered.
     pub(crate) async fn open_run(&self, uri: &str) -> Result<(), HostError> {
-        let book = self.automations.book.lock().await;
-        let run = book.of_run(uri).and_then(|record| record.run(uri));
-        let run = run.ok_or_else(|| HostError::NotFound(uri.to_owned()))?;
-        let mut inner = self.inner.lock();
-        if inner.core.service(uri).is_none() {
-            let service = Service::AutomationRun(Box::new(run.clone()));
-            inner.core.insert_service(uri.into(), None, service);
-        }
-        Ok(())
+        let missing = || HostError::NotFound(uri.to_owned());
+        let id = uri.strip_prefix(RUN).ok_or_else(missing)?;
+        let opened = self.host.automations().look(|all| {
+            let of = all.iter().find_map(|one| Some((one, one.run(id)?)));
+            let (automation, run) = of.ok_or_else(missing)?;
+            let mut inner = self.inner.lock();
+            if inner.core.service(uri).is_none() {
+                let service = Service::AutomationRun(Box::new(shown::run_state(automation, run)));
+                inner.core.insert_service(uri.into(), None, service);
+            }
+            Ok(())
+        });
+        opened.await
     }
 
-    /// Begins to keep the time.
-    pub(crate) fn begin_automations(self: &Arc<Self>) {
-        self.tasks.spawn(schedule::keep_time(self.clone()));
+    /// Automations may have been turned off as a whole.
+    pub(crate) fn check_allowed(&self) -> Result<(), RpcError> {
+        if self.host.automations().are_allowed() {
+            return Ok(());
+        }
+        Err(rpc_error(AutomationError::Disabled))
     }
+}
+
+/// The host's name for the automation at an address. One that is none is the name of nothing.
+fn id_at(address: &str) -> &str {
+    address.strip_prefix(ADDRESS).unwrap_or_default()
+}
+
+fn address(id: &str) -> String {
+    format!("{ADDRESS}{id}")
+}
+
+/// Why something was not done, in the protocol's words.
+fn reason(error: AutomationError) -> String {
+    match error {
+        AutomationError::NotFound(id) => format!("Automation not found: {}", address(&id)),
+        AutomationError::Exists(id) => format!("Automation already exists: {}", address(&id)),
+        AutomationError::Active(id) => {
+            let address = address(&id);
+            format!("Automation has an active run and cannot be removed: {address}")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn rpc_error(error: AutomationError) -> RpcError {
+    let code = match &error {
+        AutomationError::Invalid(_) => return RpcError::params(error.to_string()),
+        AutomationError::Kept(_) => return RpcError::failed(error),
+        AutomationError::NotFound(_) | AutomationError::NoRun(_) => code::NOT_FOUND,
+        AutomationError::TooMany(_) => code::TOO_BUSY,
+        AutomationError::Disabled
+        | AutomationError::Exists(_)
+        | AutomationError::Active(_)
+        | AutomationError::Over(_) => code::INVALID_REQUEST,
+    };
+    RpcError::new(code, reason(error))
 }

@@ -27,7 +27,7 @@ pub(crate) use self::{
     shapes::{chat_state, point_to_chats, sub_state, summary_of},
 };
 use crate::{
-    automations::{self, Automations},
+    automations,
     changesets::Followers,
     config::AhpConfig,
     said::Said,
@@ -62,7 +62,7 @@ pub(crate) struct Face {
     /// Whether somebody is about to look at the user's files.
     looking: AtomicBool,
     pub(crate) telemetry: Telemetry,
-    pub(crate) automations: Automations,
+    pub(crate) automations: automations::Shown,
 }
 
 impl Face {
@@ -74,8 +74,8 @@ impl Face {
         let grants = Grants::of_home(host.home().path());
         grants.begin();
         let telemetry = Telemetry::new(config.door.token().map(str::to_owned));
-        let settings = store.settings();
-        let (automations, catalogue) = Automations::open(&host, config.clock.clone(), &settings)?;
+        let settings = host.host_settings();
+        let catalogue = Self::automations_state(&host);
         let seq = Seq::open(&dir.join("seq"))?;
         let said = Said::new(dir.join("said"));
         let root = RootState {
@@ -123,7 +123,7 @@ impl Face {
             next_conn: AtomicU64::new(1),
             looking: AtomicBool::new(false),
             telemetry,
-            automations,
+            automations: automations::Shown::default(),
         }))
     }
 
@@ -283,7 +283,6 @@ impl Face {
         self.removing.lock().insert(id.to_owned());
         let worktree = self.store.session(id).worktree;
         let deleted = self.host.delete(id).await;
-        self.leave_run(id);
         if let Some(worktree) = worktree.filter(|_| deleted.is_ok()) {
             crate::talk::remove_worktree(worktree);
         }
@@ -298,13 +297,6 @@ impl Face {
                 Ok(())
             }
             other => other,
-        }
-    }
-
-    /// A session is about to be forgotten: the run that it was made for does without it.
-    pub(crate) fn leave_run(&self, id: &str) {
-        if let Some(origin) = self.store.session(id).origin {
-            self.automations.session_gone(&origin, self.uri_of(id));
         }
     }
 

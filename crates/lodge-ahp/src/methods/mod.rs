@@ -16,7 +16,7 @@ mod terminals;
 mod watches;
 
 pub(crate) use reverse::call_client;
-pub(crate) use sessions::{NewSession, Template, host_error, prepare, session_settings};
+pub(crate) use sessions::{NewSession, Template, Wanted, host_error, prepare, session_settings};
 
 use std::sync::Arc;
 

@@ -542,7 +542,6 @@ impl Face {
 
     /// A session is gone for good.
     pub(crate) fn forget(self: &Arc<Self>, id: &str, session: &str) {
-        self.leave_run(id);
         self.store.forget(id);
         self.forget_annotations(id);
         let mut inner = self.inner.lock();

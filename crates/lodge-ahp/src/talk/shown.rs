@@ -82,6 +82,7 @@ impl Face {
         let inner = &mut *guard;
         let Some(talk) = inner.talks.get_mut(chat) else { return };
         let session = talk.session.clone();
+        self.host.automations().message_failed(&talk.host_id, message);
         let action = if talk.projector.send_failed(id) {
             let error = ErrorInfo {
                 error_type: "sendFailed".into(),

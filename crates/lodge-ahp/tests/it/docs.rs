@@ -39,7 +39,8 @@ fn every_obligation_names_tests_that_exist() {
         "tests/it/sync",
         "tests/it/terminals",
         "src",
-        "src/automations",
+        "../lodge-host/src/automations",
+        "../lodge-host/src/schedules",
         "src/files",
     ]
     .map(|dir| std::fs::read_dir(here.join(dir)).unwrap());

@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use futures_util::{SinkExt, StreamExt};
-use lodge_ahp::{AhpConfig, Clock, Limits, Policy, Server};
-use lodge_host::{Home, HomeOptions, Host, HostConfig};
+use lodge_ahp::{AhpConfig, Limits, Policy, Server};
+use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig};
 use lodge_models::ModelsConfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -107,14 +107,15 @@ async fn open_in(
         sandbox: None,
         idle_after,
         version: "0.0.0-test".into(),
-    });
+        clock: clock.clone(),
+    })
+    .unwrap();
     let work = dir.path().canonicalize().unwrap().join("work");
     let config = AhpConfig {
         default_directory: Some(work),
         shell: Some("/bin/bash".into()),
         limits,
         resources,
-        clock: clock.clone(),
         ..AhpConfig::loopback(TOKEN)
     };
     let server = lodge_ahp::serve(host.clone(), config).await.unwrap();
@@ -124,6 +125,11 @@ async fn open_in(
 impl House {
     pub(crate) fn work(&self) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join("work")
+    }
+
+    /// The file with the host's registers.
+    pub(crate) fn registers(&self) -> PathBuf {
+        self.dir.path().join("home/registers.jsonl")
     }
 
     pub(crate) fn url(&self) -> String {
@@ -156,7 +162,9 @@ impl House {
                 sandbox: None,
                 idle_after,
                 version: String::new(),
-            }),
+                clock: Clock::default(),
+            })
+            .unwrap(),
         ));
     }
 

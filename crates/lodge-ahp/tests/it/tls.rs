@@ -70,7 +70,9 @@ async fn a_public_address_is_served_with_tls_and_a_token() {
         sandbox: None,
         idle_after: std::time::Duration::from_secs(600),
         version: "test".into(),
-    });
+        clock: lodge_host::Clock::default(),
+    })
+    .unwrap();
     let server = lodge_ahp::serve(host, config(&files)).await.unwrap();
     let port = server.local_addr().unwrap().port();
 
@@ -121,7 +123,9 @@ async fn a_unix_socket_is_for_its_owner_and_wants_the_token_too() {
         sandbox: None,
         idle_after: std::time::Duration::from_secs(600),
         version: "test".into(),
-    });
+        clock: lodge_host::Clock::default(),
+    })
+    .unwrap();
     let path = dir.path().join("lodge.sock");
     // Left behind by a host that was killed.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use lodge_events::SessionScheduleCreated;
-use serde::Deserialize;
+use lodge_events::{SessionScheduleCreated, timestamp_text};
+use lodge_host::ScheduledPrompt;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Capability, Nothing, method};
-use crate::{rpc::RpcError, schedule::interval, session::Attached};
+use crate::{rpc::RpcError, session::Attached};
 
 pub(crate) static SCHEDULE: Capability = Capability {
     title: "Schedules",
@@ -19,8 +20,47 @@ pub(crate) static SCHEDULE: Capability = Capability {
     ],
 };
 
+/// A scheduled prompt in the SDKs' shape.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    id: u64,
+    prompt: String,
+    recurring: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_run_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cron: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tz: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    display_prompt: Option<String>,
+}
+
+impl From<ScheduledPrompt> for Entry {
+    fn from(scheduled: ScheduledPrompt) -> Self {
+        let ScheduledPrompt { created, next_run } = scheduled;
+        Self {
+            id: created.id,
+            prompt: created.prompt,
+            recurring: created.recurring.unwrap_or(false),
+            next_run_at: next_run.map(timestamp_text),
+            interval_ms: created.interval_ms,
+            cron: created.cron,
+            tz: created.tz,
+            at: created.at,
+            display_prompt: created.display_prompt,
+        }
+    }
+}
+
 async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    Ok(json!({"entries": session.board().schedules().list(session.session()).await?}))
+    let entries = session.session().scheduled()?.into_iter().map(Entry::from);
+    Ok(json!({"entries": entries.collect::<Vec<_>>()}))
 }
 
 #[derive(Debug, Deserialize)]
@@ -48,7 +88,7 @@ async fn add(session: Arc<Attached>, params: AddParams) -> Result<Value, RpcErro
         display_prompt: params.display_prompt,
         ..SessionScheduleCreated::default()
     };
-    Ok(json!({"entry": session.board().schedules().add(session.session(), created).await?}))
+    Ok(json!({"entry": Entry::from(session.session().schedule(created).await?)}))
 }
 
 async fn add_at(session: Arc<Attached>, params: AddParams) -> Result<Value, RpcError> {
@@ -59,7 +99,7 @@ async fn add_at(session: Arc<Attached>, params: AddParams) -> Result<Value, RpcE
         display_prompt: params.display_prompt,
         ..SessionScheduleCreated::default()
     };
-    Ok(json!({"entry": session.board().schedules().add(session.session(), created).await?}))
+    Ok(json!({"entry": Entry::from(session.session().schedule(created).await?)}))
 }
 
 #[derive(Debug, Deserialize)]
@@ -68,6 +108,44 @@ struct StopParams {
 }
 
 async fn stop(session: Arc<Attached>, params: StopParams) -> Result<Value, RpcError> {
-    let stopped = session.board().schedules().stop(session.session(), params.id).await?;
-    Ok(stopped.map_or_else(|| json!({}), |entry| json!({"entry": entry})))
+    let stopped = session.session().unschedule(params.id).await?;
+    Ok(stopped.map_or_else(|| json!({}), |entry| json!({"entry": Entry::from(entry)})))
+}
+
+/// `30s`, `5m`, `2h`, `1d`.
+fn interval(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = number.trim().parse().ok().filter(|number| *number > 0)?;
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => return None,
+    };
+    number.checked_mul(unit * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_a_number_and_a_unit() {
+        for (text, expected) in [
+            ("30s", Some(30_000)),
+            (" 5m ", Some(300_000)),
+            ("2h", Some(7_200_000)),
+            ("1d", Some(86_400_000)),
+            ("0s", None),
+            ("s", None),
+            ("", None),
+            ("5", None),
+            ("5ü", None),
+            ("-5m", None),
+        ] {
+            assert_eq!(interval(text), expected, "{text:?}");
+        }
+    }
 }

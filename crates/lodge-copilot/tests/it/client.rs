@@ -7,7 +7,7 @@ use lodge_copilot::{
     frame::{Frame, FrameReader, Inbound},
     serve_connection,
 };
-use lodge_host::{Home, HomeOptions, Host, HostConfig};
+use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig};
 use lodge_models::{Catalogue, ModelsConfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
@@ -63,7 +63,9 @@ fn open(dir: &tempfile::TempDir) -> Host {
         sandbox: None,
         idle_after: Duration::from_secs(300),
         version: "test".into(),
+        clock: Clock::default(),
     })
+    .unwrap()
 }
 
 pub(crate) struct Client {

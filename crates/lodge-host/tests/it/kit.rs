@@ -4,8 +4,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use lodge_events::{Event, Payload};
 use lodge_host::{
-    Attachment, Capabilities, ClientCalls, ClientSpec, ClientTool, Home, HomeOptions, Host, HostConfig, NewSession,
-    NoCalls, Notice, Prompt, Session, Subscription,
+    Attachment, Capabilities, ClientCalls, ClientSpec, ClientTool, Clock, Home, HomeOptions, Host, HostConfig,
+    NewSession, NoCalls, Notice, Prompt, Session, Subscription,
 };
 use tempfile::TempDir;
 
@@ -28,6 +28,10 @@ pub(crate) fn shared_host_at(path: &Path) -> Host {
 }
 
 pub(crate) fn host_on(home: Home, idle_after: Duration) -> Host {
+    host_by(home, idle_after, Clock::default())
+}
+
+pub(crate) fn host_by(home: Home, idle_after: Duration, clock: Clock) -> Host {
     let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
     Host::new(HostConfig {
         home,
@@ -35,7 +39,9 @@ pub(crate) fn host_on(home: Home, idle_after: Duration) -> Host {
         sandbox: None,
         idle_after,
         version: "0.0.0-test".into(),
+        clock,
     })
+    .unwrap()
 }
 
 pub(crate) fn house() -> House {

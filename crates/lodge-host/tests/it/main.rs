@@ -14,6 +14,7 @@ mod modes;
 mod questions;
 mod queue;
 mod rewind_killed;
+mod schedules;
 mod soak;
 mod storage;
 mod trust;

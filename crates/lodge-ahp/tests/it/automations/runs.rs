@@ -227,14 +227,15 @@ async fn a_run_that_was_kept_and_had_not_begun_begins_with_the_next_host() {
     let run = a.run(ONE, "key").await;
     a.shown_run(ONE, "completed").await;
     // What a host leaves behind that is killed between writing the run down and beginning it.
-    let dir = house.dir.path().join("home/ahp/automations");
-    let file = std::fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
-    let mut kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    let created = kept["runs"][0]["lifecycle"]["createdAt"].clone();
-    kept["runs"][0]["lifecycle"] = json!({ "status": "pending", "createdAt": created });
-    kept["runs"][0]["sessions"] = json!([]);
-    kept["runs"][0].as_object_mut().unwrap().remove("primarySession");
-    std::fs::write(&file, kept.to_string()).unwrap();
+    let file = house.registers();
+    let mut text = std::fs::read_to_string(&file).unwrap();
+    let mut records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut kept = records.rfind(|record| record["key"] == "automation//one").unwrap();
+    for key in ["started", "ended", "session"] {
+        kept["value"]["runs"][0].as_object_mut().unwrap().remove(key).unwrap();
+    }
+    text.push_str(&format!("{kept}\n"));
+    std::fs::write(&file, text).unwrap();
     let house = house.crash().await;
     let mut a = house.client("a").await;
     let mut mirror = Mirror::default();

@@ -6,9 +6,10 @@ use ahp_types::{
     StateAction,
     actions::{AutomationCreateRequestedAction, AutomationRemovedAction, AutomationUpdateRequestedAction},
 };
+use lodge_host::AutomationError;
 use serde_json::{Value, value::RawValue};
 
-use super::{CHANNEL, definition, record::Record};
+use super::{CHANNEL, RUN, definition, id_at, reason};
 use crate::{
     actions::{Refusal, fill_lists},
     face::Face,
@@ -41,7 +42,10 @@ impl Face {
             Ok(StateAction::AutomationUpdateRequested(update)) if channel == CHANNEL => {
                 self.update_automation(*update).await
             }
-            Ok(StateAction::AutomationRunCancelRequested(_)) if channel != CHANNEL => self.cancel_run(channel).await,
+            Ok(StateAction::AutomationRunCancelRequested(_)) if channel != CHANNEL => {
+                let run = channel.strip_prefix(RUN).unwrap_or_default();
+                self.host.automations().cancel(run).await.map_err(reason)
+            }
             Ok(_) => Err("only the host says this about automations".to_owned()),
             Err(refusal) => Err(refusal),
         };
@@ -54,63 +58,35 @@ impl Face {
 
     /// The same definition at the same address is no second automation, and its client hears of the first.
     async fn create_automation(&self, create: AutomationCreateRequestedAction) -> Result<(), Refusal> {
-        definition::address(&create.resource)?;
+        definition::check_address(&create.resource)?;
         definition::check(&create.definition)?;
-        let mut book = self.automations.book.lock().await;
-        if let Some(known) = book.get(&create.resource) {
-            if known.definition != create.definition {
-                return Err(format!("Automation already exists: {}", create.resource));
-            }
-            let mut inner = self.inner.lock();
-            let allowed = inner.automations_allowed();
-            inner.core.show_automation(known, allowed);
-            return Ok(());
-        }
-        let record = Record::new(create.resource, create.definition, self.automations.clock.now());
-        book.check_room(&record)?;
-        let kept = self.keep_record(&mut book, record, &[], "").await;
-        kept.map_err(|error| format!("the automation cannot be kept: {error}"))
+        let definition = definition::kept(create.definition)?;
+        let id = id_at(&create.resource).to_owned();
+        self.host.automations().create(id, definition).await.map_err(reason)
     }
 
     async fn update_automation(&self, update: AutomationUpdateRequestedAction) -> Result<(), Refusal> {
-        let mut book = self.automations.book.lock().await;
-        let missing = || format!("Automation not found: {}", update.resource);
-        let known = book.get(&update.resource).ok_or_else(missing)?;
-        let mut definition = known.definition.clone();
-        definition::patch(&mut definition, update.changes);
-        definition::check(&definition)?;
-        let record = known.redefined(definition, self.automations.clock.now());
-        book.check_room(&record)?;
-        let kept = self.keep_record(&mut book, record, &[], "").await;
-        kept.map_err(|error| format!("the automation cannot be kept: {error}"))
+        let AutomationUpdateRequestedAction { resource, changes, .. } = update;
+        let automations = self.host.automations();
+        let updated = automations.update(id_at(&resource), |known| {
+            let mut definition = definition::shown(&known);
+            definition::patch(&mut definition, changes);
+            definition::check(&definition).map_err(AutomationError::Invalid)?;
+            definition::kept(definition).map_err(AutomationError::Invalid)
+        });
+        updated.await.map_err(|error| match error {
+            AutomationError::NotFound(_) => format!("Automation not found: {resource}"),
+            other => reason(other),
+        })
     }
 
     /// Removes an automation and what is known of its runs; their sessions stay. False: there was none.
     async fn remove_automation(&self, removed: &AutomationRemovedAction, origin: &Origin) -> Result<bool, Refusal> {
-        let mut book = self.automations.book.lock().await;
-        let Some(known) = book.get(&removed.resource) else {
-            return Ok(false);
-        };
-        if known.is_active() {
-            return Err(format!(
-                "Automation has an active run and cannot be removed: {}",
-                removed.resource
-            ));
-        }
-        let file = book.file(&removed.resource);
-        let gone = tokio::task::spawn_blocking(move || file.remove()).await;
-        let gone = gone.map_err(std::io::Error::other).and_then(|gone| gone);
-        gone.map_err(|error| format!("the automation cannot be removed: {error}"))?;
-        let before = book.remove(&removed.resource);
-        let mut inner = self.inner.lock();
-        let action = StateAction::AutomationRemoved(removed.clone());
-        inner.core.publish(CHANNEL, &action, Some(origin));
-        for run in before.iter().flat_map(|before| &before.runs) {
-            inner.core.remove_service(&run.resource);
-        }
-        drop(inner);
-        self.automations.look();
-        Ok(true)
+        let id = id_at(&removed.resource);
+        self.automations.removing.lock().insert(id.to_owned(), origin.clone());
+        let gone = self.host.automations().remove(id).await;
+        self.automations.removing.lock().remove(id);
+        gone.map_err(reason)
     }
 }
 

@@ -1,0 +1,193 @@
+//! How the turn of one message ends, read from the events of its session.
+
+use lodge_events::{Event, Payload};
+
+use super::{RunOutcome, RunUsage};
+
+/// Looks at events for the end of a message's turn.
+pub(super) struct TurnWatch {
+    message: String,
+    /// Whether the agent took the message up.
+    begun: bool,
+    /// Whether the agent's loop came to rest. It can go on, for what its sub-agents bring.
+    rested: bool,
+    aborted: bool,
+    failed: Option<(String, String)>,
+    usage: RunUsage,
+}
+
+impl TurnWatch {
+    pub(super) fn new(message: &str) -> Self {
+        Self {
+            message: message.to_owned(),
+            begun: false,
+            rested: false,
+            aborted: false,
+            failed: None,
+            usage: RunUsage::default(),
+        }
+    }
+
+    /// Takes an event into account. How the turn ended, if it did with this one.
+    pub(super) fn event(&mut self, event: &Event) -> Option<RunOutcome> {
+        let own = event.agent_id().is_none();
+        match event.payload() {
+            Payload::UserMessage(said) if own && said.message_id.as_deref() == Some(&self.message) => {
+                (self.begun, self.aborted) = (true, false);
+            }
+            // What somebody said next has a turn of its own; what steers this one comes before it rests.
+            Payload::UserMessage(_) if own && self.begun && self.rested => return Some(self.outcome()),
+            Payload::LodgeUsage(used) if self.begun => {
+                self.usage.model = Some(used.model.clone());
+                self.usage.input += used.input_tokens.unwrap_or_default();
+                self.usage.output += used.output_tokens.unwrap_or_default();
+                self.usage.cache_read += used.cache_read_tokens.unwrap_or_default();
+            }
+            Payload::AssistantTurnStart(_) if own => {
+                self.rested = false;
+                self.failed = None;
+            }
+            Payload::SessionError(error) if own && self.begun => {
+                self.failed = Some((error.error_type.clone(), error.message.clone()));
+            }
+            // It may have been aborted before it was recorded.
+            Payload::Abort(_) if own => self.aborted = true,
+            Payload::AssistantIdle(_) if own => self.rested = true,
+            Payload::SessionIdle(_) => return self.at_rest(),
+            _ => {}
+        }
+        None
+    }
+
+    /// How the turn ended, for a session that is at rest now. `None`: it has not begun.
+    pub(super) fn at_rest(&self) -> Option<RunOutcome> {
+        (self.begun || self.aborted).then(|| self.outcome())
+    }
+
+    fn outcome(&self) -> RunOutcome {
+        match &self.failed {
+            _ if self.aborted => RunOutcome::Cancelled,
+            Some((kind, message)) => RunOutcome::Failed {
+                kind: kind.clone(),
+                message: message.clone(),
+            },
+            None => RunOutcome::Completed(self.usage.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lodge_events::{
+        Abort, AbortReason, AssistantIdle, AssistantTurnStart, LodgeUsage, SessionError, SessionIdle, UserMessage,
+    };
+
+    use super::*;
+
+    fn said(id: &str) -> Payload {
+        UserMessage {
+            message_id: Some(id.into()),
+            ..UserMessage::default()
+        }
+        .into()
+    }
+
+    fn check(events: Vec<Payload>, expected: &[Option<&str>]) {
+        let mut watch = TurnWatch::new("mine");
+        for (at, payload) in events.into_iter().enumerate() {
+            let outcome = watch.event(&Event::new(None, None, payload));
+            let name = outcome.map(|outcome| match outcome {
+                RunOutcome::Completed(usage) => format!("completed {} {}", usage.input, usage.output),
+                RunOutcome::Cancelled => "cancelled".to_owned(),
+                RunOutcome::Failed { kind, message } => format!("failed {kind} {message}"),
+            });
+            assert_eq!(name.as_deref(), expected[at], "event {at}");
+        }
+    }
+
+    fn usage(input: u64, output: u64) -> Payload {
+        LodgeUsage {
+            model: "m".into(),
+            input_tokens: Some(input),
+            output_tokens: Some(output),
+            ..LodgeUsage::default()
+        }
+        .into()
+    }
+
+    fn error() -> Payload {
+        SessionError {
+            error_type: "quota".into(),
+            message: "none left".into(),
+            ..SessionError::default()
+        }
+        .into()
+    }
+
+    fn abort() -> Payload {
+        let reason = AbortReason::UserInitiated;
+        Abort { reason }.into()
+    }
+
+    fn start() -> Payload {
+        AssistantTurnStart::default().into()
+    }
+
+    fn rests() -> Payload {
+        AssistantIdle::default().into()
+    }
+
+    fn idle() -> Payload {
+        SessionIdle::default().into()
+    }
+
+    #[test]
+    fn a_run_ends_as_the_events_of_its_turn_say() {
+        // What others said before does not count.
+        check(
+            vec![
+                said("other"),
+                usage(9, 9),
+                error(),
+                idle(),
+                said("mine"),
+                start(),
+                usage(1, 2),
+                usage(3, 4),
+                rests(),
+                idle(),
+            ],
+            &[
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                Some("completed 4 6"),
+            ],
+        );
+        check(
+            vec![said("mine"), start(), error(), rests(), idle()],
+            &[None, None, None, None, Some("failed quota none left")],
+        );
+        // What was tried again with success did not fail.
+        check(
+            vec![said("mine"), start(), error(), start(), rests(), idle()],
+            &[None, None, None, None, None, Some("completed 0 0")],
+        );
+        check(
+            vec![said("mine"), start(), abort(), rests(), idle()],
+            &[None, None, None, None, Some("cancelled")],
+        );
+        check(vec![abort(), idle()], &[None, Some("cancelled")]);
+        // What steers is part of the turn; what waited for its end is not.
+        check(
+            vec![said("mine"), start(), said("steers"), start(), rests(), said("next")],
+            &[None, None, None, None, None, Some("completed 0 0")],
+        );
+    }
+}

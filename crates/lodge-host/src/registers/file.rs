@@ -1,0 +1,406 @@
+//! Registers in one file of lines. The last line about a key counts; a file in which most lines no longer count is written
+//! anew. Appends are single writes, so a killed host loses nothing that it had set, and a line cut short by a crash says
+//! nothing.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    ops::Bound,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Entry, RegisterError, Registers};
+
+/// The largest record, in bytes.
+const RECORD: usize = 8 << 20;
+/// A file may hold so many bytes that no longer count, beside as many as do.
+const STALE: usize = 1 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    key: std::borrow::Cow<'a, str>,
+    revision: u64,
+    /// Absent: removed.
+    #[serde(
+        borrow,
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
+    value: Option<&'a RawValue>,
+}
+
+/// A value of `null` is one.
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
+}
+
+struct Inner {
+    entries: BTreeMap<String, Entry>,
+    /// The last revision that was given out.
+    revision: u64,
+    /// None until something is set: who only reads makes no file.
+    file: Option<File>,
+    /// Bytes in the file, and those of them that count.
+    size: usize,
+    live: usize,
+    /// The file does not say what the entries do, or ends in half a line: it must be written anew before anything is
+    /// appended.
+    owed: bool,
+}
+
+/// Registers in a file.
+pub(crate) struct FileRegisters {
+    path: PathBuf,
+    /// Whether others may append to the file, too. Then it is never written anew.
+    shared: bool,
+    inner: Mutex<Inner>,
+}
+
+impl FileRegisters {
+    pub(crate) fn open(path: PathBuf, shared: bool) -> io::Result<Self> {
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+        };
+        let (inner, damaged) = Inner::read(&text);
+        let registers = Self {
+            path,
+            shared,
+            inner: Mutex::new(inner),
+        };
+        if damaged > 0 && !shared {
+            registers.set_aside(&text, damaged);
+        }
+        Ok(registers)
+    }
+
+    /// The entries, with what others appended since.
+    fn current(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.inner.lock();
+        if self.shared
+            && fs::metadata(&self.path).is_ok_and(|found| found.len() != inner.size as u64)
+            && let Ok(text) = fs::read(&self.path)
+        {
+            *inner = Inner::read(&text).0;
+        }
+        inner
+    }
+
+    /// Keeps a file with lines that nobody can read: what is written next leaves them out.
+    fn set_aside(&self, text: &[u8], damaged: usize) {
+        let aside = self.path.with_extension("damaged");
+        let kept = match replace(&aside, text) {
+            Ok(_) => format!("the file as it was is now {}", aside.display()),
+            Err(error) => format!("{} cannot be written: {error}", aside.display()),
+        };
+        tracing::error!(
+            "{damaged} lines of {} cannot be read and are left out; {kept}",
+            self.path.display()
+        );
+        self.inner.lock().owed = true;
+    }
+
+    fn append(&self, inner: &mut Inner, line: &[u8]) -> io::Result<()> {
+        let is_stale = inner.size > STALE + 2 * inner.live;
+        // Somebody may have deleted the home, or parts of it.
+        let is_gone = inner.size > 0 && !self.path.exists();
+        if (inner.owed || is_stale || is_gone) && !self.shared {
+            let text = inner.text()?;
+            inner.file = Some(replace(&self.path, &text)?);
+            (inner.size, inner.live, inner.owed) = (text.len(), text.len(), false);
+        }
+        let file = match &mut inner.file {
+            Some(file) => file,
+            None => inner.file.insert(append(&self.path)?),
+        };
+        // A half line of somebody else's ends here.
+        let line = if inner.owed {
+            [b"\n", line].concat()
+        } else {
+            line.to_vec()
+        };
+        inner.owed = true;
+        file.write_all(&line)?;
+        inner.owed = false;
+        inner.size += line.len();
+        Ok(())
+    }
+}
+
+impl Registers for FileRegisters {
+    fn get(&self, key: &str) -> Option<Entry> {
+        self.current().entries.get(key).cloned()
+    }
+
+    fn list(&self, prefix: &str) -> Vec<(String, Entry)> {
+        let inner = self.current();
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let found = inner.entries.range::<str, _>(from);
+        let found = found.take_while(|(key, _)| key.starts_with(prefix));
+        found.map(|(key, entry)| (key.clone(), entry.clone())).collect()
+    }
+
+    fn set(&self, key: &str, value: Option<Box<RawValue>>) -> Result<u64, RegisterError> {
+        let size = value.as_ref().map_or(0, |value| value.get().len());
+        if size > RECORD {
+            return Err(RegisterError::TooLarge {
+                key: key.to_owned(),
+                size,
+                most: RECORD,
+            });
+        }
+        let mut inner = self.current();
+        let known = inner.entries.get(key);
+        let same = known.map(|known| known.value.get()) == value.as_ref().map(|value| value.get());
+        if same {
+            return Ok(known.map_or(inner.revision, |known| known.revision));
+        }
+        let line = Line {
+            key: key.into(),
+            revision: inner.revision + 1,
+            value: value.as_deref(),
+        };
+        let mut text = serde_json::to_vec(&line)?;
+        text.push(b'\n');
+        self.append(&mut inner, &text)?;
+        inner.take(&line);
+        Ok(inner.revision)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let file = self.inner.lock().file.as_ref().map(File::try_clone).transpose()?;
+        file.map_or(Ok(()), |file| file.sync_data())
+    }
+}
+
+impl Inner {
+    /// What the lines of a file say, and how many of them cannot be read.
+    fn read(text: &[u8]) -> (Self, usize) {
+        let mut inner = Self {
+            entries: BTreeMap::new(),
+            revision: 0,
+            file: None,
+            size: text.len(),
+            live: 0,
+            owed: text.last().is_some_and(|byte| *byte != b'\n'),
+        };
+        let mut damaged = 0;
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            match serde_json::from_slice::<Line<'_>>(line) {
+                Ok(line) => inner.take(&line),
+                // What a crash cut short was never told to anybody.
+                Err(_) => damaged += usize::from(line.ends_with(b"\n")),
+            }
+        }
+        (inner, damaged)
+    }
+
+    fn take(&mut self, line: &Line<'_>) {
+        self.revision = self.revision.max(line.revision);
+        let weight = |key: &str, value: &RawValue| key.len() + value.get().len() + 40;
+        let before = match line.value {
+            Some(value) => {
+                self.live += weight(&line.key, value);
+                let entry = Entry {
+                    revision: line.revision,
+                    value: value.to_owned().into(),
+                };
+                self.entries.insert(line.key.to_string(), entry)
+            }
+            None => self.entries.remove(&*line.key),
+        };
+        if let Some(before) = before {
+            self.live = self.live.saturating_sub(weight(&line.key, &before.value));
+        }
+    }
+
+    /// Everything that counts, as lines.
+    fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = Vec::with_capacity(self.live);
+        for (key, entry) in &self.entries {
+            let line = Line {
+                key: key.into(),
+                revision: entry.revision,
+                value: Some(&entry.value),
+            };
+            serde_json::to_writer(&mut text, &line)?;
+            text.push(b'\n');
+        }
+        Ok(text)
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    sync_folder(path)?;
+    Ok(file)
+}
+
+/// Replaces a file as a whole; a reader, also one after a crash, sees the old or the new content. The file, to append to.
+fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(text)?;
+    file.sync_data()?;
+    fs::rename(&new, path)?;
+    append(path)
+}
+
+/// A name that is new in a folder is on the disk only with the folder.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use serde_json::{Value, json, value::to_raw_value};
+
+    use super::*;
+
+    fn all(registers: &FileRegisters) -> BTreeMap<String, (u64, Value)> {
+        let each = registers.list("").into_iter();
+        each.map(|(key, entry)| (key, (entry.revision, serde_json::from_str(entry.value.get()).unwrap())))
+            .collect()
+    }
+
+    fn set(registers: &FileRegisters, key: &str, value: Option<Value>) -> u64 {
+        let value = value.map(|value| to_raw_value(&value).unwrap());
+        registers.set(key, value).unwrap()
+    }
+
+    #[test]
+    fn the_last_value_of_each_key_counts_and_revisions_go_up_over_restarts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registers.jsonl");
+        let open = || FileRegisters::open(path.clone(), false).unwrap();
+        let registers = open();
+        assert!(!path.exists(), "who only reads makes no file");
+        assert_eq!(set(&registers, "a/1", Some(json!({ "n": 1 }))), 1);
+        assert_eq!(set(&registers, "a/2", Some(json!(null))), 2);
+        assert_eq!(set(&registers, "b/1", Some(json!("x"))), 3);
+        assert_eq!(set(&registers, "a/1", Some(json!({ "n": 2 }))), 4);
+        assert_eq!(set(&registers, "a/1", Some(json!({ "n": 2 }))), 4, "nothing changed");
+        set(&registers, "b/1", None);
+        let expected = BTreeMap::from([
+            ("a/1".to_owned(), (4, json!({ "n": 2 }))),
+            ("a/2".to_owned(), (2, json!(null))),
+        ]);
+        assert_eq!(all(&registers), expected);
+        let keys: Vec<String> = open().list("a/").into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["a/1", "a/2"]);
+        assert_eq!(all(&open()), expected);
+        assert_eq!(set(&open(), "c", Some(json!(1))), 6, "a removal has a number, too");
+    }
+
+    #[test]
+    fn damaged_lines_take_nothing_else_with_them_and_are_kept_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registers.jsonl");
+        let text = b"{\"key\":\"a\",\"revision\":1,\"value\":1}\n\xff\xfe\n{\"key\":\"b\",\"revision\":2,\"value\":2}\n{\"key\":\"c";
+        fs::write(&path, text).unwrap();
+        let registers = FileRegisters::open(path.clone(), false).unwrap();
+        let keys = |registers: &FileRegisters| all(registers).into_keys().collect::<Vec<_>>();
+        assert_eq!(keys(&registers), ["a", "b"]);
+        assert_eq!(fs::read(path.with_extension("damaged")).unwrap(), text);
+        set(&registers, "d", Some(json!(4)));
+        drop(registers);
+        assert_eq!(keys(&FileRegisters::open(path, false).unwrap()), ["a", "b", "d"]);
+    }
+
+    #[test]
+    fn a_file_that_mostly_says_what_no_longer_counts_is_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registers.jsonl");
+        let registers = FileRegisters::open(path.clone(), false).unwrap();
+        set(&registers, "kept", Some(json!("kept")));
+        for n in 0..400 {
+            set(&registers, "changes", Some(json!(format!("{n}{}", "x".repeat(10_000)))));
+        }
+        assert!(fs::metadata(&path).unwrap().len() < 2 * STALE as u64);
+        let before = all(&registers);
+        assert_eq!(all(&FileRegisters::open(path, false).unwrap()), before);
+    }
+
+    #[test]
+    fn those_who_share_a_file_see_what_the_others_set() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || FileRegisters::open(dir.path().join("r"), true).unwrap();
+        let (one, other) = (open(), open());
+        set(&one, "a", Some(json!(1)));
+        set(&other, "b", Some(json!(2)));
+        set(&one, "a", None);
+        for registers in [&one, &other, &open()] {
+            assert_eq!(all(registers), BTreeMap::from([("b".to_owned(), (2, json!(2)))]));
+        }
+    }
+
+    #[test]
+    fn a_file_that_somebody_deleted_is_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        let registers = FileRegisters::open(path.clone(), false).unwrap();
+        set(&registers, "a", Some(json!(1)));
+        fs::remove_file(&path).unwrap();
+        set(&registers, "b", Some(json!(2)));
+        assert_eq!(all(&FileRegisters::open(path, false).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_and_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let registers = FileRegisters::open(dir.path().join("r"), false).unwrap();
+        let long = to_raw_value(&"x".repeat(RECORD)).unwrap();
+        assert!(matches!(
+            registers.set("a", Some(long)),
+            Err(RegisterError::TooLarge { .. })
+        ));
+        assert!(registers.get("a").is_none());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_file_cut_anywhere_says_what_was_set_before_the_cut(
+            steps in prop::collection::vec((0..6u8, prop::option::of(0..1000u32)), 1..40),
+            cut in 0.0..1.0f64,
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("registers.jsonl");
+            let registers = FileRegisters::open(path.clone(), false).unwrap();
+            let mut states = vec![(0, BTreeMap::new())];
+            for (key, value) in steps {
+                set(&registers, &format!("k{key}"), value.map(|value| json!(value)));
+                let size = fs::metadata(&path).map_or(0, |found| found.len());
+                states.push((size, all(&registers)));
+            }
+            let size = states.last().unwrap().0;
+            let cut = (size as f64 * cut) as u64;
+            if size > 0 {
+                OpenOptions::new().write(true).open(&path).unwrap().set_len(cut).unwrap();
+            }
+            let again = FileRegisters::open(path.clone(), false).unwrap();
+            // A line is whole without its end, too.
+            let expected = states.iter().rev().find(|(size, _)| *size <= cut + 1).unwrap();
+            prop_assert_eq!(&all(&again), &expected.1);
+            set(&again, "after", Some(json!(true)));
+            let mut expected = expected.1.clone();
+            expected.insert("after".into(), (again.inner.lock().revision, json!(true)));
+            prop_assert_eq!(all(&FileRegisters::open(path, false).unwrap()), expected);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The host's registers: last-value records with revisions, for what is true of the host and no part of a conversation.
+//! Here they are one file in the home; a fleet can keep them in a key-value bucket behind the same trait.
+
+mod file;
+
+use std::{io, marker::PhantomData, sync::Arc};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+pub(crate) use self::file::FileRegisters;
+
+/// A value, and the number of the write that made it so. Numbers of a register only go up.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) revision: u64,
+    pub(crate) value: Arc<RawValue>,
+}
+
+/// Why a record was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum RegisterError {
+    /// It is larger than a record may be.
+    #[error("the record {key:?} has {size} bytes, and at most {most} fit")]
+    TooLarge {
+        /// The record.
+        key: String,
+        /// Its size.
+        size: usize,
+        /// What fits.
+        most: usize,
+    },
+    /// It cannot be written as JSON.
+    #[error("the record cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The file system refused.
+    #[error("the host's registers cannot be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Last-value records by their keys.
+pub(crate) trait Registers: Send + Sync {
+    fn get(&self, key: &str) -> Option<Entry>;
+
+    /// All records whose key begins so, in the order of their keys.
+    fn list(&self, prefix: &str) -> Vec<(String, Entry)>;
+
+    /// Sets a record, or removes it. Once this returns, a host that is killed has it.
+    fn set(&self, key: &str, value: Option<Box<RawValue>>) -> Result<u64, RegisterError>;
+
+    /// Blocks until a machine that loses power has everything that was set before.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// The records of one kind.
+pub(crate) struct Register<T> {
+    all: Arc<dyn Registers>,
+    kind: &'static str,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Serialize + DeserializeOwned> Register<T> {
+    pub(crate) fn new(all: &Arc<dyn Registers>, kind: &'static str) -> Self {
+        Self {
+            all: all.clone(),
+            kind,
+            of: PhantomData,
+        }
+    }
+
+    fn key(&self, id: &str) -> String {
+        format!("{}/{id}", self.kind)
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<T> {
+        let key = self.key(id);
+        self.read(&key, &self.all.get(&key)?)
+    }
+
+    /// All of them by their ids.
+    pub(crate) fn list(&self) -> Vec<(String, T)> {
+        let prefix = self.key("");
+        let found = self.all.list(&prefix).into_iter();
+        found
+            .filter_map(|(key, entry)| Some((key.get(prefix.len()..)?.to_owned(), self.read(&key, &entry)?)))
+            .collect()
+    }
+
+    pub(crate) fn set(&self, id: &str, record: &T) -> Result<(), RegisterError> {
+        let value = serde_json::value::to_raw_value(record)?;
+        self.all.set(&self.key(id), Some(value)).map(drop)
+    }
+
+    pub(crate) fn remove(&self, id: &str) -> Result<(), RegisterError> {
+        self.all.set(&self.key(id), None).map(drop)
+    }
+
+    /// One that cannot be read stays in the file, and the rest goes on without it.
+    fn read(&self, key: &str, entry: &Entry) -> Option<T> {
+        let read = serde_json::from_str(entry.value.get());
+        read.inspect_err(|error| {
+            tracing::error!(key, revision = entry.revision, %error, "a record of the registers cannot be read and is left out");
+        })
+        .ok()
+    }
+}
