@@ -10,6 +10,7 @@ mod hooks;
 mod import;
 mod kit;
 mod life;
+mod migrate;
 mod modes;
 mod questions;
 mod queue;
