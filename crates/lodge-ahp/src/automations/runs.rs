@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ahp_types::state::{AutomationDefinition, AutomationSessionOrigin, Message, SessionOrigin};
+use ahp_types::state::{AutomationDefinition, AutomationSessionOrigin, Message, MessageKind, SessionOrigin};
 use futures_util::future::BoxFuture;
 use lodge_host::{Automation, AutomationChange, AutomationFace, PreparedRun, RunSession};
 
@@ -58,6 +58,27 @@ impl AutomationFace for Face {
     fn stop(&self, session: &RunSession) {
         let chat = uri::default_chat(&session.address);
         actions::cancel_automation(self, &mut self.inner.lock(), &chat.into());
+    }
+
+    fn caught_up(self: Arc<Self>, session: String) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut ends = self.inner.lock().core.turn_ends.subscribe();
+            loop {
+                ends.borrow_and_update();
+                let is_running = {
+                    let inner = self.inner.lock();
+                    let mut of = inner.talks.iter().filter(|(_, talk)| talk.host_id == session);
+                    of.any(|(chat, _)| {
+                        let chat = inner.core.chats.get(chat);
+                        let turn = chat.and_then(|chat| chat.store.head().active_turn.as_ref());
+                        turn.is_some_and(|turn| turn.message.origin.kind == MessageKind::Automation)
+                    })
+                };
+                if !is_running || ends.changed().await.is_err() {
+                    return;
+                }
+            }
+        })
     }
 
     fn changed(&self, change: AutomationChange<'_>, allowed: bool) {

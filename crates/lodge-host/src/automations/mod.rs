@@ -104,6 +104,10 @@ pub trait AutomationFace: Send + Sync {
     /// Stops what goes on in the session of a run, as far as the run began it.
     fn stop(&self, session: &RunSession);
 
+    /// Waits until clients that look at the session of a run see that its turn has ended. They hear of the run's end after
+    /// that.
+    fn caught_up(self: Arc<Self>, session: String) -> BoxFuture<'static, ()>;
+
     /// Something happened, and is kept. `allowed` says whether automations may run.
     fn changed(&self, change: AutomationChange<'_>, allowed: bool);
 }

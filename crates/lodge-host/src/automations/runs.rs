@@ -1,12 +1,14 @@
 //! Runs: begun in a session of their own, followed to the end of their turn, cancelled where somebody asks.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{AutomationError, Automations, NAME_BYTES, RunOutcome, watch::TurnWatch};
 use crate::{Host, HostError, LogError, Notice, Session};
 
 /// Bytes of events of a run that may wait to be looked at. Beyond that its log is read anew.
 const QUEUE: usize = 16 << 20;
+/// So long a face has to show the end of a turn before that of its run.
+const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Where a run takes place.
 struct Begun {
@@ -71,7 +73,13 @@ impl Automations {
             let outcome = match automations.begin(&run).await {
                 Ok(None) => return,
                 Ok(Some(begun)) => match automations.follow(&begun).await {
-                    Some(outcome) => outcome,
+                    Some(outcome) => {
+                        if let Some(face) = automations.face() {
+                            // A face that is stuck keeps nobody from the end of a run.
+                            let _ = tokio::time::timeout(CATCH_UP, face.caught_up(begun.session)).await;
+                        }
+                        outcome
+                    }
                     // The host ends; the next one says so.
                     None => return,
                 },

@@ -31,6 +31,17 @@ pub(crate) fn host_on(home: Home, idle_after: Duration) -> Host {
     host_by(home, idle_after, Clock::default())
 }
 
+/// A host on a home that another one just let go of: its last tasks may still hold the lock for a moment.
+pub(crate) async fn host_after(path: &Path, clock: &Clock) -> Host {
+    loop {
+        match Home::open(path, HomeOptions::default()) {
+            Ok(home) => return host_by(home, Duration::from_secs(600), clock.clone()),
+            Err(LogError::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 pub(crate) fn host_by(home: Home, idle_after: Duration, clock: Clock) -> Host {
     let models = lodge_models::Catalogue::from(lodge_models::ModelsConfig::default(), |_| None).unwrap();
     Host::new(HostConfig {

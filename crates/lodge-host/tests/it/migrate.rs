@@ -4,15 +4,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-use lodge_host::{
-    Clock, Home, HomeOptions, Host, Misfire, NamedModel, RunCause, RunOutcome, RunSession, RunUsage, Schedule, StopRule,
-};
+use lodge_host::{Clock, Host, Misfire, NamedModel, RunCause, RunOutcome, RunSession, RunUsage, Schedule, StopRule};
 use serde_json::json;
 
-use crate::kit::host_by;
+use crate::kit::host_after;
 
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/home-of-0.1.0")
@@ -49,10 +46,9 @@ fn files(folder: &Path) -> Vec<String> {
     found
 }
 
-fn start(home: &Path) -> Host {
+async fn start(home: &Path) -> Host {
     let now = "2026-11-16T15:00:00Z".parse().unwrap();
-    let home = Home::open(home, HomeOptions::default()).unwrap();
-    host_by(home, Duration::from_secs(600), Clock::by_hand(now))
+    host_after(home, &Clock::by_hand(now)).await
 }
 
 #[tokio::test]
@@ -60,7 +56,7 @@ async fn automations_and_settings_of_an_earlier_build_are_brought_in_once() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("home");
     copy(&fixture(), &home);
-    let host = start(&home);
+    let host = start(&home).await;
     let settings = json!({ "automationsEnabled": true, "colour": null });
     assert_eq!(serde_json::Value::Object(host.host_settings()), settings);
     let all = host.automations().list();
@@ -127,7 +123,7 @@ async fn automations_and_settings_of_an_earlier_build_are_brought_in_once() {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(path, text.replace("Tidy up", "As it was").replace("/breaks", "/new")).unwrap();
     }
-    let host = start(&home);
+    let host = start(&home).await;
     let titles = host
         .automations()
         .list()
@@ -145,7 +141,7 @@ async fn what_cannot_be_read_stays_where_it_is() {
     copy(&fixture(), &home);
     let damaged = home.join("ahp/automations/damaged.json");
     fs::write(&damaged, "{\"resource\":").unwrap();
-    let host = start(&home);
+    let host = start(&home).await;
     assert_eq!(host.automations().list().len(), 2);
     assert_eq!(fs::read_to_string(damaged).unwrap(), "{\"resource\":");
 }

@@ -3,15 +3,14 @@
 use std::{path::Path, time::Duration};
 
 use lodge_events::{Payload, SessionScheduleCreated, Timestamp, UserMessage};
-use lodge_host::{Clock, Home, HomeOptions, Host, NewSession, Session};
+use lodge_host::{Clock, Host, NewSession, Session};
 
-use crate::kit::host_by;
+use crate::kit::host_after;
 
 const MINUTE: i64 = 60;
 
-fn start(home: &Path, clock: &Clock) -> Host {
-    let home = Home::open(home, HomeOptions::default()).unwrap();
-    let host = host_by(home, Duration::from_secs(600), clock.clone());
+async fn start(home: &Path, clock: &Clock) -> Host {
+    let host = host_after(home, clock).await;
     host.keep_schedules();
     host
 }
@@ -65,7 +64,7 @@ async fn what_a_session_scheduled_is_sent_by_the_next_host_without_anybody_askin
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("home");
     let clock = Clock::by_hand(Timestamp::now());
-    let host = start(&home, &clock);
+    let host = start(&home, &clock).await;
     let session = session(&host, dir.path()).await;
     let id = session.id().to_owned();
     let made = session.schedule(every(10 * 60, "say tick")).await.unwrap();
@@ -88,7 +87,7 @@ async fn what_a_session_scheduled_is_sent_by_the_next_host_without_anybody_askin
     drop(host);
     // The host is away for many of the one and for the other: both are caught up once.
     clock.set(after(65 * MINUTE));
-    let host = start(&home, &clock);
+    let host = start(&home, &clock).await;
     let mut texts: Vec<String> = settled(&host, &id, 3)
         .await
         .into_iter()
@@ -108,7 +107,7 @@ async fn what_a_session_scheduled_is_sent_by_the_next_host_without_anybody_askin
     let crashed = tempfile::tempdir().unwrap();
     copy(&home, &crashed.path().join("home"));
     host.shutdown().await;
-    let host = start(&crashed.path().join("home"), &clock);
+    let host = start(&crashed.path().join("home"), &clock).await;
     let session = host.open_session(&id).await.unwrap();
     assert!(session.unschedule(1).await.unwrap().is_some());
     assert!(session.unschedule(1).await.unwrap().is_none());
@@ -122,7 +121,7 @@ async fn what_a_session_scheduled_is_sent_by_the_next_host_without_anybody_askin
 async fn a_copy_of_a_session_sends_nothing_by_itself() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::by_hand(Timestamp::now());
-    let host = start(&dir.path().join("home"), &clock);
+    let host = start(&dir.path().join("home"), &clock).await;
     let session = session(&host, dir.path()).await;
     session.schedule(every(60, "say tick")).await.unwrap();
     let fork = host.fork(session.id(), None, None).await.unwrap();
