@@ -36,7 +36,7 @@ pub(crate) async fn host_after(path: &Path, clock: &Clock) -> Host {
     loop {
         match Home::open(path, HomeOptions::default()) {
             Ok(home) => return host_by(home, Duration::from_secs(600), clock.clone()),
-            Err(LogError::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(lodge_host::LogError::Locked { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
             Err(error) => panic!("{error}"),
         }
     }
