@@ -41,7 +41,10 @@ fn every_obligation_names_tests_that_exist() {
         "src",
         "../lodge-host/src/automations",
         "../lodge-host/src/schedules",
-        "src/files",
+        "../lodge-files/src",
+        "../lodge-files/src/names",
+        "../lodge-files/src/reach",
+        "../lodge-files/src/watch",
     ]
     .map(|dir| std::fs::read_dir(here.join(dir)).unwrap());
     let paths = files.into_iter().flatten().map(|file| file.unwrap().path());
