@@ -68,7 +68,21 @@ fn a_session_is_forked_at_a_turn_and_taken_back() {
     let _ = home.run(["sessions", "rewind", &id, "--undo"]).ok();
     assert!(path.exists());
     let after = home.run(["sessions", "export", &id]).ok();
-    assert_eq!(after.stdout(), before.stdout(), "every byte is back");
+    let (before, after) = (before.stdout(), after.stdout());
+    assert_eq!(
+        conversation(&after),
+        conversation(&before),
+        "every byte of the conversation is back"
+    );
+}
+
+/// The events of a log but those beside the conversation: an undo does not move them, and another home does not get those that
+/// say what waits.
+fn conversation(log: &str) -> Vec<&str> {
+    let beside = |line: &&str| line.contains(r#""type":"lodge."#);
+    let lines: Vec<&str> = log.lines().filter(|line| !beside(line)).collect();
+    assert!(lines.len() > 5, "{log}");
+    lines
 }
 
 #[test]
@@ -86,7 +100,8 @@ fn sessions_are_brought_in_and_written_down() {
         "{again:#?}"
     );
     assert_eq!(fs::read(&from.logs()[0]).unwrap(), log, "the source is only read");
-    assert_eq!(fs::read(&to.logs()[0]).unwrap(), log);
+    let imported = fs::read_to_string(&to.logs()[0]).unwrap();
+    assert_eq!(conversation(&imported), conversation(str::from_utf8(&log).unwrap()));
     assert_eq!(to.run(["import", "/no/such/place"]).status.code(), Some(1));
     let page = to.work().join("page.html");
     let _ = to

@@ -119,6 +119,12 @@ pub(super) fn beside() -> Vec<Payload> {
             ],
         }
         .into(),
+        LodgeScheduleRan {
+            id: 3,
+            time: 1_794_834_864_655,
+            message_id: "m-1".into(),
+        }
+        .into(),
         LodgeRewound {
             up_to_event_id: "0b5f7d9e-3c1a-4f62-9d8e-7a6b5c4d3e2f".into(),
             events_removed: 7,
