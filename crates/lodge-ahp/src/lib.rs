@@ -47,5 +47,4 @@ pub use automations::Clock;
 pub use config::{AhpConfig, Limits, Listen, Policy, TlsFiles};
 pub use http::Pages;
 pub use server::{ServeError, Server, serve};
-pub use telemetry::Lines;
 pub use tls::TlsError;
