@@ -4,7 +4,9 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use lodge_door::Door;
 
-use crate::{http::Pages, telemetry::Lines};
+use lodge_telemetry::Lines;
+
+use crate::http::Pages;
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -46,5 +46,4 @@ pub mod wire;
 pub use config::{AhpConfig, Limits, Listen, Policy, TlsFiles};
 pub use http::Pages;
 pub use server::{ServeError, Server, serve};
-pub use telemetry::Lines;
 pub use tls::TlsError;

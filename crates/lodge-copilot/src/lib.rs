@@ -37,4 +37,3 @@ mod user_settings;
 pub use args::{ServerArgs, Transport, parse_cli_args};
 pub use server::{Exposed, Server, ServerOptions, announcement, serve_connection, serve_stdio, serve_tcp};
 pub use stdio::{hear_out_client, open as open_stdio};
-pub use traces::{Exporter, TraceOptions};

@@ -9,6 +9,7 @@ use std::{
 
 use lodge_door::{Admission, Door, LocalListener, Refused, turn_away};
 use lodge_host::{Host, Slot};
+use lodge_telemetry::TraceOptions;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use tokio::{
@@ -17,15 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    board::Boards,
-    connection::Connection,
-    frame::Frame,
-    lifecycle,
-    peer::Peer,
-    providers::Tokens,
-    rpc::AUTHENTICATION_FAILED,
-    stdio,
-    traces::{TraceOptions, Traces},
+    board::Boards, connection::Connection, frame::Frame, lifecycle, peer::Peer, providers::Tokens,
+    rpc::AUTHENTICATION_FAILED, stdio, traces::Traces,
 };
 
 /// How the face behaves.

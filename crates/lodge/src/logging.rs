@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use lodge_ahp::Lines;
+use lodge_telemetry::Lines;
 use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},

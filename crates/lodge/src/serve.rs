@@ -4,8 +4,9 @@ use std::{ffi::OsString, io::IsTerminal, path::Path, process::ExitCode, sync::Ar
 
 use anyhow::{Context, Result};
 use lodge_ahp::{AhpConfig, Listen, Pages, ServeError, TlsFiles};
-use lodge_copilot::{ServerArgs, ServerOptions, TraceOptions, Transport};
+use lodge_copilot::{ServerArgs, ServerOptions, Transport};
 use lodge_door::{Door, LocalListener};
+use lodge_telemetry::TraceOptions;
 use lodge_tools::Environment;
 use tokio::net::TcpListener;
 

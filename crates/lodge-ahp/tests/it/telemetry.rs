@@ -193,7 +193,7 @@ async fn lines_of_the_host_itself_are_logs_too() {
     use tracing::Level;
     let mut house = house().await;
     house.server.take().unwrap().shutdown().await;
-    let lines = std::sync::Arc::new(lodge_ahp::Lines::default());
+    let lines = std::sync::Arc::new(lodge_telemetry::Lines::default());
     let config = lodge_ahp::AhpConfig {
         lines: lines.clone(),
         ..lodge_ahp::AhpConfig::loopback(TOKEN)

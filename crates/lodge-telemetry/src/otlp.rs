@@ -3,22 +3,33 @@
 use lodge_events::Timestamp;
 use serde_json::{Value, json};
 
-use super::note::Taken;
+use crate::Taken;
 
 /// Now, as OTLP counts.
-pub(super) fn now() -> u128 {
+pub fn now() -> u128 {
     nanos(Timestamp::now())
 }
 
 /// Nanoseconds since 1970.
-pub(super) fn nanos(time: Timestamp) -> u128 {
+pub fn nanos(time: Timestamp) -> u128 {
     (time.as_millisecond().max(0) as u128) * 1_000_000
 }
 
 /// A value with its name.
-pub(super) type Attribute = (&'static str, Value);
+pub type Attribute = (&'static str, Value);
 
-pub(super) fn attributes(all: &[Attribute]) -> Value {
+/// The severities, the lowest number of each band.
+pub const LEVELS: [(&str, u8); 6] = [
+    ("trace", 1),
+    ("debug", 5),
+    ("info", 9),
+    ("warn", 13),
+    ("error", 17),
+    ("fatal", 21),
+];
+
+/// Names with values, as a list.
+pub fn attributes<'a>(all: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Value {
     let value = |value: &Value| match value {
         Value::Bool(it) => json!({ "boolValue": it }),
         // Whole numbers are text there, because JavaScript's are not whole enough.
@@ -27,45 +38,50 @@ pub(super) fn attributes(all: &[Attribute]) -> Value {
         Value::String(it) => json!({ "stringValue": it }),
         other => json!({ "stringValue": other.to_string() }),
     };
-    all.iter()
-        .map(|(key, it)| json!({ "key": key, "value": value(it) }))
-        .collect()
+    let all = all.into_iter();
+    all.map(|(key, it)| json!({ "key": key, "value": value(it) })).collect()
+}
+
+/// The same for what is noted.
+pub(crate) fn noted(all: &[Attribute]) -> Value {
+    attributes(all.iter().map(|(key, it)| (*key, it)))
 }
 
 fn resource() -> Value {
     let version = env!("CARGO_PKG_VERSION");
-    json!({ "attributes": attributes(&[("service.name", "lodge".into()), ("service.version", version.into())]) })
+    json!({ "attributes": noted(&[("service.name", "lodge".into()), ("service.version", version.into())]) })
 }
 
-fn scope() -> Value {
-    json!({ "name": "lodge" })
+/// Who made it: the name of the instrumentation scope.
+fn scope(name: &str) -> Value {
+    json!({ "name": name, "version": env!("CARGO_PKG_VERSION") })
 }
 
 /// One log record.
-pub(super) fn log(at: u128, severity: u8, text: &str, about: &[Attribute]) -> Value {
-    let name = super::LEVELS.iter().rev().find(|(_, number)| *number <= severity);
+pub fn log(at: u128, severity: u8, text: &str, about: &[Attribute]) -> Value {
+    let name = LEVELS.iter().rev().find(|(_, number)| *number <= severity);
     json!({
         "timeUnixNano": at.to_string(),
         "observedTimeUnixNano": now().to_string(),
         "severityNumber": severity,
         "severityText": name.map_or_else(String::new, |(name, _)| name.to_uppercase()),
         "body": { "stringValue": text },
-        "attributes": attributes(about),
+        "attributes": noted(about),
     })
 }
 
 /// `ExportLogsServiceRequest`
-pub(super) fn logs(records: &[&Value]) -> Value {
-    json!({ "resourceLogs": [{ "resource": resource(), "scopeLogs": [{ "scope": scope(), "logRecords": records }] }] })
+pub fn logs(records: &[&Value]) -> Value {
+    json!({ "resourceLogs": [{ "resource": resource(), "scopeLogs": [{ "scope": scope("lodge"), "logRecords": records }] }] })
 }
 
-/// `ExportTraceServiceRequest`
-pub(super) fn traces(spans: &[Value]) -> Value {
-    json!({ "resourceSpans": [{ "resource": resource(), "scopeSpans": [{ "scope": scope(), "spans": spans }] }] })
+/// `ExportTraceServiceRequest` of an instrumentation scope with this name.
+pub fn traces(source: &str, spans: &[Value]) -> Value {
+    json!({ "resourceSpans": [{ "resource": resource(), "scopeSpans": [{ "scope": scope(source), "spans": spans }] }] })
 }
 
 /// `ExportMetricsServiceRequest`
-pub(super) fn metrics(taken: &Taken, gauges: &[(&str, &str, u64)]) -> Value {
+pub fn metrics(taken: &Taken, gauges: &[(&str, &str, u64)]) -> Value {
     let at = now().to_string();
     let gauge = |(name, unit, value): &(&str, &str, u64)| {
         let point = json!({ "timeUnixNano": at, "asInt": value.to_string() });
@@ -76,11 +92,11 @@ pub(super) fn metrics(taken: &Taken, gauges: &[(&str, &str, u64)]) -> Value {
         let about: Vec<Attribute> = about.iter().map(|(key, it)| (*key, Value::from(it.as_str()))).collect();
         let point = json!({
             "startTimeUnixNano": taken.since.to_string(), "timeUnixNano": at, "asInt": value.to_string(),
-            "attributes": attributes(&about),
+            "attributes": noted(&about),
         });
         // Since the last time: who comes later counts from there.
         let sum = json!({ "aggregationTemporality": 1, "isMonotonic": true, "dataPoints": [point] });
         all.push(json!({ "name": name, "sum": sum }));
     }
-    json!({ "resourceMetrics": [{ "resource": resource(), "scopeMetrics": [{ "scope": scope(), "metrics": all }] }] })
+    json!({ "resourceMetrics": [{ "resource": resource(), "scopeMetrics": [{ "scope": scope("lodge"), "metrics": all }] }] })
 }

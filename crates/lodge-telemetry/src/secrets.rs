@@ -35,11 +35,11 @@ const SHORTEST: usize = 8;
 const GONE: &str = "***";
 
 /// What must not be told.
-pub(super) struct Secrets(Vec<String>);
+pub struct Secrets(Vec<String>);
 
 impl Secrets {
     /// These, and whatever the host's environment calls a key, a token or the like.
-    pub(super) fn new(known: impl IntoIterator<Item = String>) -> Self {
+    pub fn new(known: impl IntoIterator<Item = String>) -> Self {
         let named = |name: &str| {
             let name = name.to_ascii_uppercase();
             ["KEY", "TOKEN", "SECRET", "PASSWORD"]
@@ -56,7 +56,7 @@ impl Secrets {
     }
 
     /// The text without them.
-    pub(super) fn redact(&self, text: &str) -> String {
+    pub fn redact(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.0 {
             if text.contains(secret.as_str()) {

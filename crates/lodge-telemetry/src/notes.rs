@@ -1,16 +1,22 @@
 //! What is noted of events.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use lodge_events::Event;
 use serde_json::{Value, json};
 
-use super::{
-    METRICS, TRACES,
+use crate::{
+    Secrets,
     otlp::{self, Attribute, nanos},
-    secrets::Secrets,
 };
-use crate::state::Uri;
+
+/// Bits of what is wanted, above the lowest severity of log records that is.
+pub const TRACES: u8 = 64;
+/// As [`TRACES`].
+pub const METRICS: u8 = 128;
 
 /// More than this does not wait to be sent; what is left out is counted.
 const MOST: usize = 5_000;
@@ -18,13 +24,15 @@ const MOST: usize = 5_000;
 const MOST_OPEN: usize = 10_000;
 
 /// A log record and its severity.
-pub(super) struct Log {
-    pub(super) severity: u8,
-    pub(super) record: Value,
+pub struct Log {
+    /// As OTLP counts them.
+    pub severity: u8,
+    /// The record.
+    pub record: Value,
 }
 
 /// A number with its name and what it is about.
-pub(super) type Counts = BTreeMap<(&'static str, Vec<(&'static str, String)>), u64>;
+pub type Counts = BTreeMap<(&'static str, Vec<(&'static str, String)>), u64>;
 
 struct Open {
     span: String,
@@ -37,26 +45,30 @@ struct Open {
 
 /// What waits to be sent.
 #[derive(Default)]
-pub(super) struct Taken {
-    pub(super) logs: Vec<Log>,
-    pub(super) spans: Vec<Value>,
-    pub(super) counts: Counts,
-    pub(super) since: u128,
+pub struct Taken {
+    /// Log records.
+    pub logs: Vec<Log>,
+    /// Spans that ended.
+    pub spans: Vec<Value>,
+    /// What was counted since the last time.
+    pub counts: Counts,
+    /// When that was.
+    pub since: u128,
 }
 
 /// Everything noted.
 #[derive(Default)]
-pub(super) struct Notes {
+pub struct Notes {
     taken: Taken,
     left_out: usize,
     /// The running turn of each session, or of an agent in it.
-    turns: HashMap<(Uri, String), String>,
+    turns: HashMap<(Arc<str>, String), String>,
     open: HashMap<String, Open>,
 }
 
 impl Notes {
     /// What was noted since the last time.
-    pub(super) fn take(&mut self) -> Taken {
+    pub fn take(&mut self) -> Taken {
         let next = Taken {
             since: otlp::now(),
             ..Taken::default()
@@ -74,7 +86,7 @@ impl Notes {
     }
 
     /// Notes an event as far as it is wanted.
-    pub(super) fn event(&mut self, session: &Uri, event: &Event, wanted: u8, secrets: &Secrets) {
+    pub fn event(&mut self, session: &Arc<str>, event: &Event, wanted: u8, secrets: &Secrets) {
         let kind = event.kind();
         // Deltas say nothing that is not said at the end.
         if kind.ends_with("_delta") {
@@ -191,7 +203,7 @@ impl Notes {
     }
 
     /// Opens and closes the spans of turns, of calls of the model and of tools.
-    fn span(&mut self, here: &(Uri, String), event: &Event, data: &Value, about: Vec<Attribute>) {
+    fn span(&mut self, here: &(Arc<str>, String), event: &Event, data: &Value, about: Vec<Attribute>) {
         let Some(turn) = self.turns.get(here).cloned() else {
             return;
         };
@@ -252,7 +264,7 @@ impl Notes {
         let mut span = json!({
             "traceId": open.trace, "spanId": open.span, "name": open.name, "kind": kind,
             "startTimeUnixNano": open.since.to_string(), "endTimeUnixNano": at.to_string(),
-            "attributes": otlp::attributes(&open.about),
+            "attributes": otlp::noted(&open.about),
             "status": { "code": if well { 1 } else { 2 } },
         });
         if let Some(parent) = open.parent {

@@ -4,41 +4,25 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use lodge_events::Event;
+use lodge_events::{Event, EventType, Payload};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 /// The longest text in a span.
 const LONGEST_TEXT: usize = 32 * 1024;
-/// Events that spans are made from; the others are not even read.
-const READ: &[&str] = &[
-    "user.message",
-    "assistant.turn_start",
-    "assistant.message",
-    "assistant.usage",
-    "assistant.turn_end",
-    "tool.execution_start",
-    "tool.execution_complete",
-    "subagent.started",
-    "subagent.completed",
-    "subagent.failed",
-    "session.error",
-    "session.idle",
-];
-
 /// A span that has ended.
 #[derive(Debug, Clone)]
-pub(super) struct Span {
-    pub(super) trace: String,
-    pub(super) id: String,
-    pub(super) parent: Option<String>,
-    pub(super) name: String,
+pub(crate) struct Span {
+    pub(crate) trace: String,
+    pub(crate) id: String,
+    pub(crate) parent: Option<String>,
+    pub(crate) name: String,
     /// 1 within the host, 3 to a model.
-    pub(super) kind: u8,
-    pub(super) start: Timestamp,
-    pub(super) end: Timestamp,
-    pub(super) attributes: Map<String, Value>,
-    pub(super) error: Option<String>,
+    pub(crate) kind: u8,
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+    pub(crate) attributes: Map<String, Value>,
+    pub(crate) error: Option<String>,
 }
 
 impl Span {
@@ -59,9 +43,9 @@ impl Span {
         }
     }
 
-    fn set(&mut self, name: &str, value: &Value) {
-        if !value.is_null() {
-            self.attributes.insert(name.to_owned(), value.clone());
+    fn set(&mut self, name: &str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.attributes.insert(name.to_owned(), value.into());
         }
     }
 
@@ -80,7 +64,7 @@ struct Agent {
 }
 
 /// A session's open spans.
-pub(super) struct Fold {
+pub(crate) struct Fold {
     session_id: String,
     content: bool,
     /// Trace and span of the client that the next turn belongs to.
@@ -92,7 +76,7 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    pub(super) fn new(session_id: &str, content: bool) -> Self {
+    pub(crate) fn new(session_id: &str, content: bool) -> Self {
         Self {
             session_id: session_id.to_owned(),
             content,
@@ -103,7 +87,7 @@ impl Fold {
     }
 
     /// The next turn belongs to this span: `00-<trace>-<span>-<flags>`.
-    pub(super) fn belongs_to(&mut self, traceparent: &str) {
+    pub(crate) fn belongs_to(&mut self, traceparent: &str) {
         let parts: Vec<&str> = traceparent.split('-').collect();
         if let [_, trace, span, ..] = parts[..]
             && trace.len() == 32
@@ -114,25 +98,39 @@ impl Fold {
     }
 
     /// The span of a tool call that runs: `00-<trace>-<span>-01`.
-    pub(super) fn of_tool(&self, id: &str) -> Option<String> {
+    pub(crate) fn of_tool(&self, id: &str) -> Option<String> {
         let span = self.tools.get(id)?;
         Some(format!("00-{}-{}-01", span.trace, span.id))
     }
 
+    /// Whether spans are made from events like this one.
+    pub(crate) fn reads(event: &Event) -> bool {
+        use EventType as T;
+        matches!(
+            event.event_type(),
+            Some(
+                T::UserMessage
+                    | T::AssistantTurnStart
+                    | T::AssistantMessage
+                    | T::AssistantUsage
+                    | T::AssistantTurnEnd
+                    | T::ToolExecutionStart
+                    | T::ToolExecutionComplete
+                    | T::SubagentStarted
+                    | T::SubagentCompleted
+                    | T::SubagentFailed
+                    | T::SessionError
+                    | T::SessionIdle
+            )
+        )
+    }
+
     /// Takes an event in; gives the spans that it ends.
-    pub(super) fn take(&mut self, event: &Event) -> Vec<Span> {
-        let mut ended = Vec::new();
-        if !READ.contains(&event.kind()) {
-            return ended;
-        }
-        let Ok(data) = serde_json::from_str::<Value>(event.data_json()) else {
-            return ended;
-        };
+    pub(crate) fn take(&mut self, event: &Event) -> Vec<Span> {
         let (key, now) = (event.agent_id().unwrap_or_default().to_owned(), event.timestamp());
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        match event.kind() {
-            "user.message" => {
-                let part = json!({"type": "text", "content": self.cut(&data["content"])});
+        match event.payload() {
+            Payload::UserMessage(message) => {
+                let part = json!({"type": "text", "content": cut(&message.content)});
                 let content = self.content;
                 if let Some(agent) = self.agent(&key, now)
                     && content
@@ -140,116 +138,111 @@ impl Fold {
                     agent.input.push(json!({"role": "user", "parts": [part]}));
                 }
             }
-            "subagent.started" => {
-                let over = self.tools.get(&text(&data["toolCallId"])).map(|tool| tool.id.clone());
+            Payload::SubagentStarted(started) => {
+                let over = self.tools.get(&started.tool_call_id).map(|tool| tool.id.clone());
                 if let Some(main) = self.agent("", now) {
                     let (trace, main) = (main.span.trace.clone(), main.span.id.clone());
-                    let name = text(&data["agentName"]);
-                    let span = self.agent_span(&trace, Some(&over.unwrap_or(main)), &name, now);
+                    let span = self.agent_span(&trace, Some(&over.unwrap_or(main)), &started.agent_name, now);
                     self.agents.insert(key, Agent::new(span));
                 }
             }
-            "assistant.turn_start" => {
+            Payload::AssistantTurnStart(turn) => {
                 let content = self.content;
                 if let Some(agent) = self.agent(&key, now) {
-                    let model = text(&data["model"]);
+                    let model = turn.model.as_deref().unwrap_or_default();
                     let name = format!("chat {model}").trim_end().to_owned();
                     let attributes = json!({"gen_ai.operation.name": "chat"});
                     let mut chat = Span::begin(&agent.span.trace, Some(&agent.span.id), 3, name, now, attributes);
-                    chat.set("gen_ai.request.model", &data["model"]);
+                    chat.set("gen_ai.request.model", turn.model.as_deref());
                     if content {
                         let input = Value::from(std::mem::take(&mut agent.input)).to_string();
-                        chat.set("gen_ai.input.messages", &json!(input));
+                        chat.set("gen_ai.input.messages", Some(input));
                     }
-                    ended.extend(agent.chat.replace(chat).map(|before| before.ended(now)));
+                    return Vec::from_iter(agent.chat.replace(chat).map(|before| before.ended(now)));
                 }
             }
-            "assistant.message" if self.content => {
-                let mut parts = vec![json!({"type": "text", "content": self.cut(&data["content"])})];
-                for call in data["toolRequests"].as_array().into_iter().flatten() {
-                    parts.push(json!({"type": "tool_call", "id": call["toolCallId"], "name": call["name"]}));
+            Payload::AssistantMessage(message) if self.content => {
+                let mut parts = vec![json!({"type": "text", "content": cut(&message.content)})];
+                for call in message.tool_requests.iter().flatten() {
+                    parts.push(json!({"type": "tool_call", "id": call.tool_call_id, "name": call.name}));
                 }
                 let output = json!([{"role": "assistant", "parts": parts}]).to_string();
                 if let Some(chat) = self.chat(&key) {
-                    chat.set("gen_ai.output.messages", &json!(output));
+                    chat.set("gen_ai.output.messages", Some(output));
                 }
             }
-            "assistant.usage" => {
+            Payload::AssistantUsage(usage) => {
                 if let Some(chat) = self.chat(&key) {
-                    for (name, field) in [
-                        ("gen_ai.request.model", "model"),
-                        ("gen_ai.response.model", "model"),
-                        ("gen_ai.response.id", "apiCallId"),
-                        ("gen_ai.usage.input_tokens", "inputTokens"),
-                        ("gen_ai.usage.output_tokens", "outputTokens"),
-                        ("gen_ai.usage.cache_read.input_tokens", "cacheReadTokens"),
-                        ("gen_ai.usage.cache_creation.input_tokens", "cacheWriteTokens"),
-                    ] {
-                        chat.set(name, &data[field]);
-                    }
-                    chat.name = format!("chat {}", text(&data["model"]));
+                    let model = Some(usage.model.as_str());
+                    chat.set("gen_ai.request.model", model);
+                    chat.set("gen_ai.response.model", model);
+                    chat.set("gen_ai.response.id", usage.api_call_id.as_deref());
+                    chat.set("gen_ai.usage.input_tokens", usage.input_tokens);
+                    chat.set("gen_ai.usage.output_tokens", usage.output_tokens);
+                    chat.set("gen_ai.usage.cache_read.input_tokens", usage.cache_read_tokens);
+                    chat.set("gen_ai.usage.cache_creation.input_tokens", usage.cache_write_tokens);
+                    chat.name = format!("chat {}", usage.model);
                 }
-                ended.extend(self.end_chat(&key, now));
+                return Vec::from_iter(self.end_chat(&key, now));
             }
-            "assistant.turn_end" => ended.extend(self.end_chat(&key, now)),
-            "tool.execution_start" => {
+            Payload::AssistantTurnEnd(_) => return Vec::from_iter(self.end_chat(&key, now)),
+            Payload::ToolExecutionStart(start) => {
                 let content = self.content;
                 if let Some(agent) = self.agent(&key, now) {
-                    let (tool, id) = (text(&data["toolName"]), text(&data["toolCallId"]));
+                    let (tool, id) = (&start.tool_name, &start.tool_call_id);
                     let attributes = json!({
                         "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool, "gen_ai.tool.call.id": id,
                         "gen_ai.tool.type": "function",
                     });
                     let (trace, over) = (agent.span.trace.clone(), agent.span.id.clone());
                     let mut span = Span::begin(&trace, Some(&over), 1, format!("execute_tool {tool}"), now, attributes);
-                    if content && !data["arguments"].is_null() {
-                        let arguments = self.cut(&json!(data["arguments"].to_string()));
-                        span.set("gen_ai.tool.call.arguments", &json!(arguments));
+                    if content && let Some(arguments) = &start.arguments {
+                        span.set("gen_ai.tool.call.arguments", Some(cut(&arguments.to_string())));
                     }
-                    self.tools.insert(id, span);
+                    self.tools.insert(id.clone(), span);
                 }
             }
-            "tool.execution_complete" => {
-                let id = text(&data["toolCallId"]);
-                let said = if data["success"] == true {
-                    &data["result"]["content"]
-                } else {
-                    &data["error"]["message"]
+            Payload::ToolExecutionComplete(complete) => {
+                let id = &complete.tool_call_id;
+                let said = match complete.success {
+                    true => complete.result.as_ref().map(|result| result.content.as_str()),
+                    false => complete.error.as_ref().map(|error| error.message.as_str()),
                 };
-                let said = self.cut(said);
+                let said = cut(said.unwrap_or_default());
                 if self.content
                     && let Some(agent) = self.agents.get_mut(&key)
                 {
                     let part = json!({"type": "tool_call_response", "id": id, "response": said});
                     agent.input.push(json!({"role": "tool", "parts": [part]}));
                 }
-                if let Some(mut tool) = self.tools.remove(&id) {
+                if let Some(mut tool) = self.tools.remove(id) {
                     if self.content {
-                        tool.set("gen_ai.tool.call.result", &json!(said));
+                        tool.set("gen_ai.tool.call.result", Some(said));
                     }
-                    if data["success"] != true {
-                        tool.error = Some(text(&data["error"]["code"]));
+                    if !complete.success {
+                        let code = complete.error.as_ref().and_then(|error| error.code.clone());
+                        tool.error = Some(code.unwrap_or_default());
                     }
-                    ended.push(tool.ended(now));
+                    return vec![tool.ended(now)];
                 }
             }
-            "subagent.failed" => ended.extend(self.end_agent(&key, now, Some("subagent.failed".to_owned()))),
-            "subagent.completed" => ended.extend(self.end_agent(&key, now, None)),
-            "session.error" => {
+            Payload::SubagentFailed(_) => return self.end_agent(&key, now, Some("subagent.failed".to_owned())),
+            Payload::SubagentCompleted(_) => return self.end_agent(&key, now, None),
+            Payload::SessionError(failed) => {
                 if let Some(agent) = self.agents.get_mut(&key) {
-                    let error = Some(text(&data["errorType"]));
+                    let error = Some(failed.error_type.to_string());
                     agent.chat.iter_mut().for_each(|chat| chat.error = error.clone());
                     agent.span.error = error;
                 }
             }
-            "session.idle" => ended = self.end(now),
+            Payload::SessionIdle(_) => return self.end(now),
             _ => {}
         }
-        ended
+        Vec::new()
     }
 
     /// Ends whatever is open.
-    pub(super) fn end(&mut self, now: Timestamp) -> Vec<Span> {
+    pub(crate) fn end(&mut self, now: Timestamp) -> Vec<Span> {
         let mut ended: Vec<Span> = self.tools.drain().map(|(_, tool)| tool.ended(now)).collect();
         for (_, agent) in self.agents.drain() {
             ended.extend(agent.chat.map(|chat| chat.ended(now)));
@@ -276,7 +269,7 @@ impl Fold {
         let attributes = json!({"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": self.session_id});
         let mut span = Span::begin(trace, over, 1, shown, now, attributes);
         if !name.is_empty() {
-            span.set("gen_ai.agent.name", &json!(name));
+            span.set("gen_ai.agent.name", Some(name));
         }
         span
     }
@@ -297,14 +290,13 @@ impl Fold {
         let chat = agent.chat.map(|chat| chat.ended(now));
         chat.into_iter().chain([agent.span.ended(now)]).collect()
     }
+}
 
-    /// A text, no longer than a span may hold.
-    fn cut(&self, text: &Value) -> String {
-        let text = text.as_str().unwrap_or_default();
-        match text.char_indices().find(|(at, _)| *at >= LONGEST_TEXT) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text.to_owned(),
-        }
+/// A text, no longer than a span may hold.
+fn cut(text: &str) -> String {
+    match text.char_indices().find(|(at, _)| *at >= LONGEST_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

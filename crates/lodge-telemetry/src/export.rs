@@ -5,10 +5,10 @@ use std::{path::Path, time::Duration};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use lodge_models::{HttpRequest, Network, Transport};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::{fs::OpenOptions, io::AsyncWriteExt, sync::mpsc, time::timeout};
 
-use super::{Exporter, Message, TraceOptions, spans::Span};
+use crate::{Exporter, TraceOptions, otlp, spans::Span, traces::Message};
 
 /// How many spans go out at once.
 const BATCH: usize = 256;
@@ -16,7 +16,7 @@ const BATCH: usize = 256;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Exports until nobody is left who could send anything.
-pub(super) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Message>) {
+pub(crate) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Message>) {
     let mut batch = Vec::new();
     let mut failing = false;
     while messages.recv_many(&mut batch, BATCH).await > 0 {
@@ -24,6 +24,7 @@ pub(super) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Mess
         for message in batch.drain(..) {
             match message {
                 Message::Span(span) => spans.push(*span),
+                Message::Unread(follower) => spans.extend(follower.upgrade().iter().flat_map(|it| it.ended())),
                 Message::Flush(done) => waiting.push(done),
             }
         }
@@ -89,15 +90,7 @@ fn line(source: &str, span: &Span) -> Value {
 }
 
 async fn post(url: &str, source: &str, spans: &[Span]) -> Result<(), String> {
-    let version = env!("CARGO_PKG_VERSION");
-    let service = Map::from_iter([("service.name".to_owned(), json!("lodge"))]);
-    let body = json!({"resourceSpans": [{
-        "resource": {"attributes": attributes(&service)},
-        "scopeSpans": [{
-            "scope": {"name": source, "version": version},
-            "spans": spans.iter().map(otlp).collect::<Vec<_>>(),
-        }],
-    }]});
+    let body = otlp::traces(source, &spans.iter().map(written).collect::<Vec<_>>());
     let request = HttpRequest {
         method: "POST",
         url: format!("{}/v1/traces", url.trim_end_matches('/')),
@@ -121,32 +114,19 @@ async fn post(url: &str, source: &str, spans: &[Span]) -> Result<(), String> {
 }
 
 /// A span as OTLP writes it in JSON.
-fn otlp(span: &Span) -> Value {
-    let mut written = json!({
+fn written(span: &Span) -> Value {
+    let mut span_json = json!({
         "traceId": span.trace,
         "spanId": span.id,
         "name": span.name,
         "kind": span.kind,
         "startTimeUnixNano": span.start.as_nanosecond().to_string(),
         "endTimeUnixNano": span.end.as_nanosecond().to_string(),
-        "attributes": attributes(&span.attributes),
+        "attributes": otlp::attributes(span.attributes.iter().map(|(key, it)| (key.as_str(), it))),
         "status": status(span),
     });
     if let Some(parent) = &span.parent {
-        written["parentSpanId"] = json!(parent);
+        span_json["parentSpanId"] = json!(parent);
     }
-    written
-}
-
-fn attributes(attributes: &Map<String, Value>) -> Vec<Value> {
-    let value = |value: &Value| match value {
-        Value::Bool(is) => json!({"boolValue": is}),
-        Value::Number(number) if number.is_f64() => json!({"doubleValue": number}),
-        Value::Number(number) => json!({"intValue": number.to_string()}),
-        Value::String(text) => json!({"stringValue": text}),
-        other => json!({"stringValue": other.to_string()}),
-    };
-    let all = attributes.iter();
-    all.map(|(key, given)| json!({"key": key, "value": value(given)}))
-        .collect()
+    span_json
 }

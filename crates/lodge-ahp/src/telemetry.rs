@@ -2,11 +2,6 @@
 //! While nobody listens nothing is noted. Texts of persons, models and tools are never part of it; messages of errors
 //! are, without what looks like a secret.
 
-mod lines;
-mod note;
-mod otlp;
-mod secrets;
-
 use std::{
     collections::HashMap,
     sync::{
@@ -17,11 +12,13 @@ use std::{
 };
 
 use lodge_events::Event;
+use lodge_telemetry::{
+    METRICS, Notes, Secrets, TRACES, Taken,
+    otlp::{self, LEVELS, now},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-pub use self::lines::Lines;
-use self::{note::Notes, otlp::now, secrets::Secrets};
 use crate::{
     face::Face,
     state::{Core, Service, Uri},
@@ -44,10 +41,6 @@ pub(crate) enum Signal {
     Metrics,
 }
 
-/// The bits of what is wanted.
-const TRACES: u8 = 64;
-const METRICS: u8 = 128;
-
 impl Signal {
     /// The channel with this address. Levels may be written in any case.
     pub(crate) fn parse(uri: &str) -> Option<Self> {
@@ -68,16 +61,6 @@ impl Signal {
         }
     }
 }
-
-/// The severities of OTLP, the lowest number of each band.
-const LEVELS: [(&str, u8); 6] = [
-    ("trace", 1),
-    ("debug", 5),
-    ("info", 9),
-    ("warn", 13),
-    ("error", 17),
-    ("fatal", 21),
-];
 
 fn level_of(name: &str) -> Option<u8> {
     let named = LEVELS.iter().find(|(level, _)| level.eq_ignore_ascii_case(name));
@@ -122,14 +105,14 @@ impl Telemetry {
 }
 
 /// What is sent on a channel now.
-fn payload(signal: Signal, taken: &note::Taken, gauges: &[(&str, &str, u64)], metrics: bool) -> Option<Value> {
+fn payload(signal: Signal, taken: &Taken, gauges: &[(&str, &str, u64)], metrics: bool) -> Option<Value> {
     match signal {
         Signal::Logs(least) => {
-            let fits = |log: &&note::Log| log.severity >= least;
+            let fits = |log: &&lodge_telemetry::Log| log.severity >= least;
             let records: Vec<&Value> = taken.logs.iter().filter(fits).map(|log| &log.record).collect();
             (!records.is_empty()).then(|| otlp::logs(&records))
         }
-        Signal::Traces => (!taken.spans.is_empty()).then(|| otlp::traces(&taken.spans)),
+        Signal::Traces => (!taken.spans.is_empty()).then(|| otlp::traces("lodge", &taken.spans)),
         Signal::Metrics => (metrics || !taken.counts.is_empty()).then(|| otlp::metrics(taken, gauges)),
     }
 }

@@ -6,10 +6,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tracing::Level;
 
-use super::{
-    note::Log,
+use crate::{
+    Log, Secrets,
     otlp::{self, now},
-    secrets::Secrets,
 };
 
 /// More lines than this do not wait to be told; what is left out is counted.
@@ -66,7 +65,7 @@ impl Lines {
     }
 
     /// From now on lines of this severity are taken.
-    pub(super) fn want(&self, least: u8) {
+    pub fn want(&self, least: u8) {
         self.least.store(least, Ordering::Relaxed);
         if least == 0 {
             *self.waiting.lock() = Default::default();
@@ -74,7 +73,7 @@ impl Lines {
     }
 
     /// What waits, without secrets.
-    pub(super) fn take(&self, secrets: &Secrets) -> Vec<Log> {
+    pub fn take(&self, secrets: &Secrets) -> Vec<Log> {
         let (lines, left_out) = std::mem::take(&mut *self.waiting.lock());
         let told = lines.into_iter().map(|line| {
             let about = [("code.namespace", json!(line.target))];
