@@ -299,7 +299,8 @@ export class Client {
         protocolVersions: ["1.0.0"],
         clientId: this.clientId,
         clientInfo: { name: "lodge-page", title: "Lodge page" },
-        locale: navigator.language,
+        // Browsers without a language of their own say `en-US@posix`, which is no language tag.
+        locale: navigator.language.split("@")[0],
         initialSubscriptions: uris,
       })) as InitializeResult;
       this.#known = true;
