@@ -25,7 +25,7 @@ pub(super) fn beside() -> Vec<Payload> {
         required_tool: text("view"),
         response_format: Some(serde_json::json!({"name": "answer", "schema": {"type": "object"}})),
         attachments: Some(vec![Attachment::File(FileAttachment {
-            path: "/work/a.rs".into(),
+            path: "/home/me/a.rs".into(),
             display_name: "a.rs".into(),
             ..Default::default()
         })]),
