@@ -19,5 +19,5 @@ mod wrap;
 pub use app::{App, COMMANDS, Effect, Price, Prices, Sent, Setup};
 pub use keys::{EDITOR_KEYS, KEYS};
 pub use paint::Painter;
-pub use plain::{plain, plain_line, shorten};
+pub use plain::{plain, plain_line, shorten, shown_path};
 pub use theme::{Scheme, Theme};

@@ -127,10 +127,10 @@ impl App {
 
     /// A file as the person would name it: seen from the session's directory.
     fn below(&self, uri: &str) -> String {
-        let path = super::overlay::path_of(uri);
+        let path = crate::shown_path(uri);
         let directories = self.mirror.session.state.working_directories.iter().flatten();
         let mut below = directories.filter_map(|directory| {
-            let directory = super::overlay::path_of(directory);
+            let directory = crate::shown_path(directory);
             path.strip_prefix(&directory)?.strip_prefix('/').map(str::to_owned)
         });
         below.next().unwrap_or(path)

@@ -102,27 +102,6 @@ fn rank(letters: &str, text: &str) -> Option<usize> {
     Some(gaps)
 }
 
-/// The path in a URI, for people to read.
-pub(super) fn path_of(uri: &str) -> String {
-    let path = uri.strip_prefix("file://").unwrap_or(uri);
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let code = tail.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) if first == b'%' => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// How long ago something was.
 fn age(time: &str) -> String {
     let Ok(then) = time.parse::<jiff::Timestamp>() else {
@@ -154,7 +133,7 @@ impl App {
                     .iter()
                     .flatten()
                     .next()
-                    .map(|uri| path_of(uri));
+                    .map(|uri| crate::shown_path(uri));
                 let title = if session.title.is_empty() {
                     "(nothing said yet)"
                 } else {

@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use ahp::ahp_types::state::UsageInfo;
 use serde::Deserialize;
 
-use super::{App, overlay::path_of};
-use crate::{plain::plain_line, wrap::columns};
+use super::App;
+use crate::{
+    plain::{plain_line, shown_path},
+    wrap::columns,
+};
 
 /// What a model's tokens cost, for a million of them.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -117,7 +120,7 @@ impl App {
         pieces.extend(self.setting("branch").map(plain_line));
         let place = self.mirror.session.state.working_directories.iter().flatten().next();
         if let Some(place) = place {
-            let path = path_of(place);
+            let path = shown_path(place);
             pieces.push(plain_line(path.rsplit('/').next().unwrap_or(&path)));
         }
         let mut line = String::new();

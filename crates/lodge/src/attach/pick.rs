@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use lodge_terminal::{
     client::mirror::{Channel, Mirror},
-    plain, shorten,
+    plain, shorten, shown_path,
 };
 
-use super::{link::reason, place::shown_path};
+use super::link::reason;
 
 /// How many sessions a list shows, and how many are asked for at once when one is looked for.
 const SHOWN: i64 = 20;

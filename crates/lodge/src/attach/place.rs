@@ -109,27 +109,6 @@ pub(super) fn file_uri(path: &Path) -> String {
     format!("file://{}", escape(&path.to_string_lossy(), "/"))
 }
 
-/// The path in a URI, for people to read.
-pub(super) fn shown_path(uri: &str) -> String {
-    let path = uri.strip_prefix("file://").unwrap_or(uri);
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let code = tail.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) if first == b'%' => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,7 +137,7 @@ mod tests {
     #[test]
     fn paths_survive_being_uris() {
         for path in ["/home/a b/ü%", "/"] {
-            assert_eq!(shown_path(&file_uri(Path::new(path))), path);
+            assert_eq!(lodge_terminal::shown_path(&file_uri(Path::new(path))), path);
         }
     }
 }

@@ -22,11 +22,11 @@ use super::{
     input::Input,
     link::{Inbound, Leftover, Link, Missed, News, Wire},
     pick,
-    place::{Place, shown_path},
+    place::Place,
     screen::Screen,
     show::Show,
 };
-use lodge_terminal::shorten;
+use lodge_terminal::{shorten, shown_path};
 
 /// How long a script waits for a host that went away.
 const PATIENCE: Duration = Duration::from_secs(60);
