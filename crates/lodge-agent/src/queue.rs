@@ -292,8 +292,18 @@ impl Queue {
         Ok(changed)
     }
 
-    /// Puts messages first, in this order.
-    pub(crate) fn put_first(&self, recorder: &Recorder, lane: MessageLane, order: Vec<String>) -> Result<(), LogError> {
+    /// Puts messages first, in this order. Only the message that a turn is about to begin with stays ahead of them.
+    pub(crate) fn put_first(
+        &self,
+        recorder: &Recorder,
+        lane: MessageLane,
+        mut order: Vec<String>,
+    ) -> Result<(), LogError> {
+        if lane == MessageLane::Next {
+            let starting = self.live.lock().starting.clone().filter(|id| !order.contains(id));
+            let waits = |id: &String| recorder.facts(|facts| facts.pending.next.iter().any(|known| known.id == *id));
+            order.splice(..0, starting.filter(waits));
+        }
         recorder.record(LodgeMessageMoved { lane, order }).map(drop)
     }
 
