@@ -1,6 +1,6 @@
 //! What watches over a host: whether it is alive, whether it is ready, and its numbers in the text format of Prometheus.
 
-use std::{fmt::Write, path::Path, sync::Arc};
+use std::{fmt::Write, sync::Arc};
 
 use axum::{
     Extension,
@@ -30,7 +30,7 @@ pub(crate) async fn readyz(State(doorway): State<Arc<Doorway>>, request: Request
         return plain(StatusCode::SERVICE_UNAVAILABLE, "the host is stopping\n");
     }
     let host = doorway.face.host.clone();
-    match tokio::task::spawn_blocking(move || try_write(host.home().path())).await {
+    match tokio::task::spawn_blocking(move || host.check_writable()).await {
         Ok(Ok(())) => plain(StatusCode::OK, "ready\n"),
         Ok(Err(error)) => {
             tracing::warn!(%error, "the home cannot be written");
@@ -38,14 +38,6 @@ pub(crate) async fn readyz(State(doorway): State<Arc<Doorway>>, request: Request
         }
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the host hit a bug\n"),
     }
-}
-
-fn try_write(home: &Path) -> std::io::Result<()> {
-    let probe = home.join(format!(".ready-{}", uuid::Uuid::new_v4()));
-    // Some data: a full disk lets empty files be made.
-    let written = std::fs::write(&probe, [0; 512]);
-    let _ = std::fs::remove_file(probe);
-    written
 }
 
 /// The numbers: for everybody where only this machine reaches the port, otherwise for those with a credential.

@@ -31,6 +31,7 @@ use crate::{
     SessionSummary, Storage,
     hub::Hub,
     migrate,
+    readiness::Readiness,
     registers::{FileRegisters, Registers},
     rewind,
     schedules::SessionSchedules,
@@ -95,6 +96,7 @@ pub(crate) struct Inner {
     secrets: Arc<Secrets>,
     connections: Connections,
     metrics: Metrics,
+    pub(crate) readiness: Readiness,
     registers: Arc<dyn Registers>,
     host_settings: Arc<HostSettings>,
     automations: Arc<Automations>,
@@ -127,6 +129,7 @@ impl Host {
             secrets: Arc::default(),
             connections: Connections::default(),
             metrics: Metrics::default(),
+            readiness: Readiness::default(),
             automations: Arc::new(Automations::new(
                 host.clone(),
                 registers.clone(),

@@ -15,6 +15,7 @@ mod hub;
 pub mod import;
 mod metrics;
 mod migrate;
+mod readiness;
 mod registers;
 mod retention;
 mod rewind;

@@ -1,11 +1,6 @@
 //! `lodge pair` and `lodge devices`: browsers and phones that may watch and steer, let in and revoked.
 
-use std::{
-    io::IsTerminal,
-    net::{IpAddr, SocketAddr, UdpSocket},
-    path::Path,
-    process::ExitCode,
-};
+use std::{io::IsTerminal, net::SocketAddr, path::Path, process::ExitCode};
 
 use ahp::ClientError;
 use anyhow::{Context, Result, anyhow, bail};
@@ -126,20 +121,13 @@ fn page_of(address: &str) -> Result<String> {
     // Everywhere is no place to go to.
     let place = match place.parse::<SocketAddr>() {
         Ok(bound) if bound.ip().is_unspecified() => {
-            let own =
-                own_address().context("This machine has no address that others reach; name one with --address")?;
+            let own = crate::remote::own_address()
+                .context("This machine has no address that others reach; name one with --address")?;
             SocketAddr::new(own, bound.port()).to_string()
         }
         _ => place.to_owned(),
     };
     Ok(format!("{scheme}://{place}"))
-}
-
-/// The address from which this machine would reach others. Nothing is sent to find out.
-fn own_address() -> Option<IpAddr> {
-    let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
-    socket.connect(("192.0.2.1", 9)).ok()?;
-    Some(socket.local_addr().ok()?.ip()).filter(|own| !own.is_loopback() && !own.is_unspecified())
 }
 
 fn is_loopback(page: &str) -> bool {

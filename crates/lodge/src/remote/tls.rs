@@ -1,7 +1,7 @@
 //! `lodge tls init`: a certificate of the host's own, and the pin by which other machines know it.
 
 use std::{
-    net::{IpAddr, UdpSocket},
+    net::IpAddr,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,7 +13,7 @@ use lodge_ahp::TlsFiles;
 use lodge_files::replace;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 
-use super::pin::Pin;
+use super::{own_address, pin::Pin};
 use crate::serve::print_line;
 
 /// Longer ones are refused by some clients, whoever signed them.
@@ -126,13 +126,6 @@ fn all_names(given: Vec<String>) -> Vec<String> {
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| !name.is_empty() && seen.insert(name.clone()));
     names
-}
-
-/// The address from which this machine would reach others. Nothing is sent to find out.
-fn own_address() -> Option<IpAddr> {
-    let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
-    socket.connect(("192.0.2.1", 9)).ok()?;
-    Some(socket.local_addr().ok()?.ip()).filter(|own| !own.is_loopback() && !own.is_unspecified())
 }
 
 fn short(machine: &str) -> &str {
