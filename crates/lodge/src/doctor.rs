@@ -258,7 +258,7 @@ async fn servers(page: &mut Page, home: &Path) {
         Err(_) => return page.hint("lodge.toml has to be mended first"),
     };
     if known.is_empty() {
-        return page.hint("none are described here (docs/guide.md)");
+        return page.hint("none are described here (docs/mcp.md)");
     }
     let logins = logins(home);
     let signed_in: Vec<String> = known
@@ -323,7 +323,7 @@ fn custom(page: &mut Page, home: &Path) {
         }
         free
     });
-    page.found("Commands", "docs/guide.md", &commands, |command| {
+    page.found("Commands", "docs/commands.md", &commands, |command| {
         format!("/{}", command.name)
     });
 }

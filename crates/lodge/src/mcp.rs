@@ -61,7 +61,7 @@ fn say_if_none(known: &[Configured]) {
         print_line(
             "There are none. `[mcp.servers.NAME]` in lodge.toml, mcp-config.json in the home, or .mcp.json in the",
         );
-        print_line("folder describe them; docs/guide.md has an example.");
+        print_line("folder describe them; docs/mcp.md has an example.");
     }
 }
 

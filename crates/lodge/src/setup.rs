@@ -235,3 +235,30 @@ pub(crate) fn network_stays_open(config: &Config) -> Option<&'static str> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lodge_toml_in_the_pages_is_read_as_written() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let mut checked = 0;
+        for entry in std::fs::read_dir(docs).unwrap() {
+            let path = entry.unwrap().path();
+            let page = std::fs::read_to_string(&path).unwrap();
+            let blocks = page
+                .split("```toml\n")
+                .skip(1)
+                .filter_map(|rest| rest.split("```").next());
+            // Permission rules are in a file of their own.
+            for text in blocks.filter(|text| !text.contains("[[deny]]")) {
+                let config =
+                    toml::from_str::<Config>(text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                assert!(config.others.is_empty(), "{}: {:?}", path.display(), config.others);
+                checked += 1;
+            }
+        }
+        assert!(checked > 5, "{checked}");
+    }
+}
