@@ -189,7 +189,23 @@ test("files and commands are completed", async () => {
   await page.keyboard.press("Enter");
   assert.equal(await field.inputValue(), "look at @wonderful.txt ");
   await page.getByRole("list", { name: "Attachments" }).getByText("wonderful.txt").waitFor();
+  // Typed on while the host's next answer is on its way: what is offered still replaces the whole word.
   await field.fill("");
+  await page.keyboard.type("@wond");
+  await page.getByRole("option", { name: /wonderful\.txt/ }).waitFor();
+  await page.evaluate(() => {
+    const send = WebSocket.prototype.send;
+    WebSocket.prototype.send = function (data) {
+      if (!String(data).includes('"completions"')) send.call(this, data);
+    };
+  });
+  await page.keyboard.type("erf");
+  await page.keyboard.press("Enter");
+  assert.equal(await field.inputValue(), "@wonderful.txt ");
+  await page.reload();
+  await idle(page);
+  await field.fill("");
+  await field.click();
   await page.keyboard.type("/mod");
   await page.getByRole("option", { name: /\/model/ }).first().waitFor();
 });

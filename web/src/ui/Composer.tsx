@@ -81,6 +81,8 @@ export function Composer(props: Props) {
 
   // --- completion
   let asked = 0;
+  /** Where the caret was when the offered items were asked for. The person may have typed on since. */
+  let offeredAt = 0;
   const complete = async () => {
     const triggers = client.host()?.completionTriggerCharacters ?? [];
     const offset = field.selectionStart;
@@ -95,6 +97,7 @@ export function Composer(props: Props) {
         offset,
       });
       if (turn !== asked) return;
+      offeredAt = offset;
       setItems(result.items.slice(0, 50));
       setChosen(0);
     } catch {
@@ -102,7 +105,10 @@ export function Composer(props: Props) {
     }
   };
   const take = (item: CompletionItem) => {
-    const [from, to] = [item.rangeStart ?? field.selectionStart, item.rangeEnd ?? field.selectionStart];
+    const caret = field.selectionStart;
+    const from = item.rangeStart ?? caret;
+    const to = Math.max(from, (item.rangeEnd ?? offeredAt) + caret - offeredAt);
+    ++asked;
     const insert = item.insertText.endsWith(" ") ? item.insertText : `${item.insertText} `;
     write(text().slice(0, from) + insert + text().slice(to));
     setItems([]);
