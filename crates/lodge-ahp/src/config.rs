@@ -1,6 +1,6 @@
 //! How the face is set up.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use lodge_door::Door;
 
@@ -52,6 +52,8 @@ pub struct AhpConfig {
     pub allowed_origins: Vec<String>,
     /// What browsers are shown that open the address.
     pub pages: Option<Pages>,
+    /// What tokens cost, by the ids of models, for clients that show it.
+    pub pricing: HashMap<String, serde_json::Value>,
     /// TLS, wanted for anything but loopback.
     pub tls: Option<TlsFiles>,
     /// Directories whose files clients may read and write, besides those of sessions.
@@ -77,6 +79,7 @@ impl AhpConfig {
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             pages: None,
+            pricing: HashMap::new(),
             tls: None,
             roots: Vec::new(),
             resources: Policy::Ask,

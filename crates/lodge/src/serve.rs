@@ -201,6 +201,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     let directory = std::env::current_dir().ok();
     let config = setup::config(home)?;
     let (settings, retention) = (config.ahp, config.retention.retention());
+    let pricing = config.prices.map(|prices| prices.told()).unwrap_or_default();
     let roots = settings
         .roots
         .iter()
@@ -216,6 +217,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         lines: crate::logging::LINES.clone(),
         door: door.clone(),
         pages: Some(Pages::new(lodge_web::serve)),
+        pricing,
         ..AhpConfig::loopback("")
     };
     let ahp = lodge_ahp::serve(host.clone(), config)

@@ -4,6 +4,7 @@ use lodge_door::{Admission, Role};
 use serde_json::Value;
 
 use super::Refusal;
+use crate::projection::ALLOW_ALWAYS;
 
 /// The actions that answer a question of an agent. All others need the role `full`, those among them that nobody has
 /// thought of yet.
@@ -23,7 +24,9 @@ pub(super) fn check(admission: &Admission, action: &Value) -> Result<(), Refusal
 fn needed(kind: &str, action: &Value) -> Role {
     // Whoever edits what a tool is to do runs something of their own.
     let edits = action.get("editedToolInput").is_some_and(|input| !input.is_null());
-    if ANSWERS.contains(&kind) && !edits {
+    // A rule that outlives the session decides about what nobody has asked yet.
+    let rules = action.get("selectedOptionId").and_then(Value::as_str) == Some(ALLOW_ALWAYS);
+    if ANSWERS.contains(&kind) && !edits && !rules {
         Role::Approve
     } else {
         Role::Full
@@ -43,6 +46,8 @@ mod tests {
         }
         let edited = json!({ "type": "chat/toolCallConfirmed", "editedToolInput": "{}" });
         assert_eq!(needed("chat/toolCallConfirmed", &edited), Role::Full);
+        let always = json!({ "type": "chat/toolCallConfirmed", "selectedOptionId": "allow-always" });
+        assert_eq!(needed("chat/toolCallConfirmed", &always), Role::Full);
         for kind in [
             "chat/turnStarted",
             "terminal/input",

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{Dispatch, Plan, Refusal};
 use crate::{
     face::Inner,
-    projection::{ALLOW_SESSION, Question},
+    projection::{ALLOW_ALWAYS, ALLOW_SESSION, Question},
     state::chat::tool_call_id,
     talk::Effect,
 };
@@ -77,7 +77,11 @@ pub(super) fn confirmed(
         }
         _ => None,
     };
-    let for_session = action.selected_option_id.as_deref() == Some(ALLOW_SESSION);
+    let chosen = action.selected_option_id.as_deref();
+    let (for_session, always) = (chosen == Some(ALLOW_SESSION), chosen == Some(ALLOW_ALWAYS));
+    if always && edited.is_some() {
+        return Err("what a person edited can be allowed once or for the session, not always".to_owned());
+    }
     let decision = if !action.approved {
         let suggested = action.user_suggestion.as_ref().map(|message| message.text.clone());
         let feedback = suggested.or_else(|| action.reason_message.as_ref().map(|reason| reason.as_text().to_owned()));
@@ -86,6 +90,8 @@ pub(super) fn confirmed(
         PermissionDecision::ApproveEdited { arguments, for_session }
     } else if for_session {
         PermissionDecision::ApproveForSession
+    } else if always {
+        PermissionDecision::ApproveForLocation
     } else {
         PermissionDecision::ApproveOnce
     };

@@ -79,7 +79,11 @@ impl Face {
         let seq = Seq::open(&dir.join("seq"))?;
         let said = Said::new(dir.join("said"));
         let root = RootState {
-            agents: shapes::agents(&host, crate::customizations::agents_of_host(&host, &store.decided())),
+            agents: shapes::agents(
+                &host,
+                &config.pricing,
+                crate::customizations::agents_of_host(&host, &store.decided()),
+            ),
             active_sessions: Some(0),
             terminals: None,
             config: Some(crate::actions::shown_settings(settings)),
@@ -316,7 +320,7 @@ impl Face {
     }
 
     fn show_agents(&self, customizations: Option<Vec<Customization>>) {
-        let agents = shapes::agents(&self.host, customizations);
+        let agents = shapes::agents(&self.host, &self.config.pricing, customizations);
         let mut inner = self.inner.lock();
         if inner.core.root.agents != agents {
             let root = inner.core.root_uri.clone();

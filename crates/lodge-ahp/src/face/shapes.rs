@@ -1,5 +1,7 @@
 //! The shapes that chats and agents have before anything happened, and the addresses in what the projection says.
 
+use std::collections::HashMap;
+
 use ahp_types::{
     StateAction,
     state::{
@@ -10,8 +12,14 @@ use ahp_types::{
 };
 use lodge_events::Timestamp;
 use lodge_host::Host;
+use serde_json::{Value, json};
 
-use crate::{projection::timestamp, state::Uri, uri};
+use crate::{
+    projection::{object, timestamp},
+    state::Uri,
+    uri,
+};
+
 /// A sub-agent's chat, before anything happened in it.
 pub(crate) fn sub_state(sub: &Uri, title: String, parent: &str, tool_call_id: &str) -> ChatState {
     let origin = ChatOrigin::Tool {
@@ -99,8 +107,15 @@ pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
 }
 
 /// What the root state says about the host's agent.
-pub(super) fn agents(host: &Host, customizations: Option<Vec<Customization>>) -> Vec<AgentInfo> {
+pub(super) fn agents(
+    host: &Host,
+    pricing: &HashMap<String, Value>,
+    customizations: Option<Vec<Customization>>,
+) -> Vec<AgentInfo> {
     let models = host.models().list().into_iter().map(|model| SessionModelInfo {
+        meta: pricing
+            .get(&model.id)
+            .map(|pricing| object(json!({ "pricing": pricing }))),
         id: model.id,
         provider: uri::PROVIDER.to_owned(),
         name: model.name,
@@ -110,7 +125,6 @@ pub(super) fn agents(host: &Host, customizations: Option<Vec<Customization>>) ->
         supports_vision: Some(model.vision),
         policy_state: None,
         config_schema: None,
-        meta: None,
     });
     vec![AgentInfo {
         provider: uri::PROVIDER.to_owned(),

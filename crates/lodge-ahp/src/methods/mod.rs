@@ -11,9 +11,11 @@ mod listing;
 mod moving;
 mod resources;
 mod reverse;
+mod search;
 mod sessions;
 mod terminals;
 mod watches;
+mod work;
 
 pub(crate) use reverse::call_client;
 pub(crate) use sessions::{NewSession, Template, Wanted, host_error, prepare, session_settings};
@@ -154,6 +156,9 @@ methods! {
     "lodge/createTicket" Modern InTurn Owner devices::create_ticket,
     "lodge/listDevices" Modern InTurn Owner devices::list,
     "lodge/revokeDevice" Modern InTurn Owner devices::revoke,
+    "lodge/search" Modern Beside View search::search,
+    "lodge/todos" Modern Beside View work::todos,
+    "lodge/signIn" Modern Beside Full work::sign_in,
 }
 
 /// The method of this name, where this client may call it.

@@ -7,7 +7,9 @@ use ahp_types::{
 };
 use lodge_events::{AssistantMessage, Event};
 
-use super::{Projector, Scope, Streaming, turns::End};
+use serde_json::json;
+
+use super::{Projector, Scope, Streaming, object, turns::End};
 
 impl Projector {
     pub(super) fn part(&mut self, scope: &Scope, part: ResponsePart) {
@@ -174,6 +176,11 @@ impl Projector {
         add(&mut sum.output_tokens, usage.output_tokens);
         add(&mut sum.cache_read_tokens, usage.cache_read_tokens);
         sum.model = Some(usage.model.clone());
+        // The sum says what the turn took; how full the model's window is, the last call says.
+        if let Some(read) = usage.input_tokens {
+            let context = read + usage.output_tokens.unwrap_or(0);
+            sum.meta = Some(object(json!({ "contextTokens": context })));
+        }
         let usage = sum.clone();
         self.act(
             &scope,

@@ -31,7 +31,7 @@ pub(crate) use self::{
     input::{Question, number_value, one_answer},
     message::{attachments_of, attachments_to_read, check_attachments, message_of, message_of_prompt},
     text::timestamp,
-    tools::{ALLOW_SESSION, said_in},
+    tools::{ALLOW_ALWAYS, ALLOW_SESSION, said_in},
 };
 
 /// Where an action goes.

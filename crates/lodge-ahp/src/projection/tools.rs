@@ -33,6 +33,7 @@ const PAUSE_MS: i64 = 100;
 /// The options of every confirmation.
 const ALLOW_ONCE: &str = "allow-once";
 pub(crate) const ALLOW_SESSION: &str = "allow-session";
+pub(crate) const ALLOW_ALWAYS: &str = "allow-always";
 const DENY: &str = "deny";
 
 /// A call, as far as later events need to know it.
@@ -529,6 +530,12 @@ fn options() -> Vec<ConfirmationOption> {
         option(
             ALLOW_SESSION,
             "Allow for this session",
+            ConfirmationOptionKind::Approve,
+            0,
+        ),
+        option(
+            ALLOW_ALWAYS,
+            "Always allow in this project",
             ConfirmationOptionKind::Approve,
             0,
         ),

@@ -22,6 +22,7 @@ mod kit;
 mod mirror;
 mod obligations;
 mod official;
+mod page;
 mod plugins;
 mod projection;
 mod refusals;

@@ -41,6 +41,18 @@ fn dollar() -> String {
 }
 
 impl Prices {
+    /// The price of each model as AHP clients are told it, in `pricing`.
+    pub fn told(&self) -> HashMap<String, serde_json::Value> {
+        let told = |price: &Price| {
+            serde_json::json!({
+                "currency": self.currency, "date": self.date,
+                "input": price.input, "output": price.output, "cached": price.cached.unwrap_or(price.input),
+            })
+        };
+        let models = self.models.iter();
+        models.map(|(model, price)| (model.clone(), told(price))).collect()
+    }
+
     /// What something cost; nothing when the price of its model is not known.
     fn cost(&self, usage: &UsageInfo) -> Option<f64> {
         let price = self.models.get(usage.model.as_deref()?)?;

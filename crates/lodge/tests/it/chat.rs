@@ -196,7 +196,8 @@ fn an_answer_is_shown_as_markdown_and_comes_back_with_the_next_start() {
         screen.until_shows("Say something");
         screen.say(answer);
         screen.until("the answer is whole", |shown| {
-            shown.contains("Done.") && !shown.contains("Esc stops")
+            // What is written to be sent has no drawn table.
+            shown.contains("Done.") && shown.contains('┼') && !shown.contains("Esc stops")
         });
         screen.press("\x1b[1;5F");
         insta::assert_snapshot!(format!("markdown-{columns}"), screen.shown());
@@ -269,7 +270,7 @@ fn a_denial_says_why_and_nothing_is_written() {
     screen.until_shows("Say something");
     screen.say(r#"call create {"path":"b.txt","file_text":"x"} then say after"#);
     screen.until_shows("Deny, and say why");
-    screen.press("4");
+    screen.press("5");
     screen.until_shows("Enter sends");
     screen.press("not there\r");
     screen.until_shows("denied: not there");

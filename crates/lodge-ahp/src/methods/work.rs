@@ -1,0 +1,53 @@
+//! What the protocol has no word for and people want to see and do in a session: what the agent has noted to do, and signing in to
+//! an MCP server.
+
+use lodge_host::{Session, mcp::LoginOptions};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Request, host_error};
+use crate::rpc::{self, RpcError, RpcResult, code};
+
+#[derive(Deserialize)]
+struct Todos {
+    channel: String,
+}
+
+/// The list of what the agent has noted to do, in the order in which it did.
+pub(super) async fn todos(request: &Request<'_>) -> RpcResult {
+    let params: Todos = rpc::params(request.params)?;
+    let todos = session(request, &params.channel).await?.todos().await;
+    rpc::ok(json!({ "todos": todos.rows, "dependencies": todos.dependencies }))
+}
+
+#[derive(Deserialize)]
+struct SignIn {
+    channel: String,
+    server: String,
+}
+
+/// Begins to sign in to an MCP server of a session: the address that a person has to open on the host's machine, or nothing when
+/// it works without.
+pub(super) async fn sign_in(request: &Request<'_>) -> RpcResult {
+    let params: SignIn = rpc::params(request.params)?;
+    let session = session(request, &params.channel).await?;
+    let begun = session.mcp_login(&params.server, LoginOptions::default(), false).await;
+    let address = begun.map_err(|error| RpcError::params(error.to_string()))?;
+    rpc::ok(json!({ "url": address }))
+}
+
+/// The session behind a channel: a session's own, or that of one of its chats.
+async fn session(request: &Request<'_>, channel: &str) -> Result<Session, RpcError> {
+    let face = request.face;
+    let Some((_, main)) = face.locate(channel).await else {
+        return Err(RpcError::new(
+            code::SESSION_NOT_FOUND,
+            format!("there is no session {channel}"),
+        ));
+    };
+    let mut chats = face.store.session(&main).chats.into_iter();
+    let chat = chats.find(|chat| chat.uri == channel).map(|chat| chat.id);
+    face.open_session(chat.as_deref().unwrap_or(&main))
+        .await
+        .map_err(host_error)
+}
