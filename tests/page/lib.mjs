@@ -1,7 +1,7 @@
 // What every test of the page needs: a real host, a real Chromium, and a page that complains about nothing.
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -11,6 +11,8 @@ import { executable } from "./browser.mjs";
 const run = promisify(execFile);
 const BIN = process.env.LODGE_BIN ?? "lodge";
 const SHOTS = process.env.LODGE_SHOTS;
+/** A built page to test in place of the program's own, while one works on it: no program has to be built for that. */
+const PAGE = process.env.LODGE_PAGE;
 
 export const DESKTOP = { viewport: { width: 1280, height: 800 } };
 export const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
@@ -120,6 +122,24 @@ export class Host {
   }
 }
 
+const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml", png: "image/png", webmanifest: "application/manifest+json" };
+
+/** Serves the files of `LODGE_PAGE`, with the policy of the host's own. */
+async function replaceFiles(context, host) {
+  const own = await fetch(host.url, { headers: { "accept-encoding": "gzip" } });
+  const headers = { "content-security-policy": own.headers.get("content-security-policy") };
+  await context.route(
+    (url) => url.host === host.address,
+    async (route) => {
+      const { pathname } = new URL(route.request().url());
+      const name = pathname === "/" || pathname === "/pair" ? "index.html" : pathname.slice(1);
+      const path = join(PAGE, name);
+      if (route.request().method() !== "GET" || !existsSync(path)) return route.continue();
+      await route.fulfill({ headers: { ...headers, "content-type": TYPES[name.split(".").pop()] }, body: readFileSync(path) });
+    },
+  );
+}
+
 /** Pages that are open, and what they complained about. */
 const watched = [];
 
@@ -129,7 +149,8 @@ const watched = [];
  */
 export async function open(host, options = {}) {
   const { role, at = "", path, ...rest } = options;
-  const context = await (await browser()).newContext({ ...DESKTOP, ...rest });
+  const context = await (await browser()).newContext({ ...DESKTOP, ...(PAGE ? { serviceWorkers: "block" } : {}), ...rest });
+  if (PAGE) await replaceFiles(context, host);
   const page = await context.newPage();
   page.setDefaultTimeout(20_000);
   const wrong = [];
@@ -139,6 +160,7 @@ export async function open(host, options = {}) {
     if (message.type() !== "error" && message.type() !== "warning") return;
     // A host that is not there is what some tests are about.
     if (/ERR_CONNECTION_REFUSED|ERR_INTERNET_DISCONNECTED|WebSocket connection to/.test(message.text())) return;
+    if (PAGE && message.text().startsWith("Service Worker registration blocked")) return;
     if (options.expect?.test(message.text())) return;
     wrong.push(`${message.type()}: ${message.text()}`);
   });

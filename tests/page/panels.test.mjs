@@ -14,6 +14,7 @@ before(async () => {
       writeFileSync(join(host.work, "a.txt"), Array.from({ length: 60 }, (_, i) => `line ${i + 1}`).join("\n") + "\n");
       git("add", ".");
       git("commit", "-qm", "begin");
+      writeFileSync(join(host.home, "lodge.toml"), '[prices]\ndate = "2026-11-01"\n[prices.models.rehearsal]\ninput = 2.0\noutput = 10.0\ncached = 0.5\n');
     },
   });
 });
@@ -51,6 +52,41 @@ test("changes are reviewed, commented on and undone, file by file", async () => 
   await page.getByRole("menuitem", { name: "Undo Changes", exact: true }).click();
   await until("it is undone", () => read("a.txt").includes("line 30\n"));
   assert.equal(read("b.txt"), "new\n");
+});
+
+test("a branch is made, everything committed and pushed, by commands that the conversation shows", async () => {
+  const remote = join(host.root, "remote.git");
+  const git = (...args) => execFileSync("git", args, { cwd: host.work, encoding: "utf8" }).trim();
+  execFileSync("git", ["init", "-q", "--bare", remote]);
+  git("remote", "add", "origin", remote);
+  git("config", "user.name", "T");
+  git("config", "user.email", "t@example.com");
+  const page = await open(host, { viewport: { width: 1440, height: 900 } });
+  await begin(page, `call create {"path":"${join(host.work, "c.txt")}","file_text":"c\\n"} then say done`, { Approvals: "Approve everything" });
+  await idle(page);
+  await page.getByRole("button", { name: "Changes" }).click();
+  const choose = async (item) => {
+    await page.getByRole("button", { name: "Git", exact: true }).click();
+    await page.getByRole("menuitem", { name: item }).click();
+  };
+  await choose("New branch…");
+  await page.getByLabel("Name").fill("feature/one");
+  await page.getByRole("button", { name: "Make the branch" }).click();
+  await until("the branch", () => git("branch", "--show-current") === "feature/one");
+  await choose("Commit…");
+  // What is written is a message and nothing else to the shell.
+  const message = "It's $(touch hacked) `touch hacked`\n\n\"Body\" & more; touch hacked";
+  await page.getByLabel("Message", { exact: true }).last().fill(message);
+  await picture(page, "commit-desktop-light");
+  await page.getByRole("button", { name: "Commit everything" }).click();
+  await until("the commit", () => git("log", "-1", "--format=%B") === message);
+  assert.equal(git("status", "--porcelain"), "");
+  assert.ok(!git("ls-files").includes("hacked"));
+  await choose("Push…");
+  await page.getByRole("button", { name: "Push", exact: true }).click();
+  await until("it is there", () => execFileSync("git", ["-C", remote, "branch", "--list"], { encoding: "utf8" }).includes("feature/one"));
+  await page.locator(".tool", { hasText: "git push" }).first().waitFor();
+  await idle(page);
 });
 
 test("a terminal is opened, typed into, searched and closed", async () => {
@@ -91,12 +127,43 @@ test("two pages share a terminal", async () => {
 
 test("usage is counted by model and by session", async () => {
   const page = await open(host);
-  await begin(page, "report usage 1000 in 50 out 900 cached");
+  await begin(page, "report usage 200000 in 5000 out 100000 cached");
   await idle(page);
+  // 100,000 fresh tokens for 2 a million, as many cached ones for 0.5, and 5,000 written ones for 10.
+  const cost = "$0.30";
+  await page.locator(".turn-foot", { hasText: cost }).waitFor();
+  await page.locator(".context-used").waitFor();
   await page.getByRole("button", { name: "Details" }).click();
-  await page.locator(".numbers", { hasText: "1.0k" }).waitFor();
+  await page.locator(".numbers", { hasText: "200k" }).waitFor();
+  assert.equal(await page.locator(".numbers div", { hasText: "Cost" }).locator("dd").innerText(), cost);
+  await page.getByText(/^Context: 205k of/).waitFor();
   await page.evaluate(() => (location.hash = "#/usage"));
   await page.locator(".usage-table td.name", { hasText: "rehearsal" }).first().waitFor();
   assert.ok((await page.locator(".usage-table").first().locator("tbody tr").count()) >= 1);
+  await page.getByRole("img", { name: /^Cost, at most \$/ }).waitFor();
+  await page.locator(".usage-table").last().getByRole("row", { name: /report usage/ }).filter({ hasText: cost }).waitFor();
   await picture(page, "usage-desktop-light");
+});
+
+test("what the agent has noted to do is shown while it works, and changes with it", async () => {
+  const page = await open(host);
+  const sql = (query) => `call sql ${JSON.stringify({ query, description: "plan" })}`;
+  const at = await begin(page, `${sql("INSERT INTO todos (id, title, status) VALUES ('a', 'Look around', 'in_progress'), ('b', 'Leap', 'pending')")} then ask "Go on?" then ${sql("UPDATE todos SET status = 'done' WHERE id = 'a'")} then say noted`);
+  await page.locator(".question").waitFor();
+  const list = page.locator(".todos");
+  await list.getByText("0 of 2 done").waitFor();
+  await list.getByText("Look around").first().waitFor();
+  await page.locator(".question").getByRole("textbox").fill("yes");
+  await page.getByRole("button", { name: "Answer" }).click();
+  await page.locator(".answer", { hasText: "noted" }).waitFor();
+  await list.getByText("1 of 2 done").waitFor();
+  await list.locator("summary").click();
+  assert.deepEqual(await list.locator("li").evaluateAll((items) => items.map((item) => [item.innerText.trim(), item.querySelector("[role=img]").ariaLabel])), [
+    ["Look around", "Done"],
+    ["Leap", "To do"],
+  ]);
+  await picture(page, "todos-desktop-light");
+  // Whoever comes later sees it, too.
+  const other = await open(host, { role: "view-only", at });
+  await other.locator(".todos").getByText("1 of 2 done").waitFor();
 });

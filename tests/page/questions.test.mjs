@@ -55,6 +55,7 @@ test("what a person writes instead is what runs", async () => {
   const page = await open(host);
   await begin(page, `call create {"path":"${file("edited")}","file_text":"before"} then say done`);
   const question = page.locator(".question");
+  await question.locator(".row.add").waitFor();
   assert.deepEqual(await question.locator(".row.add .text").allInnerTexts(), ["before"]);
   await question.getByRole("button", { name: "Edit first" }).click();
   const field = question.getByLabel("What runs instead");
@@ -77,6 +78,8 @@ test("questions of all sessions are in one inbox and are answered there", async 
   await visit(page, "#/inbox");
   const cards = page.locator(".page .question");
   await until("all questions", async () => (await cards.count()) === 4);
+  // The plan itself is there to be read, as the list that it is.
+  await cards.filter({ hasText: "leap" }).locator(".field-text li", { hasText: "Look. 2. Leap." }).waitFor();
   await picture(page, "inbox-desktop");
   assert.match(await page.title(), /^\(4\)/);
   const colour = cards.filter({ hasText: "Which colour?" });
@@ -93,13 +96,15 @@ test("questions of all sessions are in one inbox and are answered there", async 
   assert.deepEqual(lines("inbox"), ["ran"]);
 });
 
-test("a question that somebody else answered goes away", async () => {
+test("a question that somebody else answered says so and goes away", async () => {
   const [fast, slow] = [await open(host), await open(host, PHONE)];
   const at = await begin(fast, append("race"));
   await visit(slow, at);
   await slow.locator(".question").waitFor();
   await fast.getByRole("button", { name: "Allow once" }).click();
   await slow.locator(".question").waitFor({ state: "detached" });
+  await slow.getByText("Somebody else answered “Run this command?”: “Allow once”.").waitFor();
+  assert.equal(await fast.getByText("Somebody else").count(), 0);
   await idle(slow);
   assert.deepEqual(lines("race"), ["ran"]);
 });
@@ -173,4 +178,23 @@ test("an answer that was lost on its way is sent again, and counts once", async 
   await page.locator(".answer", { hasText: "done" }).waitFor();
   assert.ok(cut);
   assert.deepEqual(lines("lost"), ["ran"]);
+});
+
+test("what is always allowed in a project is not asked about in its next session", async () => {
+  const page = await open(host);
+  const make = (name) => `call bash {"command":"mkdir ${file(name)}"} then say made ${name}`;
+  await begin(page, make("always-1"));
+  const question = page.locator(".question");
+  // What is edited is another command, and a rule is not for that.
+  await question.getByRole("button", { name: "Edit first" }).click();
+  assert.equal(await question.getByRole("button", { name: "Always allow in this project" }).count(), 0);
+  await question.getByRole("button", { name: "Back" }).click();
+  const guest = await open(host, { role: "approve-only", at: await page.evaluate(() => location.hash) });
+  await guest.getByRole("button", { name: "Allow for this session" }).waitFor();
+  assert.equal(await guest.getByRole("button", { name: "Always allow in this project" }).count(), 0, "a rule takes a device that may do everything");
+  await question.getByRole("button", { name: "Always allow in this project" }).click();
+  await page.locator(".answer", { hasText: "made always-1" }).waitFor();
+  await begin(page, make("always-2"));
+  await page.locator(".answer", { hasText: "made always-2" }).waitFor();
+  assert.ok(existsSync(file("always-1")) && existsSync(file("always-2")));
 });

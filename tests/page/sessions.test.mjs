@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, test } from "node:test";
-import { begin, closeBrowser, closePages, Host, idle, open, PHONE, say, until, visit } from "./lib.mjs";
+import { begin, closeBrowser, closePages, Host, idle, open, PHONE, picture, say, until, visit } from "./lib.mjs";
 
 let host;
 before(async () => {
@@ -156,4 +156,34 @@ test("an automation is made, run and removed", async () => {
   await card.getByText("completed").waitFor();
   await card.getByRole("button", { name: /^Delete/ }).click();
   await page.getByText("No automations").waitFor();
+});
+
+test("a message is found in whichever session it is, and shown where it stands", async () => {
+  const page = await open(host);
+  const at = await begin(page, "say the walrus and the carpenter");
+  await idle(page);
+  for (let i = 0; i < 22; i++) {
+    await say(page, `say filler ${i}`);
+    await page.locator(".answer", { hasText: new RegExp(`^filler ${i}$`) }).waitFor();
+    await idle(page);
+  }
+  await begin(page, "say something else");
+  await idle(page);
+  await page.getByLabel("Search sessions").fill("carpenter walr");
+  const hit = page.locator(".hit", { hasText: "the walrus and the carpenter" }).first();
+  await hit.waitFor();
+  assert.deepEqual((await hit.locator("mark").allInnerTexts()).sort(), ["carpenter", "walrus"]);
+  await picture(page, "search-desktop-light");
+  await hit.getByRole("link").click();
+  await until("its session", async () => (await page.evaluate(() => location.hash)).startsWith(at));
+  await until("the turn is in sight", () =>
+    page.evaluate(() => {
+      const turn = [...document.querySelectorAll(".turn")].find((turn) => turn.textContent.includes("walrus"));
+      const box = document.querySelector(".transcript").getBoundingClientRect();
+      const place = turn?.getBoundingClientRect();
+      return place && place.top >= box.top - 1 && place.top < box.bottom;
+    }),
+  );
+  await page.getByLabel("Search sessions").fill("no-such-word-anywhere");
+  await page.getByText("No message has these words.").waitFor();
 });

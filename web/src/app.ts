@@ -12,7 +12,7 @@ import {
   type SessionSummary,
   type Uri,
 } from "./ahp/types";
-import { line, pathOf, plural } from "./text/plain";
+import { line, pathOf, plain, plural } from "./text/plain";
 
 export const client = new Client();
 export const root = client.view<RootState>(ROOT);
@@ -47,7 +47,7 @@ export const mayAnswer = () => role() !== "view-only";
 
 export type Place =
   | { view: "home" }
-  | { view: "session"; session: Uri; chat?: Uri; panel?: string }
+  | { view: "session"; session: Uri; chat?: Uri; panel?: string; find?: string }
   | { view: "inbox" | "new" | "usage" | "automations" | "settings" };
 
 function readPlace(): Place {
@@ -59,6 +59,7 @@ function readPlace(): Place {
       session: decodeURIComponent(session),
       chat: query.get("chat") ?? undefined,
       panel: query.get("panel") ?? undefined,
+      find: query.get("find") ?? undefined,
     };
   }
   if (view === "inbox" || view === "new" || view === "usage" || view === "automations" || view === "settings") return { view };
@@ -71,6 +72,7 @@ export function href(place: Place): string {
   const query = new URLSearchParams();
   if (place.chat) query.set("chat", place.chat);
   if (place.panel) query.set("panel", place.panel);
+  if (place.find) query.set("find", place.find);
   const rest = query.toString();
   return `#/s/${encodeURIComponent(place.session)}${rest ? `/${rest}` : ""}`;
 }
@@ -296,13 +298,42 @@ export const answering = createMutable<Record<string, true>>({});
 /** What became of questions that this page answered, or that others answered first. */
 export const answered = createMutable<Record<string, string>>({});
 
+/** Questions that this page answered. */
+const mine = new Set<string>();
+export const answeredHere = (request: InputNeeded) => mine.has(request.id);
+
+/** What others answered in the chats in sight, for a moment. */
+export const [others, setOthers] = createSignal<{ chat: Uri; text: string }[]>([]);
+
+client.onOthersAnswer = (chat, action) => {
+  let what: string | undefined;
+  let how = action.approved ? "allowed" : "denied";
+  for (const part of chat.activeTurn?.responseParts ?? []) {
+    if (part.kind === "toolCall" && part.toolCall.toolCallId === action.toolCallId) {
+      const call = part.toolCall;
+      what = plain(call.confirmationTitle ?? call.invocationMessage ?? call.displayName);
+      const option = call.options?.find((option) => option.id === action.selectedOptionId);
+      if (option) how = `“${option.label}”`;
+    } else if (part.kind === "inputRequest" && part.request.id === action.requestId && !part.response) {
+      what = part.request.message ?? part.request.questions?.[0]?.message ?? "a question";
+      how = action.response === "accept" ? "answered" : "declined";
+    }
+  }
+  if (what === undefined) return;
+  const entry = { chat: chat.resource, text: `Somebody else answered “${line(what).slice(0, 120)}”: ${line(how)}.` };
+  setOthers((all) => [...all.slice(-2), entry]);
+  setTimeout(() => setOthers((all) => all.filter((other) => other !== entry)), 10_000);
+};
+
 /** Gives an answer. It arrives once, however often the network fails on the way. */
 export async function answer(session: Uri, request: InputNeeded, action: Action): Promise<void> {
   if (answering[request.id]) return;
   answering[request.id] = true;
+  mine.add(request.id);
   const outcome = await client.dispatch(request.chat, action, session);
   delete answering[request.id];
   if (outcome.accepted) return;
+  mine.delete(request.id);
   const late = /no such|not open|not wait|not pending|already|no longer/i.test(outcome.reason);
   answered[request.id] = late ? "Somebody else answered this first." : outcome.reason;
   toast(late ? "Somebody else answered this first." : `The answer was refused: ${outcome.reason}`, { kind: "error" });

@@ -26,6 +26,9 @@ export class LostError extends Error {
   }
 }
 
+/** What answers a question, as everybody who watches its chat hears it. */
+const ANSWERS = new Set(["chat/toolCallConfirmed", "chat/toolCallResultConfirmed", "chat/inputCompleted"]);
+
 /** Requests that may be made twice: they only read, or name what they make. */
 const REPEATABLE = new Set([
   "listSessions",
@@ -37,6 +40,8 @@ const REPEATABLE = new Set([
   "resolveSessionConfig",
   "disposeSession",
   "runAutomation",
+  "lodge/search",
+  "lodge/todos",
 ]);
 
 const PING_EVERY = 15_000;
@@ -134,6 +139,8 @@ export class Client {
   #onlineWaiters: (() => void)[] = [];
   #notifications = new Map<string, (params: Record<string, unknown>) => void>();
   #comeback: (() => void)[] = [];
+  /** Hears when another client answers a question of a chat that is shown, before the chat changes. */
+  onOthersAnswer: ((chat: ChatState, action: Action) => void) | undefined;
 
   constructor() {
     this.clientId = sessionStorage.getItem("lodge.client") ?? `page-${randomId()}`;
@@ -544,6 +551,7 @@ export class Client {
     this.#seen = Math.max(this.#seen, serverSeq);
     const channel = this.#channels.get(uri);
     if (channel?.state) {
+      if (origin && !mine && ANSWERS.has(action.type)) this.onOthersAnswer?.(channel.state as ChatState, action);
       reduce(channel.state, action);
       for (const listener of channel.listeners) listener(action);
     }

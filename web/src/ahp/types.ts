@@ -15,6 +15,7 @@ export interface ModelInfo {
   name: string;
   maxContextWindow?: number;
   supportsVision?: boolean;
+  _meta?: { pricing?: { currency: string; date: string; input: number; output: number; cached: number } };
 }
 
 export interface ConfigProperty {
@@ -102,7 +103,7 @@ export interface Customization {
   enablement?: { kind: string; enabled: boolean; uri?: Uri }[];
   children?: Customization[];
   load?: { kind: string; message?: string };
-  state?: { kind: string; error?: ErrorInfo; description?: string };
+  state?: { kind: string; error?: ErrorInfo; description?: string; resource?: { resource: string; resource_name?: string } };
 }
 
 export type InputNeeded =
@@ -386,6 +387,23 @@ export interface InitializeResult {
   completionTriggerCharacters?: string[];
   terminalCommandPrefix?: string;
   automations?: object;
+}
+
+/** A message that was searched for. */
+export interface Hit {
+  session: Uri;
+  chat?: Uri;
+  role: string;
+  snippet: string;
+  matches: [number, number][];
+}
+
+/** Something that the agent has noted to do. */
+export interface Todo {
+  id: string;
+  title?: string;
+  description?: string;
+  status?: string;
 }
 
 export interface CompletionItem {

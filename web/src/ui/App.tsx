@@ -3,13 +3,13 @@ import { For, Match, Show, Suspense, Switch, createSignal, lazy, onCleanup, onMo
 import { client, inbox, now, place, setToasts, toasts, waitingText } from "../app";
 import { takeTicket } from "../ahp/door";
 import { Conversation } from "./Conversation";
-import { InboxView } from "./InboxView";
 import { Pairing } from "./Pairing";
 import { Sidebar } from "./Sidebar";
 import { Empty, Spinner } from "./parts";
 import * as icons from "./icons";
 import "./theme";
 
+const InboxView = lazy(() => import("./InboxView"));
 const NewSession = lazy(() => import("./NewSession"));
 const UsageView = lazy(() => import("./UsageView"));
 const AutomationsView = lazy(() => import("./AutomationsView"));
@@ -36,6 +36,8 @@ export function App() {
 
 function Shell() {
   const [palette, setPalette] = createSignal(false);
+  // What answers questions is there before the network may be gone.
+  onMount(() => setTimeout(() => void import("./InboxView"), 300));
   onMount(() => {
     const onKey = (event: KeyboardEvent) => {
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {

@@ -10,9 +10,12 @@ export interface Bar {
 const HEIGHT = 120;
 const WIDTH = 600;
 
-export function Bars(props: { label: string; bars: Bar[]; series: string[] }) {
+/** `first` is the colour of the first series, `show` how a value is written. */
+export function Bars(props: { label: string; bars: Bar[]; series: string[]; first?: number; show?: (value: number) => string }) {
+  const show = (value: number) => (props.show ?? count)(value);
+  const colour = (at: number) => `s${at + (props.first ?? 0)}`;
   const total = (bar: Bar) => bar.parts.reduce((sum, part) => sum + part, 0);
-  const most = () => Math.max(1, ...props.bars.map(total));
+  const most = () => Math.max(...props.bars.map(total), 0) || 1;
   const step = () => WIDTH / Math.max(1, props.bars.length);
   const gap = () => Math.min(6, step() * 0.25);
   return (
@@ -23,25 +26,25 @@ export function Bars(props: { label: string; bars: Bar[]; series: string[] }) {
           <For each={props.series}>
             {(name, at) => (
               <span>
-                <i class={`swatch s${at()}`} />
+                <i class={`swatch ${colour(at())}`} />
                 {name}
               </span>
             )}
           </For>
         </span>
       </figcaption>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${props.label}, at most ${count(most())}`} preserveAspectRatio="none">
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${props.label}, at most ${show(most())}`} preserveAspectRatio="none">
         <For each={props.bars}>
           {(bar, at) => {
             let y = HEIGHT;
             return (
               <g>
-                <title>{`${visible(bar.label)}: ${bar.parts.map((part, i) => `${count(part)} ${props.series[i]}`).join(", ")}`}</title>
+                <title>{`${visible(bar.label)}: ${bar.parts.map((part, i) => `${show(part)} ${props.series[i]}`).join(", ")}`}</title>
                 <For each={bar.parts}>
                   {(part, i) => {
                     const height = (part / most()) * (HEIGHT - 4);
                     y -= height;
-                    return <rect class={`s${i()}`} x={at() * step() + gap() / 2} y={y} width={Math.max(1, Math.min(46, step() - gap()))} height={height} rx="1.5" />;
+                    return <rect class={colour(i())} x={at() * step() + gap() / 2} y={y} width={Math.max(1, Math.min(46, step() - gap()))} height={height} rx="1.5" />;
                   }}
                 </For>
               </g>
@@ -51,7 +54,7 @@ export function Bars(props: { label: string; bars: Bar[]; series: string[] }) {
       </svg>
       <div class="bars-scale">
         <span>{visible(props.bars[0]?.label ?? "").slice(0, 24)}</span>
-        <span>most: {count(most())}</span>
+        <span>most: {show(most())}</span>
         <span>{visible(props.bars.at(-1)?.label ?? "").slice(0, 24)}</span>
       </div>
     </figure>

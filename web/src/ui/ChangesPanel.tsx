@@ -2,10 +2,11 @@
 import { For, Match, Show, Switch, createMemo, createSignal, onCleanup } from "solid-js";
 import { uuid } from "../ahp/client";
 import type { Annotation, AnnotationsState, Changeset, ChangesetFile, ChangesetState, Operation, SessionState, Uri } from "../ahp/types";
-import { act, client, complain, directoryOf, mayWrite, toast } from "../app";
+import { act, client, complain, directoryOf, mayWrite, snug, toast } from "../app";
 import { pathOf, plain, plural, relativePath, visible } from "../text/plain";
 import { Stat, split, toggleSplit } from "./DiffView";
 import FileEditView from "./FileEditView";
+import { Git } from "./Git";
 import { Empty, Menu, Spinner } from "./parts";
 import { PanelHead } from "./PanelHead";
 import * as icons from "./icons";
@@ -19,11 +20,16 @@ interface Props {
 
 export default function ChangesPanel(props: Props) {
   const sets = createMemo(() => (props.state.changesets ?? []).filter((set) => !set.uriTemplate.includes("{")));
+  /** Whether the session works in a repository: what is not committed is told only there. */
+  const git = () => sets().some((set) => set.changeKind === "uncommitted");
   const [kind, setKind] = createSignal<string>();
   const chosen = createMemo(() => sets().find((set) => set.changeKind === kind()) ?? sets().find((set) => set.changeKind === "session") ?? sets()[0]);
   return (
     <>
       <PanelHead title="Changes" onClose={props.onClose}>
+        <Show when={git() && mayWrite()}>
+          <Git chat={props.chat} onShow={() => snug() && props.onClose()} />
+        </Show>
         <button type="button" class="link wide-only" onClick={toggleSplit}>
           {split() ? "Inline" : "Side by side"}
         </button>
@@ -70,7 +76,8 @@ function Files(props: Props & { set: Changeset }) {
     }
   };
   const begin = (operation: Operation, file?: ChangesetFile) => (operation.confirmation ? setAsking({ operation, file }) : void run(operation, file));
-  const operations = (scope: string) => (view.state()?.operations ?? []).filter((operation) => operation.scopes.includes(scope) && operation.status !== "disabled");
+  // Commits are made where one also says what they are.
+  const operations = (scope: string) => (view.state()?.operations ?? []).filter((operation) => operation.scopes.includes(scope) && operation.status !== "disabled" && operation.id !== "commit");
   const open = () => (notes.state()?.annotations ?? []).filter((note) => !note.resolved);
   const sendNotes = async () => {
     const ids = open().map((note) => note.id);

@@ -3,7 +3,8 @@ import { For, Show, createEffect, createMemo, createSignal, on, onCleanup, untra
 import { Status, type Attachment, type ChatState, type CompletionItem, type Message, type SessionState, type Uri } from "../ahp/types";
 import { uuid } from "../ahp/client";
 import { act, client, complain, toast } from "../app";
-import { line, visible } from "../text/plain";
+import { contextOf } from "../cost";
+import { count, line, visible } from "../text/plain";
 import { attach } from "./attach";
 import { Attachments } from "./TurnView";
 import * as icons from "./icons";
@@ -225,6 +226,11 @@ export function Composer(props: Props) {
       ([, property]) => property.sessionMutable && !property.readOnly && (property.enum?.length ?? 0) > 1,
     ),
   );
+  const context = createMemo(() => {
+    const { activeTurn, turns } = props.state;
+    const found = contextOf(activeTurn?.usage) ?? contextOf(turns.at(-1)?.usage);
+    return found && { ...found, share: Math.round((found.used / found.size) * 100) };
+  });
   const configure = (name: string, value: string) =>
     void act(props.session, { type: "session/configChanged", config: { [name]: value } }, "The setting was not changed");
 
@@ -340,6 +346,13 @@ export function Composer(props: Props) {
           </For>
         </div>
         <span class="grow" />
+        <Show when={context()}>
+          {(context) => (
+            <span class="context-used" classList={{ strong: context().share > 80 }} title={`${count(context().used)} of ${count(context().size)} tokens of the model's window are used`}>
+              {context().share} %<span class="wide-only"> context</span>
+            </span>
+          )}
+        </Show>
         <Show when={busy()}>
           <Show when={!empty()}>
             <button type="button" class="button" title="Say it now, in the middle of the turn (Ctrl+Enter)" onClick={() => void send("steering")}>

@@ -17,19 +17,22 @@ import {
   mood,
   MOODS,
   narrow,
+  others,
   pin,
   sessionPlace,
   sessions,
   titleOf,
+  toast,
 } from "../app";
 import { baseName, line, plural, visible } from "../text/plain";
 import { Composer, type Outgoing } from "./Composer";
 import { Empty, Menu, MoodDot, Spinner, type MenuItem } from "./parts";
-import { QuestionCard } from "./QuestionCard";
 import { ChatContext, MessageView, TurnView } from "./TurnView";
 import { RenameDialog } from "./RenameDialog";
 import * as icons from "./icons";
 
+const QuestionCard = lazy(() => import("./QuestionCard"));
+const Todos = lazy(() => import("./Todos"));
 const ChangesPanel = lazy(() => import("./ChangesPanel"));
 const TerminalPanel = lazy(() => import("./TerminalPanel"));
 const DetailsPanel = lazy(() => import("./DetailsPanel"));
@@ -224,9 +227,23 @@ function Chat(props: { session: Uri; sessionState: SessionState; chat: Uri }) {
                 <div class="dock">
                   <Show when={asked().length > 0}>
                     <div class="questions" role="region" aria-label={`${plural(asked().length, "question")} waiting for you`}>
-                      <For each={asked()}>{(request) => <QuestionCard open={{ session: props.session, request }} directory={directory()} />}</For>
+                      <Suspense>
+                        <For each={asked()}>{(request) => <QuestionCard open={{ session: props.session, request }} directory={directory()} />}</For>
+                      </Suspense>
                     </div>
                   </Show>
+                  <div role="status">
+                    <For each={others().filter((other) => other.chat === props.chat)}>
+                      {(other) => (
+                        <p class="note answered">
+                          <icons.Check /> {other.text}
+                        </p>
+                      )}
+                    </For>
+                  </div>
+                  <Suspense>
+                    <Todos chat={props.chat} state={state()} />
+                  </Suspense>
                   <Queue chat={props.chat} state={state()} />
                   <Switch>
                     <Match when={state().interactivity === "read-only"}>
@@ -275,6 +292,11 @@ function Chat(props: { session: Uri; sessionState: SessionState; chat: Uri }) {
       </Show>
     </ChatContext.Provider>
   );
+}
+
+/** Whether a turn has this text, as the host's search found it. */
+function holds(turn: Turn, text: string): boolean {
+  return turn.message.text.includes(text) || turn.responseParts.some((part) => part.kind === "markdown" && part.content.includes(text));
 }
 
 function Transcript(props: { chat: Uri; state: ChatState; sending: Outgoing[] }) {
@@ -335,6 +357,30 @@ function Transcript(props: { chat: Uri; state: ChatState; sending: Outgoing[] })
     on(
       () => props.chat,
       () => queueMicrotask(toEnd),
+    ),
+  );
+  /** Shows the message that somebody searched for. It may be far up. */
+  const seek = async (text: string) => {
+    setAtEnd(false);
+    for (;;) {
+      const { turns, turnsNextCursor } = props.state;
+      const at = turns.findLastIndex((turn) => holds(turn, text));
+      if (at >= 0) {
+        setSize(Math.max(size(), turns.length - at + 2));
+        const show = () => content.querySelector(`[data-turn="${CSS.escape(turns[at]!.id)}"]`)?.scrollIntoView({ block: "start" });
+        // Turns have their height only once they were in sight.
+        show();
+        requestAnimationFrame(show);
+        return;
+      }
+      if (turnsNextCursor === undefined) return void toast("This message is no longer there, or a sub-agent said it.");
+      await client.request("fetchTurns", { channel: props.chat, cursor: turnsNextCursor });
+    }
+  };
+  createEffect(
+    on(
+      () => sessionPlace()?.find,
+      (text) => text && queueMicrotask(() => seek(text).catch((error) => complain("The message was not found", error))),
     ),
   );
   createEffect(

@@ -1,21 +1,19 @@
 /** A session's numbers and what it works with. */
-import { For, Show, createMemo } from "solid-js";
+import { For, Show, Suspense, createMemo, createSignal, lazy } from "solid-js";
 import type { ChatState, Customization, SessionState, Uri } from "../ahp/types";
-import { act, client, mayWrite, root } from "../app";
+import { act, client, mayWrite } from "../app";
+import { contextOf, costOfAll, money } from "../cost";
 import { count, line, pathOf, visible } from "../text/plain";
 import { Bars } from "./Bars";
+import { KINDS } from "./kinds";
 import { PanelHead } from "./PanelHead";
+import { createTodos, TodoItems } from "./Todos";
 
-const KINDS: Record<string, string> = {
-  mcpServer: "MCP server",
-  skill: "Skill",
-  agent: "Agent",
-  prompt: "Command",
-  rule: "Instructions",
-  hook: "Hook",
-  plugin: "Plugin",
-  directory: "Directory",
-};
+const SignIn = lazy(() => import("./SignIn"));
+
+/** How far a decision reaches. */
+type Scope = "session" | "workspace" | "global";
+
 /** What people cannot turn off. */
 const FIXED = new Set(["prompt", "hook"]);
 
@@ -26,15 +24,21 @@ function enabled(item: Customization): boolean {
 export default function DetailsPanel(props: { session: Uri; state: SessionState; chat?: ChatState; onClose: () => void }) {
   const turns = createMemo(() => [...(props.chat?.turns ?? []), ...(props.chat?.activeTurn ? [props.chat.activeTurn] : [])].filter((turn) => turn.usage));
   const sum = (key: "inputTokens" | "outputTokens" | "cacheReadTokens") => turns().reduce((total, turn) => total + (turn.usage?.[key] ?? 0), 0);
-  const model = () => {
-    const id = turns().at(-1)?.usage?.model ?? String(props.state.config?.values.model ?? "");
-    return root.state()?.agents.flatMap((agent) => agent.models).find((model) => model.id === id);
-  };
-  const context = () => turns().at(-1)?.usage?.inputTokens ?? 0;
-  const share = () => Math.min(1, context() / (model()?.maxContextWindow ?? Infinity));
+  const cost = () => costOfAll(turns().map((turn) => turn.usage));
+  const context = () => contextOf(turns().at(-1)?.usage);
+  const share = () => Math.min(1, (context()?.used ?? 0) / (context()?.size ?? 1));
+  const todos = createTodos(
+    () => props.chat?.resource ?? props.session,
+    () => props.chat,
+  );
   const items = createMemo(() => (props.state.customizations ?? []).flatMap((item) => (item.type === "mcpServer" ? [item] : (item.children ?? []))));
-  const toggle = (item: Customization) =>
-    void act(props.session, { type: "session/customizationToggled", id: item.id, enablement: [{ kind: "session", enabled: !enabled(item) }] }, `${item.name} was not changed`);
+  const [scope, setScope] = createSignal<Scope>("session");
+  const [signing, setSigning] = createSignal<{ resource: string; resource_name?: string }>();
+  const toggle = (item: Customization) => {
+    const uri = props.state.workingDirectories?.[0];
+    const decision = { kind: scope(), enabled: !enabled(item), ...(scope() === "workspace" ? { uri } : {}) };
+    void act(props.session, { type: "session/customizationToggled", id: item.id, enablement: [decision] }, `${item.name} was not changed`);
+  };
   const server = (item: Customization, start: boolean) =>
     void act(props.session, { type: start ? "session/mcpServerStartRequested" : "session/mcpServerStopRequested", id: item.id }, `${item.name} was not changed`);
   return (
@@ -60,12 +64,27 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
               <dt>Turns</dt>
               <dd>{turns().length}</dd>
             </div>
+            <Show when={cost()}>
+              {(cost) => (
+                <div>
+                  <dt>Cost</dt>
+                  <dd>{money(cost())}</dd>
+                </div>
+              )}
+            </Show>
           </dl>
-          <Show when={model()?.maxContextWindow && context() > 0}>
-            <p class="note">
-              Context: {count(context())} of {count(model()!.maxContextWindow!)} tokens ({Math.round(share() * 100)} %)
-            </p>
-            <progress class="context" max="1" value={share()} aria-label="Context in use" />
+          <Show when={props.chat?.turnsNextCursor !== undefined}>
+            <p class="note">Of the turns that are loaded; older ones come when you scroll up to them.</p>
+          </Show>
+          <Show when={context()}>
+            {(context) => (
+              <>
+                <p class="note">
+                  Context: {count(context().used)} of {count(context().size)} tokens ({Math.round(share() * 100)} %)
+                </p>
+                <progress class="context" max="1" value={share()} aria-label="Context in use" />
+              </>
+            )}
           </Show>
           <Show when={turns().length > 1}>
             <Bars
@@ -80,6 +99,12 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
             />
           </Show>
         </section>
+        <Show when={todos().length > 0}>
+          <section>
+            <h2>To do</h2>
+            <TodoItems todos={todos()} />
+          </section>
+        </Show>
         <section>
           <h2>Works in</h2>
           <ul class="plain">
@@ -95,6 +120,16 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
         <Show when={items().length > 0}>
           <section>
             <h2>Skills, agents and servers</h2>
+            <Show when={mayWrite()}>
+              <label class="scope note">
+                A switch counts
+                <select class="quiet-select" value={scope()} onChange={(event) => setScope(event.currentTarget.value as Scope)}>
+                  <option value="session">in this session</option>
+                  <option value="workspace">in this directory</option>
+                  <option value="global">everywhere</option>
+                </select>
+              </label>
+            </Show>
             <ul class="toggles">
               <For each={items()}>
                 {(item) => (
@@ -109,7 +144,14 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
                       <Show when={item.state?.error?.message ?? item.description}>{(text) => <p class="note">{visible(text())}</p>}</Show>
                     </div>
                     <Show when={mayWrite()}>
-                      <Show when={item.type === "mcpServer" && enabled(item)}>
+                      <Show when={item.state?.kind === "authRequired" && item.state.resource}>
+                        {(resource) => (
+                          <button type="button" class="button compact" onClick={() => setSigning(resource())}>
+                            Sign in…
+                          </button>
+                        )}
+                      </Show>
+                      <Show when={item.type === "mcpServer" && enabled(item) && item.state?.kind !== "authRequired"}>
                         <button type="button" class="link" onClick={() => server(item, item.state?.kind === "stopped" || item.state?.kind === "error")}>
                           {item.state?.kind === "stopped" || item.state?.kind === "error" ? "Start" : "Stop"}
                         </button>
@@ -123,6 +165,13 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
               </For>
             </ul>
           </section>
+        </Show>
+        <Show when={signing()}>
+          {(resource) => (
+            <Suspense>
+              <SignIn session={props.session} resource={resource()} onClose={() => setSigning(undefined)} />
+            </Suspense>
+          )}
         </Show>
         <section>
           <h2>Connected</h2>

@@ -1,15 +1,15 @@
 /** Every open question of every session. */
 import { For, Show, createMemo, createSignal, createEffect } from "solid-js";
-import { directoryOf, href, inbox, sessions, titleOf, type Open } from "../app";
+import { answeredHere, directoryOf, href, inbox, sessions, titleOf, type Open } from "../app";
 import { baseName, visible } from "../text/plain";
 import { Empty } from "./parts";
-import { QuestionCard } from "./QuestionCard";
+import QuestionCard from "./QuestionCard";
 import * as icons from "./icons";
 
 /** How long a question that was answered stays, so that it does not vanish under a finger. */
 const FAREWELL = 4000;
 
-export function InboxView() {
+export default function InboxView() {
   const [gone, setGone] = createSignal<Open[]>([]);
   createEffect<Open[]>((before) => {
     const open = inbox();
@@ -50,7 +50,7 @@ export function InboxView() {
         <For each={gone()}>
           {(item) => (
             <p class="note answered">
-              <icons.Check /> A question of “{titleOf(sessions[item.session])}” was answered.
+              <icons.Check /> {answeredHere(item.request) ? "You answered a question" : "Somebody else answered a question, or it was taken back,"} of “{titleOf(sessions[item.session])}”.
             </p>
           )}
         </For>

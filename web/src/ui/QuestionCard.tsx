@@ -1,5 +1,5 @@
 /** An open question: may this tool run, what shall be done, how shall the plan go on. */
-import { For, Match, Show, Switch, createMemo, createSignal } from "solid-js";
+import { For, Match, Show, Suspense, Switch, createMemo, createSignal, lazy } from "solid-js";
 import { createMutable } from "solid-js/store";
 import { answer, answered, answering, client, mayAnswer, mayWrite, type Open } from "../app";
 import type { Answer, Option, Question, ToolCall } from "../ahp/types";
@@ -12,6 +12,11 @@ import { Output } from "./Output";
 import { Inlines, Spinner } from "./parts";
 import { inputText, toolIcon } from "./ToolCallView";
 import * as icons from "./icons";
+
+const SignIn = lazy(() => import("./SignIn"));
+
+/** A rule that outlives the session takes somebody who may do everything, and is for what was asked, not for what was made of it. */
+const ALWAYS = "allow-always";
 
 /** What a call would change, where its arguments say so. */
 function proposed(call: ToolCall): FileDiff | undefined {
@@ -57,7 +62,7 @@ function Confirmation(props: { open: Open; call: ToolCall; turnId: string; direc
     void answer(props.open.session, props.open.request, { ...action, turnId: props.turnId, toolCallId: props.call.toolCallId });
   };
   const deny = () => options().find((option) => option.kind === "deny");
-  const approves = () => options().filter((option) => option.kind === "approve");
+  const approves = () => options().filter((option) => option.kind === "approve" && (option.id !== ALWAYS || (mayWrite() && mode() !== "edit")));
   const editable = () => props.call.editable && mayWrite() && typeof props.call.toolInput === "string";
   return (
     <>
@@ -157,6 +162,14 @@ function Field(props: { question: Question; values: Values; other: Record<string
     </Show>
   );
   const name = () => visible(q().title ?? q().message);
+  /** What is asked, where the label does not say it: the text of a plan, the description of a field. */
+  const body = () => (
+    <Show when={!props.only && q().title && q().message !== q().title}>
+      <div class="field-text" tabindex="0" role="group" aria-label={name()}>
+        <Markdown text={q().message} />
+      </div>
+    </Show>
+  );
   return (
     <Switch>
       <Match when={q().kind === "boolean"}>
@@ -168,6 +181,7 @@ function Field(props: { question: Question; values: Values; other: Record<string
       <Match when={q().kind === "single-select" || q().kind === "multi-select"}>
         <fieldset class="choices">
           <legend classList={{ offscreen: props.only }}>{label() || name()}</legend>
+          {body()}
           <For each={q().options}>
             {(option) => {
               const many = q().kind === "multi-select";
@@ -215,6 +229,7 @@ function Field(props: { question: Question; values: Values; other: Record<string
       <Match when={q().kind === "number" || q().kind === "integer"}>
         <label class="field">
           {label()}
+          {body()}
           <input
             class="input"
             type="number"
@@ -230,6 +245,7 @@ function Field(props: { question: Question; values: Values; other: Record<string
       <Match when={true}>
         <label class="field">
           {label()}
+          {body()}
           <textarea class="input" rows="2" aria-label={name()} value={(props.values[q().id] as string | undefined) ?? ""} onInput={(event) => set(event.currentTarget.value)} />
         </label>
       </Match>
@@ -323,8 +339,9 @@ function Form(props: { open: Open & { request: { kind: "chatInput" } } }) {
   );
 }
 
-export function QuestionCard(props: { open: Open; directory?: string }) {
+export default function QuestionCard(props: { open: Open; directory?: string }) {
   const request = () => props.open.request;
+  const [signing, setSigning] = createSignal(false);
   return (
     <div class="question" role="group" aria-label="A question for you" data-question={request().id}>
       <Show when={mayAnswer()} fallback={<p class="note">This browser may watch and not answer.</p>}>
@@ -346,10 +363,12 @@ export function QuestionCard(props: { open: Open; directory?: string }) {
                     {visible(asked().toolCall.displayName)} needs a sign-in to {visible(asked().toolCall.auth?.resource.resource_name ?? asked().toolCall.auth?.resource.resource ?? "its server")}
                   </span>
                 </h3>
-                <p class="note">
-                  Sign in with <code>lodge mcp login</code> on the host, or give the call up.
-                </p>
                 <div class="actions">
+                  <Show when={mayWrite() && asked().toolCall.auth}>
+                    <button type="button" class="button primary" onClick={() => setSigning(true)}>
+                      Sign in…
+                    </button>
+                  </Show>
                   <button
                     type="button"
                     class="button danger"
@@ -365,6 +384,13 @@ export function QuestionCard(props: { open: Open; directory?: string }) {
                     Give up
                   </button>
                 </div>
+                <Show when={signing() && asked().toolCall.auth}>
+                  {(auth) => (
+                    <Suspense>
+                      <SignIn session={props.open.session} resource={auth().resource} onClose={() => setSigning(false)} />
+                    </Suspense>
+                  )}
+                </Show>
               </>
             )}
           </Match>

@@ -2,7 +2,9 @@
 import { For, Show } from "solid-js";
 import { client, root } from "../app";
 import { unpair } from "../ahp/door";
+import type { Customization } from "../ahp/types";
 import { count, plural, visible } from "../text/plain";
+import { KINDS } from "./kinds";
 import { setTheme, theme, type Theme } from "./theme";
 import { setSplit, split } from "./DiffView";
 import * as icons from "./icons";
@@ -12,6 +14,10 @@ const ROLES = {
   "approve-only": "may watch and answer questions",
   "view-only": "may watch",
 } as const;
+
+/** What the person has for all sessions, directories opened up. */
+const own = (agents: { customizations?: Customization[] }[]) =>
+  agents.flatMap((agent) => agent.customizations ?? []).flatMap((item) => (item.type === "mcpServer" ? [item] : (item.children ?? [])));
 
 export default function SettingsView() {
   const device = () => client.device();
@@ -79,6 +85,22 @@ export default function SettingsView() {
             {(state) => (
               <>
                 <p class="note">{plural(state().activeSessions ?? 0, "session")} open at the host</p>
+                <Show when={own(state().agents).length > 0}>
+                  <h3>Your skills, agents and servers</h3>
+                  <ul class="plain">
+                    <For each={own(state().agents)}>
+                      {(item) => (
+                        <li>
+                          {visible(item.name)} <span class="chip">{KINDS[item.type] ?? item.type}</span>
+                          <Show when={item.enabled === false || item.enablement?.[0]?.enabled === false}>
+                            <span class="note"> · off</span>
+                          </Show>
+                        </li>
+                      )}
+                    </For>
+                  </ul>
+                  <p class="note">A session's details turn them on and off, for that session or everywhere.</p>
+                </Show>
                 <h3>Models</h3>
                 <ul class="plain">
                   <For each={state().agents.flatMap((agent) => agent.models)}>
@@ -87,6 +109,16 @@ export default function SettingsView() {
                         {visible(model.name)}
                         <Show when={model.maxContextWindow}>
                           <span class="note"> · {count(model.maxContextWindow!)} tokens of context</span>
+                        </Show>
+                        <Show when={model._meta?.pricing}>
+                          {(price) => (
+                            <span class="note">
+                              {" "}
+                              · {price().currency}
+                              {price().input} in, {price().currency}
+                              {price().output} out for a million tokens ({visible(price().date)})
+                            </span>
+                          )}
                         </Show>
                         <Show when={model.supportsVision}>
                           <span class="note"> · sees pictures</span>

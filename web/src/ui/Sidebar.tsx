@@ -1,5 +1,5 @@
 /** All sessions, live: what works, what waits, what failed. */
-import { For, Show, createMemo, createSignal } from "solid-js";
+import { For, Show, Suspense, createMemo, createSignal, lazy } from "solid-js";
 import { Dynamic } from "solid-js/web";
 import type { SessionSummary, Uri } from "../ahp/types";
 import {
@@ -30,6 +30,8 @@ import { Menu, MoodDot } from "./parts";
 import { Stat } from "./DiffView";
 import { RenameDialog } from "./RenameDialog";
 import * as icons from "./icons";
+
+const Hits = lazy(() => import("./Hits"));
 
 interface Group {
   key: string;
@@ -100,7 +102,7 @@ export function Sidebar(props: { onPalette: () => void }) {
       </div>
       <div class="side-search">
         <icons.Search />
-        <input type="search" placeholder="Search sessions" aria-label="Search sessions" value={query()} onInput={(event) => setQuery(event.currentTarget.value)} />
+        <input type="search" placeholder="Search sessions and messages" aria-label="Search sessions and what was said in them" value={query()} onInput={(event) => setQuery(event.currentTarget.value)} />
       </div>
       <div class="side-list" tabindex="-1">
         <Show when={listed()} fallback={<p class="note side-note">Loading sessions…</p>}>
@@ -128,6 +130,11 @@ export function Sidebar(props: { onPalette: () => void }) {
                 <a href="#/new">Start one</a>.
               </Show>
             </p>
+          </Show>
+          <Show when={query().trim().length > 1}>
+            <Suspense>
+              <Hits query={query().trim()} />
+            </Suspense>
           </Show>
           <Show when={!query() && (archivedCount() > 0 || old())}>
             <button type="button" class="link side-more" onClick={() => setOld(!old())}>

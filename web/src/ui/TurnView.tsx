@@ -2,6 +2,7 @@
 import { For, Match, Show, Switch, createContext, createMemo, createSignal, useContext } from "solid-js";
 import { Status, type Attachment, type ChatState, type Part, type Turn, type Uri } from "../ahp/types";
 import { act, fork, mayWrite } from "../app";
+import { costOf, money } from "../cost";
 import { count, duration, line, plain, visible } from "../text/plain";
 import { Markdown } from "./Markdown";
 import { CopyButton, Inlines, Menu, Spinner } from "./parts";
@@ -36,6 +37,12 @@ function Reasoning(props: { text: string; live: boolean }) {
 const ANSWERS = { accept: "Answered", decline: "Declined", cancel: "Cancelled" } as const;
 
 function InputPart(props: { part: Extract<Part, { kind: "inputRequest" }> }) {
+  /** The one question, where it says more than what is asked in short: a plan. */
+  const long = () => {
+    const { message, questions } = props.part.request;
+    const question = questions?.length === 1 ? questions[0] : undefined;
+    return question?.title && message && question.message !== message ? question : undefined;
+  };
   const answers = () =>
     Object.values(props.part.request.answers ?? {})
       .map((answer) => answer.value?.value)
@@ -46,6 +53,14 @@ function InputPart(props: { part: Extract<Part, { kind: "inputRequest" }> }) {
       <icons.Question />
       <div class="asked-text">
         <Markdown text={props.part.request.message ?? props.part.request.questions?.[0]?.message ?? "A question"} />
+        <Show when={long()}>
+          {(question) => (
+            <details class="field-fold">
+              <summary>{visible(question().title!)}</summary>
+              <Markdown text={question().message} />
+            </details>
+          )}
+        </Show>
         <Show when={props.part.response} fallback={<span class="chip waiting">Waiting for you</span>}>
           {(response) => (
             <p class="note">
@@ -207,6 +222,7 @@ function Footer(props: { turn: Turn }) {
       <Show when={tokens() > 0}>
         <span title={`${props.turn.usage?.inputTokens ?? 0} tokens in, ${props.turn.usage?.outputTokens ?? 0} out`}>{count(tokens())} tokens</span>
       </Show>
+      <Show when={costOf(props.turn.usage)}>{(cost) => <span>{money(cost())}</span>}</Show>
       <Show when={props.turn.usage?.model}>
         <span class="turn-model">{line(props.turn.usage!.model!)}</span>
       </Show>

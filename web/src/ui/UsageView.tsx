@@ -3,6 +3,7 @@ import { For, Show, createEffect, createMemo, createSignal, on, onCleanup } from
 import type { ChatState, Turn, Uri } from "../ahp/types";
 import type { View } from "../ahp/client";
 import { client, href, listed, sessions, titleOf } from "../app";
+import { costOf, costOfAll, money, type Amount } from "../cost";
 import { count, plural, visible } from "../text/plain";
 import { Bars } from "./Bars";
 import { Empty, Spinner } from "./parts";
@@ -15,6 +16,13 @@ const DAYS = 14;
 interface Used {
   session: Uri;
   turn: Turn;
+}
+
+interface Sum {
+  in: number;
+  out: number;
+  turns: number;
+  cost?: Amount;
 }
 
 const tokens = (turn: Turn) => (turn.usage?.inputTokens ?? 0) + (turn.usage?.outputTokens ?? 0);
@@ -52,9 +60,11 @@ export default function UsageView() {
     return list;
   });
   const sums = (key: (item: Used) => string) => {
-    const found = new Map<string, { in: number; out: number; turns: number }>();
+    const found = new Map<string, Sum>();
     for (const item of used()) {
-      const sum = found.get(key(item)) ?? { in: 0, out: 0, turns: 0 };
+      const sum: Sum = found.get(key(item)) ?? { in: 0, out: 0, turns: 0 };
+      const cost = costOf(item.turn.usage);
+      if (cost) sum.cost = { ...cost, sum: cost.sum + (sum.cost?.sum ?? 0) };
       sum.in += item.turn.usage?.inputTokens ?? 0;
       sum.out += item.turn.usage?.outputTokens ?? 0;
       sum.turns += 1;
@@ -62,6 +72,13 @@ export default function UsageView() {
     }
     return [...found].sort((a, b) => b[1].in + b[1].out - a[1].in - a[1].out);
   };
+  const cost = createMemo(() => costOfAll(used().map(({ turn }) => turn.usage)));
+  const costs = createMemo(() =>
+    days().map((day) => {
+      const turns = used().filter(({ turn }) => new Date(turn.startedAt ?? 0).toDateString() === day.key);
+      return { label: day.label, parts: [costOfAll(turns.map(({ turn }) => turn.usage))?.sum ?? 0] };
+    }),
+  );
   const models = createMemo(() => sums((item) => item.turn.usage?.model ?? "unknown"));
   const bySession = createMemo(() => sums((item) => item.session).slice(0, 12));
   const total = () => used().reduce((sum, { turn }) => sum + tokens(turn), 0);
@@ -81,8 +98,10 @@ export default function UsageView() {
         <Show when={used().length > 0} fallback={<Empty icon={<icons.Chart class="big" />} title={loaded() < views().length ? "Reading sessions…" : "Nothing was used yet"} />}>
           <p class="note">
             {count(total())} tokens in {plural(used().length, "turn")} of the newest {plural(views().length, "session")}
+            <Show when={cost()}>{(cost) => <>, {money(cost())} as far as prices are known</>}</Show>
           </p>
           <Bars label={`The last ${DAYS} days`} bars={days()} series={["Cached", "In", "Out"]} />
+          <Show when={cost()}>{(cost) => <Bars label="Cost" bars={costs()} series={["Cost"]} first={1} show={(sum) => money({ currency: cost().currency, sum })} />}</Show>
           <h2>By model</h2>
           <Table rows={models().map(([name, sum]) => ({ name: visible(name), ...sum }))} />
           <h2>By session</h2>
@@ -93,7 +112,8 @@ export default function UsageView() {
   );
 }
 
-function Table(props: { rows: { name: string; link?: string; in: number; out: number; turns: number }[] }) {
+function Table(props: { rows: (Sum & { name: string; link?: string })[] }) {
+  const priced = () => props.rows.some((row) => row.cost);
   const most = () => Math.max(1, ...props.rows.map((row) => row.in + row.out));
   return (
     <div class="table usage-table" tabindex="0" role="group" aria-label="Numbers">
@@ -110,6 +130,11 @@ function Table(props: { rows: { name: string; link?: string; in: number; out: nu
             <th scope="col" class="right">
               Out
             </th>
+            <Show when={priced()}>
+              <th scope="col" class="right">
+                Cost
+              </th>
+            </Show>
             <th scope="col" class="share">
               Share
             </th>
@@ -127,6 +152,9 @@ function Table(props: { rows: { name: string; link?: string; in: number; out: nu
                 <td class="right">{row.turns}</td>
                 <td class="right">{count(row.in)}</td>
                 <td class="right">{count(row.out)}</td>
+                <Show when={priced()}>
+                  <td class="right">{row.cost ? money(row.cost) : "–"}</td>
+                </Show>
                 <td class="share">
                   <progress max={most()} value={row.in + row.out} aria-label={`${count(row.in + row.out)} tokens`} />
                 </td>
