@@ -34,12 +34,20 @@ for (const [name, options] of [
     await page.locator(".question").waitFor();
     const asked = await begin(page, 'ask "Which colour?" choices red, blue');
     await page.locator(".question").waitFor();
+    const plan = await begin(page, "write the plan 1. Look. 2. Leap. then present the plan Look, then leap.", { Mode: "Plan" });
+    await page.locator(".question").waitFor();
     const failed = await begin(page, "fail with authentication");
     await idle(page);
     const complaints = [];
+    const look = async (view) => {
+      await picture(page, `${view}-${slug}`);
+      const { violations } = await new AxeBuilder({ page }).withTags(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]).analyze();
+      for (const { id, nodes } of violations) for (const node of nodes) complaints.push(`${view}: ${id}: ${node.target} ${node.failureSummary}`);
+    };
     for (const [view, hash, ready] of [
       ["approval", rich, ".question"],
       ["question", asked, ".question"],
+      ["plan", plan, ".field-text"],
       ["failed", failed, ".error-part"],
       ["list", "#/", ".side-list"],
       ["inbox", "#/inbox", ".question"],
@@ -52,10 +60,12 @@ for (const [name, options] of [
     ]) {
       await visit(page, hash);
       await page.locator(ready).first().waitFor();
-      await picture(page, `${view}-${slug}`);
-      const { violations } = await new AxeBuilder({ page }).withTags(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]).analyze();
-      for (const { id, nodes } of violations) for (const node of nodes) complaints.push(`${view}: ${id}: ${node.target} ${node.failureSummary}`);
+      await look(view);
     }
+    await visit(page, "#/");
+    await page.getByLabel("Search sessions").fill("hello");
+    await page.locator(".hit").first().waitFor();
+    await look("search");
     assert.deepEqual(complaints, []);
   });
 }

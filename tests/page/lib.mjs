@@ -127,7 +127,7 @@ const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "t
 /** Serves the files of `LODGE_PAGE`, with the policy of the host's own. */
 async function replaceFiles(context, host) {
   const own = await fetch(host.url, { headers: { "accept-encoding": "gzip" } });
-  const headers = { "content-security-policy": own.headers.get("content-security-policy") };
+  const headers = Object.fromEntries([...own.headers].filter(([name]) => !/^(?:content-(?!security)|etag|vary|cache|date|transfer)/.test(name)));
   await context.route(
     (url) => url.host === host.address,
     async (route) => {

@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, afterEach, before, test } from "node:test";
-import { begin, closeBrowser, closePages, Host, idle, open, PHONE, picture, until } from "./lib.mjs";
+import { begin, closeBrowser, closePages, Host, idle, open, PHONE, picture, say, until } from "./lib.mjs";
 
 let host;
 before(async () => {
@@ -52,6 +52,27 @@ test("changes are reviewed, commented on and undone, file by file", async () => 
   await page.getByRole("menuitem", { name: "Undo Changes", exact: true }).click();
   await until("it is undone", () => read("a.txt").includes("line 30\n"));
   assert.equal(read("b.txt"), "new\n");
+});
+
+test("what one turn changed is shown beside what the session did", async () => {
+  const page = await open(host, { viewport: { width: 1440, height: 900 } });
+  const make = (name) => `call create {"path":"${join(host.work, name)}","file_text":"x\\n"} then say made ${name}`;
+  await begin(page, make("first.txt"), { Approvals: "Approve everything" });
+  await idle(page);
+  await say(page, make("second.txt"));
+  await page.locator(".answer", { hasText: "made second.txt" }).waitFor();
+  await idle(page);
+  const files = () => page.locator(".panel .file-name code").allInnerTexts();
+  const look = async (turn) => {
+    await page.locator(".turn").nth(turn).getByRole("button", { name: "More about this turn" }).click();
+    await page.getByRole("menuitem", { name: "Changes of this turn" }).click();
+  };
+  await look(0);
+  await until("the first turn's", async () => String(await files()) === "first.txt");
+  await look(1);
+  await until("the second turn's", async () => String(await files()) === "second.txt");
+  await page.getByRole("navigation", { name: "Which changes" }).getByRole("button", { name: "All", exact: true }).click();
+  await until("the session's", async () => (await files()).length === 2);
 });
 
 test("a branch is made, everything committed and pushed, by commands that the conversation shows", async () => {

@@ -47,7 +47,7 @@ export const mayAnswer = () => role() !== "view-only";
 
 export type Place =
   | { view: "home" }
-  | { view: "session"; session: Uri; chat?: Uri; panel?: string; find?: string }
+  | { view: "session"; session: Uri; chat?: Uri; panel?: string; turn?: string; find?: string }
   | { view: "inbox" | "new" | "usage" | "automations" | "settings" };
 
 function readPlace(): Place {
@@ -59,6 +59,7 @@ function readPlace(): Place {
       session: decodeURIComponent(session),
       chat: query.get("chat") ?? undefined,
       panel: query.get("panel") ?? undefined,
+      turn: query.get("turn") ?? undefined,
       find: query.get("find") ?? undefined,
     };
   }
@@ -72,6 +73,7 @@ export function href(place: Place): string {
   const query = new URLSearchParams();
   if (place.chat) query.set("chat", place.chat);
   if (place.panel) query.set("panel", place.panel);
+  if (place.turn) query.set("turn", place.turn);
   if (place.find) query.set("find", place.find);
   const rest = query.toString();
   return `#/s/${encodeURIComponent(place.session)}${rest ? `/${rest}` : ""}`;

@@ -1,8 +1,8 @@
 /** What a session changed: file by file, with marks of review, undo, and comments that go to the agent. */
-import { For, Match, Show, Switch, createMemo, createSignal, onCleanup } from "solid-js";
+import { For, Match, Show, Switch, createEffect, createMemo, createSignal, on, onCleanup } from "solid-js";
 import { uuid } from "../ahp/client";
 import type { Annotation, AnnotationsState, Changeset, ChangesetFile, ChangesetState, Operation, SessionState, Uri } from "../ahp/types";
-import { act, client, complain, directoryOf, mayWrite, snug, toast } from "../app";
+import { act, client, complain, directoryOf, mayWrite, sessionPlace, snug, toast } from "../app";
 import { pathOf, plain, plural, relativePath, visible } from "../text/plain";
 import { Stat, split, toggleSplit } from "./DiffView";
 import FileEditView from "./FileEditView";
@@ -19,16 +19,27 @@ interface Props {
 }
 
 export default function ChangesPanel(props: Props) {
-  const sets = createMemo(() => (props.state.changesets ?? []).filter((set) => !set.uriTemplate.includes("{")));
+  /** All that can be looked at, and what one turn did where somebody chose one. */
+  const sets = createMemo(() => {
+    const turn = sessionPlace()?.turn;
+    const ofTurn = (set: Changeset) => ({ ...set, uriTemplate: set.uriTemplate.replace("{turnId}", encodeURIComponent(turn!)) });
+    return (props.state.changesets ?? []).flatMap((set) => (!set.uriTemplate.includes("{") ? [set] : set.changeKind === "turn" && turn ? [ofTurn(set)] : []));
+  });
   /** Whether the session works in a repository: what is not committed is told only there. */
   const git = () => sets().some((set) => set.changeKind === "uncommitted");
   const [kind, setKind] = createSignal<string>();
-  const chosen = createMemo(() => sets().find((set) => set.changeKind === kind()) ?? sets().find((set) => set.changeKind === "session") ?? sets()[0]);
+  createEffect(
+    on(
+      () => sessionPlace()?.turn,
+      () => setKind(undefined),
+    ),
+  );
+  const chosen = createMemo(() => sets().find((set) => set.changeKind === kind()) ?? sets().find((set) => set.changeKind === "turn") ?? sets().find((set) => set.changeKind === "session") ?? sets()[0]);
   return (
     <>
       <PanelHead title="Changes" onClose={props.onClose}>
         <Show when={git() && mayWrite()}>
-          <Git chat={props.chat} onShow={() => snug() && props.onClose()} />
+          <Git chat={props.chat} onShow={snug() ? props.onClose : undefined} />
         </Show>
         <button type="button" class="link wide-only" onClick={toggleSplit}>
           {split() ? "Inline" : "Side by side"}

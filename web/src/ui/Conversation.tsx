@@ -77,7 +77,7 @@ function Header(props: { session: Uri; state: SessionState; chat: Uri; chatState
   const panel = () => sessionPlace()?.panel;
   const show = (name: string) => {
     const at = sessionPlace()!;
-    go({ ...at, panel: at.panel === name ? undefined : name }, Boolean(at.panel));
+    go({ ...at, panel: at.panel === name ? undefined : name, turn: undefined }, Boolean(at.panel));
   };
   const lastTurn = () => props.chatState?.turns.at(-1)?.id;
   const panels: [string, string, typeof icons.Diff][] = [
@@ -209,10 +209,14 @@ function Chat(props: { session: Uri; sessionState: SessionState; chat: Uri }) {
       return directory();
     },
     state: view.state,
+    get showChanges() {
+      const told = props.sessionState.changesets?.some((set) => set.changeKind === "turn");
+      return told ? (turn: Turn) => go({ ...sessionPlace()!, panel: "changes", turn: turn.id }, Boolean(panel())) : undefined;
+    },
     editTurn: (turn: Turn) => setEditing({ turnId: turn.id, message: turn.message }),
   };
   const panel = () => sessionPlace()?.panel;
-  const closePanel = () => go({ ...sessionPlace()!, panel: undefined }, true);
+  const closePanel = () => go({ ...sessionPlace()!, panel: undefined, turn: undefined }, true);
 
   return (
     <ChatContext.Provider value={context}>

@@ -23,7 +23,8 @@ export function command(kind: Kind, text: string): string {
   return "git push -u origin HEAD";
 }
 
-export function Git(props: { chat: Uri; onShow: () => void }) {
+/** `onShow` brings the conversation into sight, where it is not beside this. */
+export function Git(props: { chat: Uri; onShow?: () => void }) {
   const [kind, setKind] = createSignal<Kind>();
   const [text, setText] = createSignal("");
   const ask = (kind: Kind) => {
@@ -35,7 +36,7 @@ export function Git(props: { chat: Uri; onShow: () => void }) {
     setKind(undefined);
     const message = { text: `${client.host()?.terminalCommandPrefix}${command(kind, text().trim())}`, origin: { kind: "user" } };
     const outcome = await act(props.chat, { type: "chat/pendingMessageSet", kind: "queued", id: uuid(), message }, "Not run");
-    if (outcome.accepted) toast(`${TEXTS[kind].title}: runs in the session`, { action: { label: "Show", run: props.onShow } });
+    if (outcome.accepted) toast(`${TEXTS[kind].title}: runs in the session`, props.onShow ? { action: { label: "Show", run: props.onShow } } : {});
   };
   return (
     <Show when={client.host()?.terminalCommandPrefix}>

@@ -102,7 +102,7 @@ export function Sidebar(props: { onPalette: () => void }) {
       </div>
       <div class="side-search">
         <icons.Search />
-        <input type="search" placeholder="Search sessions and messages" aria-label="Search sessions and what was said in them" value={query()} onInput={(event) => setQuery(event.currentTarget.value)} />
+        <input type="search" placeholder="Search everything" aria-label="Search sessions and what was said in them" value={query()} onInput={(event) => setQuery(event.currentTarget.value)} />
       </div>
       <div class="side-list" tabindex="-1">
         <Show when={listed()} fallback={<p class="note side-note">Loading sessions…</p>}>

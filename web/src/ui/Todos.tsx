@@ -3,6 +3,7 @@ import { For, Show, createEffect, createMemo, createSignal, on } from "solid-js"
 import type { ChatState, Todo, Uri } from "../ahp/types";
 import { client } from "../app";
 import { line, visible } from "../text/plain";
+import * as icons from "./icons";
 
 const STATES: Record<string, string> = { done: "Done", in_progress: "In progress", blocked: "Blocked", pending: "To do" };
 
@@ -60,6 +61,7 @@ export default function Todos(props: { chat: Uri; state: ChatState }) {
     <Show when={done() < todos().length}>
       <details class="todos">
         <summary>
+          <icons.Down class="fold" />
           <span class="todos-count">
             {done()} of {todos().length} done
           </span>

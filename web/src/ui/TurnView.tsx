@@ -5,7 +5,7 @@ import { act, fork, mayWrite } from "../app";
 import { costOf, money } from "../cost";
 import { count, duration, line, plain, visible } from "../text/plain";
 import { Markdown } from "./Markdown";
-import { CopyButton, Inlines, Menu, Spinner } from "./parts";
+import { CopyButton, Inlines, Menu, Spinner, type MenuItem } from "./parts";
 import { ToolCallView } from "./ToolCallView";
 import * as icons from "./icons";
 
@@ -16,6 +16,8 @@ export interface ChatContext {
   state: () => ChatState | undefined;
   /** Puts a message back into the field, to be changed and said again. */
   editTurn: (turn: Turn) => void;
+  /** Shows what a turn changed, where the host can tell. */
+  showChanges?: (turn: Turn) => void;
 }
 
 export const ChatContext = createContext<ChatContext>();
@@ -211,6 +213,16 @@ function Footer(props: { turn: Turn }) {
   const rewind = async () => {
     await act(chat.chat, { type: "chat/truncated", turnId: props.turn.id }, "Not rewound");
   };
+  const items = (): MenuItem[] => [
+    ...(chat.showChanges ? [{ label: "Changes of this turn", icon: icons.Diff, run: () => chat.showChanges!(props.turn) }] : []),
+    ...(mayWrite() ? [{ label: "Fork from here", icon: icons.Fork, run: () => void fork(chat.session, chat.chat, props.turn.id) }] : []),
+    ...(mayWrite() && !busy()
+      ? [
+          { label: "Edit and resend", icon: icons.Edit, run: () => chat.editTurn(props.turn) },
+          { label: "Rewind to here", icon: icons.Rewind, danger: true, run: () => void rewind() },
+        ]
+      : []),
+  ];
   return (
     <div class="turn-foot">
       <Show when={props.turn.state === "cancelled"}>
@@ -228,20 +240,8 @@ function Footer(props: { turn: Turn }) {
       </Show>
       <span class="grow" />
       <CopyButton text={() => answerText(props.turn)} label="Copy answer" />
-      <Show when={mayWrite()}>
-        <Menu
-          class="small"
-          label="More about this turn"
-          items={[
-            { label: "Fork from here", icon: icons.Fork, run: () => void fork(chat.session, chat.chat, props.turn.id) },
-            ...(busy()
-              ? []
-              : [
-                  { label: "Edit and resend", icon: icons.Edit, run: () => chat.editTurn(props.turn) },
-                  { label: "Rewind to here", icon: icons.Rewind, danger: true, run: () => void rewind() },
-                ]),
-          ]}
-        />
+      <Show when={items().length > 0}>
+        <Menu class="small" label="More about this turn" items={items()} />
       </Show>
     </div>
   );
