@@ -10,6 +10,7 @@
 mod access;
 mod actions;
 mod annotations;
+mod attachments;
 mod auth;
 mod automations;
 mod changesets;

@@ -16,7 +16,6 @@ use super::{After, Before, Dispatch, NoChange, Plan, Refusal};
 use crate::{
     face::{Face, Inner},
     load::UNTITLED,
-    projection::check_attachments,
     state::{ChatStore, Uri, chat::StoredTurn},
     talk::{Effect, Setting},
 };
@@ -39,14 +38,18 @@ fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatSto
     }
 }
 
-/// A message that a client may send: from a person, with attachments that this host knows. Whether there are the model and the
+/// A message that a client may send: from a person, and about chats that are there. Whether there are the model and the
 /// agent it names is known when it is sent; if not, the turn fails and says so.
-fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, message: &mut Message) -> Result<(), Refusal> {
+fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, id: &str, message: &mut Message) -> Result<(), Refusal> {
     if message.origin.kind != dispatch.speaker {
         return Err("clients speak for people: the message's origin must be \"user\"".to_owned());
     }
-    check_attachments(message)?;
-    inner.core.pin_chats(message)
+    inner.core.pin_chats(message)?;
+    if message.attachments.is_some() {
+        let senders = &dispatch.face.senders;
+        senders.remember(&dispatch.channel, id, &dispatch.peer.client);
+    }
+    Ok(())
 }
 
 fn knows_turn(head: &ChatState, turns: &[StoredTurn], id: &str) -> bool {
@@ -75,7 +78,7 @@ pub(super) fn turn_started(
     if action.started_at.parse::<Timestamp>().is_err() {
         return Err("startedAt is not a time as RFC 3339 writes it".to_owned());
     }
-    sendable(inner, dispatch, &mut action.message)?;
+    sendable(inner, dispatch, &action.turn_id, &mut action.message)?;
     // A message that a killed host left waiting, and that its client sends again.
     if action.queued_message_id.is_none()
         && find_pending(store.head(), PendingMessageKind::Queued, &action.turn_id).is_some()
@@ -183,7 +186,7 @@ pub(super) fn pending_set(
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     let head = store.head();
-    sendable(inner, dispatch, &mut action.message)?;
+    sendable(inner, dispatch, &action.id, &mut action.message)?;
     if action.id.is_empty() || knows_turn(head, store.turns(), &action.id) {
         return Err("a message needs an id of its own".to_owned());
     }

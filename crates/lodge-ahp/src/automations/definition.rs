@@ -12,7 +12,6 @@ use serde_json::Value;
 use crate::{
     actions::{self, MOST_DIRECTORIES},
     methods::session_settings,
-    projection::check_attachments,
     uri,
 };
 
@@ -50,7 +49,6 @@ pub(super) fn check(definition: &AutomationDefinition) -> Result<(), String> {
     if definition.message.origin.kind != MessageKind::Automation {
         return Err("the message's origin must be \"automation\"".to_owned());
     }
-    check_attachments(&definition.message)?;
     template(&definition.session)?;
     let metas = [&definition.session.config, &definition.meta, &definition.message.meta];
     for (key, value) in metas.into_iter().flatten().flatten() {

@@ -52,6 +52,11 @@ impl<'a> Content<'a> {
     }
 }
 
+/// Whether an address is one of such contents.
+pub(crate) fn is_content(uri: &str) -> bool {
+    uri.starts_with(SCHEME)
+}
+
 /// Reads contents by such an address. `None`: it is no such address.
 pub(crate) async fn read(face: &Face, uri: &str) -> Option<Result<Vec<u8>, RpcError>> {
     let mut parts = uri.strip_prefix(SCHEME)?.splitn(3, '/');

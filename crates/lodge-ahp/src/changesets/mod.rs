@@ -9,7 +9,11 @@ mod operations;
 use ahp_types::state::{Changeset, ChangesetCapabilities};
 use serde_json::Map;
 
-pub(crate) use self::{content::read, follow::Followers, operations::invoke};
+pub(crate) use self::{
+    content::{is_content, read},
+    follow::Followers,
+    operations::invoke,
+};
 
 /// Between a session's address and what is meant of its changes, spelt as editors spell it.
 const SEGMENT: &str = "/changeset/";

@@ -27,6 +27,7 @@ pub(crate) use self::{
     shapes::{chat_state, point_to_chats, sub_state, summary_of},
 };
 use crate::{
+    attachments::Senders,
     automations,
     changesets::Followers,
     config::AhpConfig,
@@ -45,6 +46,7 @@ pub(crate) struct Face {
     pub(crate) config: AhpConfig,
     pub(crate) store: Store,
     pub(crate) said: Said,
+    pub(crate) senders: Senders,
     pub(crate) inner: Mutex<Inner>,
     /// One at a time may open or make a session of a given URI.
     gates: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
@@ -114,6 +116,7 @@ impl Face {
             config,
             store,
             said,
+            senders: Senders::default(),
             inner: Mutex::new(inner),
             gates: Mutex::default(),
             windows: Mutex::default(),

@@ -1,6 +1,6 @@
 //! Files of the host, confined to what clients may reach.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lodge_events::Timestamp;
@@ -11,6 +11,7 @@ use serde_json::json;
 use super::{Reply, Request};
 use crate::{
     contents::{Contents, Encoding, LargeAnswer},
+    face::Face,
     projection::{said_in, timestamp},
     rpc::{self, RpcError, RpcResult, code},
     uri,
@@ -133,7 +134,7 @@ async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
     let params: OneUri = params(request)?;
     let about = About::read(&params.uri).missing(CONTENT);
     if let Some((session, name)) = uri::session_of_content(&params.uri).filter(|_| uri::path(&params.uri).is_none()) {
-        let found = said(request, session, name).await;
+        let found = tool_content(request.face, session, name).await;
         let (data, kind) = found.ok_or_else(|| about.error(request, FileError::NotFound))?;
         let tail = format!(r#"","encoding":"base64","contentType":{}}}}}"#, json!(kind));
         let answer = LargeAnswer::begin(head(request), Contents::of_bytes(data.into_bytes(), None), tail);
@@ -184,8 +185,7 @@ async fn send(request: &Request<'_>, answer: LargeAnswer) {
 }
 
 /// What a tool said in a session and was too large for its state: in base64, and of which kind.
-async fn said(request: &Request<'_>, session: &str, name: String) -> Option<(String, String)> {
-    let face = request.face;
+pub(crate) async fn tool_content(face: &Arc<Face>, session: &str, name: String) -> Option<(String, String)> {
     face.open_born(session).await.ok()?;
     let ids: Vec<String> = {
         let inner = face.inner.lock();

@@ -1,5 +1,7 @@
 //! Resources that clients own: `virtual://<clientId>/…`. Whoever asks for one is answered by its owner, through the host.
 
+use std::time::Duration;
+
 use serde_json::{Value, value::RawValue};
 
 use super::{Method, Request};
@@ -10,6 +12,9 @@ use crate::{
 };
 
 const SCHEME: &str = "virtual://";
+
+/// How long a client may take that has to ask a person.
+const PERSON: Duration = Duration::from_secs(300);
 
 /// The client that owns a resource.
 fn owner(uri: &str) -> Option<String> {
@@ -66,7 +71,12 @@ pub(crate) async fn call_client(face: &Face, owner: &str, method: &str, params: 
             format!("the client {owner:?} is not here"),
         ));
     };
-    conn.call(method, params).await
+    // Only a person grants access, and a person may be slow.
+    let patience = match method {
+        "resourceRequest" => PERSON,
+        _ => face.config.limits.client_answer,
+    };
+    conn.call(method, params, patience).await
 }
 
 #[cfg(test)]

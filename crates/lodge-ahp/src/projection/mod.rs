@@ -29,7 +29,7 @@ pub use self::shells::TerminalNews;
 use self::turns::End;
 pub(crate) use self::{
     input::{Question, number_value, one_answer},
-    message::{attachments_of, attachments_to_read, check_attachments, message_of, message_of_prompt},
+    message::{message_of, message_of_prompt},
     text::timestamp,
     tools::{ALLOW_ALWAYS, ALLOW_SESSION, said_in},
 };

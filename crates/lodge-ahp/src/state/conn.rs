@@ -25,9 +25,6 @@ use crate::{
 /// Requests of the host that may wait for one client.
 const CALLS: usize = 64;
 
-/// A client that says nothing for so long does not answer. It may have to ask a person.
-const CALL: Duration = Duration::from_secs(300);
-
 /// Who is at the other end, known after the handshake.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
@@ -236,8 +233,8 @@ impl Conn {
         self.unsent.load(Ordering::Relaxed)
     }
 
-    /// Asks the client for something. When it goes, there is no answer.
-    pub(crate) async fn call(&self, method: &str, params: &str) -> RpcResult {
+    /// Asks the client for something. Who does not answer within `patience`, or goes, has failed to.
+    pub(crate) async fn call(&self, method: &str, params: &str, patience: Duration) -> RpcResult {
         let gone = || RpcError::new(code::INTERNAL_ERROR, "the client that was asked is gone");
         let (sender, answer) = oneshot::channel();
         let id = {
@@ -254,7 +251,7 @@ impl Conn {
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
         )));
         let answer = tokio::select! {
-            answer = tokio::time::timeout(CALL, answer) => answer,
+            answer = tokio::time::timeout(patience, answer) => answer,
             () = self.ended() => return Err(gone()),
         };
         self.calls.lock().waiting.remove(&id);

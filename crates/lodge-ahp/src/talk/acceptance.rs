@@ -5,11 +5,7 @@ use lodge_events::Attachment;
 use lodge_host::{Change, Delivery, Host, HostError, Prompt, Session};
 
 use super::{Effect, LITERAL, Setting, Talk, command_in};
-use crate::{
-    actions::Refusal,
-    projection::{attachments_to_read, message_of_prompt},
-    said::Said,
-};
+use crate::{actions::Refusal, attachments::unread, projection::message_of_prompt, said::Said};
 
 /// The command that a message is, unless its sender wants it taken as it stands.
 pub(super) fn command_of(message: &Message) -> Option<&str> {
@@ -62,14 +58,9 @@ impl Talk {
             return Ok(());
         };
         let agent = self.agent().ok_or("the session is not open; send the message again")?;
-        let (attachments, added) = attachments_to_read(message)?;
-        let prompt = prompt_of(
-            id,
-            message,
-            *delivery,
-            attachments,
-            added.into_iter().chain(chats.clone()),
-        );
+        let given = unread(message);
+        let added = given.texts.into_iter().chain(chats.clone());
+        let prompt = prompt_of(id, message, *delivery, given.attachments, added);
         // The log cannot tell this message as it was written.
         if message_of_prompt(&prompt) != **message {
             let kept = said.keep(&self.host_id, id, message);

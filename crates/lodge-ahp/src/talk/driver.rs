@@ -1,7 +1,12 @@
 //! The driver of one conversation: takes what clients want to its agent, in order, and what the agent does back to the
 //! state. A draft has no agent yet; it gets one with its first message.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use ahp_types::state::{Message, SessionActiveClient, ToolDefinition};
 use lodge_events::{AbortReason, Payload, Uuid};
@@ -17,11 +22,12 @@ use tokio::{
 use super::{
     Draft, Effect, Setting,
     acceptance::{command_of, prompt_of},
+    reading::{Outgoing, Reading},
 };
 use crate::{
+    attachments::Given,
     customizations::{self, Custom, Watchers},
     face::Face,
-    projection::attachments_of,
     session_config::Isolation,
     state::Uri,
 };
@@ -64,6 +70,9 @@ pub(crate) struct Driver {
     pub(crate) chat: Uri,
     host_id: String,
     effects: mpsc::UnboundedReceiver<Effect>,
+    pub(super) reading: Option<Reading>,
+    /// What was said while a message is read.
+    pub(super) said_later: VecDeque<Effect>,
     pub(crate) live: Option<Live>,
     pub(crate) draft: Option<Draft>,
     /// Whether a client of this face chose the custom agent at work.
@@ -81,6 +90,8 @@ impl Driver {
             chat,
             host_id,
             effects,
+            reading: None,
+            said_later: VecDeque::new(),
             live: None,
             draft: None,
             chose_agent: false,
@@ -161,8 +172,15 @@ impl Driver {
                     None => std::future::pending().await,
                 }
             };
+            let reading = self.reading.is_some();
+            let next = async {
+                match self.said_later.pop_front_if(|_| !reading) {
+                    Some(effect) => Some(effect),
+                    None => self.effects.recv().await,
+                }
+            };
             tokio::select! {
-                effect = self.effects.recv() => match effect {
+                effect = next => match effect {
                     Some(effect) => self.perform(effect).await,
                     None => return,
                 },
@@ -178,6 +196,7 @@ impl Driver {
                         self.face.detached(&self.chat);
                     }
                 },
+                given = Reading::done(&mut self.reading) => self.message_read(given).await,
                 () = self.custom.fetched() => self.customize().await,
                 _ = looks.tick() => if self.face.is_looked_at(&self.chat) {
                     self.follow_files().await;
@@ -312,6 +331,9 @@ impl Driver {
     }
 
     async fn perform(&mut self, effect: Effect) {
+        let Some(effect) = self.unless_reading(effect) else {
+            return;
+        };
         let failed = match effect {
             Effect::Send {
                 id,
@@ -319,14 +341,13 @@ impl Driver {
                 delivery,
                 chats,
             } => {
-                let sent = self.send(&id, &message, delivery, chats).await;
-                if let Err(error) = sent {
-                    if let Some(live) = &self.live {
-                        live.session.withdraw(&id);
-                    }
-                    self.face.turn_failed(&self.chat, &id, &error.to_string());
-                }
-                return;
+                let outgoing = Outgoing {
+                    id,
+                    message,
+                    delivery,
+                    chats,
+                };
+                return self.take_message(outgoing).await;
             }
             Effect::Resume { turn } => {
                 let gone_on = match self.resume().await {
@@ -369,22 +390,35 @@ impl Driver {
         }
     }
 
+    /// Gives the agent a message, with what was read of its attachments.
+    pub(super) async fn hand_over(&mut self, outgoing: Outgoing, given: Given) {
+        let Outgoing {
+            id,
+            message,
+            delivery,
+            chats,
+        } = outgoing;
+        if let Err(error) = self.send(&id, &message, delivery, chats, given).await {
+            if let Some(live) = &self.live {
+                live.session.withdraw(&id);
+            }
+            self.face.turn_failed(&self.chat, &id, &error.to_string());
+        }
+    }
+
     async fn send(
         &mut self,
         id: &str,
         message: &Message,
         delivery: Delivery,
         chats: Vec<String>,
+        given: Given,
     ) -> Result<(), HostError> {
         if command_of(message).is_some() {
             let session = self.session().await?.session.clone();
             session.send(prompt_of(id, message, delivery, Vec::new(), [])).await?;
             return Ok(());
         }
-        let attached = message.clone();
-        let attachments = tokio::task::spawn_blocking(move || attachments_of(&attached)).await;
-        let attachments = attachments.map_err(|_| HostError::Invalid("the attachments cannot be read".to_owned()))?;
-        let (attachments, said) = attachments.map_err(HostError::Invalid)?;
         self.plugins_ready().await;
         self.follow_files().await;
         self.choose_agent(message.agent.as_ref().map(|agent| agent.uri.as_str()))
@@ -396,8 +430,8 @@ impl Driver {
                 .apply(&self.face.host, &session)
                 .await?;
         }
-        let added = said.into_iter().chain(chats).chain(preface);
-        let prompt = prompt_of(id, message, delivery, attachments, added);
+        let added = given.texts.into_iter().chain(chats).chain(preface);
+        let prompt = prompt_of(id, message, delivery, given.attachments, added);
         if delivery == Delivery::Immediate {
             session.send(prompt).await?;
         } else if session.is_for_client(&prompt.text) {

@@ -3,6 +3,7 @@
 mod acceptance;
 mod conversation;
 mod driver;
+mod reading;
 mod shown;
 
 use std::path::PathBuf;

@@ -76,6 +76,14 @@ impl Face {
         }
     }
 
+    /// A conversation rests without its agent saying so: what waits may begin.
+    pub(super) fn rested(&self, chat: &Uri) {
+        let mut inner = self.inner.lock();
+        if inner.take(chat, vec![Step::Rested]) {
+            self.keep(&inner, chat);
+        }
+    }
+
     /// The agent could not be given a message: the turn that waited for it has failed, or it no longer steers one.
     pub(crate) fn turn_failed(&self, chat: &Uri, id: &str, message: &str) {
         let mut guard = self.inner.lock();

@@ -145,20 +145,6 @@ async fn persons_at_a_session_are_asked() {
     a.ends(&chat, "t1").await;
 }
 
-/// Answers the next request of the host.
-async fn answer(client: &mut Client, method: &str, answer: Value) -> Value {
-    let asked = client
-        .until(|message| message["method"] == method && message.get("id").is_some())
-        .await;
-    let mut response = json!({ "jsonrpc": "2.0", "id": asked["id"] });
-    response
-        .as_object_mut()
-        .unwrap()
-        .extend(answer.as_object().unwrap().clone());
-    client.send_text(response.to_string()).await;
-    asked["params"].clone()
-}
-
 /// 89: what a client owns, its owner alone is asked for, and nobody waits for one who is gone.
 #[tokio::test]
 async fn what_clients_own_they_are_asked_for() {
@@ -173,18 +159,18 @@ async fn what_clients_own_they_are_asked_for() {
     ] {
         let params = json!({ "channel": ROOT, "uri": uri, "read": true });
         let id = a.start(method, params.clone()).await;
-        assert_eq!(answer(&mut b, method, json!({ "result": result })).await, params);
+        assert_eq!(b.answer(method, json!({ "result": result })).await, params);
         assert_eq!(a.response(id).await, Ok(result));
     }
     let denied = json!({ "code": -32009, "message": "no", "data": { "request": { "uri": uri } } });
     let id = a.start("resourceRead", json!({ "channel": ROOT, "uri": uri })).await;
-    answer(&mut b, "resourceRead", json!({ "error": denied })).await;
+    b.answer("resourceRead", json!({ "error": denied })).await;
     assert_eq!(a.response(id).await, Err(denied));
     // The seed's clients are asked for access, and for nothing else.
     let id = a
         .start("resourceRequest", json!({ "channel": ROOT, "uri": "virtual://seed/x" }))
         .await;
-    answer(&mut seed, "resourceRequest", json!({ "result": {} })).await;
+    seed.answer("resourceRequest", json!({ "result": {} })).await;
     assert_eq!(a.response(id).await, Ok(json!({})));
     for uri in ["virtual://seed/x", "virtual://nobody/x", "virtual:///x"] {
         assert_eq!(read(&mut a, uri).await, Err(-32008), "{uri}");

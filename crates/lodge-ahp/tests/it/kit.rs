@@ -73,6 +73,10 @@ async fn house_made(limits: Limits, resources: Policy, models: ModelsConfig, clo
 
 /// A house whose model is behind a server, as real ones are.
 pub(crate) async fn house_of(models: &testkit::model_server::ModelServer) -> House {
+    house_of_with(models, Limits::default()).await
+}
+
+pub(crate) async fn house_of_with(models: &testkit::model_server::ModelServer, limits: Limits) -> House {
     let provider = lodge_models::ProviderEntry {
         name: "there".into(),
         base_url: models.openai_url().into(),
@@ -88,7 +92,7 @@ pub(crate) async fn house_of(models: &testkit::model_server::ModelServer) -> Hou
         models: vec![model],
         default_model: Some("distant".into()),
     };
-    house_made(Limits::default(), Policy::Ask, models, Clock::default()).await
+    house_made(limits, Policy::Ask, models, Clock::default()).await
 }
 
 async fn open_in(
@@ -449,6 +453,18 @@ impl Client {
     /// The next notification of this method.
     pub(crate) async fn notification(&mut self, method: &str) -> Value {
         self.until(|message| message["method"] == method).await["params"].clone()
+    }
+
+    /// Answers the next request of the host of this method, and returns what was asked.
+    pub(crate) async fn answer(&mut self, method: &str, answer: Value) -> Value {
+        let asked = self
+            .until(|message| message["method"] == method && message.get("id").is_some())
+            .await;
+        let mut response = json!({ "jsonrpc": "2.0", "id": asked["id"] });
+        let response_fields = response.as_object_mut().unwrap();
+        response_fields.extend(answer.as_object().unwrap().clone());
+        self.send_text(response.to_string()).await;
+        asked["params"].clone()
     }
 
     /// Everything that has come by now: a ping is answered after what was queued before it.

@@ -3,6 +3,7 @@
 
 mod access;
 mod annotations;
+mod attachments;
 mod attacks;
 mod automations;
 mod changesets;

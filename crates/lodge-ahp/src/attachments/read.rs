@@ -1,0 +1,187 @@
+//! Reading attached resources when a turn begins: from the host's files, from what the host holds, and for the rest from the
+//! client that attached them.
+
+use std::{sync::Arc, time::Duration};
+
+use ahp_types::state::{Message, MessageAttachment, MessageResourceAttachment};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use futures_util::future::join_all;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{Given, Place, SHOWN, blob, file, lines, not_read, quote};
+use crate::{
+    changesets,
+    face::Face,
+    methods::{call_client, tool_content},
+    rpc::RpcError,
+    uri,
+};
+
+/// A turn begins after so long at the latest, whatever a client does.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Attachments of a message that are read from its client.
+const ASKED: usize = 16;
+/// Bytes of one that is worth asking for.
+const BYTES: u64 = 8 << 20;
+
+/// What a message attaches as far as it is in files of this host, and what is elsewhere.
+async fn of_host(message: &Message) -> (Given, Vec<(&MessageResourceAttachment, Place)>) {
+    let mut given = Given::default();
+    let mut elsewhere = Vec::new();
+    for attachment in message.attachments.iter().flatten() {
+        let MessageAttachment::Resource(resource) = attachment else {
+            given.take(attachment);
+            continue;
+        };
+        match Place::of(&resource.uri) {
+            Place::File(path) if tokio::fs::try_exists(&path).await.unwrap_or(true) => {
+                let text = match &resource.selection {
+                    Some(_) => tokio::fs::read_to_string(&path).await.unwrap_or_default(),
+                    None => String::new(),
+                };
+                let selected = |range: &_| lines(&text, range).unwrap_or_default();
+                given.attachments.push(file(resource, path, selected));
+            }
+            place => elsewhere.push((resource, place)),
+        }
+    }
+    (given, elsewhere)
+}
+
+/// Reads what a message attaches, where all of it is in files of this host.
+pub(crate) async fn read_here(message: &Message) -> Option<Given> {
+    let (given, elsewhere) = of_host(message).await;
+    elsewhere.is_empty().then_some(given)
+}
+
+/// Reads what a message attaches. `client` is the one that sent it.
+pub(crate) async fn read(face: &Arc<Face>, client: Option<&str>, message: &Message) -> Given {
+    let (mut given, elsewhere) = of_host(message).await;
+    let patience = PATIENCE.min(face.config.limits.client_answer);
+    let contents = elsewhere.iter().enumerate().map(|(at, (resource, place))| {
+        let client = client.filter(|_| at < ASKED);
+        async move {
+            let content = timeout(patience, content(face, client, resource, place)).await;
+            content.unwrap_or_else(|_| Err("the client that has it did not answer in time".to_owned()))
+        }
+    });
+    let contents = join_all(contents).await;
+    // What was read comes last: the order of what clients embed tells whose bytes the log has.
+    for ((resource, _), content) in elsewhere.iter().zip(contents) {
+        match content {
+            Ok(content) => given.content(resource, content),
+            Err(why) => {
+                given.texts.push(not_read(resource, &why));
+                // Perhaps it is about to be made.
+                given
+                    .attachments
+                    .extend(uri::path(&resource.uri).map(|path| file(resource, path, |_| String::new())));
+            }
+        }
+    }
+    given
+}
+
+struct Content {
+    bytes: Vec<u8>,
+    kind: Option<String>,
+}
+
+impl Given {
+    fn content(&mut self, resource: &MessageResourceAttachment, content: Content) {
+        let kind = content.kind.as_deref().or(resource.content_type.as_deref());
+        if let Some(kind) = kind.filter(|kind| SHOWN.contains(kind)) {
+            let data = STANDARD.encode(&content.bytes);
+            self.attachments.push(blob(&resource.label, kind, data));
+            return;
+        }
+        let range = resource.selection.as_ref().map(|selection| &selection.range);
+        self.texts.push(match String::from_utf8(content.bytes) {
+            Ok(text) => quote(&resource.label, &resource.uri, range, &text),
+            Err(_) => not_read(resource, "it is not text"),
+        });
+    }
+}
+
+/// The content of a resource that is no file of this host. `Err` says why there is none.
+async fn content(
+    face: &Arc<Face>,
+    client: Option<&str>,
+    resource: &MessageResourceAttachment,
+    place: &Place,
+) -> Result<Content, String> {
+    if let Place::Held(address) = place
+        && let Some(held) = held(face, address).await
+    {
+        return Ok(held);
+    }
+    if resource.display_kind.as_deref() == Some("directory") {
+        return Err("it is a directory that is not on this host".to_owned());
+    }
+    let client = client.ok_or("no client can be asked for it")?;
+    of_client(face, client, resource).await
+}
+
+/// What the host holds under an address of its own.
+async fn held(face: &Arc<Face>, address: &str) -> Option<Content> {
+    if let Some(bytes) = changesets::read(face, address).await {
+        return Some(Content {
+            bytes: bytes.ok()?,
+            kind: None,
+        });
+    }
+    let (session, name) = uri::session_of_content(address)?;
+    let (data, kind) = tool_content(face, session, name).await?;
+    Some(Content {
+        bytes: STANDARD.decode(data).ok()?,
+        kind: Some(kind),
+    })
+}
+
+#[derive(Deserialize)]
+struct Resolved {
+    #[serde(default)]
+    size: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Read {
+    data: String,
+    #[serde(default)]
+    encoding: Option<String>,
+    #[serde(default)]
+    content_type: Option<String>,
+}
+
+async fn of_client(face: &Arc<Face>, client: &str, resource: &MessageResourceAttachment) -> Result<Content, String> {
+    let ask = async |method: &str| {
+        let params = json!({ "channel": ahp_types::ROOT_RESOURCE_URI, "uri": resource.uri });
+        call_client(face, client, method, &params.to_string()).await
+    };
+    // An answer that is too large would end the client's connection. What is in no file has no size to tell.
+    let size = match resource.size_hint {
+        Some(size) => u64::try_from(size).ok(),
+        None => {
+            let resolved = ask("resourceResolve").await;
+            resolved
+                .ok()
+                .and_then(|answer| serde_json::from_str::<Resolved>(answer.get()).ok()?.size)
+        }
+    };
+    if size.is_some_and(|size| size > BYTES) {
+        return Err("it is too large".to_owned());
+    }
+    let answer = ask("resourceRead").await.map_err(|error: RpcError| error.message)?;
+    let read: Read = serde_json::from_str(answer.get()).map_err(|error| format!("the answer is odd: {error}"))?;
+    let bytes = match read.encoding.as_deref() {
+        Some("base64") => STANDARD.decode(read.data).map_err(|error| error.to_string())?,
+        _ => read.data.into_bytes(),
+    };
+    Ok(Content {
+        bytes,
+        kind: read.content_type,
+    })
+}
