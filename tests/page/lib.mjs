@@ -164,7 +164,7 @@ export async function open(host, options = {}) {
     if (options.expect?.test(message.text())) return;
     wrong.push(`${message.type()}: ${message.text()}`);
   });
-  page.on("pageerror", (error) => wrong.push(`exception: ${error.stack}`));
+  page.on("pageerror", (error) => options.expect?.test(error.message) || wrong.push(`exception: ${error.stack}`));
   page.on("request", (request) => {
     const url = request.url();
     if (!url.startsWith(host.url) && !/^(?:data|blob):/.test(url)) wrong.push(`a foreign request: ${url}`);

@@ -116,3 +116,21 @@ test("a message that was on its way when the page was reloaded is said once", as
   // That the session was read may still be on its way.
   await page.waitForFunction(() => JSON.parse(sessionStorage.getItem("lodge.outbox") ?? "[]").length === 0);
 });
+
+test("a page whose host was updated meanwhile begins anew, and keeps what was typed", async () => {
+  const page = await open(host, { expect: /status of 404|dynamically imported module/ });
+  const at = await begin(page, "say hello");
+  await idle(page);
+  await page.getByLabel("Message", { exact: true }).fill("not sent yet");
+  let missing = true;
+  await page.route(/UsageView/, (route) => {
+    if (!missing) return route.fallback();
+    missing = false;
+    return route.fulfill({ status: 404 });
+  });
+  await page.evaluate(() => (location.hash = "#/usage"));
+  await page.getByRole("heading", { name: "Usage", exact: true }).waitFor();
+  assert.equal(missing, false);
+  await page.evaluate((at) => (location.hash = at), at);
+  await until("the draft", async () => (await page.getByLabel("Message", { exact: true }).inputValue()) === "not sent yet");
+});
