@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, afterEach, before, test } from "node:test";
 import { begin, closeBrowser, closePages, Host, idle, open, PHONE, picture, say, until, visit } from "./lib.mjs";
 
@@ -186,4 +188,33 @@ test("a message is found in whichever session it is, and shown where it stands",
   );
   await page.getByLabel("Search sessions").fill("no-such-word-anywhere");
   await page.getByText("No message has these words.").waitFor();
+});
+
+test("a notification says that a session waits, and not what for", async () => {
+  const page = await open(host);
+  // A browser without a screen shows none, so this is its part: it allows them and remembers what it was to show.
+  await page.evaluate(() => {
+    window.told = [];
+    const show = (title, options) => window.told.push([title, options.body ?? ""]);
+    window.Notification = class {
+      static permission = "granted";
+      static requestPermission = async () => "granted";
+      constructor(title, options) {
+        show(title, options);
+      }
+    };
+    ServiceWorkerRegistration.prototype.showNotification = async (title, options) => void show(title, options);
+  });
+  const told = () => page.evaluate(() => window.told);
+  await visit(page, "#/settings");
+  await page.getByLabel("Tell me when a session waits for me").check();
+  const busy = await begin(page, 'call bash {"command":"rm -f nothing; until [ -e go-on ]; do sleep 0.1; done"} then ask "A secret?"');
+  await page.getByRole("button", { name: "Allow once" }).click();
+  await page.locator(".tool-running").waitFor();
+  await page.evaluate(() => Object.defineProperty(document, "visibilityState", { get: () => "hidden" }));
+  assert.deepEqual(await told(), []);
+  writeFileSync(join(host.work, "go-on"), "");
+  await until("a notification", async () => (await told()).length > 0);
+  assert.deepEqual(await told(), [["A session waits for you", ""]]);
+  assert.equal(await page.evaluate(() => location.hash), busy);
 });

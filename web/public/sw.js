@@ -42,3 +42,16 @@ self.addEventListener("fetch", (event) => {
   if (request.mode === "navigate") event.respondWith(page(request));
   else if (url.pathname.includes("/assets/")) event.respondWith(asset(request));
 });
+
+/** A notification leads to the page, to the session that it is of. */
+self.addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  const place = `./#/s/${encodeURIComponent(event.notification.data)}`;
+  event.waitUntil(
+    self.clients.matchAll({ type: "window" }).then(async ([page]) => {
+      if (!page) return self.clients.openWindow(place);
+      await page.focus();
+      return page.navigate(place);
+    }),
+  );
+});

@@ -38,6 +38,7 @@ function Shell() {
   const [palette, setPalette] = createSignal(false);
   // What answers questions is there before the network may be gone.
   onMount(() => setTimeout(() => void import("./InboxView"), 300));
+  if (localStorage.getItem("lodge.notify")) void import("../notify");
   onMount(() => {
     const onKey = (event: KeyboardEvent) => {
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {

@@ -57,7 +57,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
               <dd>{count(sum("outputTokens"))}</dd>
             </div>
             <div>
-              <dt>From the cache</dt>
+              <dt>Cached</dt>
               <dd>{count(sum("cacheReadTokens"))}</dd>
             </div>
             <div>

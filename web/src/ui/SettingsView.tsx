@@ -1,6 +1,7 @@
 /** This browser, and the host it is paired with. */
 import { For, Show } from "solid-js";
 import { client, root } from "../app";
+import { impossible, notify, notifying } from "../notify";
 import { unpair } from "../ahp/door";
 import type { Customization } from "../ahp/types";
 import { count, plural, visible } from "../text/plain";
@@ -54,6 +55,18 @@ export default function SettingsView() {
             />
             <span>Show changes side by side</span>
           </label>
+        </section>
+        <section class="card">
+          <h2>Notifications</h2>
+          <Show when={!impossible()} fallback={<p class="note">{impossible()}</p>}>
+            <label class="choice">
+              <input type="checkbox" checked={notifying()} onChange={(event) => void notify(event.currentTarget.checked)} />
+              <span>
+                Tell me when a session waits for me, fails or is done
+                <small>While this page is open and not in sight. A notification does not say what the session is about.</small>
+              </span>
+            </label>
+          </Show>
         </section>
         <section class="card">
           <h2>This browser</h2>
