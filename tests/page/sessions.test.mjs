@@ -135,10 +135,13 @@ test("the phone shows the list, then the session, and goes back", async () => {
   assert.equal(await page.locator(".side-list").isVisible(), false);
   await page.getByRole("link", { name: "All sessions", exact: true }).tap();
   await page.locator(".side-list").waitFor();
-  for (const hash of ["#/", "#/inbox", "#/usage", "#/automations", "#/settings", "#/new"]) {
-    await visit(page, hash);
-    await page.waitForTimeout(100);
-    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390, `${hash} scrolls sideways`);
+  for (const width of [390, 360]) {
+    await page.setViewportSize({ width, height: 740 });
+    for (const [hash, ready] of [["#/", ".side-list"], ["#/inbox", "h1"], ["#/usage", ".usage-table"], ["#/automations", "h1"], ["#/settings", ".card"], ["#/new", ".grid select"]]) {
+      await visit(page, hash);
+      await page.locator(ready).first().waitFor();
+      assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width, `${hash} scrolls sideways at ${width}`);
+    }
   }
 });
 
@@ -156,6 +159,12 @@ test("an automation is made, run and removed", async () => {
   await idle(page);
   await visit(page, "#/automations");
   await card.getByText("completed").waitFor();
+  await card.getByRole("button", { name: "Edit Tidy up" }).click();
+  await card.getByLabel("Title").fill("Tidy up again");
+  await card.getByLabel(/^Times/).fill("30 7 * * 6");
+  await card.getByRole("button", { name: "Keep" }).click();
+  await until("it is another", async () => /Tidy up again[^]*30 7 \* \* 6[^]*say tidy/.test(await card.innerText()));
+  assert.equal(await card.getByRole("textbox").count(), 0);
   await card.getByRole("button", { name: /^Delete/ }).click();
   await page.getByText("No automations").waitFor();
 });

@@ -29,7 +29,7 @@ export default function AutomationsView() {
       </header>
       <div class="page-body">
         <Show when={making()}>
-          <Make onDone={() => setMaking(false)} />
+          <Form onDone={() => setMaking(false)} />
         </Show>
         <Show when={view.state()?.entries.length} fallback={<Show when={!making()}><Empty icon={<icons.Clock class="big" />} title="No automations"><p class="note">An automation starts a session by itself, at the times you choose.</p></Empty></Show>}>
           <ul class="cards">
@@ -43,6 +43,7 @@ export default function AutomationsView() {
 
 function Card(props: { entry: Automation }) {
   const definition = () => props.entry.definition;
+  const [editing, setEditing] = createSignal(false);
   const run = async () => {
     try {
       await client.request("runAutomation", { channel: CHANNEL, automation: props.entry.resource, requestId: uuid() });
@@ -59,6 +60,9 @@ function Card(props: { entry: Automation }) {
           <button type="button" class="link" onClick={() => void run()}>
             Run now
           </button>
+          <button type="button" class="icon small" aria-label={`Edit ${line(definition().title)}`} aria-expanded={editing()} onClick={() => setEditing(!editing())}>
+            <icons.Edit />
+          </button>
           <input
             type="checkbox"
             class="switch"
@@ -72,6 +76,9 @@ function Card(props: { entry: Automation }) {
           </button>
         </Show>
       </div>
+      <Show when={editing()}>
+        <Form entry={props.entry} onDone={() => setEditing(false)} />
+      </Show>
       <p class="note">
         <For each={definition().triggers}>
           {(trigger) => (
@@ -104,28 +111,36 @@ function Card(props: { entry: Automation }) {
   );
 }
 
-function Make(props: { onDone: () => void }) {
-  const [title, setTitle] = createSignal("");
-  const [text, setText] = createSignal("");
-  const [schedule, setSchedule] = createSignal("0 9 * * 1-5");
-  const [directory, setDirectory] = createSignal(pathOf(client.host()?.defaultDirectory ?? ""));
-  const make = async () => {
+/** A new automation, or one that there is. */
+function Form(props: { entry?: Automation; onDone: () => void }) {
+  const old = props.entry?.definition;
+  const timed = old?.triggers.find((trigger) => trigger.schedule);
+  const [title, setTitle] = createSignal(old?.title ?? "");
+  const [text, setText] = createSignal(old?.message.text ?? "");
+  const [schedule, setSchedule] = createSignal(timed?.schedule?.expression ?? (old ? "" : "0 9 * * 1-5"));
+  const [directory, setDirectory] = createSignal(pathOf(old?.session.workingDirectories?.[0] ?? client.host()?.defaultDirectory ?? ""));
+  const keep = async () => {
+    const timeZone = timed?.schedule?.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+    const trigger = { kind: "schedule", id: timed?.id ?? uuid(), schedule: { expression: schedule().trim(), timeZone } };
+    // What this form does not show stays as it is.
     const definition = {
       title: title().trim(),
-      message: { text: text().trim(), origin: { kind: "automation" } },
-      session: { workingDirectories: [fileUri(directory())] },
-      enabled: true,
-      triggers: [{ kind: "schedule", id: uuid(), schedule: { expression: schedule().trim(), timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone } }],
+      message: { origin: { kind: "automation" }, ...old?.message, text: text().trim() },
+      session: { ...old?.session, workingDirectories: [fileUri(directory()), ...(old?.session.workingDirectories ?? []).slice(1)] },
+      triggers: [...(old?.triggers ?? []).filter((other) => other !== timed), ...(schedule().trim() ? [trigger] : [])],
     };
-    const outcome = await act(CHANNEL, { type: "automation/createRequested", resource: `ahp-automation:/${uuid()}`, definition }, "The automation was not made");
+    const outcome = await (props.entry
+      ? act(CHANNEL, { type: "automation/updateRequested", resource: props.entry.resource, changes: definition }, "The automation was not changed")
+      : act(CHANNEL, { type: "automation/createRequested", resource: `ahp-automation:/${uuid()}`, definition: { ...definition, enabled: true } }, "The automation was not made"));
     if (outcome.accepted) props.onDone();
   };
   return (
     <form
-      class="card stack"
+      class="stack"
+      classList={{ card: !props.entry }}
       onSubmit={(event) => {
         event.preventDefault();
-        void make();
+        void keep();
       }}
     >
       <label class="field">
@@ -139,7 +154,7 @@ function Make(props: { onDone: () => void }) {
       <div class="grid">
         <label class="field">
           <span>Times: minute, hour, day, month, weekday</span>
-          <input class="input mono" required value={schedule()} onInput={(event) => setSchedule(event.currentTarget.value)} />
+          <input class="input mono" required={!old || Boolean(timed)} value={schedule()} onInput={(event) => setSchedule(event.currentTarget.value)} />
         </label>
         <label class="field">
           <span>Directory</span>
@@ -148,7 +163,7 @@ function Make(props: { onDone: () => void }) {
       </div>
       <div class="actions">
         <button type="submit" class="button primary">
-          Make it
+          {props.entry ? "Keep" : "Make it"}
         </button>
         <button type="button" class="button" onClick={props.onDone}>
           Cancel

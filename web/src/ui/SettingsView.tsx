@@ -97,7 +97,7 @@ export default function SettingsView() {
           <Show when={root.state()}>
             {(state) => (
               <>
-                <p class="note">{plural(state().activeSessions ?? 0, "session")} open at the host</p>
+                <p class="note">{plural(state().activeSessions ?? 0, "session")} at work</p>
                 <Show when={own(state().agents).length > 0}>
                   <h3>Your skills, agents and servers</h3>
                   <ul class="plain">
