@@ -164,7 +164,7 @@ test("an automation is made, run and removed", async () => {
   await card.getByLabel(/^Times/).fill("30 7 * * 6");
   await card.getByRole("button", { name: "Keep" }).click();
   await until("it is another", async () => /Tidy up again[^]*30 7 \* \* 6[^]*say tidy/.test(await card.innerText()));
-  assert.equal(await card.getByRole("textbox").count(), 0);
+  await until("the form is gone", async () => (await card.getByRole("textbox").count()) === 0);
   await card.getByRole("button", { name: /^Delete/ }).click();
   await page.getByText("No automations").waitFor();
 });
