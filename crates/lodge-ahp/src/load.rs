@@ -176,6 +176,8 @@ impl Face {
             }
             chats.sort_by_key(|chat| place(&chat.resource).unwrap_or(usize::MAX));
         }
+        // What was asked elsewhere before anybody looked at it here.
+        inner.core.input_needed(session_uri);
         self.count_changes(inner, session_uri);
         // It is in the list of sessions already, as it is now.
         let summary = inner

@@ -58,7 +58,7 @@ impl Core {
     }
 
     /// What the chats of a session wait for, shown on the session.
-    fn input_needed(&mut self, uri: &str) {
+    pub(crate) fn input_needed(&mut self, uri: &str) {
         let Some(entry) = self.sessions.get(uri) else { return };
         let chats = entry
             .state
