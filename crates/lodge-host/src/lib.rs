@@ -31,7 +31,7 @@ mod worktree;
 pub use automations::{
     Automation, AutomationChange, AutomationError, AutomationFace, Automations, Definition, MessageTemplate, Misfire,
     NamedModel, PreparedRun, RUN_HISTORY, Run, RunCause, RunEnd, RunOutcome, RunSession, RunUsage, Schedule,
-    SessionTemplate, StopRule,
+    SessionTemplate, StopRule, TurnWatch,
 };
 pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands, command_files};

@@ -52,6 +52,11 @@ pub(crate) enum Command {
     Setup,
     /// Send one message and stream the answer to the terminal
     Run(RunArgs),
+    /// Serve an editor that speaks the Agent Client Protocol (ACP) on standard input and output
+    ///
+    /// For Zed, JetBrains, Neovim, Emacs and others, which start it: set `lodge acp` as the agent's command. It joins the host
+    /// that runs, or starts one in the background, so its sessions are live in every other client, and theirs in the editor.
+    Acp(AcpArgs),
     /// Talk to a running host: watch a session, type, approve, cancel
     Attach(AttachArgs),
     /// Look at sessions: list, show, search, export, delete
@@ -150,6 +155,13 @@ pub(crate) enum Command {
         /// The host
         host: String,
     },
+}
+
+#[derive(Args)]
+pub(crate) struct AcpArgs {
+    /// Bring a model, as `lodge setup` does; editors start this in a terminal
+    #[arg(long)]
+    pub(crate) setup: bool,
 }
 
 #[derive(Subcommand)]

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Parser;
 use lodge_copilot::{Server, ServerOptions};
 use lodge_door::{Admission, LocalListener, turn_away};
@@ -77,6 +77,8 @@ enum Wish {
     /// The SDKs' wire, with options of the guest's own.
     Sdk(Box<ServerOptions>),
     Command(Box<Command>),
+    /// An editor's connection, and how the configuration is read again for it.
+    Editor(lodge_acp::Reload),
 }
 
 impl Guests {
@@ -111,6 +113,10 @@ impl Guests {
         }
         match wish {
             Wish::Sdk(options) => self.sdks.serve_guest(host, *options, stream, admission).await,
+            Wish::Editor(reload) => {
+                let (input, output) = stream.into_split();
+                lodge_acp::serve(host, reload, input, output).await;
+            }
             Wish::Command(command) => {
                 let mut console = Console::of_guest(stream, hello.terminal);
                 let done = execute(&host, *command, &hello.input, &mut console).await;
@@ -135,22 +141,34 @@ impl Guests {
         }
         let environment = Environment::of(hello.environment.iter().cloned());
         let cwd = PathBuf::from(&hello.cwd);
-        let wish = match serve::sdk_arguments(&hello.args).map_err(anyhow::Error::msg)? {
-            Some(args) => Wish::Sdk(Box::new(serve::sdk_options(&args, &environment, &cwd))),
-            None => {
-                let program = std::iter::once("lodge".into());
-                let cli = Cli::try_parse_from(program.chain(hello.args.iter().cloned()))?;
-                let command = cli.command.filter(is_for_host).context("this is nothing for a host")?;
-                Wish::Command(Box::new(command))
+        let (host, home) = (self.host.clone(), self.home.clone());
+        let on_behalf = {
+            let (environment, cwd) = (environment.clone(), cwd.clone());
+            move || -> Result<Host> {
+                let config = setup::config(&home)?;
+                Ok(host.on_behalf_of(Caller {
+                    models: setup::models(&config, &environment)?,
+                    environment: environment.clone(),
+                    cwd: cwd.clone(),
+                }))
             }
         };
-        let config = setup::config(&self.home)?;
-        let caller = Caller {
-            models: setup::models(&config, &environment)?,
-            environment,
-            cwd,
+        let caller = on_behalf()?;
+        if let Some(args) = serve::sdk_arguments(&hello.args).map_err(anyhow::Error::msg)? {
+            let options = serve::sdk_options(&args, &environment, &cwd);
+            return Ok((caller, Wish::Sdk(Box::new(options))));
+        }
+        let program = std::iter::once("lodge".into());
+        let cli = Cli::try_parse_from(program.chain(hello.args.iter().cloned()))?;
+        let wish = match cli.command {
+            Some(Command::Acp(_)) => {
+                let reload = move || on_behalf().map_err(|error| crate::describe(&error));
+                Wish::Editor(Arc::new(reload))
+            }
+            Some(command) if is_for_host(&command) => Wish::Command(Box::new(command)),
+            _ => bail!("this is nothing for a host"),
         };
-        Ok((self.host.on_behalf_of(caller), wish))
+        Ok((caller, wish))
     }
 }
 

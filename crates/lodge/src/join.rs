@@ -23,7 +23,7 @@ use tokio::{
 use crate::{
     cli::{Cli, Command, SessionsCommand},
     console::{self, Console, Heard, Shown, Terminal},
-    door, guest, run, setup,
+    door, guest, launch, run, setup,
 };
 
 /// How long a host may take to let go of the home, or to say where it is.
@@ -171,6 +171,23 @@ pub(crate) async fn hand_on(
     let _ = to_host.shutdown().await;
     down.await;
     true
+}
+
+/// Carries an editor's connection to the host that runs on a home, or to one that is started for it.
+pub(crate) async fn editor(home: &Path) -> Result<ExitCode> {
+    let hello = Hello::new(String::new());
+    let stream = loop {
+        launch::ensure(home).await?;
+        // A host that is about to stop is no more, and another one is started.
+        if let Some(stream) = connect(home, &hello).await? {
+            break stream;
+        }
+    };
+    let (input, output) = lodge_copilot::open_stdio()?;
+    if !hand_on(stream, input, output).await {
+        bail!("The host on {} ended, or closed the connection", home.display());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs a command of this program in the running host, or in a host of its own.

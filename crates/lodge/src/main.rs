@@ -122,6 +122,14 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         }
         Some(Command::Status) => runtime()?.block_on(attach::status(&home?)),
         Some(Command::Setup) => runtime()?.block_on(login::setup(&home?)),
+        Some(Command::Acp(args)) if args.setup => runtime()?.block_on(login::setup(&home?)),
+        Some(Command::Acp(_)) => {
+            let runtime = runtime()?;
+            let code = runtime.block_on(join::editor(&home?));
+            // A thread may still wait for standard input; it must not hold the program.
+            runtime.shutdown_background();
+            code
+        }
         Some(command) if guest::is_for_host(&command) => {
             let runtime = runtime()?;
             let code = runtime.block_on(join::command(&home?, cli.global.sync, command));

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     definition::{Definition, MessageTemplate, Misfire, NamedModel, Schedule, SessionTemplate, StopRule},
     record::{Automation, RUN_HISTORY, Run, RunCause, RunEnd, RunOutcome, RunSession, RunUsage},
+    watch::TurnWatch,
 };
 use crate::{
     RegisterError,

@@ -5,7 +5,7 @@ use lodge_events::{Event, Payload};
 use super::{RunOutcome, RunUsage};
 
 /// Looks at events for the end of a message's turn.
-pub(super) struct TurnWatch {
+pub struct TurnWatch {
     message: String,
     /// Whether the agent took the message up.
     begun: bool,
@@ -17,7 +17,8 @@ pub(super) struct TurnWatch {
 }
 
 impl TurnWatch {
-    pub(super) fn new(message: &str) -> Self {
+    /// Watches for the end of the turn of the message with this id.
+    pub fn new(message: &str) -> Self {
         Self {
             message: message.to_owned(),
             begun: false,
@@ -29,7 +30,7 @@ impl TurnWatch {
     }
 
     /// Takes an event into account. How the turn ended, if it did with this one.
-    pub(super) fn event(&mut self, event: &Event) -> Option<RunOutcome> {
+    pub fn event(&mut self, event: &Event) -> Option<RunOutcome> {
         let own = event.agent_id().is_none();
         match event.payload() {
             Payload::UserMessage(said) if own && said.message_id.as_deref() == Some(&self.message) => {

@@ -4,6 +4,7 @@
 
 mod accepted;
 mod accepted_sdk;
+mod acp;
 mod attach;
 mod automations;
 mod backup;

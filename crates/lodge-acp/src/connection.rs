@@ -1,0 +1,263 @@
+//! One client: reads what it sends, serves its requests side by side, and holds the sessions that it has open.
+
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use futures_util::{FutureExt, future::poll_immediate};
+use lodge_host::{Host, Session};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::{
+    driver::{Command, Driver},
+    lines::{LONGEST, Line, Lines},
+    methods::{self, Outcome},
+    options,
+    peer::Peer,
+    rpc::{self, Error, INVALID_REQUEST, Message, PARSE_ERROR},
+    wire::{CancelRequest, ClientCapabilities, SessionId},
+};
+
+/// Reads the configuration anew: the same host, with the models that it names now.
+pub type Reload = Arc<dyn Fn() -> Result<Host, String> + Send + Sync>;
+
+/// What a client adds to the arguments of this program to have a person bring a model.
+pub const SETUP_ARGUMENT: &str = "--setup";
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) name: String,
+    pub(crate) capabilities: ClientCapabilities,
+}
+
+/// A session that the client has open. Dropped, it is not open any more.
+pub(crate) struct Attached {
+    pub(crate) session: Session,
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    driver: Option<AbortOnDropHandle<()>>,
+}
+
+pub(crate) struct Connection {
+    pub(crate) peer: Peer,
+    reload: Reload,
+    /// Whether a model wanted a key: whoever was told brings one before they try again.
+    wants_key: AtomicBool,
+    host: Mutex<Host>,
+    client: Mutex<Option<Arc<Client>>>,
+    sessions: Mutex<HashMap<String, Attached>>,
+    /// What can be cancelled, by the id of the request as JSON.
+    running: Mutex<HashMap<String, CancellationToken>>,
+}
+
+/// Serves a client until it is gone.
+pub async fn serve<R, W>(host: Host, reload: Reload, input: R, output: W)
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let slot = host.connections().admit(None);
+    let peer = Peer::default();
+    let writer = tokio::spawn(peer.clone().write_to(output));
+    if let Err(error) = slot.authenticate() {
+        peer.respond(&Value::Null, Err(Error::new(INVALID_REQUEST, error.to_string())));
+        peer.finish();
+        let _ = writer.await;
+        return;
+    }
+    let connection = Arc::new(Connection {
+        peer: peer.clone(),
+        reload,
+        wants_key: AtomicBool::default(),
+        host: Mutex::new(host.clone()),
+        client: Mutex::default(),
+        sessions: Mutex::default(),
+        running: Mutex::default(),
+    });
+    let mut lines = Lines::new(input, LONGEST);
+    loop {
+        let line = tokio::select! {
+            line = lines.next() => line,
+            () = peer.closed() => break,
+        };
+        match line {
+            Ok(Some(Line::Whole(line))) => connection.receive(&line).await,
+            Ok(Some(Line::TooLong)) => {
+                let why = format!("A message has at most {LONGEST} bytes.");
+                peer.respond(&Value::Null, Err(Error::new(PARSE_ERROR, why)));
+            }
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let sessions = std::mem::take(&mut *connection.sessions.lock());
+    let ids: Vec<String> = sessions.keys().cloned().collect();
+    drop(sessions);
+    peer.finish();
+    let _ = writer.await;
+    slot.release();
+    for id in ids {
+        host.rest(&id).await;
+    }
+    tracing::debug!("an ACP client is gone");
+}
+
+impl Connection {
+    async fn receive(self: &Arc<Self>, line: &[u8]) {
+        match Message::read(line) {
+            Ok(Message::Request { id, method, params }) => self.request(id, method, params).await,
+            Ok(Message::Notification { method, params }) => self.notification(&method, params),
+            Ok(Message::Response { id, result }) => {
+                if !self.peer.answered(&id, result) {
+                    tracing::debug!(%id, "an answer to nothing that was asked, or not any more");
+                }
+            }
+            Err((id, error)) => self.peer.respond(&id, Err(error)),
+        }
+    }
+
+    async fn request(self: &Arc<Self>, id: Value, method: String, params: Value) {
+        let cancelled = CancellationToken::new();
+        let key = id.to_string();
+        self.running.lock().insert(key.clone(), cancelled.clone());
+        let this = self.clone();
+        let mut work = Box::pin(async move {
+            let served = AssertUnwindSafe(methods::serve(&this, &method, params, &cancelled)).catch_unwind();
+            let served = served.await.unwrap_or_else(|_| {
+                tracing::error!(method, "serving an ACP request panicked");
+                Err(Error::internal("The host hit a bug while serving this request."))
+            });
+            this.running.lock().remove(&key);
+            match served {
+                Ok(Outcome { reply, start }) => {
+                    this.peer.respond(&id, Ok(reply));
+                    if let Some(driver) = start {
+                        this.start(driver);
+                    }
+                }
+                Err(error) => this.peer.respond(&id, Err(error)),
+            }
+        });
+        // What needs no waiting is done before the next message is read, in the order that it came in.
+        if poll_immediate(&mut work).await.is_none() {
+            tokio::spawn(work);
+        }
+    }
+
+    fn notification(&self, method: &str, params: Value) {
+        match method {
+            "session/cancel" => {
+                let Ok(SessionId { session_id }) = rpc::params(params) else {
+                    return tracing::warn!("an ACP client wants to cancel and does not say which session");
+                };
+                if let Some(attached) = self.sessions.lock().get(&session_id) {
+                    let _ = attached.commands.send(Command::Cancel);
+                }
+            }
+            "$/cancel_request" => {
+                let Ok(CancelRequest { request_id }) = rpc::params(params) else {
+                    return tracing::warn!("an ACP client wants to cancel and does not say which request");
+                };
+                if let Some(running) = self.running.lock().get(&request_id.to_string()) {
+                    running.cancel();
+                }
+            }
+            _ => tracing::debug!(method, "an ACP notification that is not known"),
+        }
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        self.host.lock().clone()
+    }
+
+    pub(crate) fn want_key(&self) {
+        self.wants_key.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads the configuration again where a key may have been brought meanwhile.
+    pub(crate) async fn renew_if_wanted(&self) {
+        if self.wants_key.load(Ordering::Relaxed)
+            && let Err(error) = self.renew().await
+        {
+            tracing::warn!(error = error.message, "the configuration cannot be read again");
+        }
+    }
+
+    /// Reads the configuration again. The open sessions get their models from it at once.
+    pub(crate) async fn renew(&self) -> Result<(), Error> {
+        let reload = self.reload.clone();
+        let now = tokio::task::spawn_blocking(move || reload()).await;
+        let now = now.map_err(Error::internal)?.map_err(Error::internal)?;
+        let before = std::mem::replace(&mut *self.host.lock(), now.clone());
+        let sessions: Vec<Session> = {
+            let sessions = self.sessions.lock();
+            sessions.values().map(|attached| attached.session.clone()).collect()
+        };
+        for session in sessions {
+            options::renew_model(&before, &now, &session).await?;
+        }
+        self.wants_key.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The client, once it has introduced itself.
+    pub(crate) fn client(&self) -> Option<Arc<Client>> {
+        self.client.lock().clone()
+    }
+
+    pub(crate) fn greet(&self, client: Client) {
+        *self.client.lock() = Some(Arc::new(client));
+    }
+
+    /// Notes that the client has a session open. What it does is told once the client knows that.
+    pub(crate) fn attach(&self, session: Session, commands: mpsc::UnboundedSender<Command>) {
+        let id = session.id().to_owned();
+        let attached = Attached {
+            session,
+            commands,
+            driver: None,
+        };
+        // One that was open before is not any more.
+        let before = self.sessions.lock().insert(id, attached);
+        drop(before);
+    }
+
+    fn start(&self, driver: Box<Driver>) {
+        let mut sessions = self.sessions.lock();
+        if let Some(attached) = sessions.get_mut(driver.session_id()) {
+            attached.driver = Some(AbortOnDropHandle::new(tokio::spawn(driver.run())));
+        }
+    }
+
+    pub(crate) fn detach(&self, id: &str) -> Option<Attached> {
+        self.sessions.lock().remove(id)
+    }
+
+    /// A session that the client has open, and the way to it.
+    pub(crate) fn session(&self, id: &str) -> Result<(Session, mpsc::UnboundedSender<Command>), Error> {
+        let found = self.sessions.lock().get(id).map(|attached| {
+            let session = attached.session.clone();
+            (session, attached.commands.clone())
+        });
+        let found = found.filter(|(session, _)| !session.has_ended());
+        found.ok_or_else(|| {
+            let why = format!("The session {id} is not open on this connection. Load or resume it first.");
+            Error::new(rpc::NOT_FOUND, why)
+        })
+    }
+}
+
+/// An answer without content.
+pub(crate) fn nothing() -> Value {
+    json!({})
+}

@@ -1,0 +1,217 @@
+//! What people say: from the blocks of a prompt to a message for the agent, and back.
+
+use lodge_events::{Attachment, BlobAttachment, DirectoryAttachment, FileAttachment, UserMessage};
+use lodge_files::uri;
+use lodge_host::Prompt;
+
+use crate::{
+    rpc::Error,
+    wire::{ContentBlock, Resource},
+};
+
+/// A message of these blocks. What the client embeds for the model is no part of what people read. Looks at files.
+pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {
+    let (mut shown, mut context) = (String::new(), String::new());
+    let mut attachments = Vec::new();
+    for block in blocks {
+        match block {
+            ContentBlock::Text { text } => shown.push_str(&text),
+            ContentBlock::Image { data, mime_type } => attachments.push(blob(data, mime_type, None)),
+            ContentBlock::Audio { .. } => return Err(Error::params("Audio is not supported.")),
+            ContentBlock::ResourceLink { name, uri: link, .. } => match uri::path(&link) {
+                Some(path) => {
+                    mention(&mut shown, &format!("@{name}"));
+                    attachments.push(file(path, name));
+                }
+                None => mention(&mut shown, &format!("[{name}]({link})")),
+            },
+            ContentBlock::Resource { resource } => {
+                let name = name_of(&resource.uri);
+                mention(&mut shown, &format!("@{name}"));
+                match (resource.text, resource.blob) {
+                    (Some(text), _) => context.push_str(&format!(
+                        "\n\n<context ref=\"{}\">\n{text}\n</context>",
+                        resource.uri.replace('"', "%22")
+                    )),
+                    (None, Some(data)) => {
+                        let kind = resource.mime_type.unwrap_or_else(|| "application/octet-stream".into());
+                        attachments.push(blob(data, kind, Some(name)));
+                    }
+                    (None, None) => return Err(Error::params("A resource has a text or a blob.")),
+                }
+            }
+        }
+    }
+    if shown.trim().is_empty() && context.is_empty() && attachments.is_empty() {
+        return Err(Error::params("The prompt is empty."));
+    }
+    Ok(Prompt {
+        text: format!("{shown}{context}"),
+        display_text: (!context.is_empty()).then_some(shown),
+        attachments,
+        ..Prompt::default()
+    })
+}
+
+/// Names something where the client put it, as a word of its own.
+fn mention(text: &mut String, name: &str) {
+    if text.chars().next_back().is_some_and(|last| !last.is_whitespace()) {
+        text.push(' ');
+    }
+    text.push_str(name);
+}
+
+fn blob(data: String, mime_type: String, display_name: Option<String>) -> Attachment {
+    Attachment::Blob(BlobAttachment {
+        data: Some(data),
+        mime_type,
+        display_name,
+        ..BlobAttachment::default()
+    })
+}
+
+fn file(path: std::path::PathBuf, display_name: String) -> Attachment {
+    let is_directory = path.is_dir();
+    let path = path.to_string_lossy().into_owned();
+    match is_directory {
+        true => Attachment::Directory(DirectoryAttachment {
+            path,
+            display_name,
+            ..DirectoryAttachment::default()
+        }),
+        false => Attachment::File(FileAttachment {
+            path,
+            display_name,
+            ..FileAttachment::default()
+        }),
+    }
+}
+
+/// The last part of an address.
+fn name_of(uri: &str) -> String {
+    let whole = uri.split(['?', '#']).next().unwrap_or(uri).trim_end_matches('/');
+    whole.rsplit('/').next().unwrap_or(whole).to_owned()
+}
+
+/// A message as blocks.
+pub(crate) fn blocks(message: &UserMessage) -> Vec<ContentBlock> {
+    let mut blocks = Vec::new();
+    if !message.content.is_empty() {
+        blocks.push(message.content.clone().into());
+    }
+    blocks.extend(message.attachments.iter().flatten().filter_map(attachment));
+    blocks
+}
+
+fn attachment(attachment: &Attachment) -> Option<ContentBlock> {
+    let link = |path: &str, name: &str| {
+        Some(ContentBlock::ResourceLink {
+            name: name.to_owned(),
+            uri: uri::file(path),
+            mime_type: None,
+        })
+    };
+    match attachment {
+        Attachment::File(file) => link(&file.path, &file.display_name),
+        Attachment::Directory(directory) => link(&directory.path, &directory.display_name),
+        Attachment::Selection(selection) => Some(ContentBlock::Resource {
+            resource: Resource {
+                uri: format!(
+                    "{}#L{}:{}",
+                    uri::file(&selection.file_path),
+                    selection.selection.start.line + 1,
+                    selection.selection.end.line + 1
+                ),
+                mime_type: None,
+                text: Some(selection.text.clone()),
+                blob: None,
+            },
+        }),
+        Attachment::Blob(blob) => {
+            let (data, mime_type) = (blob.data.clone()?, blob.mime_type.clone());
+            Some(match mime_type.starts_with("image/") {
+                true => ContentBlock::Image { data, mime_type },
+                false => ContentBlock::Resource {
+                    resource: Resource {
+                        uri: format!("attachment:{}", blob.display_name.as_deref().unwrap_or("data")),
+                        mime_type: Some(mime_type),
+                        text: None,
+                        blob: Some(data),
+                    },
+                },
+            })
+        }
+        Attachment::GithubReference(reference) => Some(ContentBlock::ResourceLink {
+            name: format!("#{} {}", reference.number, reference.title),
+            uri: reference.url.clone(),
+            mime_type: None,
+        }),
+        Attachment::Other(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(blocks: Value) -> Result<Prompt, Error> {
+        prompt(serde_json::from_value(blocks).unwrap())
+    }
+
+    #[test]
+    fn every_kind_of_block_reaches_the_agent() {
+        let said = read(json!([
+            { "type": "text", "text": "Look at " },
+            { "type": "resource_link", "name": "lib.rs", "uri": "file:///src/lib.rs" },
+            { "type": "text", "text": ", " },
+            { "type": "resource_link", "name": "page", "uri": "https://example.org/" },
+            { "type": "text", "text": " and " },
+            { "type": "resource", "resource": { "uri": "file:///a/b.txt?x#L1", "text": "buffer" } },
+            { "type": "image", "data": "aGk=", "mimeType": "image/png" },
+            { "type": "resource", "resource": { "uri": "zed:///x.pdf", "blob": "aGk=", "mimeType": "application/pdf" } },
+        ]))
+        .unwrap();
+        let shown = "Look at @lib.rs, [page](https://example.org/) and @b.txt @x.pdf";
+        assert_eq!(said.display_text.as_deref(), Some(shown));
+        let context = "\n\n<context ref=\"file:///a/b.txt?x#L1\">\nbuffer\n</context>";
+        assert_eq!(said.text, format!("{shown}{context}"));
+        let kinds: Vec<_> = said
+            .attachments
+            .iter()
+            .map(|attachment| match attachment {
+                Attachment::File(file) => file.path.as_str(),
+                Attachment::Blob(blob) => blob.mime_type.as_str(),
+                _ => "other",
+            })
+            .collect();
+        assert_eq!(kinds, ["/src/lib.rs", "image/png", "application/pdf"]);
+        let back = blocks(&UserMessage {
+            content: shown.to_owned(),
+            attachments: Some(said.attachments),
+            ..UserMessage::default()
+        });
+        let kinds: Vec<Value> = back.iter().map(|block| json!(block)["type"].clone()).collect();
+        assert_eq!(kinds, ["text", "resource_link", "image", "resource"]);
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_refused() {
+        for (blocks, why) in [
+            (json!([]), "empty"),
+            (json!([{ "type": "text", "text": " \n" }]), "empty"),
+            (
+                json!([{ "type": "audio", "data": "", "mimeType": "audio/wav" }]),
+                "Audio",
+            ),
+            (
+                json!([{ "type": "resource", "resource": { "uri": "a:b" } }]),
+                "text or a blob",
+            ),
+        ] {
+            let error = read(blocks.clone()).unwrap_err();
+            assert!(error.message.contains(why), "{blocks}: {error:?}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The Agent Client Protocol (ACP), version 1: editors drive the sessions of this host by JSON-RPC, a message a line.
+//!
+//! This room turns a client's requests into commands to sessions and a session's events into updates. It knows one wire and
+//! keeps nothing beyond a connection: what is true of a session is the session's. It may not know other wires, models, or how
+//! anything is started.
+
+mod connection;
+mod content;
+mod driver;
+mod lines;
+mod mcp;
+mod methods;
+mod options;
+mod peer;
+mod projection;
+mod questions;
+mod rpc;
+mod sessions;
+mod tools;
+mod wire;
+
+pub use connection::{Reload, SETUP_ARGUMENT, serve};

@@ -1,0 +1,175 @@
+//! The methods of the protocol.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    connection::{Client, Connection, SETUP_ARGUMENT, nothing},
+    content,
+    driver::{Command, Driver},
+    options,
+    rpc::{Error, INVALID_REQUEST, METHOD_NOT_FOUND, params},
+    sessions,
+    wire::{Authenticate, Initialize, PROTOCOL_VERSION, Prompt, SessionId, SetConfigOption, SetMode},
+};
+
+/// The way to bring a model: at a terminal, where the client has one, or anywhere and then told to this host.
+const SETUP: &str = "lodge-setup";
+const RELOAD: &str = "lodge-configuration";
+
+/// What a request is answered with.
+pub(crate) struct Outcome {
+    pub(crate) reply: Value,
+    /// A session that is open with that.
+    pub(crate) start: Option<Box<Driver>>,
+}
+
+impl From<Value> for Outcome {
+    fn from(reply: Value) -> Self {
+        Self { reply, start: None }
+    }
+}
+
+/// Serves one request. Whoever cancels it gets an error, and a prompt's turn is stopped.
+pub(crate) async fn serve(
+    connection: &Arc<Connection>,
+    method: &str,
+    given: Value,
+    cancelled: &CancellationToken,
+) -> Result<Outcome, Error> {
+    match method {
+        "initialize" => return initialize(connection, params(given)?),
+        "session/prompt" if connection.client().is_some() => {
+            return prompt(connection, params(given)?, cancelled).await;
+        }
+        _ => {}
+    }
+    tokio::select! {
+        biased;
+        served = dispatch(connection, method, given) => served,
+        () = cancelled.cancelled() => Err(Error::cancelled()),
+    }
+}
+
+async fn dispatch(connection: &Arc<Connection>, method: &str, given: Value) -> Result<Outcome, Error> {
+    let Some(client) = connection.client() else {
+        return Err(Error::new(INVALID_REQUEST, "Send `initialize` first."));
+    };
+    match method {
+        "authenticate" => authenticate(connection, params(given)?).await,
+        "session/new" => sessions::create(connection, client, params(given)?).await,
+        "session/load" => {
+            // Required here, and not where nothing is replayed.
+            if given.get("mcpServers").is_none() {
+                return Err(Error::params("Invalid parameters: missing field `mcpServers`"));
+            }
+            sessions::open(connection, client, params(given)?, true).await
+        }
+        "session/resume" => sessions::open(connection, client, params(given)?, false).await,
+        "session/list" => sessions::list(&connection.host(), params(given)?).await,
+        "session/close" => sessions::close(connection, params(given)?).await,
+        "session/delete" => sessions::delete(connection, params(given)?).await,
+        "session/set_mode" => {
+            let SetMode { session_id, mode_id } = params(given)?;
+            let (session, _) = connection.session(&session_id)?;
+            options::set_mode(&session, &mode_id).await?;
+            Ok(nothing().into())
+        }
+        "session/set_config_option" => {
+            let set: SetConfigOption = params(given)?;
+            let (session, _) = connection.session(&set.session_id)?;
+            let host = connection.host();
+            options::set(&host, &session, &set.config_id, &set.value).await?;
+            Ok(json!({ "configOptions": options::all(&host, &session) }).into())
+        }
+        _ => Err(Error::new(METHOD_NOT_FOUND, format!("There is no method `{method}`."))),
+    }
+}
+
+fn initialize(connection: &Connection, given: Initialize) -> Result<Outcome, Error> {
+    let mut methods = vec![json!({
+        "id": RELOAD,
+        "name": "Read the configuration again",
+        "description": "Bring a model with `lodge setup` in a terminal, or in lodge.toml, and choose this.",
+    })];
+    if given.client_capabilities.auth.terminal {
+        let setup = json!({
+            "type": "terminal",
+            "id": SETUP,
+            "name": "Set up a model",
+            "description": "Choose a provider, bring a key, and try it.",
+            "args": [SETUP_ARGUMENT],
+        });
+        methods.insert(0, setup);
+    }
+    let info = given.client_info.unwrap_or_default();
+    let name = info.title.filter(|title| !title.is_empty()).unwrap_or(info.name);
+    connection.greet(Client {
+        name: if name.is_empty() { "ACP client".to_owned() } else { name },
+        capabilities: given.client_capabilities,
+    });
+    let reply = json!({
+        "protocolVersion": PROTOCOL_VERSION,
+        "agentInfo": { "name": "lodge", "title": "Lodge", "version": connection.host().version() },
+        "agentCapabilities": {
+            "loadSession": true,
+            "promptCapabilities": { "image": true, "audio": false, "embeddedContext": true },
+            "mcpCapabilities": { "http": true, "sse": true },
+            "sessionCapabilities": {
+                "list": {},
+                "delete": {},
+                "resume": {},
+                "close": {},
+                "additionalDirectories": {},
+            },
+        },
+        "authMethods": methods,
+    });
+    Ok(reply.into())
+}
+
+/// Somebody brought a model.
+async fn authenticate(connection: &Arc<Connection>, given: Authenticate) -> Result<Outcome, Error> {
+    if given.method_id != RELOAD && given.method_id != SETUP {
+        return Err(Error::params(format!(
+            "There is no way to authenticate called `{}`.",
+            given.method_id
+        )));
+    }
+    connection.renew().await?;
+    Ok(nothing().into())
+}
+
+async fn prompt(connection: &Arc<Connection>, given: Prompt, cancelled: &CancellationToken) -> Result<Outcome, Error> {
+    let (_, commands) = connection.session(&given.session_id)?;
+    let mut prompt = content::prompt(given.prompt)?;
+    let message_id = Uuid::new_v4().to_string();
+    prompt.message_id = Some(message_id.clone());
+    let (answer, mut answered) = oneshot::channel();
+    // Before anything is waited for: a cancellation that comes next finds it.
+    let _ = commands.send(Command::Prompt(Box::new(prompt), answer));
+    let gone = || Error::internal("The session was closed or opened again before the turn ended.");
+    let stopped = tokio::select! {
+        stopped = &mut answered => stopped.map_err(|_| gone())?,
+        () = cancelled.cancelled() => {
+            let _ = commands.send(Command::CancelPrompt(message_id));
+            // Everything that the turn still says comes first.
+            let stopped = answered.await.map_err(|_| gone())?;
+            match stopped {
+                Ok("cancelled") => Err(Error::cancelled()),
+                other => other,
+            }
+        }
+    };
+    Ok(json!({ "stopReason": stopped? }).into())
+}
+
+impl SessionId {
+    pub(crate) fn into_inner(self) -> String {
+        self.session_id
+    }
+}

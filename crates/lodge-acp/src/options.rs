@@ -1,0 +1,178 @@
+//! What can be set about a session: its mode, its model, how hard that thinks, and what is asked.
+
+use std::sync::Arc;
+
+use lodge_host::{Approval, Change, Host, Mode, Session};
+use serde_json::{Value, json};
+
+use crate::rpc::Error;
+
+const MODEL: &str = "model";
+const EFFORT: &str = "reasoning_effort";
+const APPROVAL: &str = "approval";
+const MODE: &str = "mode";
+/// The effort that the model chooses by itself.
+const DEFAULT_EFFORT: &str = "default";
+
+const MODES: [(Mode, &str, &str); 3] = [
+    (Mode::Interactive, "Interactive", "Does what it is told and stops"),
+    (
+        Mode::Plan,
+        "Plan",
+        "Plans and changes nothing until the plan is approved",
+    ),
+    (Mode::Autopilot, "Autopilot", "Goes on until the task is complete"),
+];
+
+const APPROVALS: [(Approval, &str, &str, &str); 5] = [
+    (Approval::Ask, "ask", "Ask before everything", "Also before reading"),
+    (
+        Approval::AutoSafe,
+        "safe",
+        "Ask before what can do harm",
+        "The rest runs",
+    ),
+    (
+        Approval::AutoEdit,
+        "edits",
+        "Edit without asking",
+        "In the session's directories",
+    ),
+    (Approval::ApproveAll, "all", "Approve everything", "Nothing is asked"),
+    (
+        Approval::DenyAll,
+        "none",
+        "Ask nothing",
+        "Only what needs no permission runs",
+    ),
+];
+
+/// The modes, and the one that the session works in.
+pub(crate) fn modes(session: &Session) -> Value {
+    let all = MODES
+        .iter()
+        .map(|(mode, name, description)| json!({ "id": mode.as_str(), "name": name, "description": description }));
+    json!({ "currentModeId": session.settings().mode.as_str(), "availableModes": all.collect::<Vec<_>>() })
+}
+
+fn select(id: &str, category: &str, name: &str, current: &str, options: Vec<Value>) -> Value {
+    json!({
+        "type": "select",
+        "id": id,
+        "category": category,
+        "name": name,
+        "currentValue": current,
+        "options": options,
+    })
+}
+
+fn option(value: &str, name: &str, description: Option<&str>) -> Value {
+    let mut option = json!({ "value": value, "name": name });
+    if let Some(description) = description {
+        option["description"] = description.into();
+    }
+    option
+}
+
+/// Everything that can be chosen, with what is chosen now.
+pub(crate) fn all(host: &Host, session: &Session) -> Value {
+    let settings = session.settings();
+    let model = settings.model.info();
+    let modes = MODES
+        .iter()
+        .map(|(mode, name, description)| option(mode.as_str(), name, Some(description)));
+    let mut models: Vec<Value> = host
+        .models()
+        .list()
+        .iter()
+        .map(|known| option(&known.id, &known.name, Some(&known.provider)))
+        .collect();
+    if !models.iter().any(|known| known["value"] == model.id.as_str()) {
+        models.push(option(&model.id, &model.name, Some(&model.provider)));
+    }
+    let mut options = vec![
+        select(MODE, "mode", "Mode", settings.mode.as_str(), modes.collect()),
+        select(MODEL, "model", "Model", &model.id, models),
+    ];
+    if !model.reasoning_efforts.is_empty() {
+        let default = option(DEFAULT_EFFORT, "Default", None);
+        let efforts = model
+            .reasoning_efforts
+            .iter()
+            .map(|effort| option(effort, effort, None));
+        let current = settings.reasoning_effort.as_deref().unwrap_or(DEFAULT_EFFORT);
+        let efforts = std::iter::once(default).chain(efforts).collect();
+        options.push(select(EFFORT, "thought_level", "Reasoning", current, efforts));
+    }
+    let allowed = |approval: &Approval| *approval != Approval::ApproveAll || session.may_approve_all();
+    let approvals = APPROVALS.iter().filter(|(approval, ..)| allowed(approval));
+    let approvals = approvals.map(|(_, id, name, description)| option(id, name, Some(description)));
+    let current = APPROVALS.iter().find(|(approval, ..)| *approval == settings.approval);
+    let current = current.map_or("safe", |(_, id, ..)| id);
+    options.push(select(APPROVAL, "_approval", "Approvals", current, approvals.collect()));
+    options.into()
+}
+
+/// Chooses a mode.
+pub(crate) async fn set_mode(session: &Session, mode: &str) -> Result<(), Error> {
+    let unknown = || Error::params(format!("There is no mode `{mode}`."));
+    let mode = Mode::parse(mode).ok_or_else(unknown)?;
+    Ok(session.configure(Change::Mode(mode)).await?)
+}
+
+/// Chooses something else.
+pub(crate) async fn set(host: &Host, session: &Session, id: &str, value: &Value) -> Result<(), Error> {
+    let wrong = || Error::params(format!("{value} cannot be chosen for `{id}`."));
+    let value = value.as_str().ok_or_else(wrong)?;
+    // Only what is offered can be chosen.
+    let options = all(host, session);
+    let offered = options
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|option| option["id"] == id);
+    let offered = offered.ok_or_else(|| Error::params(format!("There is no option `{id}`.")))?;
+    let values = offered["options"].as_array();
+    if !values.into_iter().flatten().any(|option| option["value"] == value) {
+        return Err(wrong());
+    }
+    let change = match id {
+        MODE => return set_mode(session, value).await,
+        MODEL => Change::Model {
+            model: host
+                .models()
+                .resolve(Some(value))
+                .map_err(|error| Error::params(error.to_string()))?,
+            reasoning_effort: None,
+        },
+        EFFORT => Change::ReasoningEffort((value != DEFAULT_EFFORT).then(|| value.to_owned())),
+        _ => {
+            let known = APPROVALS.iter().find(|(_, known, ..)| *known == value);
+            Change::Approval(known.ok_or_else(wrong)?.0)
+        }
+    };
+    Ok(session.configure(change).await?)
+}
+
+/// Gives a session the same model of another catalogue, in which keys may have changed. One that had the default gets the
+/// new default.
+pub(crate) async fn renew_model(before: &Host, now: &Host, session: &Session) -> Result<(), Error> {
+    let name = session.settings().model.info().id.clone();
+    let wanted = match name == before.models().default_model() {
+        true => now.models().default_model(),
+        false => name,
+    };
+    let model = now
+        .models()
+        .resolve(Some(&wanted))
+        .map_err(|error| Error::params(error.to_string()))?;
+    let current = session.settings().model;
+    if Arc::ptr_eq(&model, &current) {
+        return Ok(());
+    }
+    let change = Change::Model {
+        model,
+        reasoning_effort: None,
+    };
+    Ok(session.configure(change).await?)
+}

@@ -1,0 +1,320 @@
+//! From the events of a session to what its client is told.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+};
+
+use lodge_events::{
+    AssistantMessage, COMMAND_SOURCE, Event, Payload, PermissionRequest, SessionCompactionComplete, UserMessage,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    content,
+    tools::{COMPLETED, Call, FAILED, HIDDEN, PENDING, RUNNING, text},
+    wire::{Chunk, ContentBlock, SessionFeatures, ToolCall, Update},
+};
+
+/// What of a text is shown already.
+#[derive(Default)]
+struct Shown {
+    id: String,
+    bytes: usize,
+}
+
+/// The fold of one session's events. It serves the log and what comes after it alike.
+#[derive(Default)]
+pub(crate) struct Projector {
+    /// Whether the client shows notices, and compactions; otherwise they become part of the conversation.
+    notices: bool,
+    compaction: bool,
+    /// Where relative paths begin.
+    cwd: PathBuf,
+    /// Messages that the client sent itself and need not be told of.
+    pub(crate) own: HashSet<String>,
+    /// Whether the beginning of what streams now was missed: it is shown when it is whole.
+    pub(crate) joined_late: bool,
+    calls: HashMap<String, Call>,
+    answer: Shown,
+    thought: Shown,
+    compaction_id: Option<String>,
+    out: Vec<Update>,
+}
+
+impl Projector {
+    pub(crate) fn new(client: &SessionFeatures, cwd: PathBuf) -> Self {
+        Self {
+            notices: client.notices.is_some(),
+            compaction: client.compaction.is_some(),
+            cwd,
+            ..Self::default()
+        }
+    }
+
+    /// What the client is told of an event.
+    pub(crate) fn project(&mut self, event: &Event) -> Vec<Update> {
+        match event.agent_id() {
+            None => self.main(event),
+            Some(_) => self.of_call(event),
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn main(&mut self, event: &Event) {
+        match event.payload() {
+            Payload::SessionStart(start) => self.work_in(start.context.as_ref().map(|context| &context.cwd)),
+            Payload::SessionResume(resumed) => self.work_in(resumed.context.as_ref().map(|context| &context.cwd)),
+            Payload::SessionContextChanged(changed) => self.work_in(Some(&changed.cwd)),
+            Payload::UserMessage(message) => self.user_message(message),
+            Payload::AssistantTurnStart(_) => self.joined_late = false,
+            Payload::AssistantMessageDelta(delta) if delta.parent_tool_call_id.is_none() => {
+                let chunk = self.delta(&delta.message_id, &delta.delta_content, |this| &mut this.answer);
+                self.out.extend(chunk.map(Update::AgentMessageChunk));
+            }
+            Payload::AssistantReasoningDelta(delta) => {
+                let chunk = self.delta(&delta.reasoning_id, &delta.delta_content, |this| &mut this.thought);
+                self.out.extend(chunk.map(Update::AgentThoughtChunk));
+            }
+            Payload::AssistantReasoning(thought) => {
+                let rest = rest(&mut self.thought, &thought.reasoning_id, &thought.content);
+                self.out.extend(rest.map(Update::AgentThoughtChunk));
+            }
+            Payload::AssistantMessage(message) => self.message(message),
+            Payload::SessionModeChanged(changed) => self.tell(json!({
+                "sessionUpdate": "current_mode_update",
+                "currentModeId": changed.new_mode.as_str(),
+            })),
+            Payload::SessionTitleChanged(changed) => self.tell(json!({
+                "sessionUpdate": "session_info_update",
+                "title": changed.title,
+            })),
+            Payload::SessionUsageInfo(info) => self.tell(json!({
+                "sessionUpdate": "usage_update",
+                "used": info.current_tokens,
+                "size": info.token_limit,
+            })),
+            Payload::SessionInfo(info) if info.info_type == COMMAND_SOURCE => {
+                self.out.push(Update::AgentMessageChunk(Chunk {
+                    content: info.message.clone().into(),
+                    message_id: Some(event.id().to_string()),
+                }));
+            }
+            Payload::SessionInfo(info) => self.notice("info", &info.message, event),
+            Payload::SessionWarning(warning) => self.notice("warning", &warning.message, event),
+            Payload::SessionError(error) => self.notice("error", &error.message, event),
+            Payload::SessionSnapshotRewind(_) => {
+                let told =
+                    "The conversation was taken back to an earlier point. Load the session again to see it as it is.";
+                self.notice("warning", told, event);
+            }
+            Payload::SessionCompactionStart(_) => self.compaction_began(event),
+            Payload::SessionCompactionComplete(done) => self.compaction_ended(event, done),
+            _ => self.of_call(event),
+        }
+    }
+
+    /// Events about tool calls. Of those of sub-agents people see the ones that they were asked about.
+    fn of_call(&mut self, event: &Event) {
+        let is_main = event.agent_id().is_none();
+        match event.payload() {
+            Payload::ToolUserRequested(asked) if is_main => {
+                self.begin(
+                    &asked.tool_call_id,
+                    Call::new(&asked.tool_name, None, asked.arguments.as_ref()),
+                );
+            }
+            Payload::ToolExecutionStart(start) => {
+                if is_main {
+                    let call = || Call::new(&start.tool_name, None, start.arguments.as_ref());
+                    if !self.calls.contains_key(&start.tool_call_id) {
+                        self.begin(&start.tool_call_id, call());
+                    }
+                }
+                self.status(&start.tool_call_id, RUNNING);
+            }
+            Payload::ToolExecutionPartialResult(partial) => {
+                let id = &partial.tool_call_id;
+                let call = self.calls.get_mut(id);
+                let shown = call.and_then(|call| call.more_output(id, &partial.partial_output, event.timestamp()));
+                self.out.extend(shown.map(Update::ToolCallChange));
+            }
+            Payload::ToolExecutionComplete(done) => {
+                if let Some(call) = self.calls.remove(&done.tool_call_id) {
+                    self.out.push(Update::ToolCallChange(call.ended(done, &self.cwd)));
+                }
+            }
+            // A question that belongs to no call was shown as one.
+            Payload::PermissionCompleted(done) if self.calls.contains_key(&done.request_id) => {
+                let status = if done.result.is_approved() { COMPLETED } else { FAILED };
+                self.status(&done.request_id, status);
+                self.calls.remove(&done.request_id);
+            }
+            _ => {}
+        }
+    }
+
+    fn tell(&mut self, update: Value) {
+        self.out.push(Update::Other(update));
+    }
+
+    fn work_in(&mut self, cwd: Option<&String>) {
+        if let Some(cwd) = cwd {
+            self.cwd = cwd.into();
+        }
+    }
+
+    fn user_message(&mut self, message: &UserMessage) {
+        self.joined_late = false;
+        let is_own = message.message_id.as_ref().is_some_and(|id| self.own.contains(id));
+        // Hooks, autopilot and the like speak to the model, not to people.
+        let from_person = message
+            .source
+            .as_deref()
+            .is_none_or(|source| source == "user" || source == COMMAND_SOURCE);
+        if is_own || !from_person || message.is_autopilot_continuation == Some(true) {
+            return;
+        }
+        let chunk = |content| {
+            Update::UserMessageChunk(Chunk {
+                content,
+                message_id: message.message_id.clone(),
+            })
+        };
+        self.out.extend(content::blocks(message).into_iter().map(chunk));
+    }
+
+    fn delta(&mut self, id: &str, text: &str, shown: fn(&mut Self) -> &mut Shown) -> Option<Chunk> {
+        if self.joined_late {
+            return None;
+        }
+        let shown = shown(self);
+        if shown.id != id {
+            *shown = Shown {
+                id: id.to_owned(),
+                bytes: 0,
+            };
+        }
+        shown.bytes += text.len();
+        Some(chunk(text, id))
+    }
+
+    /// A message that is whole: what was not streamed of it, and the calls that it asks for.
+    fn message(&mut self, message: &AssistantMessage) {
+        if message.parent_tool_call_id.is_some() {
+            return;
+        }
+        self.joined_late = false;
+        let thought = std::mem::take(&mut self.thought);
+        if let Some(text) = message.reasoning_text.as_ref().filter(|_| thought.id.is_empty()) {
+            let rest = rest(&mut Shown::default(), &message.message_id, text);
+            self.out.extend(rest.map(Update::AgentThoughtChunk));
+        }
+        let rest = rest(&mut self.answer, &message.message_id, &message.content);
+        self.answer = Shown::default();
+        self.out.extend(rest.map(Update::AgentMessageChunk));
+        for asked in message.tool_requests.iter().flatten() {
+            let call = Call::new(&asked.name, asked.tool_title.as_deref(), asked.arguments.as_ref());
+            self.begin(&asked.tool_call_id, call);
+        }
+    }
+
+    fn begin(&mut self, id: &str, call: Call) {
+        if HIDDEN.contains(&call.name.as_str()) || self.calls.contains_key(id) {
+            return;
+        }
+        self.out.push(Update::ToolCall(call.shown(id, PENDING, &self.cwd)));
+        self.calls.insert(id.to_owned(), call);
+    }
+
+    fn status(&mut self, id: &str, status: &'static str) {
+        if self.calls.contains_key(id) {
+            self.out.push(Update::ToolCallChange(ToolCall {
+                tool_call_id: id.to_owned(),
+                status: Some(status),
+                ..ToolCall::default()
+            }));
+        }
+    }
+
+    /// The call that a permission is asked for, made known if it is not yet.
+    pub(crate) fn asked(&mut self, request_id: &str, request: &PermissionRequest) -> (Vec<Update>, ToolCall) {
+        let id = request.tool_call_id().unwrap_or(request_id);
+        self.begin(id, Call::of_request(request));
+        let call = self.calls.get(id).cloned().unwrap_or_else(|| Call::of_request(request));
+        (std::mem::take(&mut self.out), call.shown(id, PENDING, &self.cwd))
+    }
+
+    /// The host went down while these ran, or waited to; nobody goes on with them.
+    pub(crate) fn interrupt_calls(&mut self) -> Vec<Update> {
+        let open = self.calls.drain().map(|(id, _)| {
+            Update::ToolCallChange(ToolCall {
+                tool_call_id: id,
+                status: Some(FAILED),
+                content: Some(vec![text(lodge_host::INTERRUPTED)]),
+                ..ToolCall::default()
+            })
+        });
+        open.collect()
+    }
+
+    fn notice(&mut self, severity: &'static str, message: &str, event: &Event) {
+        if self.notices {
+            return self.tell(json!({ "sessionUpdate": "notice", "severity": severity, "title": message }));
+        }
+        let word = match severity {
+            "error" => "Error",
+            "warning" => "Warning",
+            // Nothing to act on, and no place to show it.
+            _ => return,
+        };
+        let quoted = message.replace('\n', "\n> ");
+        self.out.push(Update::AgentMessageChunk(Chunk {
+            content: format!("\n\n> {word}: {quoted}\n\n").into(),
+            message_id: Some(event.id().to_string()),
+        }));
+    }
+
+    fn compaction_began(&mut self, event: &Event) {
+        if self.compaction {
+            let id = event.id().to_string();
+            self.tell(json!({ "sessionUpdate": "compaction_update", "compactionId": id, "status": RUNNING }));
+            self.compaction_id = Some(id);
+        }
+    }
+
+    fn compaction_ended(&mut self, event: &Event, done: &SessionCompactionComplete) {
+        if !self.compaction {
+            return;
+        }
+        let id = self.compaction_id.take().unwrap_or_else(|| event.id().to_string());
+        let status = if done.success { COMPLETED } else { FAILED };
+        let mut update = json!({ "sessionUpdate": "compaction_update", "compactionId": id, "status": status });
+        if let Some(summary) = &done.summary_content {
+            update["summary"] = json!([ContentBlock::from(summary.clone())]);
+        }
+        if let Some(error) = &done.error {
+            update["error"] = error.as_str().into();
+        }
+        self.tell(update);
+    }
+}
+
+fn chunk(text: &str, id: &str) -> Chunk {
+    Chunk {
+        content: text.to_owned().into(),
+        message_id: Some(id.to_owned()),
+    }
+}
+
+/// What of a text that is whole was not streamed.
+fn rest(shown: &mut Shown, id: &str, whole: &str) -> Option<Chunk> {
+    let from = if shown.id == id { shown.bytes } else { 0 };
+    *shown = Shown {
+        id: id.to_owned(),
+        bytes: whole.len(),
+    };
+    let rest = whole.get(from..).filter(|rest| !rest.is_empty())?;
+    Some(chunk(rest, id))
+}

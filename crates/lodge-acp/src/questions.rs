@@ -1,0 +1,340 @@
+//! What the agent asks people: the requests that a client is sent, and what its answers mean.
+
+use lodge_events::{ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
+use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, PermissionDecision, UserInputAnswer};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    rpc::Error,
+    tools::{PENDING, text},
+    wire::{ClientCapabilities, ToolCall},
+};
+
+/// The options of every permission.
+const ALLOW_ONCE: &str = "allow-once";
+const ALLOW_SESSION: &str = "allow-session";
+const ALLOW_ALWAYS: &str = "allow-always";
+const DENY: &str = "deny";
+
+/// The fields of a form for a single question.
+const ANSWER: &str = "answer";
+const OTHER: &str = "other";
+
+/// A question, as its client is asked.
+pub(crate) struct Question {
+    pub(crate) request_id: String,
+    pub(crate) method: &'static str,
+    pub(crate) params: Value,
+    pub(crate) kind: Kind,
+}
+
+/// What an answer has to say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    Permission,
+    Plan,
+    Input,
+    Form,
+    /// A page to visit.
+    Page,
+}
+
+/// What an answer means.
+pub(crate) enum Meaning {
+    Answer(Box<Answer>),
+    /// The client gave the turn up.
+    Cancelled,
+}
+
+/// A question that this client can be asked, but for permissions; none where it is no question or not for this client.
+pub(crate) fn question(session: &str, event: &Event, client: &ClientCapabilities) -> Option<Question> {
+    match event.payload() {
+        Payload::ExitPlanModeRequested(asked) => Some(plan(session, asked)),
+        Payload::UserInputRequested(asked) if client.shows_forms() => Some(input(session, asked)),
+        Payload::ElicitationRequested(asked) if client.shows_forms() => Some(form(session, asked, client)),
+        _ => None,
+    }
+}
+
+/// The question that an event says is over.
+pub(crate) fn completed(event: &Event) -> Option<&str> {
+    match event.payload() {
+        Payload::PermissionCompleted(done) => Some(&done.request_id),
+        Payload::ExitPlanModeCompleted(done) => Some(&done.request_id),
+        Payload::UserInputCompleted(done) => Some(&done.request_id),
+        Payload::ElicitationCompleted(done) => Some(&done.request_id),
+        _ => None,
+    }
+}
+
+impl ClientCapabilities {
+    pub(crate) fn shows_forms(&self) -> bool {
+        self.elicitation.as_ref().is_some_and(|can| can.form.is_some())
+    }
+
+    fn shows_pages(&self) -> bool {
+        self.elicitation.as_ref().is_some_and(|can| can.url.is_some())
+    }
+}
+
+fn option(id: &str, name: &str, kind: &str) -> Value {
+    json!({ "optionId": id, "name": name, "kind": kind })
+}
+
+pub(crate) fn permission(session: &str, request_id: &str, call: &ToolCall) -> Question {
+    Question {
+        request_id: request_id.to_owned(),
+        method: "session/request_permission",
+        params: json!({
+            "sessionId": session,
+            "toolCall": call,
+            "options": [
+                option(ALLOW_ONCE, "Allow once", "allow_once"),
+                option(ALLOW_SESSION, "Allow for this session", "allow_always"),
+                option(ALLOW_ALWAYS, "Always allow in this project", "allow_always"),
+                option(DENY, "Deny", "reject_once"),
+            ],
+        }),
+        kind: Kind::Permission,
+    }
+}
+
+/// A plan is asked about like a call: what to do with it are its options.
+fn plan(session: &str, asked: &ExitPlanModeRequested) -> Question {
+    let call = ToolCall {
+        tool_call_id: asked.request_id.clone(),
+        title: Some(asked.summary.clone()),
+        kind: Some("switch_mode"),
+        status: Some(PENDING),
+        content: Some(vec![text(&asked.plan_content)]),
+        ..ToolCall::default()
+    };
+    let mut options: Vec<Value> = asked
+        .actions
+        .iter()
+        .map(|action| {
+            let name = match action.as_str() {
+                "interactive" => "Approve and work step by step",
+                "autopilot" => "Approve and work on its own",
+                "autopilot_fleet" => "Approve and work with several agents",
+                "exit_only" => "Approve and leave plan mode",
+                other => other,
+            };
+            option(action.as_str(), name, "allow_once")
+        })
+        .collect();
+    options.push(option(DENY, "Keep planning", "reject_once"));
+    Question {
+        request_id: asked.request_id.clone(),
+        method: "session/request_permission",
+        params: json!({ "sessionId": session, "toolCall": call, "options": options }),
+        kind: Kind::Plan,
+    }
+}
+
+fn elicitation(session: &str, id: &str, call: Option<&String>, message: &str, schema: Value, kind: Kind) -> Question {
+    let mut params = json!({
+        "sessionId": session,
+        "mode": "form",
+        "message": message,
+        "requestedSchema": schema,
+    });
+    if let Some(call) = call {
+        params["toolCallId"] = call.as_str().into();
+    }
+    Question {
+        request_id: id.to_owned(),
+        method: "elicitation/create",
+        params,
+        kind,
+    }
+}
+
+fn input(session: &str, asked: &UserInputRequested) -> Question {
+    let choices = asked.choices.as_ref().filter(|choices| !choices.is_empty());
+    let mut properties = Map::new();
+    let mut required = vec![ANSWER];
+    match choices {
+        Some(choices) => {
+            let choices: Vec<Value> = choices
+                .iter()
+                .map(|choice| json!({ "const": choice, "title": choice }))
+                .collect();
+            let field = json!({ "type": "string", "title": "Answer", "oneOf": choices });
+            properties.insert(ANSWER.into(), field);
+            if asked.allow_freeform.unwrap_or(true) {
+                required.clear();
+                let field = json!({ "type": "string", "title": "Something else" });
+                properties.insert(OTHER.into(), field);
+            }
+        }
+        None => drop(properties.insert(ANSWER.into(), json!({ "type": "string", "title": "Answer" }))),
+    }
+    let schema = json!({ "type": "object", "properties": properties, "required": required });
+    let (id, call) = (&asked.request_id, asked.tool_call_id.as_ref());
+    elicitation(session, id, call, &asked.question, schema, Kind::Input)
+}
+
+fn form(session: &str, asked: &ElicitationRequested, client: &ClientCapabilities) -> Question {
+    let (id, call) = (&asked.request_id, asked.tool_call_id.as_ref());
+    let Some(url) = &asked.url else {
+        let schema = asked.requested_schema.as_ref();
+        let schema = schema.map_or_else(|| json!({ "type": "object", "properties": {} }), |schema| json!(schema));
+        return elicitation(session, id, call, &asked.message, schema, Kind::Form);
+    };
+    if !client.shows_pages() {
+        // The address in words, and nothing to fill in.
+        let message = format!("{}\n\n{url}", asked.message);
+        let schema = json!({ "type": "object", "properties": {} });
+        return elicitation(session, id, call, &message, schema, Kind::Form);
+    }
+    let mut params = json!({
+        "sessionId": session,
+        "mode": "url",
+        "message": asked.message,
+        "elicitationId": id,
+        "url": url,
+    });
+    if let Some(call) = call {
+        params["toolCallId"] = call.as_str().into();
+    }
+    Question {
+        request_id: id.clone(),
+        method: "elicitation/create",
+        params,
+        kind: Kind::Page,
+    }
+}
+
+/// What a client's answer means. One that means nothing counts as no.
+pub(crate) fn meaning(kind: Kind, answer: Result<Value, Error>) -> Meaning {
+    match kind {
+        Kind::Permission | Kind::Plan => {
+            let chosen = answer.and_then(|answer| match answer["outcome"]["outcome"].as_str() {
+                Some("cancelled") => Ok(None),
+                Some("selected") => Ok(answer["outcome"]["optionId"].as_str().map(str::to_owned)),
+                _ => Err(Error::params("its answer has no outcome")),
+            });
+            match chosen {
+                Ok(None) => Meaning::Cancelled,
+                Ok(Some(option)) if kind == Kind::Permission => answer_with(Answer::Permission(decision(&option))),
+                Ok(Some(option)) => answer_with(Answer::ExitPlan(ExitPlanAnswer {
+                    approved: option != DENY,
+                    selected_action: (option != DENY).then_some(option),
+                    ..ExitPlanAnswer::default()
+                })),
+                Err(error) => answer_with(refusal(kind, &error)),
+            }
+        }
+        Kind::Input | Kind::Form | Kind::Page => {
+            let answer = answer.unwrap_or_default();
+            let known = answer["action"].as_str();
+            let action = known
+                .filter(|action| ["accept", "decline"].contains(action))
+                .unwrap_or("cancel");
+            let content = Some(answer["content"].clone()).filter(|content| action == "accept" && content.is_object());
+            answer_with(match kind {
+                Kind::Input => Answer::UserInput(said(content.as_ref())),
+                _ => Answer::Elicitation(ElicitationAnswer {
+                    action: action.to_owned(),
+                    content,
+                }),
+            })
+        }
+    }
+}
+
+fn answer_with(answer: Answer) -> Meaning {
+    Meaning::Answer(Box::new(answer))
+}
+
+fn decision(option: &str) -> PermissionDecision {
+    match option {
+        ALLOW_ONCE => PermissionDecision::ApproveOnce,
+        ALLOW_SESSION => PermissionDecision::ApproveForSession,
+        ALLOW_ALWAYS => PermissionDecision::ApproveForLocation,
+        _ => PermissionDecision::Deny { feedback: None },
+    }
+}
+
+/// The answer for a client that could not ask.
+fn refusal(kind: Kind, error: &Error) -> Answer {
+    let feedback = Some(format!("The editor could not ask: {}", error.message));
+    match kind {
+        Kind::Plan => Answer::ExitPlan(ExitPlanAnswer {
+            feedback,
+            ..ExitPlanAnswer::default()
+        }),
+        _ => Answer::Permission(PermissionDecision::Deny { feedback }),
+    }
+}
+
+fn said(content: Option<&Value>) -> UserInputAnswer {
+    let field = |name: &str| {
+        let text = content?.get(name)?.as_str()?;
+        (!text.is_empty()).then(|| text.to_owned())
+    };
+    let (answer, was_freeform) = match (field(OTHER), field(ANSWER)) {
+        (Some(typed), _) => (typed, true),
+        (None, Some(chosen)) => (chosen, false),
+        (None, None) => {
+            let left_open = "(The person left the question open. Go on without the answer, or stop.)";
+            (left_open.to_owned(), true)
+        }
+    };
+    UserInputAnswer { answer, was_freeform }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_means_nothing_is_no() {
+        let selected = |id: &str| Ok(json!({ "outcome": { "outcome": "selected", "optionId": id } }));
+        for (answer, expected) in [
+            (selected(ALLOW_ONCE), "ApproveOnce"),
+            (selected(ALLOW_SESSION), "ApproveForSession"),
+            (selected(ALLOW_ALWAYS), "ApproveForLocation"),
+            (selected(DENY), "Deny { feedback: None }"),
+            (selected("make-coffee"), "Deny { feedback: None }"),
+            (Ok(json!({ "outcome": { "outcome": "cancelled" } })), "cancelled"),
+            (Ok(json!({})), "could not ask"),
+            (Ok(Value::Null), "could not ask"),
+            (Err(Error::params("no such method")), "no such method"),
+        ] {
+            let told = match meaning(Kind::Permission, answer.clone()) {
+                Meaning::Answer(answer) => format!("{answer:?}"),
+                Meaning::Cancelled => "cancelled".to_owned(),
+            };
+            assert!(told.contains(expected), "{answer:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_question_is_answered_by_choosing_typing_or_not_at_all() {
+        for (answer, expected, freeform) in [
+            (
+                json!({ "action": "accept", "content": { "answer": "red" } }),
+                "red",
+                false,
+            ),
+            (
+                json!({ "action": "accept", "content": { "answer": "red", "other": "blue" } }),
+                "blue",
+                true,
+            ),
+            (json!({ "action": "decline" }), "(The person", true),
+            (json!({ "action": "accept", "content": 7 }), "(The person", true),
+        ] {
+            let Meaning::Answer(said) = meaning(Kind::Input, Ok(answer.clone())) else {
+                panic!("{answer}")
+            };
+            let Answer::UserInput(said) = *said else {
+                panic!("{answer}")
+            };
+            assert!(said.answer.starts_with(expected), "{answer}: {said:?}");
+            assert_eq!(said.was_freeform, freeform, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! How tool calls look in an editor.
+
+use std::path::Path;
+
+use lodge_events::{ContentBlock as Block, PermissionRequest, Timestamp, ToolExecutionComplete};
+use serde_json::{Value, json};
+
+use crate::wire::{ContentBlock, Location, Resource, ToolCall, ToolContent};
+
+/// Tools that people do not see: they speak through other events.
+pub(crate) const HIDDEN: [&str; 2] = ["report_intent", "task_complete"];
+
+/// Output of a running tool is shown as its last bytes, and not more often than this.
+const TAIL: usize = 4096;
+const PAUSE_MS: i64 = 100;
+/// Titles are one line, and not longer.
+const LONGEST_TITLE: usize = 120;
+
+pub(crate) const PENDING: &str = "pending";
+pub(crate) const RUNNING: &str = "in_progress";
+pub(crate) const COMPLETED: &str = "completed";
+pub(crate) const FAILED: &str = "failed";
+
+/// A call, as far as later events need to know it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Call {
+    pub(crate) name: String,
+    /// The tool's name for people, where it brings one.
+    pub(crate) title: Option<String>,
+    pub(crate) arguments: Value,
+    output: String,
+    output_shown: Option<Timestamp>,
+}
+
+impl Call {
+    pub(crate) fn new(name: &str, title: Option<&str>, arguments: Option<&Value>) -> Self {
+        Self {
+            name: name.to_owned(),
+            title: title.map(str::to_owned),
+            arguments: arguments.cloned().unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+
+    /// The call that a permission is asked for, as far as the request tells.
+    pub(crate) fn of_request(request: &PermissionRequest) -> Self {
+        let (name, arguments) = match request {
+            PermissionRequest::Shell(shell) => ("bash", json!({ "command": shell.full_command_text })),
+            PermissionRequest::Write(write) => ("edit", json!({ "path": write.file_name, "diff": write.diff })),
+            PermissionRequest::Read(read) => ("view", json!({ "path": read.path })),
+            PermissionRequest::Url(url) => ("web_fetch", json!({ "url": url.url })),
+            PermissionRequest::Memory(memory) => ("memory", json!({ "fact": memory.fact })),
+            PermissionRequest::Mcp(mcp) => {
+                let title = match mcp.is_sampling() {
+                    true => format!("Let {} ask the model", mcp.server_name),
+                    false => format!("{} of {}", mcp.tool_title, mcp.server_name),
+                };
+                return Self::new(&mcp.tool_name, Some(&title), mcp.args.as_ref());
+            }
+            PermissionRequest::CustomTool(tool) => return Self::new(&tool.tool_name, None, tool.args.as_ref()),
+            PermissionRequest::Hook(hook) => return Self::new(&hook.tool_name, None, hook.tool_args.as_ref()),
+            PermissionRequest::Other(other) => ("tool", other.clone()),
+        };
+        Self::new(name, None, Some(&arguments))
+    }
+
+    /// The whole call.
+    pub(crate) fn shown(&self, id: &str, status: &'static str, cwd: &Path) -> ToolCall {
+        let content = self.preview(cwd);
+        ToolCall {
+            tool_call_id: id.to_owned(),
+            title: Some(self.heading()),
+            name: Some(self.name.clone()),
+            kind: Some(kind(&self.name)),
+            status: Some(status),
+            content: (!content.is_empty()).then_some(content),
+            locations: self.locations(cwd),
+            raw_input: (!self.arguments.is_null()).then(|| self.arguments.clone()),
+            raw_output: None,
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.arguments.get(name)?.as_str()
+    }
+
+    /// What the call does, in a line.
+    fn heading(&self) -> String {
+        let line = |text: &str| {
+            let first = text.lines().next().unwrap_or_default();
+            let cut = first
+                .char_indices()
+                .nth(LONGEST_TITLE)
+                .map_or(first.len(), |(end, _)| end);
+            let more = if cut < text.trim_end().len() { "…" } else { "" };
+            format!("{}{more}", &first[..cut])
+        };
+        let about = |verb: &str, argument: &str| self.text(argument).map(|text| format!("{verb} {}", line(text)));
+        let told = match self.name.as_str() {
+            "bash" => self.text("command").map(line),
+            "view" => about("Read", "path"),
+            "edit" => about("Edit", "path"),
+            "create" => about("Create", "path"),
+            "grep" => about("Search for", "pattern"),
+            "glob" => about("Find", "pattern"),
+            "web_fetch" => about("Fetch", "url"),
+            "task" => self.text("description").map(line),
+            "skill" => about("Load the skill", "skill"),
+            "ask_user" => self.text("question").map(line),
+            "exit_plan_mode" => Some("Ready to work?".to_owned()),
+            _ => None,
+        };
+        let name = || {
+            let words = self.name.replace(['_', '-'], " ");
+            let mut letters = words.chars();
+            let first = letters.next().into_iter().flat_map(char::to_uppercase);
+            first.chain(letters).collect()
+        };
+        self.title.clone().or(told).unwrap_or_else(name)
+    }
+
+    fn locations(&self, cwd: &Path) -> Vec<Location> {
+        let of_file = ["view", "edit", "create", "grep", "glob"].contains(&self.name.as_str());
+        let path = self.text("path").filter(|_| of_file);
+        let line = || self.arguments.get("view_range")?.as_array()?.first()?.as_u64();
+        path.map(|path| Location {
+            path: cwd.join(path),
+            line: line(),
+        })
+        .into_iter()
+        .collect()
+    }
+
+    /// What the call is about to do to a file.
+    fn preview(&self, cwd: &Path) -> Vec<ToolContent> {
+        let Some(path) = self.text("path").map(|path| cwd.join(path)) else {
+            return Vec::new();
+        };
+        let made = match self.name.as_str() {
+            "create" => self.text("file_text").map(|text| (None, text)),
+            "edit" => self
+                .text("old_str")
+                .zip(self.text("new_str"))
+                .map(|(old, new)| (Some(old), new)),
+            _ => None,
+        };
+        let difference = made.map(|(old, new)| ToolContent::Diff {
+            path,
+            old_text: old.map(str::to_owned),
+            new_text: new.to_owned(),
+        });
+        let told = || self.text("diff").map(|diff| fenced(diff, "diff"));
+        difference.or_else(told).into_iter().collect()
+    }
+
+    /// More output of the running call. What is to be shown of it, if something is.
+    pub(crate) fn more_output(&mut self, id: &str, text: &str, now: Timestamp) -> Option<ToolCall> {
+        self.output.push_str(text);
+        if self.output.len() > 2 * TAIL {
+            let cut = self.output.ceil_char_boundary(self.output.len() - TAIL);
+            self.output.drain(..cut);
+        }
+        let recent = |shown: Timestamp| now.as_millisecond() - shown.as_millisecond() < PAUSE_MS;
+        if self.output_shown.is_some_and(recent) {
+            return None;
+        }
+        self.output_shown = Some(now);
+        let cut = self.output.ceil_char_boundary(self.output.len().saturating_sub(TAIL));
+        Some(ToolCall {
+            tool_call_id: id.to_owned(),
+            content: Some(vec![fenced(&self.output[cut..], "")]),
+            ..ToolCall::default()
+        })
+    }
+
+    /// How it ended.
+    pub(crate) fn ended(&self, done: &ToolExecutionComplete, cwd: &Path) -> ToolCall {
+        let mut content = Vec::new();
+        // The difference that was made says more than the words about it.
+        if done.success {
+            content = self.preview(cwd);
+        }
+        let changed_file = !content.is_empty();
+        let mut raw_output = None;
+        if let Some(result) = &done.result {
+            content.extend(result.contents.iter().flatten().filter_map(|block| self.block(block)));
+            let said = result.detailed_content.as_ref().unwrap_or(&result.content);
+            let is_told = content.iter().any(|part| {
+                matches!(
+                    part,
+                    ToolContent::Content {
+                        content: ContentBlock::Text { .. }
+                    }
+                )
+            });
+            if !is_told && !changed_file && !said.is_empty() {
+                content.insert(0, self.words(said));
+            }
+            raw_output = result.structured_content.clone();
+        }
+        if let Some(error) = &done.error {
+            content.push(text(&error.message));
+        }
+        let blocks = done.result.iter().flat_map(|result| result.contents.iter().flatten());
+        for block in blocks {
+            if let Block::Terminal(terminal) = block
+                && let Some(code) = terminal.exit_code
+            {
+                raw_output = Some(json!({ "exitCode": code }));
+            }
+        }
+        ToolCall {
+            tool_call_id: done.tool_call_id.clone(),
+            status: Some(if done.success { COMPLETED } else { FAILED }),
+            content: Some(content),
+            raw_output,
+            ..ToolCall::default()
+        }
+    }
+
+    /// What a tool says: as it stands where it quotes files or programs, as Markdown otherwise.
+    fn words(&self, said: &str) -> ToolContent {
+        match kind(&self.name) {
+            "execute" | "read" | "search" => fenced(said, ""),
+            _ => text(said),
+        }
+    }
+
+    fn block(&self, block: &Block) -> Option<ToolContent> {
+        let content = match block {
+            Block::Text(block) => return Some(self.words(&block.text)),
+            Block::Terminal(block) => return Some(fenced(&block.text, "")),
+            Block::ShellExit(block) => return block.output_preview.as_deref().map(|output| fenced(output, "")),
+            Block::Image(image) => ContentBlock::Image {
+                data: image.data.clone(),
+                mime_type: image.mime_type.clone(),
+            },
+            Block::Audio(audio) => ContentBlock::Audio {
+                data: audio.data.clone(),
+                mime_type: audio.mime_type.clone(),
+            },
+            Block::ResourceLink(link) => ContentBlock::ResourceLink {
+                name: link.name.clone(),
+                uri: link.uri.clone(),
+                mime_type: link.mime_type.clone(),
+            },
+            Block::Resource(block) if block.resource.text.is_some() || block.resource.blob.is_some() => {
+                ContentBlock::Resource {
+                    resource: Resource {
+                        uri: block.resource.uri.clone(),
+                        mime_type: block.resource.mime_type.clone(),
+                        text: block.resource.text.clone(),
+                        blob: block.resource.blob.clone(),
+                    },
+                }
+            }
+            Block::Resource(_) | Block::Other(_) => return None,
+        };
+        Some(ToolContent::Content { content })
+    }
+}
+
+/// What editors show an icon for.
+pub(crate) fn kind(tool: &str) -> &'static str {
+    match tool {
+        "bash" | "write_bash" | "read_bash" | "stop_bash" | "list_bash" => "execute",
+        "view" => "read",
+        "edit" | "create" => "edit",
+        "grep" | "glob" => "search",
+        "web_fetch" => "fetch",
+        "task" | "read_agent" => "think",
+        "exit_plan_mode" => "switch_mode",
+        _ => "other",
+    }
+}
+
+pub(crate) fn text(text: &str) -> ToolContent {
+    ToolContent::Content {
+        content: text.to_owned().into(),
+    }
+}
+
+/// A text as it stands, in Markdown: between more backticks than are in it.
+fn fenced(quoted: &str, language: &str) -> ToolContent {
+    let longest = quoted.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    text(&format!(
+        "{fence}{language}\n{}\n{fence}",
+        quoted.trim_end_matches('\n')
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_have_a_title_a_kind_and_the_files_that_they_are_about() {
+        for (name, arguments, title, kind, path) in [
+            ("bash", json!({ "command": "ls\npwd" }), "ls…", "execute", None),
+            (
+                "view",
+                json!({ "path": "a.rs", "view_range": [3, 9] }),
+                "Read a.rs",
+                "read",
+                Some("/w/a.rs"),
+            ),
+            (
+                "edit",
+                json!({ "path": "/b", "old_str": "x", "new_str": "y" }),
+                "Edit /b",
+                "edit",
+                Some("/b"),
+            ),
+            (
+                "grep",
+                json!({ "pattern": "x", "path": "src" }),
+                "Search for x",
+                "search",
+                Some("/w/src"),
+            ),
+            (
+                "web_fetch",
+                json!({ "url": "https://a" }),
+                "Fetch https://a",
+                "fetch",
+                None,
+            ),
+            ("greet_all", json!({ "path": "not a file" }), "Greet all", "other", None),
+            ("bash", json!({}), "Bash", "execute", None),
+        ] {
+            let call = Call::new(name, None, Some(&arguments)).shown("1", PENDING, Path::new("/w"));
+            assert_eq!(call.title.as_deref(), Some(title), "{name}");
+            assert_eq!(call.kind, Some(kind), "{name}");
+            let found = call.locations.first().map(|location| location.path.to_str().unwrap());
+            assert_eq!(found, path, "{name}");
+        }
+        let long = Call::new("bash", None, Some(&json!({ "command": "é".repeat(500) })));
+        assert_eq!(long.heading().chars().count(), LONGEST_TITLE + 1);
+    }
+
+    #[test]
+    fn changes_of_files_are_shown_as_differences() {
+        let shown = |name: &str, arguments: Value| {
+            let call = Call::new(name, None, Some(&arguments)).shown("1", PENDING, Path::new("/w"));
+            json!(call.content)
+        };
+        assert_eq!(
+            shown("edit", json!({ "path": "a", "old_str": "x", "new_str": "y" })),
+            json!([{ "type": "diff", "path": "/w/a", "oldText": "x", "newText": "y" }])
+        );
+        assert_eq!(
+            shown("create", json!({ "path": "a", "file_text": "x" })),
+            json!([{ "type": "diff", "path": "/w/a", "newText": "x" }])
+        );
+        assert_eq!(shown("view", json!({ "path": "a" })), Value::Null);
+    }
+
+    #[test]
+    fn output_is_shown_as_its_end_and_not_all_the_time() {
+        let mut call = Call::new("bash", None, None);
+        let now = Timestamp::from_millisecond(1_000).unwrap();
+        assert!(call.more_output("1", "a", now).is_some());
+        assert!(call.more_output("1", "b", now).is_none());
+        let later = Timestamp::from_millisecond(2_000).unwrap();
+        let shown = call.more_output("1", &"c".repeat(10 * TAIL), later).unwrap();
+        let ToolContent::Content { content } = &shown.content.unwrap()[0] else {
+            panic!("text")
+        };
+        let ContentBlock::Text { text } = content else {
+            panic!("text")
+        };
+        assert!(text.len() <= TAIL + 8, "{}", text.len());
+    }
+
+    #[test]
+    fn what_is_quoted_cannot_end_the_quotation() {
+        let ToolContent::Content { content } = fenced("a ```` b", "") else {
+            panic!("text")
+        };
+        assert_eq!(content, ContentBlock::from("`````\na ```` b\n`````".to_owned()));
+    }
+}
