@@ -26,7 +26,7 @@ use crate::{
     client::{ClientId, ClientSpec},
     compaction::{self, Compacted},
     customize::Customized,
-    queue::Place,
+    queue::{Place, Readiness},
     session::Shared,
     settings::{Change, Delivery, Prompt},
     turn::{self, Ended, Halt, Start},
@@ -36,8 +36,12 @@ use crate::{
 pub enum Command {
     /// A message from a person or a program.
     Send(Box<Prompt>, oneshot::Sender<Result<String, AgentError>>),
-    /// Stop the running turn. Answers whether there was one.
+    /// The turn of a message that was accepted may begin. Answers whether it waits still.
+    Begin(Box<Prompt>, oneshot::Sender<Result<bool, AgentError>>),
+    /// Stop the running turn, and forget what waits for after it. Answers whether there was one.
     Abort(AbortReason, oneshot::Sender<bool>),
+    /// Stop the running turn. What waits for after it waits on. Answers whether there was one.
+    Cancel(oneshot::Sender<bool>),
     /// Stop the running turn, and leave what works in the background alone. With `true` what waits comes next, or it is
     /// forgotten. Answers whether there was a turn.
     Interrupt(bool, oneshot::Sender<bool>),
@@ -114,6 +118,17 @@ pub enum QueueChange {
     Reword(String, String, Option<String>),
     /// Tell the running turn the one with this message id. Nothing happens when none runs.
     Steer(String),
+}
+
+/// What becomes of the messages that wait when a turn is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    Forgotten,
+    Kept,
+    /// And the message of the turn waits on with them, if it was not said yet.
+    KeptWithStarting,
+    /// They come now.
+    Next,
 }
 
 struct Running {
@@ -209,18 +224,23 @@ impl Actor {
     }
 
     async fn handle(&mut self, command: Command) {
-        if matches!(command, Command::Send(..) | Command::Continue(_)) {
+        if matches!(command, Command::Send(..) | Command::Begin(..) | Command::Continue(_)) {
             self.load().await;
         }
         if matches!(
             command,
-            Command::Send(..) | Command::Continue(_) | Command::Settle(_) | Command::Resume(_)
+            Command::Send(..) | Command::Begin(..) | Command::Continue(_) | Command::Settle(_) | Command::Resume(_)
         ) {
             self.wait_for_others().await;
         }
         match command {
             Command::Send(prompt, reply) => drop(reply.send(self.send(*prompt))),
-            Command::Abort(reason, reply) => drop(reply.send(self.abort(reason, false).await)),
+            Command::Begin(prompt, reply) => drop(reply.send(self.begin(*prompt))),
+            Command::Abort(reason, reply) => drop(reply.send(self.abort(reason, Waiting::Forgotten).await)),
+            Command::Cancel(reply) => {
+                let reason = AbortReason::UserInitiated;
+                let _ = reply.send(self.abort(reason, Waiting::Kept).await);
+            }
             Command::Interrupt(keep_queue, reply) => drop(reply.send(self.interrupt(keep_queue).await)),
             Command::Continue(reply) => drop(reply.send(self.take_up())),
             Command::Settle(reply) => drop(reply.send(self.settle_alone())),
@@ -300,6 +320,16 @@ impl Actor {
         Ok(id)
     }
 
+    fn begin(&mut self, prompt: Prompt) -> Result<bool, AgentError> {
+        let recorder = &self.shared.recorder;
+        let waits = |id: &String| recorder.facts(|facts| facts.pending.get(id).is_some());
+        if !prompt.message_id.as_ref().is_some_and(waits) {
+            return Ok(false);
+        }
+        self.send(prompt)?;
+        Ok(true)
+    }
+
     /// Puts a message where it belongs in the queue, or at a place.
     fn accept(&mut self, prompt: Prompt, at: Option<usize>) -> Result<(), AgentError> {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
@@ -314,7 +344,7 @@ impl Actor {
             _ if prompt.prepend => Place::FIRST,
             _ => Place::LAST,
         };
-        queue.accept(recorder, prompt, place, false)?;
+        queue.accept(recorder, prompt, place, Readiness::Ready)?;
         // Told when it is so: whoever hears it looks at the queue.
         recorder.note(PendingMessagesModified::default());
         if running {
@@ -391,6 +421,8 @@ impl Actor {
         let agents_work = !self.shared.agents.running().is_empty();
         // What was queued before a turn failed waits for a word of the person; what was said after that is this word.
         let go_on = std::mem::take(&mut self.said_late) || ended == Ended::Finished;
+        // Nobody is let past a message that its client has to prepare: the client hears that the session rests, and begins it.
+        let go_on = go_on && !self.shared.queue.next_needs_preparation(&self.shared.recorder);
         if go_on && self.start_next(lodge_events::Delivery::Queued) {
             // The next turn runs.
         } else if ended != Ended::Aborted && self.shared.agents.has_notices() {
@@ -448,7 +480,7 @@ impl Actor {
         });
     }
 
-    async fn abort(&mut self, reason: AbortReason, keep_queue: bool) -> bool {
+    async fn abort(&mut self, reason: AbortReason, waiting: Waiting) -> bool {
         if self.running.is_none() {
             return self.abort_agents(reason).await;
         }
@@ -456,7 +488,7 @@ impl Actor {
             reason,
             spare_background: false,
         };
-        self.stop_turn(halt, keep_queue, false).await
+        self.stop_turn(halt, waiting).await
     }
 
     async fn interrupt(&mut self, keep_queue: bool) -> bool {
@@ -467,11 +499,11 @@ impl Actor {
             reason: AbortReason::UserInitiated,
             spare_background: true,
         };
-        self.stop_turn(halt, keep_queue, keep_queue).await
+        let waiting = if keep_queue { Waiting::Next } else { Waiting::Forgotten };
+        self.stop_turn(halt, waiting).await
     }
 
-    /// Stops the turn. What waits stays or is forgotten; if it stays, it may come next.
-    async fn stop_turn(&mut self, halt: Halt, keep_queue: bool, go_on: bool) -> bool {
+    async fn stop_turn(&mut self, halt: Halt, waiting: Waiting) -> bool {
         let Some(running) = &mut self.running else {
             return false;
         };
@@ -479,14 +511,14 @@ impl Actor {
         running.cancel.cancel();
         let ended = (&mut running.task).await;
         self.running = None;
-        // To keep what waits is the word that lets it come next.
-        self.said_late = go_on;
-        // What was queued for after this turn was meant for after this turn: stopping it takes that back too.
-        match keep_queue {
-            false => self.forget_queue(),
+        // To keep what waits can be the word that lets it come next.
+        self.said_late = waiting == Waiting::Next;
+        match waiting {
+            // What was queued for after this turn was meant for after this turn: stopping it takes that back too.
+            Waiting::Forgotten => self.forget_queue(),
             // It was not said, so it waits on.
-            true if !go_on => self.shared.queue.begins_later(),
-            true => {}
+            Waiting::KeptWithStarting => self.shared.queue.begins_later(),
+            Waiting::Kept | Waiting::Next => {}
         }
         if let Err(panic) = &ended {
             self.turn_panicked(panic).await;
@@ -527,6 +559,7 @@ impl Actor {
             let mut clients = self.shared.clients.lock();
             let before = told(&clients);
             let result = change(&mut clients);
+            self.shared.queue.set_preparer(clients.any(|can| can.prepares));
             (result, before, told(&clients))
         };
         if before.0 != after.0 {
@@ -579,7 +612,11 @@ impl Actor {
     }
 
     async fn close(&mut self, keep_queue: bool) {
-        self.abort(AbortReason::UserInitiated, keep_queue).await;
+        let waiting = match keep_queue {
+            true => Waiting::KeptWithStarting,
+            false => Waiting::Forgotten,
+        };
+        self.abort(AbortReason::UserInitiated, waiting).await;
         let _ = self
             .shared
             .hook("sessionEnd", serde_json::json!({"reason": "complete"}))

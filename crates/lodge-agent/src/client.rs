@@ -48,6 +48,8 @@ pub struct Capabilities {
     pub sampling: bool,
     /// Wants hooks invoked.
     pub hooks: bool,
+    /// Prepares messages that need it, and begins their turns.
+    pub prepares: bool,
     /// Sections of the system prompt that it wants to rewrite.
     pub transforms: Vec<String>,
 }

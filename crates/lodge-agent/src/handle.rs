@@ -9,7 +9,7 @@ use std::{
 
 use lodge_events::{
     AbortReason, AnsweredBy, CommandCompleted, CommandExecute, CommandInfo, ElicitationCompleted, ElicitationRequested,
-    Event, MessageLane, Payload, RemovalReason,
+    Event, MessageLane, Payload, PendingMessagesModified,
 };
 use lodge_log::{Opened, Position, SessionLog};
 use lodge_tools::{
@@ -35,7 +35,7 @@ use crate::{
     hooks::{FindHooks, Hooks},
     permission::Permissions,
     questions::Question,
-    queue::{PendingMessage, Place, Queue},
+    queue::{PendingMessage, Place, Queue, Readiness},
     recorder::{Publish, Recorder, Reopen},
     redact::Secrets,
     session::{ContextSize, GitContext, Shared},
@@ -174,9 +174,23 @@ impl Agent {
         self.ask(|reply| Command::Send(Box::new(prompt), reply)).await?
     }
 
-    /// Keeps a message that will be sent under the same id once everything for it is prepared. Whoever is told that it was
-    /// accepted finds it again, also when the host is killed before it is sent.
-    pub fn accept(&self, prompt: Prompt) -> Result<(), AgentError> {
+    /// Accepts a message whose client prepares it now and begins it with [`Agent::begin`]. Whoever is told that it was
+    /// accepted finds it again, also when the host is killed before it is said. Answers with the event that says it, unless
+    /// the log said the same before.
+    pub fn accept(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        self.queue_as(prompt, Readiness::Preparing)
+    }
+
+    /// Puts a message at the end of the queue, or gives one that waits another content. Its turn begins in its order, once it
+    /// is prepared where it needs that. Answers like [`Agent::accept`].
+    pub fn enqueue(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
+        let recorded = self.queue_as(prompt, Readiness::Waiting)?;
+        self.shared.recorder.note(PendingMessagesModified::default());
+        self.shared.recorder.sync();
+        Ok(recorded)
+    }
+
+    fn queue_as(&self, prompt: Prompt, readiness: Readiness) -> Result<Option<Uuid>, AgentError> {
         if self.has_ended() {
             return Err(AgentError::Gone);
         }
@@ -184,20 +198,48 @@ impl Agent {
             Delivery::Immediate => Place::STEER,
             Delivery::Enqueue => Place::LAST,
         };
-        Ok(self.shared.queue.accept(&self.shared.recorder, prompt, place, true)?)
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        Ok(queue.accept(recorder, prompt, place, readiness)?)
     }
 
-    /// Forgets a message that was accepted and is no part of the conversation.
-    pub fn withdraw(&self, message_id: &str) {
+    /// Begins to prepare a message that waits: nobody else begins it meanwhile. False when it waits no more.
+    pub fn prepare_message(&self, message_id: &str) -> bool {
+        self.shared.queue.prepare(&self.shared.recorder, message_id)
+    }
+
+    /// Has a message said that was accepted and is prepared. False when it was withdrawn meanwhile.
+    pub async fn begin(&self, prompt: Prompt) -> Result<bool, AgentError> {
+        self.ask(|reply| Command::Begin(Box::new(prompt), reply)).await?
+    }
+
+    /// Forgets a message that was accepted and is no part of the conversation. Answers with the event that says it, if the
+    /// message waited.
+    pub fn withdraw(&self, message_id: &str) -> Result<Option<Uuid>, AgentError> {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        if let Err(error) = queue.remove(recorder, vec![message_id.to_owned()], RemovalReason::Removed) {
-            tracing::warn!(session = %self.shared.id, %error, "a message stays in the queue");
+        let removed = queue.withdraw(recorder, message_id)?;
+        if removed.is_some() {
+            recorder.note(PendingMessagesModified::default());
         }
+        Ok(removed)
+    }
+
+    /// Puts messages that wait for after the turn into this order, before those that it does not name. Answers with the event
+    /// that says it.
+    pub fn reorder(&self, order: Vec<String>) -> Result<Uuid, AgentError> {
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        let moved = queue.put_first(recorder, MessageLane::Next, order)?;
+        recorder.note(PendingMessagesModified::default());
+        Ok(moved)
     }
 
     /// Stops the running turn. False when there was none.
     pub async fn abort(&self, reason: AbortReason) -> Result<bool, AgentError> {
         self.ask(|reply| Command::Abort(reason, reply)).await
+    }
+
+    /// Stops the running turn like [`Agent::abort`], but keeps the messages that wait for after it. False when there was none.
+    pub async fn cancel(&self) -> Result<bool, AgentError> {
+        self.ask(Command::Cancel).await
     }
 
     /// Stops the running turn, and leaves what works in the background alone. With `keep_queue` what waits comes next, or it

@@ -53,8 +53,12 @@ pub(crate) struct Queue {
 struct Live {
     /// The message whose turn has begun, until the log has it as `user.message`.
     starting: Option<String>,
-    /// Accepted by a face that still prepares what they need.
+    /// Whether a client is attached that prepares messages.
+    has_preparer: bool,
+    /// Being prepared.
     held: HashSet<String>,
+    /// Prepared: their turns may begin.
+    prepared: HashSet<String>,
     /// Not wanted any more, and the log could not be told.
     unwanted: Vec<String>,
     /// Messages as they were sent to this process, with what no log may hold: headers, and secrets in commands.
@@ -66,9 +70,20 @@ impl Live {
         !self.held.contains(&message.id) && self.starting.as_ref() != Some(&message.id)
     }
 
+    fn needs_preparation(&self, message: &PendingMessage) -> bool {
+        self.has_preparer && message.needs_preparation() && !self.prepared.contains(&message.id)
+    }
+
     /// The message that can begin next.
     fn next<'a>(&self, pending: &'a PendingMessages) -> Option<&'a PendingMessage> {
-        pending.all().find(|message| self.waits(message) && !message.parked)
+        let mut waiting = pending.all().filter(|message| self.waits(message) && !message.parked);
+        waiting.find(|message| !self.needs_preparation(message))
+    }
+
+    fn forget(&mut self, id: &str) {
+        self.held.remove(id);
+        self.prepared.remove(id);
+        self.sent.remove(id);
     }
 
     fn prompt(&self, message: &PendingMessage, lane: &MessageLane) -> Prompt {
@@ -101,6 +116,17 @@ impl Place {
     };
 }
 
+/// What a message that is accepted waits for before its turn can begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// Nothing.
+    Ready,
+    /// A client that is attached prepares it right now.
+    Preparing,
+    /// Its preparation, if it needs any, which begins when those before it are done.
+    Waiting,
+}
+
 impl Queue {
     /// Brings what an earlier build kept in a file into the log.
     pub(crate) fn migrate(shared: &Shared) {
@@ -114,18 +140,18 @@ impl Queue {
         self.damage.get().map(String::as_str)
     }
 
-    /// Accepts a message that has an id: the log has it when this returns. One that waits already stays where it is. With
-    /// `hold` it does not begin before it is accepted again without.
+    /// Accepts a message that has an id: the log has it when this returns. One that waits already stays where it is. Answers
+    /// with the event that says it, unless the log said the same before.
     pub(crate) fn accept(
         &self,
         recorder: &Recorder,
         mut prompt: Prompt,
         place: Place,
-        hold: bool,
-    ) -> Result<(), LogError> {
+        readiness: Readiness,
+    ) -> Result<Option<Uuid>, LogError> {
         let Some(id) = prompt.message_id.clone() else {
             debug_assert!(false, "every message has an id before it is accepted");
-            return Ok(());
+            return Ok(None);
         };
         for earlier in &mut prompt.before {
             earlier.message_id.get_or_insert_with(|| Uuid::new_v4().to_string());
@@ -137,43 +163,90 @@ impl Queue {
             recorder.record(LodgeMessageRemoved { ids, why })?;
             live.unwanted.clear();
         }
-        let item = QueuedMessage::from(&prompt);
-        let known = recorder.facts(|facts| facts.pending.get(&id).map(|known| known.item == item && !known.parked));
-        match known {
-            None => drop(recorder.record(LodgeMessageQueued {
-                message_id: id.clone(),
+        let mut item = QueuedMessage::from(&prompt);
+        let known = recorder.facts(|facts| {
+            let known = facts.pending.get(&id)?;
+            // That it is prepared now is nothing that it says.
+            item.needs_preparation = known.item.needs_preparation;
+            Some(known.item == item && !known.parked)
+        });
+        let message_id = id.clone();
+        let recorded = match known {
+            None => Some(recorder.record(LodgeMessageQueued {
+                message_id,
                 item,
                 lane: place.lane,
                 at: place.at.map(|at| at as u64),
             })?),
-            Some(false) => drop(recorder.record(LodgeMessageEdited {
-                message_id: id.clone(),
-                item,
-            })?),
-            Some(true) => {}
-        }
-        match hold {
-            true => live.held.insert(id.clone()),
-            false => live.held.remove(&id),
+            Some(false) => Some(recorder.record(LodgeMessageEdited { message_id, item })?),
+            Some(true) => None,
         };
+        live.forget(&id);
+        match readiness {
+            Readiness::Ready => drop(live.prepared.insert(id.clone())),
+            Readiness::Preparing => drop(live.held.insert(id.clone())),
+            Readiness::Waiting => {}
+        }
         live.sent.insert(id, prompt);
-        Ok(())
+        Ok(recorded.map(|event| event.id()))
     }
 
-    /// Forgets messages that wait. Answers whether there were any.
+    /// Whether clients that prepare messages are attached.
+    pub(crate) fn set_preparer(&self, attached: bool) {
+        self.live.lock().has_preparer = attached;
+    }
+
+    /// A client begins to prepare a message. False when it waits no more.
+    pub(crate) fn prepare(&self, recorder: &Recorder, id: &str) -> bool {
+        let mut live = self.live.lock();
+        let waits = recorder.facts(|facts| facts.pending.get(id).is_some_and(|message| live.waits(message)));
+        if waits {
+            live.held.insert(id.to_owned());
+        }
+        waits
+    }
+
+    /// Whether the message that comes next has to be prepared first.
+    pub(crate) fn next_needs_preparation(&self, recorder: &Recorder) -> bool {
+        let live = self.live.lock();
+        recorder.facts(|facts| {
+            let mut waiting = facts
+                .pending
+                .all()
+                .filter(|message| live.waits(message) && !message.parked);
+            waiting.next().is_some_and(|next| live.needs_preparation(next))
+        })
+    }
+
+    /// Forgets messages that wait. Answers how many there were.
     pub(crate) fn remove(&self, recorder: &Recorder, ids: Vec<String>, why: RemovalReason) -> Result<usize, LogError> {
         let known = |id: &String| recorder.facts(|facts| facts.pending.get(id).is_some());
         let ids: Vec<String> = ids.into_iter().filter(known).collect();
-        if !ids.is_empty() {
-            let ids = ids.clone();
-            recorder.record(LodgeMessageRemoved { ids, why })?;
+        let removed = ids.len();
+        self.remove_known(recorder, ids, why)?;
+        Ok(removed)
+    }
+
+    /// Forgets one message that waits. Answers with the event that says it, if it waited.
+    pub(crate) fn withdraw(&self, recorder: &Recorder, id: &str) -> Result<Option<Uuid>, LogError> {
+        let known = recorder.facts(|facts| facts.pending.get(id).is_some());
+        let ids = known.then(|| id.to_owned()).into_iter().collect();
+        self.remove_known(recorder, ids, RemovalReason::Removed)
+    }
+
+    fn remove_known(
+        &self,
+        recorder: &Recorder,
+        ids: Vec<String>,
+        why: RemovalReason,
+    ) -> Result<Option<Uuid>, LogError> {
+        if ids.is_empty() {
+            return Ok(None);
         }
+        let removed = recorder.record(LodgeMessageRemoved { ids: ids.clone(), why })?;
         let mut live = self.live.lock();
-        for id in &ids {
-            live.held.remove(id);
-            live.sent.remove(id);
-        }
-        Ok(ids.len())
+        ids.iter().for_each(|id| live.forget(id));
+        Ok(Some(removed.id()))
     }
 
     /// Messages that wait for after the turn, and those for the running turn. Without a running turn the latter come first
@@ -223,7 +296,7 @@ impl Queue {
     pub(crate) fn begun(&self) {
         let mut live = self.live.lock();
         if let Some(id) = live.starting.take() {
-            live.sent.remove(&id);
+            live.forget(&id);
         }
     }
 
@@ -261,7 +334,7 @@ impl Queue {
     /// A message was said to the running turn.
     pub(crate) fn steered(&self, id: Option<&String>) {
         if let Some(id) = id {
-            self.live.lock().sent.remove(id);
+            self.live.lock().forget(id);
         }
     }
 
@@ -298,13 +371,13 @@ impl Queue {
         recorder: &Recorder,
         lane: MessageLane,
         mut order: Vec<String>,
-    ) -> Result<(), LogError> {
+    ) -> Result<Uuid, LogError> {
         if lane == MessageLane::Next {
             let starting = self.live.lock().starting.clone().filter(|id| !order.contains(id));
             let waits = |id: &String| recorder.facts(|facts| facts.pending.next.iter().any(|known| known.id == *id));
             order.splice(..0, starting.filter(waits));
         }
-        recorder.record(LodgeMessageMoved { lane, order }).map(drop)
+        Ok(recorder.record(LodgeMessageMoved { lane, order })?.id())
     }
 
     /// The message that comes next, if it is a command of which only the log tells, with stars where a secret was.

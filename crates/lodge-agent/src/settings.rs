@@ -260,6 +260,10 @@ pub struct Prompt {
     pub before: Vec<Prompt>,
     /// A command that the person runs: no model is asked, and it waits like any message while a turn runs.
     pub command: Option<String>,
+    /// Its turn begins when a client that prepares messages says so ([`Capabilities::prepares`]), if one is attached.
+    ///
+    /// [`Capabilities::prepares`]: crate::Capabilities::prepares
+    pub needs_preparation: bool,
 }
 
 impl Prompt {

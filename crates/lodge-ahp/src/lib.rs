@@ -26,6 +26,7 @@ mod listener;
 mod load;
 mod local;
 pub mod methods;
+mod migrate;
 pub mod projection;
 mod reading;
 pub mod rpc;

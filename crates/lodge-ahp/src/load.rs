@@ -246,14 +246,12 @@ impl Face {
             draft: kept.draft,
             movable: Some(kept.chat_of.is_some()),
             working_directories: kept.own_directories,
-            queued_messages: Some(kept.queue).filter(|queue| !queue.is_empty()),
             ..head
         }
     }
 
     fn driver(self: &Arc<Self>, chat: &Uri, id: &str) -> (Driver, mpsc::UnboundedSender<Effect>) {
-        let (sender, effects) = mpsc::unbounded_channel();
-        (Driver::new(self.clone(), chat.clone(), id.to_owned(), effects), sender)
+        Driver::new(self.clone(), chat.clone(), id.to_owned())
     }
 
     /// Puts a session into the state that has nothing behind it yet.
@@ -451,9 +449,6 @@ fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
     let mut head = chat_state(chat, UNTITLED.to_owned(), ChatOrigin::User);
     head.draft.clone_from(&record.draft);
     head.working_directories.clone_from(&record.own_directories);
-    if !record.queue.is_empty() {
-        head.queued_messages = Some(record.queue.clone());
-    }
     head
 }
 

@@ -41,11 +41,10 @@ pub(crate) async fn read(session: Session, mut read: Read, said: Said) -> Result
         }
     };
     let pending = session.pending();
-    let (waiting, _) = session.queue();
     let id = session.id().to_owned();
     let read = aside(move || {
         read.projector.set_said(said.of(&id));
-        read.project(history, now, &pending, &waiting)
+        read.project(history, now, &pending)
     })
     .await?;
     Ok((read, events))
@@ -93,7 +92,6 @@ impl Read {
         history: EventReader,
         now: Now,
         pending: &[lodge_host::PendingQuestion],
-        waiting: &[lodge_host::Prompt],
     ) -> Result<Self, HostError> {
         for event in history.events() {
             let steps = self.projector.event(&event?);
@@ -106,9 +104,6 @@ impl Read {
             let steps = self.projector.event(&question.event);
             self.apply(steps);
         }
-        let head = self.chats.get(&Scope::Main).map(ChatStore::head);
-        let steps = head.map(|head| self.projector.queue_changed(head, waiting));
-        self.apply(steps.unwrap_or_default());
         self.projector.history_read();
         Ok(self)
     }
@@ -147,7 +142,7 @@ impl Read {
                     }
                 }
                 // What was printed long ago is made when somebody asks for it.
-                Step::Terminal { .. } | Step::Rested | Step::Orphaned { .. } => {}
+                Step::Terminal { .. } | Step::Rested | Step::Queued | Step::Orphaned { .. } => {}
             }
         }
     }

@@ -74,8 +74,10 @@ fn unless_missing(done: io::Result<()>, dir: &Path) {
     }
 }
 
-/// Gives a message that was kept the bytes back that the log has.
+/// A message that was kept, with what the log says of it: its text, which anybody may have changed while it waited, and the
+/// bytes of attachments.
 pub(crate) fn completed(mut kept: Message, mut logged: Message) -> Message {
+    kept.text = std::mem::take(&mut logged.text);
     let bytes: Vec<String> = embedded(&mut logged).map(std::mem::take).collect();
     for (place, bytes) in embedded(&mut kept).zip(bytes) {
         *place = bytes;

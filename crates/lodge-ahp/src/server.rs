@@ -19,7 +19,7 @@ use crate::{
     face::Face,
     http::{self, Doorway},
     listener::Listener,
-    local,
+    local, migrate,
 };
 
 /// Why the face does not listen.
@@ -90,6 +90,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     let served = router.clone();
     let (connections, stop) = (face.host.connections().clone(), face.stop.clone());
     face.tasks.spawn(watch(face.clone()));
+    face.tasks.spawn(migrate::bring_in_queues(face.clone()));
     face.begin_automations();
     face.host.keep_schedules();
     let (address, socket, task) = match listen {

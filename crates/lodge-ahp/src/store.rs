@@ -1,5 +1,5 @@
-//! What this face keeps of its own: the URIs that clients chose, read and archive flags, drafts, queued messages,
-//! further chats, what clients chose for the host, and which clients it has met. One small file of lines each; the last
+//! What this face keeps of its own: the URIs that clients chose, read and archive flags, drafts, further chats,
+//! what clients chose for the host, and which clients it has met. One small file of lines each; the last
 //! line about a thing counts. What a session is and says is in its log, not here.
 
 use std::{
@@ -85,6 +85,7 @@ pub(crate) struct SessionRecord {
     pub(crate) chat_of: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) draft: Option<Message>,
+    /// Messages that an earlier build kept here. They belong into the log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) queue: Vec<PendingMessage>,
     /// What was turned on and off for it alone.
@@ -347,6 +348,13 @@ impl Store {
             chats.any(|chat| chat.born.as_deref() == Some(born))
         };
         let found = sessions.lines.map.iter().filter(|(_, record)| has(record));
+        found.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The sessions, by the host's ids, of which an earlier build kept messages here.
+    pub(crate) fn with_queues(&self) -> Vec<String> {
+        let sessions = self.sessions.lock();
+        let found = sessions.lines.map.iter().filter(|(_, record)| !record.queue.is_empty());
         found.map(|(id, _)| id.clone()).collect()
     }
 

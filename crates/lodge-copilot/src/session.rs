@@ -517,6 +517,7 @@ fn capabilities(config: &SessionConfig) -> Capabilities {
         mcp_tokens: false,
         sampling: false,
         hooks: is(config.hooks),
+        prepares: false,
         transforms,
     }
 }

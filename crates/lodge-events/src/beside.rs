@@ -135,6 +135,7 @@ shapes! {
         message_id? String = "Identifier of a message that is said before another one.",
         before? Vec<QueuedMessage> = "Messages that are said before this one and not answered by themselves.",
         command? String = "The command that the person runs; no model is asked.",
+        needs_preparation? bool = "True when the face that it came through prepares it and begins its turn, where that face is attached.",
     }
     AnsweredBy "Who answered a question." {
         client? String = "The client that the answer came through.",

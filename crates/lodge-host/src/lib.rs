@@ -34,7 +34,7 @@ pub use automations::{
     SessionTemplate, StopRule, TurnWatch,
 };
 pub use changes::{Span, WorkTree};
-pub use commands::{CommandInfo, CommandSource, Invoked, builtin_commands, command_files};
+pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
 pub use custom::disabled_skills;
@@ -57,10 +57,10 @@ pub use lodge_agent::{
     ClientId, ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange,
     Customized, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext,
     HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, ManagedPolicy, Mode,
-    ModelSource, NewTask, NoCalls, PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange,
-    RulesChange, SECTIONS, SectionChange, Settings, SubagentOverride, SubagentSettings, SystemMessage, TaskInfo,
-    TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints, instruction_places,
-    instructions, limits, sign_in_id, skill_info, title_of,
+    ModelSource, NewTask, NoCalls, PendingMessage, PendingMessages, PendingQuestion, PermissionDecision, Prompt,
+    Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings, SubagentOverride,
+    SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
+    begin_checkpoints, instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,

@@ -260,7 +260,7 @@ impl Actor {
     }
 
     /// Shows a command and its answer like a turn, but for the model.
-    pub(super) fn commanded(&self, [id, text, answer]: [String; 3]) -> Result<(), AgentError> {
+    pub(super) fn commanded(&mut self, [id, text, answer]: [String; 3]) -> Result<(), AgentError> {
         if self.running.is_some() {
             return Err(AgentError::Busy);
         }
@@ -277,7 +277,11 @@ impl Actor {
             message: answer,
             ..SessionInfo::default()
         })?;
-        self.tell_idle(crate::turn::Ended::Finished);
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        let goes_on = !queue.next_needs_preparation(recorder) && queue.has_next(recorder) && self.lease().is_ok();
+        if !(goes_on && self.start_next(Delivery::Queued)) {
+            self.tell_idle(crate::turn::Ended::Finished);
+        }
         Ok(())
     }
 

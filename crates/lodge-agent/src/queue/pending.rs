@@ -37,7 +37,7 @@ pub struct PendingMessage {
 
 impl PendingMessages {
     /// Takes one event into account.
-    pub(crate) fn fold(&mut self, payload: &Payload) {
+    pub fn fold(&mut self, payload: &Payload) {
         match payload {
             Payload::LodgeMessageQueued(queued) => self.queued(queued),
             Payload::LodgeMessageEdited(edited) => {
@@ -130,7 +130,7 @@ impl PendingMessages {
     }
 
     /// Whether a message with this id was accepted lately and waits no more: it was said.
-    pub(crate) fn was_said(&self, id: &str) -> bool {
+    pub fn was_said(&self, id: &str) -> bool {
         self.get(id).is_none() && self.recent.contains(&key(id))
     }
 }
@@ -158,11 +158,17 @@ impl From<&Prompt> for QueuedMessage {
             message_id: None,
             before: some(before.collect()),
             command: prompt.command.clone(),
+            needs_preparation: prompt.needs_preparation.then_some(true),
         }
     }
 }
 
 impl PendingMessage {
+    /// Whether its turn begins when a client that prepares messages says so.
+    pub fn needs_preparation(&self) -> bool {
+        self.item.needs_preparation == Some(true)
+    }
+
     /// The message as it is said. What was sent with it and no log may hold is gone.
     pub fn prompt(&self, lane: &MessageLane) -> Prompt {
         Prompt {
@@ -191,6 +197,7 @@ fn prompt(item: &QueuedMessage) -> Prompt {
         message_id: item.message_id.clone(),
         before: item.before.iter().flatten().map(prompt).collect(),
         command: item.command.clone(),
+        needs_preparation: item.needs_preparation == Some(true),
         ..Prompt::default()
     }
 }

@@ -7,12 +7,15 @@ use ahp_types::{
         ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnResumeAction,
         ChatTurnStartedAction, PartialChatSummary, SessionChatUpdatedAction, SessionTitleChangedAction,
     },
-    state::{ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessageKind, SessionLifecycle},
+    state::{
+        ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessage, PendingMessageKind,
+        SessionLifecycle,
+    },
 };
 use lodge_events::Timestamp;
 use lodge_host::Delivery;
 
-use super::{After, Before, Dispatch, NoChange, Plan, Refusal};
+use super::{After, Before, Dispatch, NoChange, Plan, QueueAction, Refusal};
 use crate::{
     face::{Face, Inner},
     load::UNTITLED,
@@ -91,25 +94,19 @@ pub(super) fn turn_started(
     {
         return Err("there is no such queued message".to_owned());
     }
-    let message = Box::new(action.message.clone());
     let send = inner
         .core
         .for_agent(action.turn_id.clone(), action.message.clone(), Delivery::Enqueue);
-    let mut plan = Plan::effect(send);
-    // The agent has it already: under another id it would be said twice.
-    if let Some(queued) = action
+    // Under another id it would be said twice.
+    let queued = action
         .queued_message_id
-        .as_ref()
-        .filter(|queued| **queued != action.turn_id)
-        && let Some((_, talk)) = inner.talk_of(&dispatch.channel)
-        && talk.projector.was_sent(queued)
-    {
-        plan.effects.insert(0, Effect::Unqueue { id: queued.clone() });
-    }
-    Ok(plan.then(After::TurnStarted {
-        id: action.turn_id.clone(),
-        message,
-    }))
+        .clone()
+        .filter(|queued| *queued != action.turn_id);
+    let plan = Plan {
+        instead_of: queued,
+        ..Plan::effect(send)
+    };
+    Ok(plan.then(After::TurnStarted(action.turn_id.clone())))
 }
 
 pub(super) fn turn_cancelled(
@@ -193,29 +190,32 @@ pub(super) fn pending_set(
     let (_, talk) = inner
         .talk_of(&dispatch.channel)
         .ok_or_else(|| "there is no such chat".to_owned())?;
-    if talk.projector.was_sent(&action.id) {
-        return Err("the agent already has this message".to_owned());
+    let other = match action.kind {
+        PendingMessageKind::Steering => PendingMessageKind::Queued,
+        PendingMessageKind::Queued => PendingMessageKind::Steering,
+    };
+    if find_pending(head, other, &action.id).is_some() {
+        return Err("a message with this id waits for something else; remove it first".to_owned());
     }
+    let (id, message) = (action.id.clone(), action.message.clone());
     match action.kind {
-        PendingMessageKind::Queued if head.active_turn.is_some() => Ok(Plan::default().then(After::Keep)),
-        PendingMessageKind::Queued => Ok(Plan::default().then(After::StartQueued).then(After::Keep)),
+        PendingMessageKind::Queued => {
+            let send = inner.core.for_agent(id, message, Delivery::Enqueue);
+            Ok(Plan::queue(QueueAction::Set(send)))
+        }
         PendingMessageKind::Steering => {
-            let effect = inner
-                .core
-                .for_agent(action.id.clone(), action.message.clone(), Delivery::Immediate);
-            let replaced = head.steering_message.as_ref();
-            let replaced = replaced.filter(|known| known.id != action.id && !talk.projector.was_sent(&known.id));
-            let plan = match &head.active_turn {
-                Some(_) => Plan::effect(effect).then(After::Steered(action.id.clone())),
-                None => Plan {
-                    keeps: Some(effect),
-                    ..Plan::default()
-                },
-            };
-            Ok(match replaced {
-                Some(replaced) => plan.then(After::Withdrawn(replaced.id.clone())),
-                None => plan,
-            })
+            let known = head.steering_message.as_ref();
+            let is_early = |known: &&PendingMessage| talk.early_steering.as_ref() == Some(&known.id);
+            if known.is_some_and(|known| known.id == id && !is_early(&known)) {
+                return Err("the agent already has this message".to_owned());
+            }
+            // One that no turn was given yet is replaced.
+            let replaces = known.filter(|known| known.id != id).filter(is_early);
+            Ok(Plan::queue(QueueAction::Steer {
+                send: inner.core.for_agent(id, message, Delivery::Immediate),
+                replaces: replaces.map(|known| known.id.clone()),
+                now: head.active_turn.is_some(),
+            }))
         }
     }
 }
@@ -229,14 +229,12 @@ pub(super) fn pending_removed(
     if find_pending(store.head(), action.kind, &action.id).is_none() {
         return Err("there is no such message waiting".to_owned());
     }
-    let sent = inner
+    let early = inner
         .talk_of(&dispatch.channel)
-        .is_some_and(|(_, talk)| talk.projector.was_sent(&action.id));
+        .is_some_and(|(_, talk)| talk.early_steering.as_ref() == Some(&action.id));
     match action.kind {
-        PendingMessageKind::Steering if sent => Err("the agent already has this message".to_owned()),
-        _ if sent => Ok(Plan::effect(Effect::Unqueue { id: action.id.clone() })),
-        PendingMessageKind::Steering => Ok(Plan::default().then(After::Withdrawn(action.id.clone()))),
-        _ => Ok(Plan::default().then(After::Keep)),
+        PendingMessageKind::Steering if !early => Err("the agent already has this message".to_owned()),
+        _ => Ok(Plan::queue(QueueAction::Remove(action.id.clone()))),
     }
 }
 
@@ -264,8 +262,8 @@ pub(super) fn reordered(
     if order.iter().eq(queue.iter().copied()) {
         return Ok(Plan::nothing(NoChange::Echo));
     }
-    action.order = order;
-    Ok(Plan::default().then(After::Keep))
+    action.order.clone_from(&order);
+    Ok(Plan::queue(QueueAction::Reorder(order)))
 }
 
 pub(super) fn draft(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatDraftChangedAction) -> Result<Plan, Refusal> {

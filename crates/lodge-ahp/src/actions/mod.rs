@@ -14,9 +14,11 @@ mod tools;
 use std::sync::Arc;
 
 use ahp_types::{StateAction, state::MessageKind};
+use lodge_events::Uuid;
 use lodge_host::AnsweredBy;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
+use tokio::sync::oneshot;
 
 pub(crate) use self::{
     chat::{further, name_default, renamed, tell_title},
@@ -33,7 +35,7 @@ use crate::{
     face::{Face, Held, Inner},
     rpc,
     state::{Conn, Peer, Uri},
-    talk::{Effect, Setting, Talk},
+    talk::{Cause, Effect, Setting, Talk},
     terminals::Deed,
     version::Dialect,
     wire::Origin,
@@ -49,8 +51,10 @@ pub(crate) struct Plan {
     before: Vec<Before>,
     /// For the agent of the conversation, in order.
     effects: Vec<Effect>,
-    /// A message that the session keeps and its agent is given later.
-    keeps: Option<Effect>,
+    /// What it does to the messages that wait. Clients hear of it when the log says it.
+    queue: Option<QueueAction>,
+    /// The message that waits, and that a message which is sent now takes the place of.
+    instead_of: Option<String>,
     /// Done after it is published.
     after: Vec<After>,
     /// It changes nothing: whether its sender is told so.
@@ -61,20 +65,28 @@ enum Before {
     LoadTurns(String),
 }
 
+/// A change of the messages that wait.
+enum QueueAction {
+    /// A message waits for after the turn, or says something else.
+    Set(Effect),
+    /// A message is for the running turn, or for the next one.
+    Steer {
+        send: Effect,
+        /// The one that waited so far.
+        replaces: Option<String>,
+        /// Whether a turn runs.
+        now: bool,
+    },
+    Remove(String),
+    Reorder(Vec<String>),
+}
+
 enum After {
     /// The agent is about to be given the message of a new turn.
-    TurnStarted {
-        id: String,
-        message: Box<ahp_types::state::Message>,
-    },
+    TurnStarted(String),
     TurnCancelled,
     TurnResumed,
     Truncated(Option<String>),
-    Steered(String),
-    /// A message that the session kept is not wanted any more.
-    Withdrawn(String),
-    /// A queued message may start at once.
-    StartQueued,
     ClientsChanged,
     /// The host will tell this again, as an event of its own.
     Expect(Box<StateAction>),
@@ -111,11 +123,17 @@ impl Plan {
         }
     }
 
+    fn queue(action: QueueAction) -> Self {
+        Self {
+            queue: Some(action),
+            ..Self::default()
+        }
+    }
+
     /// Whether it says something to the agent, so that there must be a session to keep it.
     fn says_something(&self) -> bool {
         let sends = |effect: &Effect| matches!(effect, Effect::Send { .. });
-        let starts = |after: &After| matches!(after, After::StartQueued);
-        self.effects.iter().any(sends) || self.after.iter().any(starts)
+        self.effects.iter().any(sends) || self.queue.is_some()
     }
 
     fn settings(&self) -> impl Iterator<Item = &Setting> {
@@ -247,6 +265,16 @@ enum Missing {
     },
 }
 
+/// What became of an action.
+enum Verdict {
+    /// It was accepted or refused, or nobody minds it.
+    Settled,
+    /// The log has it, and its sender hears of it when the event comes that says so.
+    Recorded(oneshot::Receiver<()>),
+    /// Something must happen before.
+    Missing(Missing),
+}
+
 /// An action and who dispatches it.
 struct Asked<'a> {
     conn: &'a Arc<Conn>,
@@ -266,15 +294,17 @@ impl Asked<'_> {
         let _one = gate.lock().await;
         let (mut opened, mut configured) = (false, false);
         loop {
-            let missing = accept(face, &mut face.inner.lock(), self, configured);
-            let done = match missing {
-                None => return,
-                Some(Missing::Session(_)) if opened => Err("the session ended; try again".to_owned()),
-                Some(Missing::Session(chat)) => {
+            let verdict = accept(face, &mut face.inner.lock(), self, configured);
+            let done = match verdict {
+                Verdict::Settled => return,
+                // Whatever is settled next finds what this one changed.
+                Verdict::Recorded(told) => return drop(told.await),
+                Verdict::Missing(Missing::Session(_)) if opened => Err("the session ended; try again".to_owned()),
+                Verdict::Missing(Missing::Session(chat)) => {
                     opened = true;
                     face.materialise_chat(&chat).await.map_err(|error| error.to_string())
                 }
-                Some(Missing::Settings {
+                Verdict::Missing(Missing::Settings {
                     settings,
                     expected,
                     chat,
@@ -316,7 +346,7 @@ pub(crate) fn attached_chats(action: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Accepts an action or refuses it, unless something must happen before.
-fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool) -> Option<Missing> {
+fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool) -> Verdict {
     let Asked {
         conn,
         peer,
@@ -339,7 +369,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
             }
             Err(reason) => inner.core.reject(conn, asked, &raw, origin, &reason),
         }
-        return None;
+        return Verdict::Settled;
     }
     let to_session = kind
         .starts_with("session/")
@@ -347,7 +377,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         .flatten();
     let channel: Uri = to_session.unwrap_or_else(|| asked.into());
     if !inner.core.channels.contains_key(&channel) {
-        return None;
+        return Verdict::Settled;
     }
     let dispatch = Dispatch {
         face,
@@ -363,7 +393,7 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         Ok(checked) => checked,
         Err(reason) => {
             inner.core.reject(conn, asked, &raw, origin, &reason);
-            return None;
+            return Verdict::Settled;
         }
     };
     if let Some(how) = plan.no_change {
@@ -375,16 +405,18 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
             NoChange::Echo => inner.core.echo(conn, asked, &raw, origin),
             NoChange::Silence => {}
         }
-        return None;
+        return Verdict::Settled;
     }
-    let missing = missing(inner, &channel, &plan, configured);
-    if missing.is_some() {
-        return missing;
+    if let Some(missing) = missing(inner, &channel, &plan, configured) {
+        return Verdict::Missing(missing);
+    }
+    if let Some(change) = plan.queue.take() {
+        return change_queue(inner, &channel, change, request);
     }
     let by = answered_by(conn, peer);
     if let Err(reason) = keep_messages(inner, &channel, &plan).and_then(|()| answer(inner, &channel, &mut plan, &by)) {
         inner.core.reject(conn, asked, &raw, origin, &reason);
-        return None;
+        return Verdict::Settled;
     }
     let mut inner = Held::new(inner);
     for before in &plan.before {
@@ -400,7 +432,34 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
         inner.core.echo(conn, asked, &raw, origin);
     }
     finish(&dispatch, &mut inner, plan, configured);
-    None
+    Verdict::Settled
+}
+
+/// Changes the messages that wait: the log has it when this returns.
+fn change_queue(inner: &mut Inner, chat: &Uri, change: QueueAction, request: &Asked<'_>) -> Verdict {
+    let Asked { conn, raw, origin, .. } = *request;
+    match inner.change_queue(chat, change) {
+        Ok(Some((talk, event))) => {
+            let (told, heard) = oneshot::channel();
+            let cause = Cause {
+                conn: conn.clone(),
+                channel: request.channel.into(),
+                raw: raw.to_owned(),
+                origin: origin.clone(),
+                told,
+            };
+            talk.causes.insert(event, cause);
+            Verdict::Recorded(heard)
+        }
+        Ok(None) => {
+            inner.core.echo(conn, request.channel, &raw, origin);
+            Verdict::Settled
+        }
+        Err(reason) => {
+            inner.core.reject(conn, request.channel, &raw, origin, &reason);
+            Verdict::Settled
+        }
+    }
 }
 
 /// What must happen before a plan is carried out.
@@ -442,13 +501,16 @@ fn missing(inner: &mut Inner, channel: &Uri, plan: &Plan, configured: bool) -> O
 }
 
 /// Has the session keep what a plan says to its agent.
-fn keep_messages(inner: &Inner, chat: &str, plan: &Plan) -> Result<(), Refusal> {
-    let Some((_, talk)) = inner.talk_of(chat) else {
+fn keep_messages(inner: &mut Inner, chat: &str, plan: &Plan) -> Result<(), Refusal> {
+    let said = inner.said.clone();
+    let Some(talk) = inner.talk_mut(chat) else {
         return Ok(());
     };
-    let kept = plan.keeps.iter().filter(|_| talk.agent().is_some());
-    for send in plan.effects.iter().chain(kept) {
-        talk.keep_message(&inner.said, send)?;
+    for send in &plan.effects {
+        talk.accept(&said, send, true)?;
+    }
+    if let (Some(queued), Some(agent)) = (&plan.instead_of, talk.agent()) {
+        agent.withdraw(queued).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -495,9 +557,9 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, configured: bo
     let channel = &dispatch.channel;
     for after in plan.after {
         match after {
-            After::TurnStarted { id, message } => {
+            After::TurnStarted(id) => {
                 if let Some(talk) = inner.talk_mut(channel) {
-                    talk.begin(&id, *message, lodge_events::Timestamp::now());
+                    talk.begin(&id, lodge_events::Timestamp::now());
                 }
                 dispatch.face.first_turn(inner, channel);
             }
@@ -516,20 +578,6 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, configured: bo
                 if let Some(talk) = inner.talk_mut(channel) {
                     talk.projector.truncated(last.as_deref());
                 }
-            }
-            After::Steered(id) => {
-                if let Some(talk) = inner.talk_mut(channel) {
-                    talk.projector.steered(&id);
-                }
-            }
-            After::Withdrawn(id) => {
-                if let Some(agent) = inner.talk_of(channel).and_then(|(_, talk)| talk.agent()) {
-                    agent.withdraw(&id);
-                }
-            }
-            After::StartQueued => {
-                inner.start_queued(channel);
-                dispatch.face.first_turn(inner, channel);
             }
             After::ClientsChanged => inner.clients_changed(channel),
             After::Directories(moved) => directories::changed(dispatch.face, inner, channel, moved),
@@ -670,6 +718,34 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
 }
 
 impl Inner {
+    /// Changes the messages that wait in a conversation. The conversation and the event that says it, unless nothing changed.
+    fn change_queue(&mut self, chat: &Uri, change: QueueAction) -> Result<Option<(&mut Talk, Uuid)>, Refusal> {
+        let said = self.said.clone();
+        let talk = self.talk_mut(chat).ok_or("there is no such chat")?;
+        let agent = talk.agent().cloned().ok_or("the session is not open; try again")?;
+        let event = match change {
+            QueueAction::Set(send) => talk.accept(&said, &send, false)?,
+            QueueAction::Steer { send, replaces, now } => {
+                let event = talk.accept(&said, &send, true)?;
+                if let Some(replaced) = replaces {
+                    agent.withdraw(&replaced).map_err(|error| error.to_string())?;
+                }
+                if now {
+                    talk.tell(send);
+                } else if let Effect::Send { id, .. } = send {
+                    talk.early_steering = Some(id);
+                }
+                event
+            }
+            QueueAction::Remove(id) => {
+                let removed = agent.withdraw(&id).map_err(|error| error.to_string())?;
+                Some(removed.ok_or("the agent already has this message")?)
+            }
+            QueueAction::Reorder(order) => Some(agent.reorder(order).map_err(|error| error.to_string())?),
+        };
+        Ok(event.map(|event| (talk, event)))
+    }
+
     /// The other conversations of a session.
     fn others(&self, session: &str, chat: &str) -> impl Iterator<Item = &Talk> {
         let others = self.talks.iter();
@@ -737,7 +813,7 @@ impl Face {
         });
     }
 
-    /// Keeps what people set about a session or a chat that is not in any log: flags, drafts, queued messages.
+    /// Keeps what people set about a session or a chat that is not in any log: flags and drafts.
     pub(crate) fn keep(&self, inner: &Inner, channel: &str) {
         let Some(session) = inner.core.session_of(channel) else {
             return;
@@ -771,10 +847,6 @@ impl Face {
         let head = shown.store.head();
         self.store.update(&talk.host_id, |record| {
             record.draft.clone_from(&head.draft);
-            // What the agent has is kept by the agent: kept twice, it would be said twice after a restart.
-            let queued = head.queued_messages.iter().flatten();
-            let ours = queued.filter(|queued| !talk.projector.was_sent(&queued.id));
-            record.queue = ours.cloned().collect();
             if *chat == entry.default_chat {
                 record.read = status & ahp_types::state::SessionStatus::IsRead.bits() != 0;
                 record.archived = status & ahp_types::state::SessionStatus::IsArchived.bits() != 0;

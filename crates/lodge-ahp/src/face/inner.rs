@@ -19,7 +19,7 @@ use crate::{
     projection::{Scope, Step, timestamp},
     said::Said,
     state::{ChatStore, Core, Uri},
-    talk::{Effect, Talk},
+    talk::{Cause, Effect, Talk},
     terminals::Terminals,
     uri,
 };
@@ -113,6 +113,11 @@ impl Inner {
 
     /// Does what the projection says, and lets what is derived follow. True when a queued message began its turn.
     pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>) -> bool {
+        self.take_for(chat, steps, None)
+    }
+
+    /// The same for an event that says what a client wanted: the client is told with the first action on the conversation.
+    pub(crate) fn take_for(&mut self, chat: &Uri, steps: Vec<Step>, mut cause: Option<Cause>) -> bool {
         let of = self
             .talks
             .get(chat)
@@ -123,7 +128,7 @@ impl Inner {
             .sessions
             .get(&session)
             .is_some_and(|session| session.default_chat == *chat);
-        let mut rested = false;
+        let (mut rested, mut queued) = (false, false);
         for step in steps {
             match step {
                 // A session is named and set up by its default chat; what its other chats say of that is their own.
@@ -142,7 +147,8 @@ impl Inner {
                 Step::Act(scope, mut action) => {
                     point_to_chats(&born, &mut action);
                     if let Some(channel) = self.channel(chat, &scope) {
-                        self.core.publish(&channel, &action, None);
+                        let cause = cause.take_if(|_| scope == Scope::Main);
+                        self.publish_for(&channel, &action, cause);
                     }
                 }
                 Step::OpenSub {
@@ -157,9 +163,13 @@ impl Inner {
                     }
                 }
                 Step::Rested => rested = true,
+                Step::Queued => queued = true,
             }
         }
-        let started = rested && self.start_queued(chat);
+        if let Some(cause) = cause {
+            cause.echo(&self.core);
+        }
+        let started = (rested || queued) && self.start_queued(chat);
         if rested {
             self.followers.wake(&session);
         }
@@ -194,20 +204,17 @@ impl Inner {
         if head.active_turn.is_some() {
             return false;
         }
-        let Some(next) = head
-            .queued_messages
-            .iter()
-            .flatten()
-            .find(|queued| !talk.projector.was_sent(&queued.id))
-        else {
+        let next = talk.projector.next_to_prepare();
+        let queued = head.queued_messages.iter().flatten();
+        let Some(next) = next.and_then(|id| queued.into_iter().find(|queued| queued.id == id)) else {
             return false;
         };
         let (id, message) = (next.id.clone(), next.message.clone());
-        let send = self.core.for_agent(id.clone(), message.clone(), Delivery::Enqueue);
-        if let Err(reason) = talk.keep_message(&self.said, &send) {
-            tracing::warn!(chat = &**chat, reason, "a queued message goes on waiting");
+        // If it was taken back, that is told in a moment.
+        if !talk.agent().is_some_and(|agent| agent.prepare_message(&id)) {
             return false;
         }
+        let send = self.core.for_agent(id.clone(), message.clone(), Delivery::Enqueue);
         let removed = ChatPendingMessageRemovedAction {
             kind: PendingMessageKind::Queued,
             id: id.clone(),
@@ -220,7 +227,7 @@ impl Inner {
             queued_message_id: Some(id.clone()),
             meta: None,
         };
-        talk.begin(&id, message, now);
+        talk.begin(&id, now);
         talk.tell(send);
         self.core
             .publish(chat, &StateAction::ChatPendingMessageRemoved(removed), None);
@@ -229,21 +236,38 @@ impl Inner {
         true
     }
 
-    /// Gives the agent the message that waits to steer the turn that runs now.
+    /// Gives the agent the message that waited to steer the turn that runs now.
     pub(crate) fn steer(&mut self, chat: &Uri) {
-        let Some(head) = self.core.chats.get(chat).map(|chat| chat.store.head()) else {
+        let (Some(entry), Some(talk)) = (self.core.chats.get(chat), self.talks.get_mut(chat)) else {
             return;
         };
-        let (Some(_), Some(waiting)) = (&head.active_turn, &head.steering_message) else {
+        let head = entry.store.head();
+        if head.active_turn.is_none() {
+            return;
+        }
+        let early = talk.early_steering.take();
+        let waiting = head
+            .steering_message
+            .as_ref()
+            .filter(|waiting| early.as_ref() == Some(&waiting.id));
+        if let Some(waiting) = waiting {
+            let (id, message) = (waiting.id.clone(), waiting.message.clone());
+            talk.tell(self.core.for_agent(id, message, Delivery::Immediate));
+        }
+    }
+
+    /// Publishes an action that says what a client wanted, and makes sure that the client hears of it.
+    fn publish_for(&mut self, channel: &Uri, action: &StateAction, cause: Option<Cause>) {
+        let Some(cause) = cause else {
+            self.core.publish(channel, action, None);
             return;
         };
-        let effect = self
-            .core
-            .for_agent(waiting.id.clone(), waiting.message.clone(), Delivery::Immediate);
-        let id = waiting.id.clone();
-        if let Some(talk) = self.talks.get_mut(chat).filter(|talk| !talk.projector.was_sent(&id)) {
-            talk.projector.steered(&id);
-            talk.tell(effect);
+        let dialect = cause.conn.peer().map(|peer| peer.dialect);
+        let published = self.core.publish(channel, action, Some(&cause.origin));
+        let heard = published && dialect.is_some_and(|dialect| self.core.hears(cause.conn.id, dialect, channel));
+        match heard {
+            true => cause.done(),
+            false => cause.echo(&self.core),
         }
     }
 

@@ -7,6 +7,7 @@
 mod answers;
 mod input;
 mod message;
+mod queue;
 mod shells;
 mod sign_in;
 mod subagents;
@@ -75,6 +76,8 @@ pub enum Step {
     },
     /// The conversation came to rest after a turn that went well: a queued message may start.
     Rested,
+    /// A message waits that this face prepares and begins: if the conversation is at rest, at once.
+    Queued,
 }
 
 /// A turn that is running, as far as the projection knows.
@@ -82,7 +85,6 @@ pub enum Step {
 struct Turn {
     id: String,
     started: Timestamp,
-    message: Message,
     /// Whether the agent has taken it up. Until then events belong to something before it.
     taken_up: bool,
     /// Whether a client reopened it, and the agent has not taken it up again.
@@ -132,10 +134,8 @@ pub struct Projector {
     client_tools: HashMap<String, String>,
     /// Tools that clients took along when they left. The agent may still call them: it was told of them before.
     left_tools: HashSet<String>,
-    /// Messages that the agent was already given, in the order of sending.
-    sent: Vec<String>,
-    /// The message that was given to the agent to steer the turn that runs.
-    steering: Option<String>,
+    /// The messages that wait, and what clients see of them.
+    queue: queue::Queue,
     /// Messages as clients wrote them, of which the log tells only a part.
     said: HashMap<String, Message>,
     /// The message whose beginning was missed: it is shown when it is complete.

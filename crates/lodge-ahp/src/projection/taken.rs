@@ -20,6 +20,11 @@ impl Projector {
         }
         match event.payload() {
             Payload::UserMessage(message) => self.user_message(event, message, of_agent),
+            Payload::LodgeMessageQueued(_)
+            | Payload::LodgeMessageEdited(_)
+            | Payload::LodgeMessageMoved(_)
+            | Payload::LodgeMessageRemoved(_)
+            | Payload::LodgeMessageParked(_) => self.queue_event(event.payload()),
             Payload::AssistantTurnStart(_) => {
                 self.joined_late = false;
                 if let Some(scope) = of_agent {
@@ -97,8 +102,6 @@ impl Projector {
                 if let Some(turn) = waiting.filter(|_| unwritten) {
                     // Not even its message could be: nothing more comes of it.
                     turn.taken_up = true;
-                    let id = turn.id.clone();
-                    self.sent.retain(|sent| *sent != id);
                 }
                 let resumable = scope == Scope::Main && (!unwritten || resumed);
                 self.end_turn(&scope, End::Error(info, resumable));
@@ -226,7 +229,7 @@ mod tests {
     use lodge_events::{Event, SessionError, Timestamp};
 
     use super::*;
-    use crate::projection::{Step, message_of_prompt};
+    use crate::projection::Step;
 
     /// What the agent tells when its log cannot be written, and what becomes of the turn: its error, and whether it can be resumed.
     fn unwritten(projector: &mut Projector) -> Option<(String, Option<bool>)> {
@@ -248,13 +251,12 @@ mod tests {
     #[test]
     fn a_turn_fails_whose_message_cannot_be_written() {
         let mut projector = Projector::default();
-        let message = message_of_prompt(&lodge_host::Prompt::default());
-        projector.turn_started("t1", message.clone(), Timestamp::now());
+        projector.turn_started("t1", Timestamp::now());
         assert_eq!(unwritten(&mut projector), Some(("t1".into(), None)));
-        assert!(!projector.was_sent("t1") && !projector.can_resume("t1"));
+        assert!(!projector.can_resume("t1"));
         // Nothing waits any more, so the next one can begin.
         assert_eq!(unwritten(&mut projector), None);
-        projector.turn_started("t2", message, Timestamp::now());
+        projector.turn_started("t2", Timestamp::now());
         assert_eq!(unwritten(&mut projector), Some(("t2".into(), None)));
     }
 

@@ -2,15 +2,10 @@
 
 use std::collections::HashMap;
 
-use ahp_types::{
-    StateAction,
-    actions::{ChatPendingMessageRemovedAction, ChatPendingMessageSetAction},
-    state::{ChatState, Message, PendingMessageKind},
-};
+use ahp_types::state::Message;
 use lodge_events::{Timestamp, Uuid};
-use lodge_host::Prompt;
 
-use super::{Projector, Question, Scope, Step, Turn, message::message_of_prompt, turns::End};
+use super::{Projector, Question, Scope, Step, Turn, turns::End};
 use crate::said::completed;
 
 /// So many turns are remembered that were cancelled before the agent had their messages.
@@ -24,12 +19,17 @@ impl Projector {
 
     /// The log was read: only what waits at the agent is still to be shown.
     pub(crate) fn history_read(&mut self) {
-        let Self { said, sent, .. } = self;
-        said.retain(|id, _| sent.contains(id));
+        let Self { said, queue, .. } = self;
+        said.retain(|id, _| queue.waits(id));
+    }
+
+    /// A client's message was accepted; the log says so in a moment.
+    pub(crate) fn accepted(&mut self, id: &str, message: Message) {
+        self.said.insert(id.to_owned(), message);
     }
 
     /// A message as its client wrote it, if more is known than the log tells.
-    pub(super) fn as_written(&mut self, id: &str, logged: Message) -> Message {
+    pub(super) fn as_written(&self, id: &str, logged: Message) -> Message {
         match self.said.get(id) {
             Some(kept) => completed(kept.clone(), logged),
             None => logged,
@@ -37,12 +37,11 @@ impl Projector {
     }
 
     /// A client (or the queue) opened a turn; the agent is about to be given its message.
-    pub(crate) fn turn_started(&mut self, id: &str, message: Message, started: Timestamp) {
-        self.sent.push(id.to_owned());
+    pub(crate) fn turn_started(&mut self, id: &str, started: Timestamp) {
+        self.queue.begin(id);
         self.main.turn = Some(Turn {
             id: id.to_owned(),
             started,
-            message,
             taken_up: false,
             resumed: false,
             command: false,
@@ -70,7 +69,6 @@ impl Projector {
     /// A client closed the running turn; what still comes of it is dropped until the agent has come to rest.
     pub(crate) fn turn_cancelled(&mut self) -> Vec<Step> {
         if let Some(turn) = self.main.turn.take() {
-            self.sent.retain(|sent| *sent != turn.id);
             if !turn.taken_up {
                 let early = &mut self.main.cancelled_early;
                 if early.len() == MOST_EARLY {
@@ -124,59 +122,10 @@ impl Projector {
         self.main.muted = true;
     }
 
-    /// A message that steers the running turn was given to the agent.
-    pub(crate) fn steered(&mut self, id: &str) {
-        self.sent.push(id.to_owned());
-        self.steering = Some(id.to_owned());
-    }
-
     /// The agent could not be given a message. True when a turn was waiting for that.
     pub(crate) fn send_failed(&mut self, id: &str) -> bool {
-        self.sent.retain(|sent| sent != id);
         let turn = self.main.turn.take_if(|turn| turn.id == id);
         turn.is_some()
-    }
-
-    /// Whether the agent was already given this message.
-    pub(crate) fn was_sent(&self, id: &str) -> bool {
-        self.sent.iter().any(|sent| sent == id)
-    }
-
-    /// The queue of the agent, which other faces fill and a host that was killed leaves behind, as it is now. Messages that
-    /// clients of this face queued are given to the agent one by one and wait in the chat meanwhile.
-    pub(crate) fn queue_changed(&mut self, head: &ChatState, waiting: &[Prompt]) -> Vec<Step> {
-        let id_of = |prompt: &Prompt| prompt.message_id.clone();
-        let shown: Vec<&String> = head
-            .queued_messages
-            .iter()
-            .flatten()
-            .map(|message| &message.id)
-            .collect();
-        let running = head.active_turn.as_ref().map(|turn| &turn.id);
-        for id in &shown {
-            let is_agents = self.was_sent(id) && running != Some(*id);
-            if is_agents && !waiting.iter().any(|prompt| prompt.message_id.as_ref() == Some(*id)) {
-                self.sent.retain(|sent| sent != *id);
-                let (kind, id) = (PendingMessageKind::Queued, (*id).clone());
-                let action = ChatPendingMessageRemovedAction { kind, id };
-                self.act(&Scope::Main, StateAction::ChatPendingMessageRemoved(action));
-            }
-        }
-        for (prompt, id) in waiting.iter().filter_map(|prompt| Some((prompt, id_of(prompt)?))) {
-            if shown.contains(&&id) || running == Some(&id) || prompt.source.is_some() {
-                continue;
-            }
-            if !self.was_sent(&id) {
-                self.sent.push(id.clone());
-            }
-            let (kind, message) = (
-                PendingMessageKind::Queued,
-                self.as_written(&id, message_of_prompt(prompt)),
-            );
-            let action = ChatPendingMessageSetAction { kind, id, message };
-            self.act(&Scope::Main, StateAction::ChatPendingMessageSet(action));
-        }
-        std::mem::take(&mut self.out)
     }
 
     /// Which client runs which tool.

@@ -3,14 +3,14 @@
 use ahp_types::{
     StateAction,
     actions::{
-        ChatErrorAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTruncatedAction,
-        ChatTurnCancelledAction, ChatTurnCompleteAction, ChatTurnStartedAction,
+        ChatErrorAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnCompleteAction, ChatTurnStartedAction,
     },
-    state::{ErrorInfo, ErrorResponsePart, Message, MessageKind, MessageOrigin, PendingMessageKind},
+    state::{ErrorInfo, ErrorResponsePart, Message, MessageKind, MessageOrigin},
 };
 use lodge_events::{AgentMode, COMMAND_SOURCE, Event, Timestamp, UserMessage};
 
 use super::{Mark, Projector, Scope, Streaming, Turn, message_of, text};
+use crate::said::completed;
 
 /// How a turn ends.
 pub(super) enum End {
@@ -35,19 +35,14 @@ impl Projector {
             && user.is_autopilot_continuation != Some(true);
         let command = user.agent_mode == Some(AgentMode::Shell) && user.source.as_deref() == Some(COMMAND_SOURCE);
         let now = self.now;
-        let was_sent = self.was_sent(&id);
+        let was_queued = scope == Scope::Main && self.message_said(user);
+        let written = self.said.remove(&id);
         if scope == Scope::Main && from_person {
             self.marks.push(Mark {
                 turn: id.clone(),
                 first: event.id(),
                 last: event.id(),
             });
-        }
-        self.sent.retain(|sent| *sent != id);
-        if self.steering.take_if(|steering| *steering == id).is_some() {
-            let (kind, id) = (PendingMessageKind::Steering, id.clone());
-            let removed = ChatPendingMessageRemovedAction { kind, id };
-            self.act(&scope, StateAction::ChatPendingMessageRemoved(removed));
         }
         let chat = self.chat(&scope);
         let early = chat.cancelled_early.iter().position(|early| *early == id);
@@ -78,8 +73,12 @@ impl Projector {
         } else {
             MessageKind::SystemNotification
         };
-        let message = self.as_written(&id, message_of(user, kind));
-        self.open_turn(&scope, id, message, now, was_sent);
+        let logged = message_of(user, kind);
+        let message = match written {
+            Some(written) => completed(written, logged),
+            None => logged,
+        };
+        self.open_turn(&scope, id, message, now, was_queued);
         if let Some(turn) = &mut self.chat(&scope).turn {
             turn.command = command;
         }
@@ -91,13 +90,7 @@ impl Projector {
         let Some(turn) = chat.turn.take() else { return };
         let last = chat.last_turn.clone();
         self.act(scope, StateAction::ChatTruncated(ChatTruncatedAction { turn_id: last }));
-        let action = ChatPendingMessageSetAction {
-            kind: PendingMessageKind::Queued,
-            id: turn.id.clone(),
-            message: turn.message,
-        };
-        self.act(scope, StateAction::ChatPendingMessageSet(action));
-        self.sent.push(turn.id);
+        self.waits_again(&turn.id);
     }
 
     pub(super) fn open_turn(&mut self, scope: &Scope, id: String, message: Message, started: Timestamp, queued: bool) {
@@ -105,7 +98,6 @@ impl Projector {
         chat.turn = Some(Turn {
             id: id.clone(),
             started,
-            message: message.clone(),
             taken_up: true,
             resumed: false,
             command: false,

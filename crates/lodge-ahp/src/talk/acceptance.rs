@@ -1,7 +1,7 @@
 //! What is kept before a client hears that it was accepted: messages in the queue of their session, settings in its log.
 
 use ahp_types::state::Message;
-use lodge_events::Attachment;
+use lodge_events::{Attachment, Uuid};
 use lodge_host::{Change, Delivery, Host, HostError, Prompt, Session};
 
 use super::{Effect, LITERAL, Setting, Talk, command_in};
@@ -44,29 +44,52 @@ pub(super) fn prompt_of(
     }
 }
 
+/// Has a session keep a message before its client hears that it was accepted. The rest is prepared after that, and may take
+/// long: now if `now`, or when its turn comes. The event that says it, unless the log said the same before.
+pub(crate) fn accept_message(
+    session: &Session,
+    said: &Said,
+    send: &Effect,
+    now: bool,
+) -> Result<Option<Uuid>, Refusal> {
+    let Effect::Send {
+        id,
+        message,
+        delivery,
+        chats,
+    } = send
+    else {
+        return Ok(None);
+    };
+    let given = unread(message);
+    let added = given.texts.into_iter().chain(chats.clone());
+    let prompt = Prompt {
+        needs_preparation: *delivery == Delivery::Enqueue,
+        ..prompt_of(id, message, *delivery, given.attachments, added)
+    };
+    // The log cannot tell this message as it was written.
+    if message_of_prompt(&prompt) != **message {
+        let kept = said.keep(session.id(), id, message);
+        kept.map_err(|error| format!("the message cannot be kept: {error}"))?;
+    }
+    let accepted = if now {
+        session.accept(prompt)
+    } else {
+        session.enqueue(prompt)
+    };
+    accepted.map_err(|error| error.to_string())
+}
+
 impl Talk {
-    /// Has the session keep a message that its agent is about to be given. The rest is prepared after that, and may take
-    /// long.
-    pub(crate) fn keep_message(&self, said: &Said, send: &Effect) -> Result<(), Refusal> {
-        let Effect::Send {
-            id,
-            message,
-            delivery,
-            chats,
-        } = send
-        else {
-            return Ok(());
+    /// Has the session keep a message that its agent is about to be given, or that waits.
+    pub(crate) fn accept(&mut self, said: &Said, send: &Effect, now: bool) -> Result<Option<Uuid>, Refusal> {
+        let Effect::Send { id, message, .. } = send else {
+            return Ok(None);
         };
         let agent = self.agent().ok_or("the session is not open; send the message again")?;
-        let given = unread(message);
-        let added = given.texts.into_iter().chain(chats.clone());
-        let prompt = prompt_of(id, message, *delivery, given.attachments, added);
-        // The log cannot tell this message as it was written.
-        if message_of_prompt(&prompt) != **message {
-            let kept = said.keep(&self.host_id, id, message);
-            kept.map_err(|error| format!("the message cannot be kept: {error}"))?;
-        }
-        agent.accept(prompt).map_err(|error| error.to_string())
+        let event = accept_message(agent, said, send, now)?;
+        self.projector.accepted(id, (**message).clone());
+        Ok(event)
     }
 }
 

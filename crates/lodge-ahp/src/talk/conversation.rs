@@ -1,14 +1,34 @@
 //! A conversation as the state knows it.
 
-use std::collections::VecDeque;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
-use ahp_types::{StateAction, state::Message};
-use lodge_events::Timestamp;
+use ahp_types::StateAction;
+use lodge_events::{Timestamp, Uuid};
 use lodge_host::Session;
-use tokio::sync::mpsc;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
 
 use super::Effect;
-use crate::{projection::Projector, state::Uri};
+use crate::{
+    projection::Projector,
+    state::{Conn, Core, Uri},
+    wire::Origin,
+};
+
+/// An accepted action of a client that is told when the event comes that says it.
+pub(crate) struct Cause {
+    pub(crate) conn: Arc<Conn>,
+    /// Where the client sent it.
+    pub(crate) channel: Uri,
+    /// The action in the client's words.
+    pub(crate) raw: Box<RawValue>,
+    pub(crate) origin: Origin,
+    /// Who waits until the client was told.
+    pub(crate) told: oneshot::Sender<()>,
+}
 
 /// One conversation: an event stream of the host, the chat it is shown as, and the way to its agent.
 pub(crate) struct Talk {
@@ -27,8 +47,26 @@ pub(crate) struct Talk {
     pub(crate) is_detached: bool,
     /// Before there is a session: the plugins that clients brought.
     pub(crate) plugins: Vec<lodge_host::Plugin>,
+    /// The actions that the events of these ids tell.
+    pub(crate) causes: HashMap<Uuid, Cause>,
+    /// A steering message that its agent is given with the next turn.
+    pub(crate) early_steering: Option<String>,
     /// What clients set and the host will tell again: it is known already, and may be outdated by then.
     expected: VecDeque<StateAction>,
+}
+
+impl Cause {
+    /// Tells the client where it sent the action.
+    pub(crate) fn echo(self, core: &Core) {
+        core.echo(&self.conn, &self.channel, &self.raw, &self.origin);
+        self.done();
+    }
+
+    /// The client was told.
+    pub(crate) fn done(self) {
+        // Nobody waits any more where the connection is gone.
+        let _ = self.told.send(());
+    }
 }
 
 impl Talk {
@@ -50,6 +88,8 @@ impl Talk {
             agent,
             is_detached: false,
             plugins: Vec::new(),
+            causes: HashMap::new(),
+            early_steering: None,
             expected: VecDeque::new(),
         }
     }
@@ -82,8 +122,8 @@ impl Talk {
     }
 
     /// A turn begins: its agent is about to be given the message.
-    pub(crate) fn begin(&mut self, id: &str, message: Message, now: Timestamp) {
-        self.projector.turn_started(id, message, now);
+    pub(crate) fn begin(&mut self, id: &str, now: Timestamp) {
+        self.projector.turn_started(id, now);
     }
 
     /// Gives its agent something to do, in order.

@@ -9,24 +9,23 @@ use std::{
 };
 
 use ahp_types::state::{Message, SessionActiveClient, ToolDefinition};
-use lodge_events::{AbortReason, Payload, Uuid};
+use lodge_events::Uuid;
 use lodge_host::{
-    Answer, AnsweredBy, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, ModelChoice,
-    NewSession, NoCalls, Prompt, QueueChange, Session, Subscription, Worktree,
+    Answer, AnsweredBy, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, Interpreted,
+    ModelChoice, NewSession, NoCalls, Prompt, Session, Subscription, Worktree,
 };
-use tokio::{
-    sync::{mpsc, watch},
-    time::MissedTickBehavior,
-};
+use tokio::{sync::mpsc, time::MissedTickBehavior};
+use tokio_util::sync::DropGuard;
 
 use super::{
     Draft, Effect, Setting,
     acceptance::{command_of, prompt_of},
+    follower::Follower,
     reading::{Outgoing, Reading},
 };
 use crate::{
     attachments::Given,
-    customizations::{self, Custom, Watchers},
+    customizations::{Custom, Watchers},
     face::Face,
     session_config::Isolation,
     state::Uri,
@@ -39,29 +38,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) struct Live {
     pub(crate) session: Session,
-    events: Subscription,
-    /// Tells when it changed files.
-    changed: watch::Receiver<u64>,
     /// This face answers questions as one client; its clients' tools are attached one by one.
     _face: Attachment,
     clients: HashMap<String, Attachment>,
-}
-
-/// What a session tells.
-enum News {
-    Events(Vec<lodge_events::Event>),
-    FilesChanged,
-    Ended,
-}
-
-impl Live {
-    async fn next(&mut self) -> News {
-        tokio::select! {
-            biased;
-            batch = self.events.next_batch() => batch.map_or(News::Ended, News::Events),
-            Ok(()) = self.changed.changed() => News::FilesChanged,
-        }
-    }
 }
 
 /// The driver.
@@ -73,7 +52,12 @@ pub(crate) struct Driver {
     pub(super) reading: Option<Reading>,
     /// What was said while a message is read.
     pub(super) said_later: VecDeque<Effect>,
+    /// The other end, for who follows the session.
+    to_self: mpsc::WeakUnboundedSender<Effect>,
     pub(crate) live: Option<Live>,
+    /// Who follows the session, from when on the conversation is shown.
+    follower: Option<Follower>,
+    following: Option<DropGuard>,
     pub(crate) draft: Option<Draft>,
     /// Whether a client of this face chose the custom agent at work.
     chose_agent: bool,
@@ -84,21 +68,27 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(face: Arc<Face>, chat: Uri, host_id: String, effects: mpsc::UnboundedReceiver<Effect>) -> Self {
-        Self {
+    /// A driver, and the way to tell it something.
+    pub(crate) fn new(face: Arc<Face>, chat: Uri, host_id: String) -> (Self, mpsc::UnboundedSender<Effect>) {
+        let (sender, effects) = mpsc::unbounded_channel();
+        let driver = Self {
             face,
             chat,
             host_id,
             effects,
             reading: None,
             said_later: VecDeque::new(),
+            to_self: sender.downgrade(),
             live: None,
+            follower: None,
+            following: None,
             draft: None,
             chose_agent: false,
             clients: Vec::new(),
             custom: Custom::default(),
             preface: None,
-        }
+        };
+        (driver, sender)
     }
 
     /// A conversation that has no agent yet.
@@ -111,7 +101,7 @@ impl Driver {
 
     /// A conversation that is read up to where these events begin.
     pub(crate) async fn with_session(mut self, session: Session, events: Subscription) -> Result<Self, HostError> {
-        self.live = Some(self.attach(session, events).await?);
+        self.attach(session, events).await?;
         Ok(self)
     }
 
@@ -122,6 +112,7 @@ impl Driver {
             user_input: true,
             elicitation: true,
             exit_plan_mode: true,
+            prepares: true,
             ..Capabilities::default()
         };
         let spec = ClientSpec {
@@ -148,30 +139,33 @@ impl Driver {
         Ok(Some(people))
     }
 
-    async fn attach(&self, session: Session, events: Subscription) -> Result<Live, HostError> {
+    async fn attach(&mut self, session: Session, events: Subscription) -> Result<(), HostError> {
         let face = self.attach_face(&session).await?;
-        Ok(Live {
-            changed: session.changes().changed(),
+        let (to_self, chat) = (self.to_self.clone(), self.chat.clone());
+        self.follower = Some(Follower::new(self.face.clone(), chat, &session, events, to_self));
+        self.live = Some(Live {
             session,
-            events,
             _face: face,
             clients: HashMap::new(),
-        })
+        });
+        Ok(())
+    }
+
+    /// Lets clients see what the session does.
+    fn follow(&mut self) {
+        if let Some(follower) = self.follower.take() {
+            self.following = Some(follower.start());
+        }
     }
 
     /// Works until the conversation is closed here.
     pub(crate) async fn run(mut self) {
+        self.follow();
         self.follow_files().await;
         self.customize().await;
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let news = async {
-                match &mut self.live {
-                    Some(live) => live.next().await,
-                    None => std::future::pending().await,
-                }
-            };
             let reading = self.reading.is_some();
             let next = async {
                 match self.said_later.pop_front_if(|_| !reading) {
@@ -184,18 +178,6 @@ impl Driver {
                     Some(effect) => self.perform(effect).await,
                     None => return,
                 },
-                news = news => match news {
-                    News::Events(batch) if batch.is_empty() => {
-                        tracing::warn!(chat = &*self.chat, "events were lost; the session is read anew");
-                        return self.face.reload(&self.chat);
-                    }
-                    News::Events(batch) => self.show(&batch).await,
-                    News::FilesChanged => self.face.files_changed(&self.chat),
-                    News::Ended => {
-                        self.live = None;
-                        self.face.detached(&self.chat);
-                    }
-                },
                 given = Reading::done(&mut self.reading) => self.message_read(given).await,
                 () = self.custom.fetched() => self.customize().await,
                 _ = looks.tick() => if self.face.is_looked_at(&self.chat) {
@@ -206,20 +188,11 @@ impl Driver {
         }
     }
 
-    /// Shows events in slices, so that a burst neither keeps others from the state for long nor fills the queues of
-    /// clients before their sockets had a chance to take anything.
-    async fn show(&self, batch: &[lodge_events::Event]) {
-        if batch.iter().any(customizations::is_news) {
-            self.show_customizations().await;
-        }
-        for events in batch.chunks(64) {
-            self.face.events(&self.chat, events);
-            tokio::task::yield_now().await;
-        }
-        let queue_changed =
-            |event: &lodge_events::Event| matches!(event.payload(), Payload::PendingMessagesModified(_));
-        if let Some(live) = self.live.as_ref().filter(|_| batch.iter().any(queue_changed)) {
-            self.face.queue_changed(&self.chat, &live.session.queue().0);
+    /// The session left memory.
+    fn ended(&mut self) {
+        if self.live.as_ref().is_some_and(|live| live.session.has_ended()) {
+            self.live = None;
+            self.face.detached(&self.chat);
         }
     }
 
@@ -257,6 +230,7 @@ impl Driver {
 
     /// Makes or opens the session behind the conversation. False when that was done before.
     async fn open(&mut self) -> Result<bool, HostError> {
+        self.ended();
         if self.live.is_some() {
             return Ok(false);
         }
@@ -265,7 +239,8 @@ impl Driver {
             None => self.face.open_session(&self.host_id).await?,
         };
         let events = session.subscribe(QUEUE);
-        self.live = Some(self.attach(session.clone(), events).await?);
+        self.attach(session.clone(), events).await?;
+        self.follow();
         if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
             (talk.is_draft, talk.is_detached) = (false, false);
             talk.agent = Some(session);
@@ -355,7 +330,7 @@ impl Driver {
                     Ok(false) => "there is nothing to go on with".to_owned(),
                     Err(error) => error.to_string(),
                 };
-                return self.face.turn_failed(&self.chat, &turn, &gone_on);
+                return self.face.turn_failed(&self.chat, None, &turn, &gone_on);
             }
             Effect::Create(made) => {
                 let opened = self.open().await;
@@ -374,6 +349,10 @@ impl Driver {
                 }
                 return self.clients_bring().await;
             }
+            // What was still to be read for it is not read.
+            Effect::Withdrawn(_) => return,
+            Effect::Ended => return self.ended(),
+            Effect::Customized => return self.show_customizations().await,
             Effect::Decided => return self.decided().await,
             Effect::Server { id, wish } => return self.wish(&id, wish).await,
             Effect::Change(setting) => self.change(setting).await,
@@ -383,7 +362,6 @@ impl Driver {
             Effect::Abort => self.abort().await,
             Effect::Answer { request_id, answer, by } => self.answer(&request_id, *answer, by).await,
             Effect::Truncate { before } => self.truncate(before).await,
-            Effect::Unqueue { id } => self.unqueue(id).await,
         };
         if let Err(error) = failed {
             tracing::warn!(chat = &*self.chat, %error, "the agent did not do what a client wanted");
@@ -399,10 +377,8 @@ impl Driver {
             chats,
         } = outgoing;
         if let Err(error) = self.send(&id, &message, delivery, chats, given).await {
-            if let Some(live) = &self.live {
-                live.session.withdraw(&id);
-            }
-            self.face.turn_failed(&self.chat, &id, &error.to_string());
+            let session = self.live.as_ref().map(|live| &live.session);
+            self.face.turn_failed(&self.chat, session, &id, &error.to_string());
         }
     }
 
@@ -416,7 +392,7 @@ impl Driver {
     ) -> Result<(), HostError> {
         if command_of(message).is_some() {
             let session = self.session().await?.session.clone();
-            session.send(prompt_of(id, message, delivery, Vec::new(), [])).await?;
+            session.begin(prompt_of(id, message, delivery, Vec::new(), [])).await?;
             return Ok(());
         }
         self.plugins_ready().await;
@@ -433,15 +409,14 @@ impl Driver {
         let added = given.texts.into_iter().chain(chats).chain(preface);
         let prompt = prompt_of(id, message, delivery, given.attachments, added);
         if delivery == Delivery::Immediate {
-            session.send(prompt).await?;
+            session.begin(prompt).await?;
         } else if session.is_for_client(&prompt.text) {
             // Beside everything else: a client takes as long as it likes.
             let (face, chat) = (self.face.clone(), self.chat.clone());
             let (id, text) = (id.to_owned(), message.text.clone());
             tokio::spawn(async move {
                 if let Err(error) = say(&session, &id, text, prompt).await {
-                    session.withdraw(&id);
-                    face.turn_failed(&chat, &id, &error.to_string());
+                    face.turn_failed(&chat, Some(&session), &id, &error.to_string());
                 }
             });
         } else {
@@ -455,7 +430,7 @@ impl Driver {
     }
 
     async fn abort(&mut self) -> Result<(), HostError> {
-        self.session().await?.session.abort(AbortReason::UserInitiated).await?;
+        self.session().await?.session.cancel().await?;
         Ok(())
     }
 
@@ -468,15 +443,6 @@ impl Driver {
 
     async fn truncate(&mut self, before: Uuid) -> Result<(), HostError> {
         self.session().await?.session.truncate(before).await?;
-        Ok(())
-    }
-
-    async fn unqueue(&mut self, id: String) -> Result<(), HostError> {
-        self.session()
-            .await?
-            .session
-            .change_queue(QueueChange::Remove(id))
-            .await?;
         Ok(())
     }
 
@@ -541,9 +507,9 @@ pub(crate) fn remove_worktree(worktree: Worktree) {
 
 /// Says something, and notes the answer where it was a command.
 async fn say(session: &Session, id: &str, text: String, prompt: Prompt) -> Result<(), HostError> {
-    if let Some(answer) = session.say(prompt).await? {
-        session.commanded(id.to_owned(), text, answer).await?;
-        session.withdraw(id);
+    match session.interpret(prompt).await? {
+        Interpreted::Prompt(prompt) => drop(session.begin(*prompt).await?),
+        Interpreted::Answer(answer) => session.commanded(id.to_owned(), text, answer).await?,
     }
     Ok(())
 }

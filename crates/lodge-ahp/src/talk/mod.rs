@@ -3,6 +3,7 @@
 mod acceptance;
 mod conversation;
 mod driver;
+mod follower;
 mod reading;
 mod shown;
 
@@ -14,7 +15,8 @@ use lodge_host::{Answer, AnsweredBy, Approval, Delivery, HostError, Mode};
 use tokio::sync::oneshot;
 
 pub(crate) use self::{
-    conversation::Talk,
+    acceptance::accept_message,
+    conversation::{Cause, Talk},
     driver::{Driver, remove_worktree},
 };
 use crate::{customizations::Wish, session_config::Isolation};
@@ -58,10 +60,14 @@ pub(crate) enum Effect {
     Truncate { before: Uuid },
     /// Where it may work beside the directory that it runs in.
     Directories(Vec<PathBuf>),
-    /// Take back a message that waits at the agent.
-    Unqueue { id: String },
     /// Who runs tools for it.
     Clients(Vec<SessionActiveClient>),
+    /// Messages are not to be said any more.
+    Withdrawn(Vec<String>),
+    /// The session left memory.
+    Ended,
+    /// What there is to customize it with may have changed.
+    Customized,
     /// Something was turned on or off.
     Decided,
     /// Something is wanted of an MCP server.

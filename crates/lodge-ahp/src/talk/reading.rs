@@ -72,10 +72,10 @@ impl Driver {
                 return None;
             }
             Effect::Abort => self.stop_reading(|_| true),
-            Effect::Unqueue { id } => {
-                let wanted = |later: &Effect| !matches!(later, Effect::Send { id: later, .. } if later == id);
+            Effect::Withdrawn(ids) => {
+                let wanted = |later: &Effect| !matches!(later, Effect::Send { id, .. } if ids.contains(id));
                 self.said_later.retain(wanted);
-                self.stop_reading(|reading| reading == id);
+                self.stop_reading(|reading| ids.iter().any(|id| id == reading));
             }
             _ => {}
         }
@@ -86,7 +86,9 @@ impl Driver {
         if let Some(reading) = self.reading.take_if(|reading| unwanted(&reading.outgoing.id)) {
             reading.given.abort();
             let Some(live) = &self.live else { return };
-            live.session.withdraw(&reading.outgoing.id);
+            if let Err(error) = live.session.withdraw(&reading.outgoing.id) {
+                tracing::warn!(chat = &*self.chat, %error, "a message that nobody wants stays in the queue");
+            }
             // An agent that has heard nothing of the message does not tell that it is over.
             if !live.session.is_busy() {
                 self.face.rested(&self.chat);

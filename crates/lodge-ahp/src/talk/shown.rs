@@ -4,17 +4,14 @@ use std::path::PathBuf;
 
 use ahp_types::{
     StateAction,
-    actions::{
-        ChatErrorAction, ChatPendingMessageRemovedAction, SessionTitleChangedAction,
-        SessionWorkingDirectoryReplacedAction,
-    },
-    state::{ErrorInfo, ErrorResponsePart, PendingMessageKind},
+    actions::{ChatErrorAction, SessionTitleChangedAction, SessionWorkingDirectoryReplacedAction},
+    state::{ErrorInfo, ErrorResponsePart},
 };
-use lodge_host::Prompt;
+use lodge_host::Session;
 
 use crate::{
     actions::{further, renamed},
-    face::{Face, Inner},
+    face::{Face, Held, Inner},
     projection::{Scope, Step},
     state::Uri,
 };
@@ -26,7 +23,8 @@ impl Face {
         for event in events {
             let Some(talk) = inner.talks.get_mut(chat) else { return };
             let steps = talk.projector.event(event);
-            if steps.is_empty() {
+            let cause = talk.causes.remove(&event.id());
+            if steps.is_empty() && cause.is_none() {
                 continue;
             }
             let title = steps.iter().find_map(|step| match step {
@@ -36,9 +34,12 @@ impl Face {
                 },
                 _ => None,
             });
-            if inner.take(chat, steps) {
-                self.keep(&inner, chat);
+            // What must not be lost is kept before anybody hears of it.
+            let mut held = Held::new(&mut inner);
+            if held.take_for(chat, steps, cause) {
+                self.first_turn(&mut held, chat);
             }
+            drop(held);
             if let Some(title) = title {
                 self.titled(&mut inner, chat, &title);
             }
@@ -63,16 +64,12 @@ impl Face {
         }
     }
 
-    /// Shows what waits at an agent.
-    pub(super) fn queue_changed(&self, chat: &Uri, waiting: &[Prompt]) {
-        let mut guard = self.inner.lock();
-        let inner = &mut *guard;
-        let (Some(entry), Some(talk)) = (inner.core.chats.get(chat), inner.talks.get_mut(chat)) else {
-            return;
-        };
-        let steps = talk.projector.queue_changed(entry.store.head(), waiting);
-        if inner.take(chat, steps) {
-            self.keep(inner, chat);
+    /// The agent could not be given a message: the turn that waited for it has failed, or it no longer steers one. The message
+    /// waits no more in its session.
+    pub(crate) fn turn_failed(&self, chat: &Uri, session: Option<&Session>, id: &str, message: &str) {
+        self.show_failure(chat, id, message);
+        if let Some(Err(error)) = session.map(|session| session.withdraw(id)) {
+            tracing::warn!(chat = &**chat, %error, "a message that failed stays in the queue");
         }
     }
 
@@ -84,35 +81,29 @@ impl Face {
         }
     }
 
-    /// The agent could not be given a message: the turn that waited for it has failed, or it no longer steers one.
-    pub(crate) fn turn_failed(&self, chat: &Uri, id: &str, message: &str) {
+    fn show_failure(&self, chat: &Uri, id: &str, message: &str) {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let Some(talk) = inner.talks.get_mut(chat) else { return };
         let session = talk.session.clone();
         self.host.automations().message_failed(&talk.host_id, message);
-        let action = if talk.projector.send_failed(id) {
-            let error = ErrorInfo {
-                error_type: "sendFailed".into(),
-                message: message.to_owned(),
-                stack: None,
-                meta: None,
-            };
-            let part = ErrorResponsePart { error, resumable: None };
-            StateAction::ChatError(ChatErrorAction {
-                turn_id: id.to_owned(),
-                duration: 0,
-                part,
-                meta: None,
-            })
-        } else {
+        if !talk.projector.send_failed(id) {
             tracing::warn!(chat = &**chat, message, "a message could not be given to the agent");
-            let kind = PendingMessageKind::Steering;
-            StateAction::ChatPendingMessageRemoved(ChatPendingMessageRemovedAction {
-                kind,
-                id: id.to_owned(),
-            })
+            return;
+        }
+        let error = ErrorInfo {
+            error_type: "sendFailed".into(),
+            message: message.to_owned(),
+            stack: None,
+            meta: None,
         };
+        let part = ErrorResponsePart { error, resumable: None };
+        let action = StateAction::ChatError(ChatErrorAction {
+            turn_id: id.to_owned(),
+            duration: 0,
+            part,
+            meta: None,
+        });
         inner.core.publish(chat, &action, None);
         inner.core.settle(&session);
     }

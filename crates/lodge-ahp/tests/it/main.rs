@@ -26,6 +26,7 @@ mod official;
 mod page;
 mod plugins;
 mod projection;
+mod queue;
 mod refusals;
 mod resources;
 mod restart;

@@ -50,6 +50,7 @@ fn shown(steps: Vec<Step>) -> Vec<String> {
         Step::Terminal { tool_call_id, news } => format!("(terminal of {tool_call_id}: {news:?})"),
         Step::Orphaned { tool_call_id, .. } => format!("(nobody runs {tool_call_id})"),
         Step::Rested => "(at rest)".to_owned(),
+        Step::Queued => "(to be prepared)".to_owned(),
     };
     steps.into_iter().map(line).collect()
 }

@@ -68,6 +68,15 @@ pub enum Invoked {
     },
 }
 
+/// What a message of a person is.
+#[derive(Debug, Clone)]
+pub enum Interpreted {
+    /// Something to say to the agent.
+    Prompt(Box<Prompt>),
+    /// A command, which answered this.
+    Answer(String),
+}
+
 impl Host {
     /// The commands that a new session in this directory will have, by name: those of the house and of files, also of
     /// plugins. Reads files.
@@ -189,29 +198,36 @@ impl Session {
         split(message).is_some_and(|(name, _)| self.client_commands().iter().any(|command| command.name == name))
     }
 
-    /// Says something that may be a command: `Ok(Some(…))` is what a command answered at once; otherwise the agent has it. A
-    /// command that does not exist is an error.
-    pub async fn say(&self, mut prompt: Prompt) -> Result<Option<String>, HostError> {
+    /// Says something that may be a command: `Ok(Some(…))` is what a command answered at once; otherwise the agent has it.
+    pub async fn say(&self, prompt: Prompt) -> Result<Option<String>, HostError> {
+        match self.interpret(prompt).await? {
+            Interpreted::Answer(answer) => Ok(Some(answer)),
+            Interpreted::Prompt(prompt) => {
+                self.send(*prompt).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Finds out what a message says that may be a command, and does what the command does by itself. A command that does
+    /// not exist is an error.
+    pub async fn interpret(&self, mut prompt: Prompt) -> Result<Interpreted, HostError> {
+        let for_agent = |prompt| Ok(Interpreted::Prompt(Box::new(prompt)));
         let Some((name, input)) = split(&prompt.text) else {
-            self.send(prompt).await?;
-            return Ok(None);
+            return for_agent(prompt);
         };
         match self.invoke(name, input).await? {
-            Some(Invoked::Done(answer)) => Ok(Some(answer)),
-            Some(Invoked::Ran) => Ok(Some(format!("`/{name}` is done."))),
+            Some(Invoked::Done(answer)) => Ok(Interpreted::Answer(answer)),
+            Some(Invoked::Ran) => Ok(Interpreted::Answer(format!("`/{name}` is done."))),
             Some(Invoked::Prompt { text, mode }) => {
                 if let Some(mode) = mode {
                     self.configure(lodge_agent::Change::Mode(mode)).await?;
                 }
                 prompt.display_text = Some(std::mem::replace(&mut prompt.text, text));
-                self.send(prompt).await?;
-                Ok(None)
+                for_agent(prompt)
             }
             // Somebody speaks of a place on this machine, as in `/etc is a directory`.
-            None if Path::new("/").join(name).exists() => {
-                self.send(prompt).await?;
-                Ok(None)
-            }
+            None if Path::new("/").join(name).exists() => for_agent(prompt),
             // A model would make something of it, and nobody would notice the slip.
             None => Err(HostError::Invalid(format!(
                 "There is no command `/{name}`; `/help` lists those that there are. Begin with another word to say this \

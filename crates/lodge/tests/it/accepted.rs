@@ -121,6 +121,9 @@ enum Last {
     /// While nothing runs.
     Queued,
     QueuedInTurn,
+    Edited,
+    Moved,
+    Removed,
     Steering,
     Title,
     Mode,
@@ -129,10 +132,13 @@ enum Last {
     Answer,
 }
 
-const ALL: [Last; 9] = [
+const ALL: [Last; 12] = [
     Last::FirstMessage,
     Last::Queued,
     Last::QueuedInTurn,
+    Last::Edited,
+    Last::Moved,
+    Last::Removed,
     Last::Steering,
     Last::Title,
     Last::Mode,
@@ -163,6 +169,28 @@ async fn act(client: &mut Client, session: &str, chat: &str, last: Last) -> Vec<
             let kind = if last == Last::Steering { "steering" } else { "queued" };
             client.accepted(chat, pending(kind, "m2", "say more")).await;
             vec![("m1", LONG), ("m2", "say more")]
+        }
+        Last::Edited | Last::Moved | Last::Removed => {
+            client.accepted(chat, turn("m1", LONG)).await;
+            for id in ["m2", "m3"] {
+                client.accepted(chat, pending("queued", id, "say more")).await;
+            }
+            let (action, left) = match last {
+                Last::Edited => (
+                    pending("queued", "m3", "say else"),
+                    vec![("m2", "say more"), ("m3", "say else")],
+                ),
+                Last::Moved => (
+                    json!({ "type": "chat/queuedMessagesReordered", "order": ["m3"] }),
+                    vec![("m3", "say more"), ("m2", "say more")],
+                ),
+                _ => (
+                    json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": "m2" }),
+                    vec![("m3", "say more")],
+                ),
+            };
+            client.accepted(chat, action).await;
+            std::iter::once(("m1", LONG)).chain(left).collect()
         }
         Last::Answer => {
             let call = r#"call bash {"command":"echo ran >> ran"} then say done"#;
@@ -226,6 +254,16 @@ async fn check(client: &mut Client, home: &Home, session: &str, chat: &str, last
     let found = client.subscribe(chat).await;
     for (id, text) in said {
         assert_eq!(shown(&found, id, text), 1, "{id}: {found:#}");
+    }
+    if matches!(last, Last::Edited | Last::Moved | Last::Removed) {
+        let queued = found["queuedMessages"].as_array().cloned().unwrap_or_default();
+        let ids: Vec<&Value> = queued
+            .iter()
+            .map(|queued| &queued["id"])
+            .filter(|id| **id != "m1")
+            .collect();
+        let expected: Vec<&str> = said.iter().map(|(id, _)| *id).filter(|id| *id != "m1").collect();
+        assert_eq!(ids, expected, "{last:?}");
     }
     // A client that did not hear the echo says it again: it is the same message.
     let (id, text) = *said.last().unwrap();

@@ -36,6 +36,7 @@ pub(super) fn beside() -> Vec<Payload> {
             ..Default::default()
         }]),
         command: text("make test"),
+        needs_preparation: Some(true),
     };
     vec![
         LodgeMessageQueued {

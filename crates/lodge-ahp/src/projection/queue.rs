@@ -1,0 +1,159 @@
+//! Messages that wait: a fold of the log, and what clients see of it.
+
+use std::collections::HashSet;
+
+use ahp_types::{
+    StateAction,
+    actions::{ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatQueuedMessagesReorderedAction},
+    state::PendingMessageKind,
+};
+use lodge_events::{MessageLane, Payload, UserMessage};
+use lodge_host::{PendingMessage, PendingMessages};
+
+use super::{Projector, Scope, Step, message::message_of_prompt, turns::End};
+
+/// The messages that wait.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pending: PendingMessages,
+    /// Messages that clients see as turns already, until the log says that they are said or gone.
+    begun: HashSet<String>,
+    /// Those that clients see as queued, in their order.
+    queued: Vec<String>,
+    /// The one that clients see as steering.
+    steering: Option<String>,
+}
+
+impl Queue {
+    /// Whether a message waits, also when clients see it as a turn.
+    pub(super) fn waits(&self, id: &str) -> bool {
+        self.pending.get(id).is_some()
+    }
+
+    /// Clients see a message as a turn from now on.
+    pub(super) fn begin(&mut self, id: &str) {
+        self.begun.insert(id.to_owned());
+        self.queued.retain(|known| known != id);
+    }
+
+    fn is_shown(&self, message: &PendingMessage) -> bool {
+        // What the host sends in a person's name is shown when it is said.
+        message.item.source.is_none() && !self.begun.contains(&message.id)
+    }
+
+    fn shown(&self, lane: &[PendingMessage]) -> Vec<String> {
+        let shown = lane.iter().filter(|message| self.is_shown(message));
+        shown.map(|message| message.id.clone()).collect()
+    }
+}
+
+impl Projector {
+    /// Something about the messages that wait changed.
+    pub(super) fn queue_event(&mut self, payload: &Payload) {
+        self.queue.pending.fold(payload);
+        if let Payload::LodgeMessageEdited(edited) = payload {
+            self.show_again(&edited.message_id);
+        }
+        self.show_queue();
+        match payload {
+            Payload::LodgeMessageQueued(queued)
+                if queued.item.needs_preparation == Some(true) && self.queue.queued.contains(&queued.message_id) =>
+            {
+                self.out.push(Step::Queued);
+            }
+            Payload::LodgeMessageRemoved(removed) => removed.ids.iter().for_each(|id| self.message_left(id)),
+            _ => {}
+        }
+    }
+
+    /// A message is part of the conversation. True when clients saw it as queued: its turn takes it from there.
+    pub(super) fn message_said(&mut self, message: &UserMessage) -> bool {
+        let Some(id) = &message.message_id else { return false };
+        self.queue.pending.fold(&Payload::from(message.clone()));
+        let before = self.queue.queued.len();
+        self.queue.queued.retain(|known| known != id);
+        let was_queued = self.queue.queued.len() < before;
+        self.show_queue();
+        self.queue.begun.remove(id);
+        was_queued
+    }
+
+    /// A message is not said. A turn that waited for it is over.
+    fn message_left(&mut self, id: &str) {
+        self.queue.begun.remove(id);
+        self.said.remove(id);
+        let waiting = self.main.turn.as_mut().filter(|turn| turn.id == id && !turn.taken_up);
+        if let Some(turn) = waiting {
+            turn.taken_up = true;
+            self.end_turn(&Scope::Main, End::Cancelled);
+        }
+    }
+
+    /// A message that clients saw as a turn waits again, because another one came first.
+    pub(super) fn waits_again(&mut self, id: &str) {
+        self.queue.begun.remove(id);
+        self.show_queue();
+    }
+
+    /// The first message that this face prepares and begins.
+    pub(crate) fn next_to_prepare(&self) -> Option<&str> {
+        let waiting = self.queue.queued.iter();
+        let mut waiting = waiting.filter_map(|id| self.queue.pending.get(id));
+        let next = waiting.find(|message| message.needs_preparation() && !message.parked);
+        next.map(|message| message.id.as_str())
+    }
+
+    /// A message that clients see says something else.
+    fn show_again(&mut self, id: &str) {
+        if self.queue.steering.as_deref() == Some(id) {
+            self.show_pending(PendingMessageKind::Steering, id);
+        } else if self.queue.queued.iter().any(|known| known == id) {
+            self.show_pending(PendingMessageKind::Queued, id);
+        }
+    }
+
+    /// Lets clients see what waits now.
+    fn show_queue(&mut self) {
+        let queued = self.queue.shown(&self.queue.pending.next);
+        let steering = self.queue.shown(&self.queue.pending.steer).pop();
+        let mut seen = std::mem::take(&mut self.queue.queued);
+        for gone in seen.extract_if(.., |id| !queued.contains(id)) {
+            self.remove_pending(PendingMessageKind::Queued, gone);
+        }
+        for id in queued
+            .iter()
+            .filter(|id| !seen.contains(id))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            self.show_pending(PendingMessageKind::Queued, &id);
+            seen.push(id);
+        }
+        if seen != queued {
+            let action = ChatQueuedMessagesReorderedAction { order: queued.clone() };
+            self.act(&Scope::Main, StateAction::ChatQueuedMessagesReordered(action));
+        }
+        self.queue.queued = queued;
+        let seen = std::mem::replace(&mut self.queue.steering, steering.clone());
+        match (seen, steering) {
+            (seen, Some(id)) if seen.as_ref() != Some(&id) => self.show_pending(PendingMessageKind::Steering, &id),
+            (Some(id), None) => self.remove_pending(PendingMessageKind::Steering, id),
+            _ => {}
+        }
+    }
+
+    fn show_pending(&mut self, kind: PendingMessageKind, id: &str) {
+        let Some(message) = self.queue.pending.get(id) else {
+            return;
+        };
+        let logged = message_of_prompt(&message.prompt(&MessageLane::Next));
+        let (id, message) = (id.to_owned(), self.as_written(id, logged));
+        let action = ChatPendingMessageSetAction { kind, id, message };
+        self.act(&Scope::Main, StateAction::ChatPendingMessageSet(action));
+    }
+
+    fn remove_pending(&mut self, kind: PendingMessageKind, id: String) {
+        let action = ChatPendingMessageRemovedAction { kind, id };
+        self.act(&Scope::Main, StateAction::ChatPendingMessageRemoved(action));
+    }
+}
