@@ -323,8 +323,10 @@ impl Driver {
                 connection.renew_if_wanted().await;
             }
             let said = say(&session, &message_id, prompt).await;
-            if said.is_err() {
-                session.withdraw(&message_id);
+            if said.is_err()
+                && let Err(error) = session.withdraw(&message_id)
+            {
+                tracing::warn!(%error, "a message that failed stays in the queue");
             }
             if let Some(sender) = sender.upgrade() {
                 let _ = sender.send(Command::Said(message_id, said));
