@@ -46,7 +46,31 @@ pub(crate) struct Client {
 pub(crate) struct Attached {
     pub(crate) session: Session,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
+    /// Whether the client made it.
+    is_made: bool,
     driver: Option<AbortOnDropHandle<()>>,
+}
+
+impl Attached {
+    /// Lets go of the session. One that the client made and in which nothing was said is removed: editors make one whenever
+    /// somebody opens a panel.
+    pub(crate) async fn let_go(self, host: &Host) {
+        let session = self.session;
+        if let Some(driver) = self.driver {
+            driver.abort();
+            let _ = driver.await;
+        }
+        // With the answer to this it is known that the client is not attached any more.
+        let _ = session.settle_interrupted().await;
+        let (id, facts) = (session.id().to_owned(), session.facts());
+        let is_empty = facts.user_messages == 0 && facts.first_command.is_none() && session.queue().0.is_empty();
+        let is_unused = self.is_made && is_empty && session.clients() == 0;
+        drop(session);
+        match is_unused {
+            true => drop(host.delete(&id).await),
+            false => host.rest(&id).await,
+        }
+    }
 }
 
 pub(crate) struct Connection {
@@ -101,14 +125,12 @@ where
         }
     }
     let sessions = std::mem::take(&mut *connection.sessions.lock());
-    let ids: Vec<String> = sessions.keys().cloned().collect();
-    drop(sessions);
+    for attached in sessions.into_values() {
+        attached.let_go(&host).await;
+    }
     peer.finish();
     let _ = writer.await;
     slot.release();
-    for id in ids {
-        host.rest(&id).await;
-    }
     tracing::debug!("an ACP client is gone");
 }
 
@@ -220,16 +242,18 @@ impl Connection {
     }
 
     /// Notes that the client has a session open. What it does is told once the client knows that.
-    pub(crate) fn attach(&self, session: Session, commands: mpsc::UnboundedSender<Command>) {
+    pub(crate) fn attach(&self, session: Session, commands: mpsc::UnboundedSender<Command>, is_made: bool) {
         let id = session.id().to_owned();
+        let mut sessions = self.sessions.lock();
+        // One that was open before is not any more.
+        let before = sessions.remove(&id);
         let attached = Attached {
             session,
             commands,
+            is_made: is_made || before.is_some_and(|before| before.is_made),
             driver: None,
         };
-        // One that was open before is not any more.
-        let before = self.sessions.lock().insert(id, attached);
-        drop(before);
+        sessions.insert(id, attached);
     }
 
     fn start(&self, driver: Box<Driver>) {

@@ -62,7 +62,7 @@ pub(crate) async fn create(
         client,
         attachment,
     };
-    Ok(opened(connection, parts, reply))
+    Ok(opened(connection, parts, reply, true))
 }
 
 /// Opens a session that there is, with its history or without.
@@ -112,13 +112,13 @@ pub(crate) async fn open(
         client,
         attachment,
     };
-    Ok(opened(connection, parts, reply))
+    Ok(opened(connection, parts, reply, false))
 }
 
-fn opened(connection: &Connection, parts: Parts, reply: Value) -> Outcome {
+fn opened(connection: &Connection, parts: Parts, reply: Value, is_made: bool) -> Outcome {
     let session = parts.attachment.session().clone();
     let (driver, commands) = Driver::new(parts);
-    connection.attach(session, commands);
+    connection.attach(session, commands, is_made);
     Outcome {
         reply,
         start: Some(Box::new(driver)),
@@ -244,8 +244,9 @@ pub(crate) async fn close(connection: &Arc<Connection>, given: SessionId) -> Res
     let _ = commands.send(Command::Close(done));
     // It is gone either way.
     let _ = closed.await;
-    drop(connection.detach(&id));
-    connection.host().rest(&id).await;
+    if let Some(attached) = connection.detach(&id) {
+        attached.let_go(&connection.host()).await;
+    }
     Ok(nothing().into())
 }
 

@@ -166,7 +166,7 @@ test("the official client sends every kind of content", async (place) => {
 });
 
 test("MCP servers that an editor names are programs of the session", async (place) => {
-  const client = await editor(place);
+  const client = await editor(place, { form: () => ({ action: "accept", content: { name: "Ada", check: true } }) });
   const server = require.resolve("@modelcontextprotocol/server-everything/dist/index.js");
   const { sessionId } = await client.make({
     mcpServers: [{ name: "everything", command: process.execPath, args: [server, "stdio"], env: [{ name: "SEEN", value: "yes" }] }],
@@ -175,6 +175,10 @@ test("MCP servers that an editor names are programs of the session", async (plac
   assert.equal(stopped.stopReason, "end_turn");
   const done = client.told("tool_call_update").find((update) => update.status === "completed");
   assert.match(JSON.stringify(done.content), /over there/);
+  client.updates.length = 0;
+  await client.say(sessionId, "call everything-trigger-elicitation-request {} then say filled in");
+  assert.ok(client.asked.some((form) => form.mode === "form" && form.requestedSchema.properties.name), "its form is shown");
+  assert.match(JSON.stringify(client.told("tool_call_update")), /Ada/);
   await client.end();
 });
 

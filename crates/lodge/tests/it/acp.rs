@@ -777,3 +777,88 @@ fn a_question_outlives_the_host_and_is_asked_again_when_the_session_is_loaded() 
     assert!(home.work().join("new.txt").exists());
     events::check_chain(&log_of(&home, &session)).unwrap();
 }
+
+#[test]
+fn a_session_in_which_nothing_was_said_goes_with_its_editor() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let (unused, used) = (editor.new_session(), editor.new_session());
+    assert_eq!(editor.stops(&used, "say hello"), "end_turn");
+    assert_eq!(home.logs().len(), 2);
+    assert!(editor.running.finish().status.success());
+    assert_eq!(home.logs().len(), 1, "the host closes the connection when it is gone");
+    assert!(home.logs()[0].to_string_lossy().contains(&used));
+    let mut editor = Editor::ready(&home);
+    let open = |id: &str, cwd: &Value| json!({ "sessionId": id, "cwd": cwd, "mcpServers": [] });
+    let cwd = editor.cwd.clone();
+    assert_eq!(
+        editor.try_call("session/load", open(&unused, &cwd)).unwrap_err()["code"],
+        -32002
+    );
+    editor.call("session/load", open(&used, &cwd));
+    editor.call("session/close", json!({ "sessionId": used }));
+    let empty = editor.new_session();
+    editor.call("session/close", json!({ "sessionId": empty }));
+    assert_eq!(home.logs().len(), 1);
+}
+
+#[test]
+fn calls_of_sub_agents_are_asked_about_and_shown() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = editor.new_session();
+    let below = r#"call create {"path":"below","file_text":"x"} then say made"#;
+    let task =
+        json!({ "agent_type": "general-purpose", "name": "helper", "description": "Make a file", "prompt": below });
+    let id = editor.prompt(&session, &format!("call task {task} then say above"));
+    let asked = editor.question("session/request_permission");
+    let call = asked["params"]["toolCall"]["toolCallId"].clone();
+    editor.answer(&asked, selected("allow-once"));
+    assert_eq!(editor.wait(id).unwrap()["stopReason"], "end_turn");
+    assert!(home.work().join("below").exists());
+    let updates = editor.told("tool_call_update");
+    let last = updates.iter().rfind(|update| update["toolCallId"] == call).unwrap();
+    assert_eq!(last["status"], "completed", "{updates:#?}");
+    assert_eq!(
+        editor.text("agent_message_chunk"),
+        "above",
+        "what a sub-agent says is for its agent"
+    );
+}
+
+#[test]
+fn a_model_that_was_brought_is_used_without_starting_again() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = editor.new_session();
+    let refused = editor.try_call(
+        "session/prompt",
+        json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "fail with authentication" }] }),
+    );
+    assert_eq!(refused.unwrap_err()["code"], -32000);
+    let config = "default_model = \"mine\"\n[[provider]]\nname = \"local\"\nbase_url = \"http://127.0.0.1:9/v1\"\n[[model]]\nid = \"mine\"\nprovider = \"local\"\n";
+    std::fs::write(home.path().join("lodge.toml"), config).unwrap();
+    let made = editor.call("session/new", json!({ "cwd": editor.cwd, "mcpServers": [] }));
+    let chosen = |options: &Value| {
+        let option = options
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|option| option["id"] == "model")
+            .unwrap();
+        option["currentValue"].clone()
+    };
+    assert_eq!(chosen(&made["configOptions"]), "mine", "the next request finds it");
+    let told = editor.until("the model of the open session", |update| {
+        update["sessionUpdate"] == "config_option_update" && chosen(&update["configOptions"]) == "mine"
+    });
+    assert_eq!(chosen(&told["configOptions"]), "mine");
+    std::fs::write(home.path().join("lodge.toml"), "default_model = [").unwrap();
+    let broken = editor
+        .try_call("authenticate", json!({ "methodId": "lodge-configuration" }))
+        .unwrap_err();
+    assert!(broken["message"].as_str().unwrap().contains("lodge.toml"), "{broken}");
+}
