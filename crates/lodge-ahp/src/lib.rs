@@ -39,6 +39,7 @@ mod talk;
 mod telemetry;
 mod terminals;
 mod tls;
+mod tool_content;
 mod upgrade;
 pub mod uri;
 pub mod version;

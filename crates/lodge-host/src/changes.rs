@@ -169,6 +169,12 @@ impl Session {
         .await
     }
 
+    /// What was in a file before and after a change that comes to this difference, if it is kept.
+    pub async fn sides_of(&self, path: PathBuf, difference: String) -> Result<Option<(Vec<u8>, Vec<u8>)>, HostError> {
+        self.with_changes(move |changes| Ok(changes.sides_of(&path, &difference).unwrap_or_default()))
+            .await
+    }
+
     /// Makes files what they are in git's last commit: these, or all of the working directory. Can be restored.
     pub async fn discard(&self, only: Option<BTreeSet<PathBuf>>) -> Result<Restored, HostError> {
         if self.is_busy() {

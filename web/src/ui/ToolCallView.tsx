@@ -185,7 +185,12 @@ export function ToolCallView(props: { call: ToolCall; directory?: string }) {
           <Show when={showInput()}>
             <Output text={inputText(call())} label="Input" />
           </Show>
-          <For each={(call().content ?? []).filter((content) => !(subagent() && content.type === "text"))}>
+          <For
+            each={(call().content ?? []).filter(
+              // A difference that the text tells already is not fetched again.
+              (content) => !(subagent() && content.type === "text") && !(diffs().length > 0 && content.type === "fileEdit"),
+            )}
+          >
             {(content) => <Content content={content} call={call()} directory={props.directory} />}
           </For>
           <Show when={call().error?.message}>

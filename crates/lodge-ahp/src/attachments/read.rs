@@ -11,13 +11,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::{Given, Place, SHOWN, blob, file, lines, not_read, quote};
-use crate::{
-    changesets,
-    face::Face,
-    methods::{call_client, tool_content},
-    rpc::RpcError,
-    uri,
-};
+use crate::{changesets, face::Face, methods::call_client, rpc::RpcError, tool_content, uri};
 
 /// A turn begins after so long at the latest, whatever a client does.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -133,10 +127,10 @@ async fn held(face: &Arc<Face>, address: &str) -> Option<Content> {
         });
     }
     let (session, name) = uri::session_of_content(address)?;
-    let (data, kind) = tool_content(face, session, name).await?;
+    let found = tool_content::read(face, session, &name).await?;
     Some(Content {
-        bytes: STANDARD.decode(data).ok()?,
-        kind: Some(kind),
+        bytes: found.bytes,
+        kind: found.kind,
     })
 }
 

@@ -6,8 +6,8 @@ use ahp_types::{
     StateAction,
     state::{
         AgentCapabilities, AgentInfo, BackgroundWork, ChatInteractivity, ChatOrigin, ChatState, ChatSummary,
-        Customization, MultipleChatsCapability, MultipleWorkingDirectoriesCapability, SessionModelInfo, SessionStatus,
-        ToolResultContent,
+        Customization, FileEditSide, MultipleChatsCapability, MultipleWorkingDirectoriesCapability, SessionModelInfo,
+        SessionStatus, ToolResultContent,
     },
 };
 use lodge_events::Timestamp;
@@ -83,6 +83,11 @@ pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
             }
             return;
         }
+        StateAction::ChatToolCallReady(ready) => {
+            let edits = ready.edits.iter_mut().flat_map(|edits| &mut edits.items);
+            edits.for_each(|edit| point_to_sides(session, &mut edit.before, &mut edit.after));
+            return;
+        }
         StateAction::ChatToolCallContentChanged(changed) => (&changed.tool_call_id, Some(&mut changed.content)),
         StateAction::ChatToolCallComplete(done) => (&done.tool_call_id, done.result.content.as_mut()),
         _ => return,
@@ -98,10 +103,23 @@ pub(crate) fn point_to_chats(session: &str, action: &mut StateAction) {
         {
             content.uri.insert_str(0, session);
         }
+        if let ToolResultContent::FileEdit(edit) = part {
+            point_to_sides(session, &mut edit.before, &mut edit.after);
+        }
         if let ToolResultContent::Terminal(terminal) = part
             && terminal.resource == *call
         {
             terminal.resource = uri::tool_terminal(session, call);
+        }
+    }
+}
+
+/// Fills in the session in the addresses of what a call made of a file.
+fn point_to_sides(session: &str, before: &mut Option<FileEditSide>, after: &mut Option<FileEditSide>) {
+    for side in before.iter_mut().chain(after) {
+        let address = &mut side.content.uri;
+        if uri::session_of_content(address).is_some_and(|(of, _)| of.is_empty()) {
+            address.insert_str(0, session);
         }
     }
 }

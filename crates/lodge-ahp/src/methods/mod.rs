@@ -17,7 +17,6 @@ mod terminals;
 mod watches;
 mod work;
 
-pub(crate) use resources::tool_content;
 pub(crate) use reverse::call_client;
 pub(crate) use sessions::{NewSession, Template, Wanted, host_error, prepare, session_settings};
 

@@ -1,6 +1,6 @@
 //! Files of the host, confined to what clients may reach.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lodge_events::Timestamp;
@@ -11,10 +11,9 @@ use serde_json::json;
 use super::{Reply, Request};
 use crate::{
     contents::{Contents, Encoding, LargeAnswer},
-    face::Face,
-    projection::{said_in, timestamp},
+    projection::timestamp,
     rpc::{self, RpcError, RpcResult, code},
-    uri,
+    tool_content, uri,
     wire::Frame,
 };
 
@@ -133,28 +132,33 @@ pub(super) async fn read(request: &Request<'_>) -> Reply {
 async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
     let params: OneUri = params(request)?;
     let about = About::read(&params.uri).missing(CONTENT);
-    if let Some((session, name)) = uri::session_of_content(&params.uri).filter(|_| uri::path(&params.uri).is_none()) {
-        let found = tool_content(request.face, session, name).await;
-        let (data, kind) = found.ok_or_else(|| about.error(request, FileError::NotFound))?;
-        let tail = format!(r#"","encoding":"base64","contentType":{}}}}}"#, json!(kind));
-        let answer = LargeAnswer::begin(head(request), Contents::of_bytes(data.into_bytes(), None), tail);
-        send(request, answer.map_err(|error| about.error(request, error))?).await;
-        return Ok(());
-    }
     let wanted = params.encoding.as_deref().map(encoding).transpose()?;
+    let of_tool = match uri::session_of_content(&params.uri).filter(|_| uri::path(&params.uri).is_none()) {
+        Some((session, name)) => {
+            let found = tool_content::read(request.face, session, &name).await;
+            Some(found.ok_or_else(|| about.error(request, FileError::NotFound))?)
+        }
+        None => None,
+    };
     let head = head(request);
-    let kind = content_type(&params.uri);
+    let told = of_tool.as_ref().and_then(|content| content.kind.clone());
+    let kind = told.or_else(|| content_type(&params.uri).map(str::to_owned));
     let begin = move |contents: Contents| {
-        let kind = kind.map_or(String::new(), |kind| format!(r#","contentType":"{kind}""#));
+        let kind = kind.map_or(String::new(), |kind| format!(r#","contentType":{}"#, json!(kind)));
         let tail = format!(r#"","encoding":"{}"{kind}}}}}"#, contents.encoding.as_str());
         LargeAnswer::begin(head, contents, tail)
     };
-    let answer = match crate::changesets::read(request.face, &params.uri).await {
+    let held = match of_tool {
+        Some(content) if content.kind.is_some() => Some(Contents::of_bytes(content.bytes, Some(Encoding::Base64))),
+        Some(content) => Some(Contents::of_bytes(content.bytes, wanted)),
         // Contents that a changed file had.
-        Some(bytes) => {
-            let contents = Contents::of_bytes(bytes?, wanted);
-            begin(contents).map_err(|error| about.error(request, error))?
-        }
+        None => match crate::changesets::read(request.face, &params.uri).await {
+            Some(bytes) => Some(Contents::of_bytes(bytes?, wanted)),
+            None => None,
+        },
+    };
+    let answer = match held {
+        Some(contents) => begin(contents).map_err(|error| about.error(request, error))?,
         None => {
             let path = about.path(request)?;
             let limit = request.face.config.limits.resource_bytes;
@@ -182,32 +186,6 @@ async fn send(request: &Request<'_>, answer: LargeAnswer) {
             }
         }
     }
-}
-
-/// What a tool said in a session and was too large for its state: in base64, and of which kind.
-pub(crate) async fn tool_content(face: &Arc<Face>, session: &str, name: String) -> Option<(String, String)> {
-    face.open_born(session).await.ok()?;
-    let ids: Vec<String> = {
-        let inner = face.inner.lock();
-        let talks = inner.talks.values().filter(|talk| *talk.born == *session);
-        talks.map(|talk| talk.host_id.clone()).collect()
-    };
-    let (call, at) = name.rsplit_once('-')?;
-    let (call, at) = (call.to_owned(), at.parse::<usize>().ok()?);
-    for id in ids {
-        let Ok(history) = face.open_session(&id).await.ok()?.history() else {
-            continue;
-        };
-        let call = call.clone();
-        let find = move || {
-            let events = history.events().filter_map(Result::ok);
-            events.filter_map(|event| said_in(&event, &call, at)).last()
-        };
-        if let Ok(Some(found)) = tokio::task::spawn_blocking(find).await {
-            return Some(found);
-        }
-    }
-    None
 }
 
 fn encoding(name: &str) -> Result<Encoding, RpcError> {

@@ -5,6 +5,7 @@
 //! of their own. Actions that change nothing are not filtered here; the state does that when it applies them.
 
 mod answers;
+mod edits;
 mod input;
 mod message;
 mod queue;
@@ -29,6 +30,7 @@ use serde_json::{Map, Value};
 pub use self::shells::TerminalNews;
 use self::turns::End;
 pub(crate) use self::{
+    edits::{Side, difference_in, side_named},
     input::{Question, number_value, one_answer},
     message::{message_of, message_of_prompt},
     text::timestamp,

@@ -20,7 +20,11 @@ use lodge_events::{
 };
 use serde_json::{Value, json};
 
-use super::{Projector, Question, Scope, Step, object, text};
+use super::{
+    Projector, Question, Scope, Step,
+    edits::{self, Proposed},
+    object, text,
+};
 use crate::{customizations::server_id, uri};
 
 /// Tools that people do not see: they speak through other events.
@@ -52,6 +56,8 @@ pub(super) struct Call {
     approved: bool,
     /// Whether one of them is to run it.
     is_clients: bool,
+    /// What it wants to write, while a person is asked about it.
+    pub(super) proposed: Option<Proposed>,
     /// The MCP server that has the tool.
     server: Option<String>,
     /// Other content, such as the sub-agent's chat, that stays while output comes and goes.
@@ -219,6 +225,7 @@ impl Projector {
             denied: false,
             approved: false,
             is_clients: self.client_tools.contains_key(name),
+            proposed: None,
             server: named.server.map(str::to_owned),
             pinned: Vec::new(),
         };
@@ -254,9 +261,12 @@ impl Projector {
             tool_call_id: id.clone(),
         };
         self.questions.insert(asked.request_id.clone(), question);
-        let Some(call) = self.calls.get(&id).cloned() else {
+        let (edits, proposed) = edits::proposed(request, &id).unzip();
+        let Some(call) = self.calls.get_mut(&id) else {
             return;
         };
+        call.proposed = proposed;
+        let call = call.clone();
         let Some(turn_id) = self.running_turn(&call.scope) else {
             return;
         };
@@ -275,7 +285,7 @@ impl Projector {
             tool_input: text::input(arguments).map(ToolInput::Inline),
             confirmation_title: Some(text::confirmation(request).into()),
             risk_assessment: None,
-            edits: None,
+            edits,
             editable: (!call.arguments.is_null()).then_some(true),
             confirmed: None,
             options: Some(options()),
@@ -307,6 +317,7 @@ impl Projector {
         let Some(call) = self.calls.get_mut(&tool_call_id) else {
             return;
         };
+        call.proposed = None;
         call.runs |= approved;
         call.denied |= !approved;
         let scope = call.scope.clone();
@@ -459,6 +470,8 @@ impl Projector {
             }
             structured = result.structured_content.clone();
         }
+        let tool = self.calls.get(id).map_or("", |call| &call.name);
+        content.extend(edits::done(tool, done));
         let error = done.error.as_ref().map(|error| match &error.code {
             Some(code) => json!({ "message": error.message, "code": code }),
             None => json!({ "message": error.message }),

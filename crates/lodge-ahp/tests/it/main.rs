@@ -16,6 +16,7 @@ mod customizations;
 mod directories;
 mod docs;
 mod edits;
+mod file_edits;
 mod flood;
 mod fuzz;
 mod hostile;

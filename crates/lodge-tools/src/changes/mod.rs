@@ -451,6 +451,24 @@ impl Changes {
         self.blobs.read(hash)
     }
 
+    /// What was in a file before and after the last change of it that comes to this difference, if both are kept.
+    pub fn sides_of(&self, path: &Path, difference: &str) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let steps = {
+            let inner = &mut *self.inner.lock();
+            self.records(inner)?.steps(path)?
+        };
+        let text = |entry: &Entry| match entry {
+            Entry::File { content, .. } => String::from_utf8(self.content(content.as_ref()?).ok()?).ok(),
+            _ => Some(String::new()),
+        };
+        let sides = steps.iter().rev().find_map(|(before, after)| {
+            let (old, new) = (text(before)?, text(after)?);
+            let known = Some(old.as_str()).filter(|_| matches!(before, Entry::File { .. }));
+            (crate::diff::unified(path, known, &new).0 == difference).then(|| (old.into_bytes(), new.into_bytes()))
+        });
+        Ok(sides)
+    }
+
     /// Lines added and removed. `None` where there are no lines to count.
     pub fn lines(&self, before: &Entry, after: &Entry) -> Option<(u64, u64)> {
         let hash = |entry: &Entry| match entry {

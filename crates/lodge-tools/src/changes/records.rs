@@ -175,6 +175,15 @@ impl Records {
         Ok(())
     }
 
+    /// Each change of a file, one by one.
+    pub(super) fn steps(&self, path: &Path) -> io::Result<Vec<(Entry, Entry)>> {
+        let text = std::fs::read(&self.path)?;
+        let lines = text.split(|byte| *byte == b'\n');
+        let lines = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+        let steps = lines.filter(|line| line.path == path);
+        Ok(steps.map(|line| (line.before, line.after)).collect())
+    }
+
     /// Brings what was written down to the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()?;

@@ -1,0 +1,97 @@
+//! What tool calls said or did that is too much for the state: read at addresses beneath the session's, from its log and from
+//! the contents that it keeps of changed files.
+
+use std::sync::Arc;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use lodge_host::Session;
+
+use crate::{
+    face::Face,
+    projection::{Side, difference_in, said_in, side_named},
+};
+
+pub(crate) struct ToolContent {
+    pub(crate) bytes: Vec<u8>,
+    /// Its kind, where it is told.
+    pub(crate) kind: Option<String>,
+}
+
+impl ToolContent {
+    fn file(bytes: Vec<u8>) -> Self {
+        Self { bytes, kind: None }
+    }
+}
+
+/// The content of this name in a session.
+pub(crate) async fn read(face: &Arc<Face>, session: &str, name: &str) -> Option<ToolContent> {
+    face.open_born(session).await.ok()?;
+    if let Some((call, side)) = side_named(name)
+        && let Some(found) = proposed(face, session, call, side).await
+    {
+        return Some(found);
+    }
+    let ids: Vec<String> = {
+        let inner = face.inner.lock();
+        let talks = inner.talks.values().filter(|talk| *talk.born == *session);
+        talks.map(|talk| talk.host_id.clone()).collect()
+    };
+    for id in ids {
+        let Ok(session) = face.open_session(&id).await else {
+            continue;
+        };
+        let found = match side_named(name) {
+            Some((call, side)) => edited(&session, call.to_owned(), side).await,
+            None => said(&session, name).await,
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// What a call would make of a file that a person is asked about.
+async fn proposed(face: &Face, session: &str, call: &str, side: Side) -> Option<ToolContent> {
+    let proposed = {
+        let inner = face.inner.lock();
+        let mut talks = inner.talks.values().filter(|talk| *talk.born == *session);
+        talks.find_map(|talk| talk.projector.proposed(call).cloned())?
+    };
+    Some(ToolContent::file(match side {
+        Side::After => proposed.new.into_bytes(),
+        Side::Before => tokio::fs::read(proposed.path).await.ok()?,
+    }))
+}
+
+/// What a call made of a file. What is not kept any more is shown as far as the log tells.
+async fn edited(session: &Session, call: String, side: Side) -> Option<ToolContent> {
+    let history = session.history().ok()?;
+    let find = move || {
+        let events = history.events().filter_map(Result::ok);
+        events.filter_map(|event| difference_in(&event, &call)).last()
+    };
+    let diff = tokio::task::spawn_blocking(find).await.ok()??;
+    let sides = session.sides_of(diff.path.clone(), diff.text.clone()).await.ok()?;
+    Some(ToolContent::file(match (sides, side) {
+        (Some((before, _)), Side::Before) => before,
+        (Some((_, after)), Side::After) => after,
+        (None, side) => diff.excerpt(side).into_bytes(),
+    }))
+}
+
+/// One part of what a call said.
+async fn said(session: &Session, name: &str) -> Option<ToolContent> {
+    let (call, at) = name.rsplit_once('-')?;
+    let (call, at) = (call.to_owned(), at.parse::<usize>().ok()?);
+    let history = session.history().ok()?;
+    let find = move || {
+        let events = history.events().filter_map(Result::ok);
+        events.filter_map(|event| said_in(&event, &call, at)).last()
+    };
+    let (data, kind) = tokio::task::spawn_blocking(find).await.ok()??;
+    Some(ToolContent {
+        bytes: STANDARD.decode(data).ok()?,
+        kind: Some(kind),
+    })
+}
