@@ -22,6 +22,7 @@ use crate::{
     store::{ChatRecord, SessionRecord},
     talk::{Draft, Driver, Effect, Setting, Talk},
     telemetry::Signal,
+    terminals::end_of,
     uri,
 };
 
@@ -76,7 +77,14 @@ impl Face {
     /// Opens the session that a URI belongs to, if there is one and it is not open already.
     pub(crate) async fn open(self: &Arc<Self>, uri: &str) -> Result<(), HostError> {
         self.open_session_of(uri).await?;
-        self.inner.lock().show_past_terminal(uri);
+        let kept = self.inner.lock().past_output(uri);
+        let limit = self.config.limits.terminal_bytes;
+        let whole = match kept {
+            Some(path) => tokio::task::spawn_blocking(move || end_of(&path, limit).ok()).await,
+            None => Ok(None),
+        };
+        let whole = whole.map_err(|error| HostError::Invalid(error.to_string()))?;
+        self.inner.lock().show_past_terminal(uri, whole);
         Ok(())
     }
 

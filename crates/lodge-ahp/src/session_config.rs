@@ -149,6 +149,13 @@ impl Face {
     }
 }
 
+/// A schema for clients that have a picker of models: a second one beside it would be confusing.
+pub(crate) fn without_model(schema: &mut Value) {
+    if let Some(properties) = schema["properties"].as_object_mut() {
+        properties.shift_remove("model");
+    }
+}
+
 /// What git has to do with what somebody wants, and the branches there are. Blocks.
 pub(crate) fn branching(directory: &Path, config: &Map<String, Value>) -> (Option<Branching>, Vec<String>) {
     let Some(mut git) = Branching::folder(&GitContext::of(directory)) else {

@@ -205,11 +205,7 @@ impl Question {
                 ToolCallConfirmationState::Unknown(_) => return None,
             },
             SessionInputRequest::ChatInput(needed) => {
-                let title = needed
-                    .request
-                    .message
-                    .clone()
-                    .unwrap_or_else(|| "A question".to_owned());
+                let title = crate::client::form::asked(&needed.request).to_owned();
                 (title, Body::Text(needed.request.url.clone().unwrap_or_default()))
             }
             _ => return None,
@@ -267,7 +263,7 @@ impl Question {
                 };
                 let text = crate::client::form::text(question);
                 let first = text.lines().next().unwrap_or_default().to_owned();
-                if Some(first.as_str()) != request.message.as_deref() {
+                if Some(first.as_str()) != crate::client::form::asked(request).lines().next() {
                     self.message = first;
                 }
                 let labelled = |label: &str, more: Option<&String>| match more {

@@ -11,6 +11,9 @@ use std::{
 const MAX_FILE: u64 = 64 << 20;
 const PREVIEW_CHARS: usize = 500;
 
+const TOO_LARGE: &str = "Output too large to read at once (";
+const SAVED: &str = "). Saved to: ";
+
 /// A directory for large results, and the name that models know it by: a client that keeps the session's files has a name of
 /// its own for it.
 #[derive(Debug, Clone)]
@@ -91,6 +94,26 @@ impl Collected {
     }
 }
 
+/// What the model is given in place of a large result, as those read it who can show the result itself.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pointer<'a> {
+    /// Where the result is.
+    pub path: &'a Path,
+    /// Its beginning.
+    pub preview: &'a str,
+}
+
+impl<'a> Pointer<'a> {
+    /// Reads what [`Collected::take`] gives for a large result that was saved.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let (_, saved) = text.strip_prefix(TOO_LARGE)?.split_once(SAVED)?;
+        let (path, rest) = saved.split_once('\n')?;
+        let (_, preview) = rest.split_once(":\n")?;
+        let path = Path::new(path);
+        path.is_absolute().then_some(Self { path, preview })
+    }
+}
+
 impl Spilled {
     fn open(place: &Place) -> Self {
         let millis = SystemTime::now()
@@ -127,7 +150,7 @@ impl Spilled {
         let preview = self.preview;
         if self.file.is_none() {
             return format!(
-                "Output too large to read at once ({size}). It could not be saved to a file.\n\nPreview (first {PREVIEW_CHARS} chars):\n{preview}"
+                "{TOO_LARGE}{size}). It could not be saved to a file.\n\nPreview (first {PREVIEW_CHARS} chars):\n{preview}"
             );
         }
         let cut = match self.total > MAX_FILE {
@@ -135,7 +158,7 @@ impl Spilled {
             false => String::new(),
         };
         format!(
-            "Output too large to read at once ({size}). Saved to: {}\n{cut}Consider using tools like grep (for searching), head/tail (for viewing start/end), view with view_range (for specific sections), or jq (for JSON) to examine portions of the output.\n\nPreview (first {PREVIEW_CHARS} chars):\n{preview}",
+            "{TOO_LARGE}{size}{SAVED}{}\n{cut}Consider using tools like grep (for searching), head/tail (for viewing start/end), view with view_range (for specific sections), or jq (for JSON) to examine portions of the output.\n\nPreview (first {PREVIEW_CHARS} chars):\n{preview}",
             self.path.display(),
         )
     }
@@ -195,6 +218,9 @@ mod tests {
             .unwrap()
             .strip_prefix("Output too large to read at once (97.7 KB). Saved to: ");
         let kept = std::fs::read_to_string(path.unwrap()).unwrap();
+        let pointer = Pointer::parse(&text).unwrap();
+        assert_eq!((pointer.path, pointer.preview.len()), (Path::new(path.unwrap()), 500));
+        assert_eq!(Pointer::parse(pointer.preview), None);
         assert_eq!(kept, format!("{}{}", "x".repeat(8), "y".repeat(99_992)));
         assert!(
             text.ends_with(&format!(

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::Request;
 use crate::{
     rpc::{self, RpcError, RpcResult, code},
-    session_config::{Branching, branching, values},
+    session_config::{Branching, branching, values, without_model},
     uri,
 };
 
@@ -84,8 +84,12 @@ async fn resolved(request: &Request<'_>, params: &Resolve) -> Result<Resolved, R
 pub(super) async fn resolve(request: &Request<'_>) -> RpcResult {
     let params: Resolve = rpc::params(request.params)?;
     let resolved = resolved(request, &params).await?;
-    let values = values(&resolved.schema, resolved.git.as_ref(), &resolved.given);
-    rpc::ok(json!({ "schema": &*resolved.schema, "values": values }))
+    let mut schema = Value::clone(&resolved.schema);
+    if request.peer()?.is_editor() {
+        without_model(&mut schema);
+    }
+    let values = values(&schema, resolved.git.as_ref(), &resolved.given);
+    rpc::ok(json!({ "schema": schema, "values": values }))
 }
 
 /// Values of a property that fit what was typed: branches are looked up, all else is in the schema.

@@ -233,6 +233,8 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
     };
     conn.push(rpc::response(Some(request.id), &result));
     drop(inner);
+    let (told, teller) = (conn.clone(), face.clone());
+    tokio::task::spawn_blocking(move || teller.tell_recent(&told));
     face.listeners_changed();
     // Where it was active and does not listen any more, it is not active any more.
     let sessions: Vec<_> = face.inner.lock().core.sessions.keys().cloned().collect();

@@ -1,20 +1,26 @@
 //! The list of sessions.
 
+use std::sync::Arc;
+
 use ahp_types::state::{ChatOrigin, ProjectInfo, SessionChatSummary, SessionStatus, SessionSummary};
 use lodge_host::ListFilter;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Request;
 use crate::{
     annotations,
     dialect::seed,
-    face::Face,
+    face::{Face, Inner},
     load::{UNTITLED, flags},
-    projection::timestamp,
+    projection::{object, timestamp},
     rpc::{self, RpcError, RpcResult},
+    state::Conn,
     uri,
 };
+
+/// Sessions whose lines a client is told again that comes back. Those that were at work when it left are among the last.
+const RECENT: usize = 100;
 
 /// What a cursor of this host begins with.
 const CURSOR: &str = "lodge-1-";
@@ -84,19 +90,45 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
 }
 
 impl Face {
+    /// Tells a client that comes back what is true of the sessions that something happened in last. It heard nothing of what
+    /// happened while it was away, and a host that was killed told nobody that nothing is under way any more.
+    pub(crate) fn tell_recent(&self, conn: &Arc<Conn>) {
+        let filter = ListFilter {
+            limit: Some(RECENT),
+            include_empty: true,
+            ..ListFilter::default()
+        };
+        let recent = match self.host.catalogue().list(&filter) {
+            Ok(page) => page.sessions,
+            Err(error) => return tracing::warn!(%error, "a client that came back may show sessions as they were"),
+        };
+        for line in recent {
+            // Told as it is at this moment: what others are told of it comes before or after.
+            let inner = self.inner.lock();
+            let Some(line) = self.line_in(&inner, &line) else {
+                continue;
+            };
+            let changes = json!({
+                "status": line.status, "activity": line.activity, "title": line.title, "modifiedAt": line.modified_at,
+            });
+            inner.core.tell_changes(conn, &line.resource, object(changes));
+        }
+    }
+
     /// A session's line in the list: none for drafts and for sessions that are shown as chats of others.
     pub(crate) fn line(&self, line: &lodge_host::SessionSummary) -> Option<SessionSummary> {
+        self.line_in(&self.inner.lock(), line)
+    }
+
+    fn line_in(&self, inner: &Inner, line: &lodge_host::SessionSummary) -> Option<SessionSummary> {
         let record = self.store.session(&line.id);
         if record.chat_of.is_some() {
             return None;
         }
         let resource = record.uri.clone().unwrap_or_else(|| uri::session(&line.id));
-        {
-            let inner = self.inner.lock();
-            if let Some(entry) = inner.core.sessions.get(resource.as_str()) {
-                entry.announced.as_ref()?;
-                return inner.core.summary(&resource);
-            }
+        if let Some(entry) = inner.core.sessions.get(resource.as_str()) {
+            entry.announced.as_ref()?;
+            return inner.core.summary(&resource);
         }
         // One that a client chose a URI for was announced, and stays; others are drafts until somebody says something.
         if line.message_count == 0 && record.uri.is_none() {

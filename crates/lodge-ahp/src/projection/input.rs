@@ -172,6 +172,7 @@ fn request(id: &str, message: &str, questions: Vec<ChatInputQuestion>) -> ChatIn
     }
 }
 
+/// The question says what is asked; the request does not say it again.
 fn user_input(asked: &UserInputRequested) -> ChatInputRequest {
     let message = asked.question.clone();
     let question = match asked.choices.as_ref().filter(|choices| !choices.is_empty()) {
@@ -185,7 +186,10 @@ fn user_input(asked: &UserInputRequested) -> ChatInputRequest {
         }),
         None => ChatInputQuestion::Text(text_question(ANSWER, None, message, true)),
     };
-    request(&asked.request_id, &asked.question, vec![question])
+    ChatInputRequest {
+        message: None,
+        ..request(&asked.request_id, "", vec![question])
+    }
 }
 
 fn text_question(id: &str, title: Option<String>, message: String, required: bool) -> ChatInputTextQuestion {

@@ -2,6 +2,7 @@
 
 use ahp_types::state::{TerminalCommandResult, ToolResultContent, ToolResultTerminalContent};
 use lodge_events::{ContentBlock, ToolExecutionComplete};
+use lodge_tools::spill::Pointer;
 use serde_json::Value;
 
 use super::{Projector, Scope, Step};
@@ -85,7 +86,11 @@ impl Projector {
                     self.shells.insert(shell.to_owned(), id.to_owned());
                     return;
                 }
-                let ended = outcome(code, block.map_or("", |block| &block.text));
+                let printed = block.map_or("", |block| &block.text);
+                let mut ended = outcome(code, printed);
+                if let Some(pointer) = Pointer::parse(printed) {
+                    (ended.preview, ended.truncated) = (Some(pointer.preview.to_owned()), Some(true));
+                }
                 // Without a result there may be nothing to look at later: the command may never have run.
                 call.pinned.retain_mut(|part| match part {
                     ToolResultContent::Terminal(terminal) => {

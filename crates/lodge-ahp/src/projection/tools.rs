@@ -18,6 +18,7 @@ use lodge_events::{
     PermissionRequested, SubagentStarted, Timestamp, ToolExecutionComplete, ToolExecutionPartialResult,
     ToolExecutionStart, ToolRequest,
 };
+use lodge_tools::spill::Pointer;
 use serde_json::{Value, json};
 
 use super::{
@@ -462,11 +463,11 @@ impl Projector {
         let mut structured = None;
         if let Some(result) = &done.result {
             let blocks = result.contents.iter().flatten().enumerate();
-            content.extend(blocks.filter_map(|(at, part)| block(part, &format!("{id}-{at}"))));
+            content.extend(blocks.flat_map(|(at, part)| block(part, &format!("{id}-{at}"))));
             let shown = result.detailed_content.as_ref().unwrap_or(&result.content);
             let said = content.iter().any(|part| matches!(part, ToolResultContent::Text(_)));
             if !said && !shown.is_empty() {
-                content.insert(0, text_content(shown.clone()));
+                content.splice(..0, printed(shown));
             }
             structured = result.structured_content.clone();
         }
@@ -583,8 +584,33 @@ const BYTES: &str = "application/octet-stream";
 /// Contents beyond this are named in the state, and read when somebody wants to see them.
 const EMBEDDED: usize = 32 << 10;
 
+/// What a tool printed. Of what was too large for the model the beginning, and where all of it is.
+fn printed(text: &str) -> Vec<ToolResultContent> {
+    match Pointer::parse(text) {
+        Some(pointer) => vec![
+            text_content(format!("{}\n…", pointer.preview)),
+            ToolResultContent::Resource(ToolResultResourceContent {
+                uri: uri::file(pointer.path),
+                size_hint: None,
+                content_type: Some("text/plain".to_owned()),
+                nonce: None,
+            }),
+        ],
+        None => vec![text_content(text.to_owned())],
+    }
+}
+
 /// One part of what a tool said. `name` is what it is called when it is too large for the state.
-fn block(block: &ContentBlock, name: &str) -> Option<ToolResultContent> {
+fn block(block: &ContentBlock, name: &str) -> Vec<ToolResultContent> {
+    let whole = match block {
+        ContentBlock::Text(block) => &block.text,
+        ContentBlock::Terminal(block) => &block.text,
+        other => return part(other, name).into_iter().collect(),
+    };
+    printed(whole)
+}
+
+fn part(block: &ContentBlock, name: &str) -> Option<ToolResultContent> {
     let embedded = |data: &str, mime: &str| {
         if data.len() > EMBEDDED {
             return Some(ToolResultContent::Resource(ToolResultResourceContent {
@@ -601,8 +627,6 @@ fn block(block: &ContentBlock, name: &str) -> Option<ToolResultContent> {
         Some(ToolResultContent::EmbeddedResource(content))
     };
     match block {
-        ContentBlock::Text(block) => Some(text_content(block.text.clone())),
-        ContentBlock::Terminal(block) => Some(text_content(block.text.clone())),
         ContentBlock::ShellExit(block) => block.output_preview.clone().map(text_content),
         ContentBlock::Image(block) => embedded(&block.data, &block.mime_type),
         ContentBlock::Audio(block) => embedded(&block.data, &block.mime_type),
@@ -617,6 +641,6 @@ fn block(block: &ContentBlock, name: &str) -> Option<ToolResultContent> {
             (None, Some(blob)) => embedded(blob, block.resource.mime_type.as_deref().unwrap_or(BYTES)),
             (None, None) => None,
         },
-        ContentBlock::Other(_) => None,
+        ContentBlock::Text(_) | ContentBlock::Terminal(_) | ContentBlock::Other(_) => None,
     }
 }

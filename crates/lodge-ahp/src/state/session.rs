@@ -9,7 +9,7 @@ use ahp_types::state::{
 use serde_json::{Map, Value};
 
 use super::chat::ChatStore;
-use crate::customizations::Own;
+use crate::{customizations::Own, session_config};
 
 /// The bits of a status that say what goes on; the others are flags of the person.
 pub(crate) const ACTIVITY_BITS: u32 = 31;
@@ -60,11 +60,14 @@ impl SessionEntry {
         }
     }
 
-    /// The state on the wire.
-    pub(crate) fn view(&self) -> Value {
+    /// The state on the wire. Without a picker of models where the client has one of its own.
+    pub(crate) fn view(&self, picks_model: bool) -> Value {
         let mut value = serde_json::to_value(&self.state).unwrap_or_default();
         if let (Some(schema), Some(config)) = (&self.schema, value.get_mut("config")) {
             config["schema"] = Value::clone(schema);
+            if picks_model {
+                session_config::without_model(&mut config["schema"]);
+            }
         }
         value
     }

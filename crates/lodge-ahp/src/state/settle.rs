@@ -1,6 +1,6 @@
 //! What follows from a batch of actions: summaries catch up, and the list of sessions is told. Always after the causes.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use ahp_types::{
     StateAction,
@@ -17,7 +17,7 @@ use ahp_types::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{ChatStore, Core, session};
+use super::{ChatStore, Conn, Core, session};
 use crate::{
     dialect::seed,
     version::Dialect,
@@ -172,12 +172,21 @@ impl Core {
 
     /// Tells the list of sessions what changed about one.
     pub(crate) fn notify_changes(&self, uri: &str, changes: Map<String, Value>) {
+        let (modern, seed) = self.changed_frames(uri, changes);
+        self.notify(&modern, &seed);
+    }
+
+    /// Tells one connection what is true of a session in the list.
+    pub(crate) fn tell_changes(&self, conn: &Arc<Conn>, uri: &str, changes: Map<String, Value>) {
+        let (modern, seed) = self.changed_frames(uri, changes);
+        self.notify_one(conn, &modern, &seed);
+    }
+
+    fn changed_frames(&self, uri: &str, changes: Map<String, Value>) -> (Frame, Frame) {
         let old = json!({ "type": "notify/sessionSummaryChanged", "session": uri, "changes": seed::changes(&changes) });
         let params = json!({ "channel": &*self.root_uri, "session": uri, "changes": changes });
-        self.notify(
-            &notification("root/sessionSummaryChanged", &params),
-            &seed::notification(old),
-        );
+        let modern = notification("root/sessionSummaryChanged", &params);
+        (modern, seed::notification(old))
     }
 
     /// Tells the list of sessions about a session that is known to the host but not open here.
@@ -200,23 +209,27 @@ impl Core {
         self.notify(&notification("root/sessionRemoved", &params), &seed::notification(old));
     }
 
+    fn notify(&self, modern: &Frame, seed: &Frame) {
+        for conn in self.conns.values() {
+            self.notify_one(conn, modern, seed);
+        }
+    }
+
     /// To whom notifications about the list go: those who subscribe to the root channel. Before 1.0.0 every connected
     /// client got them, and clients of those versions count on it.
-    fn notify(&self, modern: &Frame, seed: &Frame) {
-        let subscribed = |id: u64| {
+    fn notify_one(&self, conn: &Arc<Conn>, modern: &Frame, seed: &Frame) {
+        let subscribed = || {
             self.channels
                 .get(&self.root_uri)
-                .is_some_and(|channel| channel.subscribers.iter().any(|s| s.conn.id == id))
+                .is_some_and(|channel| channel.subscribers.iter().any(|s| s.conn.id == conn.id))
         };
-        for conn in self.conns.values() {
-            let Some(peer) = conn.peer() else { continue };
-            match peer.dialect {
-                Dialect::Seed => self.deliver(conn, seed.clone()),
-                Dialect::Modern if peer.version.starts_with("0.") || subscribed(conn.id) => {
-                    self.deliver(conn, modern.clone());
-                }
-                Dialect::Modern => {}
+        let Some(peer) = conn.peer() else { return };
+        match peer.dialect {
+            Dialect::Seed => self.deliver(conn, seed.clone()),
+            Dialect::Modern if peer.version.starts_with("0.") || subscribed() => {
+                self.deliver(conn, modern.clone());
             }
+            Dialect::Modern => {}
         }
     }
 }

@@ -117,7 +117,7 @@ impl Core {
             self.join(channel, conn, peer, start);
         }
         let stateless = matches!(&target, Target::Service(uri) if self.is_stateless(uri));
-        Ok((!stateless).then(|| self.snapshot(uri, &target, peer.dialect, start)))
+        Ok((!stateless).then(|| self.snapshot(uri, &target, peer, start)))
     }
 
     /// Whether a channel has no state and no past.
@@ -143,7 +143,7 @@ impl Core {
         }
     }
 
-    fn snapshot(&self, uri: &str, target: &Target, dialect: Dialect, start: usize) -> Box<RawValue> {
+    fn snapshot(&self, uri: &str, target: &Target, peer: &Peer, start: usize) -> Box<RawValue> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Snapshot<'a, S: Serialize> {
@@ -152,7 +152,7 @@ impl Core {
             from_seq: u64,
         }
         let from_seq = self.seq.last();
-        let json = match (target, dialect) {
+        let json = match (target, peer.dialect) {
             (Target::Root, Dialect::Modern) => to_json(&Snapshot {
                 resource: uri,
                 state: &self.root,
@@ -180,7 +180,7 @@ impl Core {
             }),
             (Target::Session(session), Dialect::Modern) => to_json(&Snapshot {
                 resource: uri,
-                state: self.sessions[session].view(),
+                state: self.sessions[session].view(peer.is_editor()),
                 from_seq,
             }),
             (Target::Session(session), Dialect::Seed) => {

@@ -1,5 +1,10 @@
 //! What the agent's commands print, as terminals: live while they run, and from the conversation afterwards.
 
+use std::{
+    io::{Read as _, Seek as _},
+    path::{Path, PathBuf},
+};
+
 use ahp_types::state::{
     TerminalClaim, TerminalContentPart, TerminalExitedLifecycleState, TerminalLifecycleState,
     TerminalRunningLifecycleState, TerminalSessionClaim, TerminalState, TerminalUnclassifiedPart,
@@ -60,19 +65,11 @@ impl Inner {
     }
 
     /// Makes the terminal of a command whose session is open, if that is what this names and it is not there.
-    pub(crate) fn show_past_terminal(&mut self, uri: &str) {
-        if self.core.services.contains_key(uri) {
-            return;
-        }
-        let Some((born, call)) = uri::call_of_tool_terminal(uri) else {
+    /// `whole` is what it printed, where the conversation tells only the beginning.
+    pub(crate) fn show_past_terminal(&mut self, uri: &str, whole: Option<String>) {
+        let Some((chat, turn, call, shown)) = self.past_call(uri) else {
             return;
         };
-        let within = |chat: &&Uri| self.talk_of(chat).is_some_and(|(_, talk)| *talk.born == *born);
-        let found = self.core.chats.keys().filter(within).find_map(|chat| {
-            let (turn, shown) = self.find_call(chat, &call)?;
-            Some((chat.clone(), turn, shown))
-        });
-        let Some((chat, turn, shown)) = found else { return };
         let Some(session) = self.core.session_of(&chat) else {
             return;
         };
@@ -82,9 +79,10 @@ impl Inner {
         let title = terminal["title"].as_str().unwrap_or_default().to_owned();
         let mut state = state(&session, &chat, &turn, &call, title);
         state.cwd = self.directories_of(&chat).into_iter().next();
-        let text = part("text").and_then(|part| part["text"].as_str()).unwrap_or_default();
-        if !text.is_empty() {
-            let part = TerminalUnclassifiedPart { value: text.to_owned() };
+        let told = part("text").and_then(|part| part["text"].as_str()).unwrap_or_default();
+        let value = whole.unwrap_or_else(|| told.to_owned());
+        if !value.is_empty() {
+            let part = TerminalUnclassifiedPart { value };
             state.content.push(TerminalContentPart::Unclassified(part));
         }
         let uri: Uri = uri.into();
@@ -96,6 +94,24 @@ impl Inner {
             self.core
                 .insert_service(uri, Some(session), Service::Terminal(Box::new(state)));
         }
+    }
+
+    /// The call of a terminal that is not there: its chat, turn, id and state.
+    fn past_call(&self, uri: &str) -> Option<(Uri, String, String, Value)> {
+        let (born, call) = uri::call_of_tool_terminal(uri).filter(|_| !self.core.services.contains_key(uri))?;
+        let within = |chat: &&Uri| self.talk_of(chat).is_some_and(|(_, talk)| *talk.born == *born);
+        self.core.chats.keys().filter(within).find_map(|chat| {
+            let (turn, shown) = self.find_call(chat, &call)?;
+            Some((chat.clone(), turn, call.clone(), shown))
+        })
+    }
+
+    /// The file with all that a command printed, where the conversation tells only the beginning.
+    pub(crate) fn past_output(&self, uri: &str) -> Option<PathBuf> {
+        let (_, _, _, shown) = self.past_call(uri)?;
+        let mut parts = shown["content"].as_array()?.iter();
+        let file = parts.find(|part| part["type"] == "resource")?;
+        uri::path(file["uri"].as_str()?)
     }
 
     /// A tool call of a chat and its turn, the newest first.
@@ -117,6 +133,21 @@ impl Inner {
             within(&serde_json::from_str(json.get()).ok()?)
         })
     }
+}
+
+/// The end of a file, from the beginning of a line.
+pub(crate) fn end_of(path: &Path, limit: usize) -> std::io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let from = file.metadata()?.len().saturating_sub(limit as u64);
+    file.seek(std::io::SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(limit as u64).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let whole_lines = match from {
+        0 => &*text,
+        _ => text.split_once('\n').map_or(&*text, |(_, rest)| rest),
+    };
+    Ok(whole_lines.to_owned())
 }
 
 fn state(session: &str, chat: &str, turn: &str, call: &str, title: String) -> TerminalState {

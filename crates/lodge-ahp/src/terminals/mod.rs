@@ -23,7 +23,10 @@ use ahp_types::{
 };
 use lodge_tools::terminal::{Modes, Opening, Output, Piece, Terminal};
 
-pub(crate) use self::rules::{Deed, MAX_TITLE, check, may_hold, size};
+pub(crate) use self::{
+    agent::end_of,
+    rules::{Deed, MAX_TITLE, check, may_hold, size},
+};
 use crate::{
     face::{Face, Inner},
     rpc::{RpcError, code},

@@ -506,3 +506,19 @@ async fn policy_that_an_app_brought_holds_for_clients_here_too() {
     agent.configure(Change::Managed(None)).await.unwrap();
     a.accepted(&session, all).await;
 }
+
+/// Editors have a picker of models, and send the model with each message.
+#[tokio::test]
+async fn editors_are_shown_one_picker_of_models_and_others_theirs() {
+    let house = house().await;
+    let (mut editor, mut a) = (house.editor("vscode").await, house.client("a").await);
+    let (session, _) = a.session(&uuid(1)).await;
+    for (client, has_model) in [(&mut editor, false), (&mut a, true)] {
+        let resolved = resolve(client, json!({})).await;
+        assert_eq!(resolved["schema"]["properties"].get("model").is_some(), has_model);
+        assert_eq!(resolved["values"].get("model").is_some(), has_model, "{resolved}");
+        let config = client.subscribe(&session).await["state"]["config"].clone();
+        assert_eq!(config["schema"]["properties"].get("model").is_some(), has_model);
+        assert!(config["schema"]["properties"].get("mode").is_some());
+    }
+}

@@ -85,6 +85,54 @@ async fn a_question_that_was_open_when_the_host_was_killed_is_asked_again_and_wh
     );
 }
 
+/// Editors ask for the list once, and after that believe what they are told.
+#[tokio::test]
+async fn no_list_shows_work_for_ever_that_a_killed_host_left() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    let mut seen = Vec::new();
+    for (name, version) in [("today", "1.0.0"), ("before", "0.9.0"), ("seed", "0.1.0")] {
+        seen.push((name, version, house.client_of(name, version).await));
+    }
+    a.say(&chat, "t1", "slowly 60 s, stream 100 chunks").await;
+    for (_, version, client) in &mut seen {
+        let notified = client
+            .until(|message| summary_of(message, version)["status"] == 8)
+            .await;
+        assert_eq!(session_in(&notified, version), session.as_str());
+    }
+    let house = house.crash().await;
+    for (name, version, old) in seen {
+        let mut back = house.connect().await;
+        let root = if version == "0.1.0" { SEED_ROOT } else { ROOT };
+        let params = json!({ "clientId": name, "lastSeenServerSeq": old.last_seq, "subscriptions": [root] });
+        back.request("reconnect", params).await.unwrap();
+        let told = back
+            .until(|message| session_in(message, version) == session.as_str())
+            .await;
+        let changes = summary_of(&told, version);
+        assert_eq!(changes["status"].as_u64().unwrap() & 8, 0, "{told}");
+        assert_eq!(changes.get("activity"), Some(&Value::Null), "{told}");
+    }
+}
+
+/// What a notification about the list says of a session.
+fn summary_of<'a>(message: &'a Value, version: &str) -> &'a Value {
+    match version {
+        "0.1.0" => &message["params"]["notification"]["changes"],
+        _ => &message["params"]["changes"],
+    }
+}
+
+fn session_in<'a>(message: &'a Value, version: &str) -> &'a Value {
+    match version {
+        "0.1.0" => &message["params"]["notification"]["session"],
+        _ if message["method"] == "root/sessionSummaryChanged" => &message["params"]["session"],
+        _ => &Value::Null,
+    }
+}
+
 #[tokio::test]
 async fn a_turn_that_a_killed_host_did_not_finish_has_failed_and_can_be_resumed() {
     let house = house().await;

@@ -293,7 +293,7 @@ pub(crate) fn ask(request: &SessionInputRequest) -> Option<(Asked, String)> {
             let mut request = needed.request.clone();
             let answers = request.answers.take().unwrap_or_default();
             let questions = request.questions.as_deref().unwrap_or_default();
-            let mut text = format!("? {}", request.message.as_deref().unwrap_or("A question"));
+            let mut text = format!("? {}", form::asked(&request));
             if let Some(url) = &request.url {
                 text.push_str(&format!("\n  {url}"));
             }
@@ -302,7 +302,7 @@ pub(crate) fn ask(request: &SessionInputRequest) -> Option<(Asked, String)> {
                 // The question of a form of one is often the form's own message.
                 Some(first) => {
                     let first = form::text(first);
-                    let same = first.lines().next() == request.message.as_deref();
+                    let same = first.lines().next() == form::asked(&request).lines().next();
                     for line in first.lines().skip(usize::from(same && questions.len() == 1)) {
                         text.push_str(&format!("\n  {line}"));
                     }

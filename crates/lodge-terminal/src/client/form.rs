@@ -2,8 +2,8 @@
 
 use ahp::ahp_types::state::{
     ChatInputAnswer, ChatInputAnswerValue, ChatInputAnswered, ChatInputBooleanAnswerValue, ChatInputNumberAnswerValue,
-    ChatInputOption, ChatInputQuestion, ChatInputSelectedAnswerValue, ChatInputSelectedManyAnswerValue,
-    ChatInputTextAnswerValue,
+    ChatInputOption, ChatInputQuestion, ChatInputRequest, ChatInputSelectedAnswerValue,
+    ChatInputSelectedManyAnswerValue, ChatInputTextAnswerValue,
 };
 
 /// What a line made of a question.
@@ -24,6 +24,21 @@ pub(crate) fn id(question: &ChatInputQuestion) -> Option<&str> {
         ChatInputQuestion::MultiSelect(q) => Some(&q.id),
         ChatInputQuestion::Unknown(_) => None,
     }
+}
+
+/// What a request asks, in a line or more: where it does not say so itself, its first question does.
+pub(crate) fn asked(request: &ChatInputRequest) -> &str {
+    let first = request.questions.iter().flatten().next();
+    let question = first.and_then(|question| match question {
+        ChatInputQuestion::Text(q) => Some(&q.message),
+        ChatInputQuestion::Number(q) | ChatInputQuestion::Integer(q) => Some(&q.message),
+        ChatInputQuestion::Boolean(q) => Some(&q.message),
+        ChatInputQuestion::SingleSelect(q) => Some(&q.message),
+        ChatInputQuestion::MultiSelect(q) => Some(&q.message),
+        ChatInputQuestion::Unknown(_) => None,
+    });
+    let said = request.message.as_ref().or(question);
+    said.map_or("A question", String::as_str)
 }
 
 /// How a question reads, with what can be chosen.

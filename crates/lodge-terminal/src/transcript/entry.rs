@@ -460,7 +460,7 @@ fn notice(part: &ResponsePart, look: Look) -> Vec<Line<'static>> {
         }
         ResponsePart::ContentRef(part) => rows.extend(marked("·", theme.dim, &part.uri, theme.dim, look)),
         ResponsePart::InputRequest(part) => {
-            let question = part.request.message.as_deref().unwrap_or("A question");
+            let question = crate::client::form::asked(&part.request);
             rows.extend(marked("?", theme.warning, question, theme.text, look));
             if let Some(response) = &part.response {
                 let words = crate::client::ask::answer_words(&part.request, response);

@@ -140,7 +140,7 @@ pub(crate) fn session(core: &Core, uri: &str, start: usize) -> Option<Value> {
     put("inputRequests", (!open.is_empty()).then_some(Value::Array(open)));
     put(
         "config",
-        entry.view().get("config").map(|config| {
+        entry.view(false).get("config").map(|config| {
             let mut config = config.clone();
             if let Some(values) = config["values"].as_object_mut() {
                 values.remove("model");

@@ -176,6 +176,9 @@ async fn input_requests() {
     a.say(&chat, "t1", "ask \"Which colour?\" choices red, blue").await;
     let request = a.action("chat/inputRequested").await["action"]["request"].clone();
     assert_eq!(request["questions"][0]["kind"], "single-select");
+    // Editors show both, so it is said once.
+    assert_eq!(request["questions"][0]["message"], "Which colour?");
+    assert_eq!(request.get("message"), None, "{request}");
     let id = &request["id"];
     let answer = |value: Value| json!({ "answer": { "state": "submitted", "value": value } });
     let complete = |response: &str, answers: Value| json!({ "type": "chat/inputCompleted", "requestId": id, "response": response, "answers": answers });

@@ -153,3 +153,39 @@ async fn a_command_that_must_not_run_has_no_terminal() {
         a.subscribe(&session).await;
     }
 }
+
+/// The model is given the beginning and the name of a file; people get all of it.
+#[tokio::test]
+async fn long_output_is_there_for_people_to_its_last_line_also_after_a_restart() {
+    let mut house = house().await;
+    let mut a = house.client("a").await;
+    let (_, chat) = trusting(&house, &mut a).await;
+    a.say(&chat, "t1", "call bash {\"command\":\"seq 1 20000\"} then say done")
+        .await;
+    let done = a.action("chat/toolCallComplete").await["action"]["result"].clone();
+    a.ends(&chat, "t1").await;
+    let parts = done["content"].as_array().unwrap();
+    let part = |kind: &str| parts.iter().find(|part| part["type"] == kind).unwrap_or(&Value::Null);
+    let all: String = (1..=20_000).map(|line| format!("{line}\n")).collect();
+    // The text is its beginning, without what is meant for the model.
+    let begins = part("text")["text"].as_str().unwrap();
+    assert!(all.starts_with(begins.trim_end_matches("\n…")), "{begins}");
+    assert_eq!(part("terminal")["result"]["truncated"], true, "{done}");
+    let file = part("resource").clone();
+    assert_eq!(file["contentType"], "text/plain", "{done}");
+    let uri = part("terminal")["resource"].as_str().unwrap().to_owned();
+    for round in 0..2 {
+        let mut b = house.client(&format!("b{round}")).await;
+        b.subscribe(&chat).await;
+        let read = json!({ "channel": ROOT, "uri": file["uri"] });
+        let read = b.request("resourceRead", read).await.unwrap();
+        assert!(
+            read["data"].as_str().unwrap() == all,
+            "{} bytes",
+            read["data"].as_str().unwrap().len()
+        );
+        let terminal = b.subscribe(&uri).await["state"].clone();
+        assert!(text(&terminal) == all, "{} bytes", text(&terminal).len());
+        house.restart().await;
+    }
+}
