@@ -200,7 +200,8 @@ test("a message is found in whichever session it is, and shown where it stands",
 });
 
 test("a notification says that a session waits, and not what for", async () => {
-  const page = await open(host);
+  // This browser has no push service, and says so; the page tells by itself then.
+  const page = await open(host, { expect: /Push API/ });
   // A browser without a screen shows none, so this is its part: it allows them and remembers what it was to show.
   await page.evaluate(() => {
     window.told = [];

@@ -43,6 +43,19 @@ self.addEventListener("fetch", (event) => {
   else if (url.pathname.includes("/assets/")) event.respondWith(asset(request));
 });
 
+const TEXTS = { waiting: "A session waits for you", failed: "A session failed", done: "A session is done" };
+
+/** What the host says while the page may be closed. Whoever looks at the page sees it there. */
+self.addEventListener("push", (event) => {
+  const { kind, session } = event.data.json();
+  event.waitUntil(
+    self.clients.matchAll({ type: "window" }).then((pages) => {
+      if (pages.some((page) => page.visibilityState === "visible" && page.focused)) return;
+      return self.registration.showNotification(TEXTS[kind] ?? TEXTS.done, { tag: session, icon: "./icon-192.png", data: session });
+    }),
+  );
+});
+
 /** A notification leads to the page, to the session that it is of. */
 self.addEventListener("notificationclick", (event) => {
   event.notification.close();

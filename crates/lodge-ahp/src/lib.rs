@@ -28,6 +28,7 @@ mod local;
 pub mod methods;
 mod migrate;
 pub mod projection;
+mod push;
 mod reading;
 pub mod rpc;
 mod said;

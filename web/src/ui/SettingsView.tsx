@@ -1,7 +1,7 @@
 /** This browser, and the host it is paired with. */
 import { For, Show } from "solid-js";
 import { client, root } from "../app";
-import { impossible, notify, notifying } from "../notify";
+import { impossible, notify, notifying, pushed } from "../notify";
 import { unpair } from "../ahp/door";
 import type { Customization } from "../ahp/types";
 import { count, plural, visible } from "../text/plain";
@@ -63,7 +63,9 @@ export default function SettingsView() {
               <input type="checkbox" checked={notifying()} onChange={(event) => void notify(event.currentTarget.checked)} />
               <span>
                 Tell me when a session waits for me, fails or is done
-                <small>While this page is open and not in sight. A notification does not say what the session is about.</small>
+                <small>
+                  {pushed() ? "Also while this page is closed." : "While this page is open and not in sight."} A notification does not say what the session is about.
+                </small>
               </span>
             </label>
           </Show>

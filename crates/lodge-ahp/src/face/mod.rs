@@ -20,6 +20,7 @@ use lodge_door::Admission;
 use lodge_files::{Grants, Indexes, Symbols};
 use lodge_host::{Approval, Change, Host, HostError, Session};
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::{
@@ -31,6 +32,7 @@ use crate::{
     automations,
     changesets::Followers,
     config::AhpConfig,
+    push::Push,
     said::Said,
     state::{Bounds, Conn, Core, Keep, Seq, Service, Uri},
     store::{SessionRecord, Store},
@@ -65,6 +67,7 @@ pub(crate) struct Face {
     looking: AtomicBool,
     pub(crate) telemetry: Telemetry,
     pub(crate) automations: automations::Shown,
+    pub(crate) push: Arc<Push>,
 }
 
 impl Face {
@@ -102,6 +105,9 @@ impl Face {
             subscriptions: config.limits.subscriptions,
         };
         let mut core = Core::new(seq, root, bounds);
+        let (outcomes, mut heard) = mpsc::unbounded_channel();
+        core.outcomes = Some(outcomes);
+        let push = Arc::new(Push::open(&dir, config.door.clone()));
         core.insert_service(automations::CHANNEL.into(), None, Service::Automations(catalogue));
         let inner = Inner {
             core,
@@ -111,6 +117,13 @@ impl Face {
             followers: Followers::default(),
             said: said.clone(),
         };
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let (teller, stopped) = (push.clone(), stop.clone());
+        tasks.spawn(stopped.run_until_cancelled_owned(async move {
+            while let Some((session, outcome)) = heard.recv().await {
+                teller.tell(&session, outcome).await;
+            }
+        }));
         Ok(Arc::new(Self {
             host,
             config,
@@ -125,12 +138,13 @@ impl Face {
             symbols: Arc::default(),
             grants,
             removing: Mutex::default(),
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
+            tasks,
+            stop,
             next_conn: AtomicU64::new(1),
             looking: AtomicBool::new(false),
             telemetry,
             automations: automations::Shown::default(),
+            push,
         }))
     }
 

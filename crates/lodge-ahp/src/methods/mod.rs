@@ -9,6 +9,7 @@ mod devices;
 mod handshake;
 mod listing;
 mod moving;
+mod push;
 mod resources;
 mod reverse;
 mod search;
@@ -159,6 +160,9 @@ methods! {
     "lodge/search" Modern Beside View search::search,
     "lodge/todos" Modern Beside View work::todos,
     "lodge/signIn" Modern Beside Full work::sign_in,
+    "lodge/pushKey" Modern Beside View push::key,
+    "lodge/pushSubscribe" Modern Beside View push::subscribe,
+    "lodge/pushUnsubscribe" Modern Beside View push::unsubscribe,
 }
 
 /// The method of this name, where this client may call it.

@@ -15,7 +15,7 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
 use ahp_types::{ROOT_RESOURCE_URI, StateAction, state::RootState};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 pub(crate) use self::{
     chat::{ChatStore, Keep},
@@ -28,6 +28,7 @@ pub(crate) use self::{
 };
 use crate::{
     dialect::seed,
+    push::Outcome,
     version::Dialect,
     wire::{self, Envelope, Frame, Origin},
 };
@@ -88,6 +89,8 @@ pub(crate) struct Core {
     pub(crate) root_uri: Uri,
     /// Moves when a turn ends, is taken back or closed with its chat.
     pub(crate) turn_ends: watch::Sender<u64>,
+    /// Hears what becomes of sessions that worked.
+    pub(crate) outcomes: Option<mpsc::UnboundedSender<(Uri, Outcome)>>,
     /// Frames that leave when what they tell is kept; `None` when frames leave at once.
     held: RefCell<Option<HeldFrames>>,
 }
@@ -116,6 +119,7 @@ impl Core {
             bounds,
             root_uri,
             turn_ends: watch::Sender::new(0),
+            outcomes: None,
             held: RefCell::new(None),
         }
     }

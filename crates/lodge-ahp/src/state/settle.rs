@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use super::{ChatStore, Conn, Core, session};
 use crate::{
     dialect::seed,
+    push::Outcome,
     version::Dialect,
     wire::{Frame, notification},
 };
@@ -166,7 +167,13 @@ impl Core {
         if changes.is_empty() {
             return;
         }
+        let status = |summary: &Map<String, Value>| summary.get("status").and_then(Value::as_u64).unwrap_or(0);
+        let outcome = Outcome::between(status(announced), status(&summary));
         *announced = summary;
+        if let (Some(outcome), Some(outcomes)) = (outcome, &self.outcomes) {
+            // Whoever hears it is gone when the face stops.
+            let _ = outcomes.send((uri.into(), outcome));
+        }
         self.notify_changes(uri, changes);
     }
 

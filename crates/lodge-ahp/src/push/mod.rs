@@ -1,0 +1,290 @@
+//! Web push: browsers of paired devices are told that a session waits, failed or is done, also while they are closed. What is sent
+//! says that and which session, encrypted for the browser; nothing of what was said.
+
+mod message;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use lodge_door::Door;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::state::Uri;
+
+/// Bytes of an address at most: those of the push services have a few hundred.
+const LONGEST: usize = 2048;
+/// How long a push service may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What became of a session that worked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Waiting,
+    Failed,
+    Done,
+}
+
+impl Outcome {
+    /// From the status before and after: only a session that worked comes to something.
+    pub(crate) fn between(before: u64, after: u64) -> Option<Self> {
+        const ERROR: u64 = 2;
+        const WORKING: u64 = 8;
+        const NEEDS_INPUT: u64 = 24;
+        let works = |status: u64| status & NEEDS_INPUT == WORKING;
+        if !works(before) || works(after) {
+            return None;
+        }
+        Some(match after {
+            after if after & NEEDS_INPUT == NEEDS_INPUT => Self::Waiting,
+            after if after & ERROR != 0 => Self::Failed,
+            _ => Self::Done,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// Where a browser wants to be told, as its push service said it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Subscription {
+    endpoint: String,
+    keys: Keys,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Keys {
+    p256dh: String,
+    auth: String,
+}
+
+/// What is kept in `push.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    /// The host's own key, by which push services know it again.
+    key: String,
+    /// By the devices.
+    subscriptions: BTreeMap<String, Subscription>,
+}
+
+/// Why somebody cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PushError {
+    #[error("the address of a push service begins with https://")]
+    Insecure,
+    #[error("the subscription cannot be read: {0}")]
+    Unreadable(&'static str),
+    #[error("the key for web push could not be made or read")]
+    Key,
+    #[error("the subscription could not be kept: {0}")]
+    Storage(#[from] io::Error),
+}
+
+/// Who wants to be told, and how.
+pub(crate) struct Push {
+    path: PathBuf,
+    door: Arc<Door>,
+    kept: Mutex<Kept>,
+}
+
+impl Push {
+    /// What is kept in a directory. A file that cannot be read is as none: browsers subscribe again.
+    pub(crate) fn open(dir: &Path, door: Arc<Door>) -> Self {
+        let path = dir.join("push.json");
+        let kept = std::fs::read(&path).ok();
+        let kept = kept.and_then(|text| serde_json::from_slice(&text).ok());
+        Self {
+            path,
+            door,
+            kept: Mutex::new(kept.unwrap_or_default()),
+        }
+    }
+
+    /// The public half of the host's key, which browsers give to their push service.
+    pub(crate) fn public_key(&self) -> Result<String, PushError> {
+        let mut kept = self.kept.lock();
+        if message::public_key(&kept.key).is_none() {
+            // Subscriptions are for a key, so with the key they are gone.
+            *kept = Kept {
+                key: message::new_key().ok_or(PushError::Key)?,
+                subscriptions: BTreeMap::new(),
+            };
+            self.keep(&kept)?;
+        }
+        message::public_key(&kept.key).ok_or(PushError::Key)
+    }
+
+    /// Tells a device from now on; one that may do everything also by plain HTTP on this machine.
+    pub(crate) fn subscribe(&self, device: &str, wanted: Subscription, trusted: bool) -> Result<(), PushError> {
+        let Some(host) = message::origin(&wanted.endpoint) else {
+            return Err(PushError::Unreadable("its endpoint is no address"));
+        };
+        let local = trusted && host.starts_with("http://127.0.0.1:");
+        if !(host.starts_with("https://") || local) {
+            return Err(PushError::Insecure);
+        }
+        if wanted.endpoint.len() > LONGEST {
+            return Err(PushError::Unreadable("its endpoint is too long"));
+        }
+        let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).unwrap_or_default();
+        if bytes(&wanted.keys.p256dh).len() != 65 || bytes(&wanted.keys.auth).len() != 16 {
+            return Err(PushError::Unreadable("its keys have the wrong length"));
+        }
+        let mut kept = self.kept.lock();
+        kept.subscriptions.insert(device.to_owned(), wanted);
+        Ok(self.keep(&kept)?)
+    }
+
+    /// Tells a device no longer.
+    pub(crate) fn unsubscribe(&self, device: &str) -> Result<(), PushError> {
+        let mut kept = self.kept.lock();
+        match kept.subscriptions.remove(device) {
+            Some(_) => Ok(self.keep(&kept)?),
+            None => Ok(()),
+        }
+    }
+
+    fn keep(&self, kept: &Kept) -> io::Result<()> {
+        lodge_files::replace(&self.path, &serde_json::to_vec_pretty(kept)?)
+    }
+
+    /// Whom to tell: devices that are still paired.
+    fn listeners(&self) -> (String, Vec<(String, Subscription)>) {
+        let paired: Vec<String> = self.door.devices().into_iter().map(|device| device.id).collect();
+        let kept = self.kept.lock();
+        let listeners = kept.subscriptions.iter().filter(|(device, _)| paired.contains(device));
+        let listeners = listeners.map(|(device, to)| (device.clone(), to.clone()));
+        (kept.key.clone(), listeners.collect())
+    }
+
+    /// Tells all who want it. A push service that no longer knows a browser is not asked again.
+    pub(crate) async fn tell(&self, session: &Uri, outcome: Outcome) {
+        let (key, listeners) = self.listeners();
+        let payload = json!({ "kind": outcome.name(), "session": &**session }).to_string();
+        for (device, to) in listeners {
+            match send(&key, &to, &payload, session, outcome).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    if let Err(error) = self.unsubscribe(&device) {
+                        tracing::warn!("{error}");
+                    }
+                }
+                Err(why) => tracing::warn!(device, "a browser could not be told by web push: {why}"),
+            }
+        }
+    }
+}
+
+/// Sends one message. False when the push service no longer knows the browser.
+async fn send(
+    key: &str,
+    to: &Subscription,
+    payload: &str,
+    session: &Uri,
+    outcome: Outcome,
+) -> Result<bool, &'static str> {
+    let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).unwrap_or_default();
+    let (theirs, secret) = (bytes(&to.keys.p256dh), bytes(&to.keys.auth));
+    let body = message::encrypt(payload.as_bytes(), &theirs, &secret).ok_or("its keys are no keys")?;
+    let authorization = message::authorization(key, &to.endpoint).ok_or("the host's own key cannot be used")?;
+    let urgency = match outcome {
+        Outcome::Waiting => "high",
+        Outcome::Failed | Outcome::Done => "normal",
+    };
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .timeout(PATIENCE)
+        .build()
+        .map_err(|_| "no request can be made")?;
+    let sent = client
+        .post(&to.endpoint)
+        .header("authorization", authorization)
+        .header("content-encoding", "aes128gcm")
+        .header("content-type", "application/octet-stream")
+        .header("ttl", "86400")
+        .header("urgency", urgency)
+        // The newest of a session takes the place of those that were not delivered yet.
+        .header("topic", message::topic(session))
+        .body(body)
+        .send()
+        .await
+        .map_err(|_| "its push service does not answer")?;
+    match sent.status().as_u16() {
+        200..300 => Ok(true),
+        404 | 410 => Ok(false),
+        _ => Err("its push service refused it"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_session_that_worked_comes_to_something() {
+        let (idle, failed, working, waiting) = (1, 2, 8, 24);
+        let read = 32;
+        for (before, after, expected) in [
+            (working, waiting, Some(Outcome::Waiting)),
+            (working, waiting | read, Some(Outcome::Waiting)),
+            (working | read, idle, Some(Outcome::Done)),
+            (working, failed, Some(Outcome::Failed)),
+            (working, working | read, None),
+            (waiting, working, None),
+            (waiting, idle, None),
+            (idle, working, None),
+            (idle, idle | read, None),
+        ] {
+            assert_eq!(Outcome::between(before, after), expected, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn a_subscription_is_for_a_secure_place_and_has_whole_keys() {
+        let home = tempfile::tempdir().unwrap();
+        let push = Push::open(home.path(), Arc::new(Door::with_token("t")));
+        let keys = |p256dh: usize, auth: usize| Keys {
+            p256dh: URL_SAFE_NO_PAD.encode(vec![4; p256dh]),
+            auth: URL_SAFE_NO_PAD.encode(vec![1; auth]),
+        };
+        let check = |endpoint: &str, keys: Keys, trusted: bool, fine: bool| {
+            let endpoint = endpoint.to_owned();
+            let made = push.subscribe("d", Subscription { endpoint, keys }, trusted);
+            assert_eq!(made.is_ok(), fine, "{made:?}");
+        };
+        check("https://push.example/x", keys(65, 16), false, true);
+        check("http://127.0.0.1:9/x", keys(65, 16), true, true);
+        check("http://127.0.0.1:9/x", keys(65, 16), false, false);
+        check("http://127.0.0.1.evil.example/x", keys(65, 16), true, false);
+        check("http://127.0.0.1:9@evil.example/x", keys(65, 16), true, false);
+        check("http://push.example/x", keys(65, 16), true, false);
+        check("file:///etc/passwd", keys(65, 16), true, false);
+        check("", keys(65, 16), true, false);
+        check(
+            &format!("https://push.example/{}", "x".repeat(3000)),
+            keys(65, 16),
+            true,
+            false,
+        );
+        check("https://push.example/x", keys(64, 16), true, false);
+        check("https://push.example/x", keys(65, 15), true, false);
+        // The key stays, and so do those who subscribed.
+        let key = push.public_key().unwrap();
+        let again = Push::open(home.path(), Arc::new(Door::with_token("t")));
+        assert_eq!(again.public_key().unwrap(), key);
+    }
+}
