@@ -74,7 +74,7 @@ impl Face {
         const NOBODY: &str = "a person has to allow this: see `lodge grants`";
         let keep = |grant: &Grant| self.grants.put(grant).map_err(|_| "this cannot be kept");
         match self.config.resources {
-            Policy::Deny => return Err("this host grants nothing more"),
+            Policy::Deny => return Err("this host grants no more access"),
             Policy::Allow => {}
             Policy::Ask => {
                 let id = keep(&grant)?;
@@ -88,7 +88,7 @@ impl Face {
                     _ if self.grants.get(&id).is_some_and(|grant| grant.allowed) => return Ok(()),
                     _ => {
                         let _ = self.grants.remove(&id);
-                        return Err("a person said no");
+                        return Err("a person denied it");
                     }
                 }
             }

@@ -144,10 +144,10 @@ pub(crate) fn check(state: &AnnotationsState, action: &StateAction) -> Result<()
             }
             0
         }
-        _ => return Err("this is not said about annotations".to_owned()),
+        _ => return Err("this is not an action for annotations".to_owned()),
     };
     if state.annotations.iter().map(size).sum::<usize>() + grown > BYTES {
-        return Err("the annotations of this session are too long already".to_owned());
+        return Err("the annotations of this session have reached their limit".to_owned());
     }
     Ok(())
 }

@@ -26,11 +26,11 @@ const SINGLE: [HeaderName; 9] = [
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("a header appears twice that may appear once")]
+    #[error("a header that may appear once appears twice")]
     Repeated,
-    #[error("this host is not called that; name it with --allow-host")]
+    #[error("this host does not have that name; add it with --allow-host")]
     ForeignHost,
-    #[error("a page from elsewhere may not do this; name its origin with --allow-origin")]
+    #[error("a page of another origin may not do this; add the origin with --allow-origin")]
     ForeignOrigin,
     #[error("this browser is not paired with the host")]
     NotPaired,

@@ -36,7 +36,7 @@ pub(crate) async fn readyz(State(doorway): State<Arc<Doorway>>, request: Request
             tracing::warn!(%error, "the home cannot be written");
             plain(StatusCode::SERVICE_UNAVAILABLE, "the home cannot be written\n")
         }
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the host hit a bug\n"),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error of the host\n"),
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn metrics(
             let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
             (StatusCode::OK, kind, text).into_response()
         }
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the host hit a bug\n"),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error of the host\n"),
     }
 }
 

@@ -134,7 +134,13 @@ async fn pair(State(doorway): State<Arc<Doorway>>, request: Request) -> Response
     let paired = match made {
         Ok(Ok(paired)) => paired,
         Ok(Err(error)) => return not_paired(&error),
-        Err(_) => return problem(StatusCode::INTERNAL_SERVER_ERROR, "failed", "the host hit a bug"),
+        Err(_) => {
+            return problem(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "failed",
+                "internal error of the host",
+            );
+        }
     };
     let mut answer = json_answer(StatusCode::OK, &json!({ "key": paired.key, "device": paired.device }));
     set_cookie(&doorway, &mut answer, &paired.cookie, COOKIE_LIFE);
@@ -205,7 +211,7 @@ async fn unpair(State(doorway): State<Arc<Doorway>>, headers: HeaderMap) -> Resp
         tokio::task::spawn_blocking(move || doorway.gate.door.revoke(&id)).await
     };
     if !matches!(revoked, Ok(Ok(_))) {
-        let text = "the device is out, but that could not be kept: see the host's log";
+        let text = "the device is revoked until the host restarts, but this could not be saved; see the host's log";
         return problem(StatusCode::INTERNAL_SERVER_ERROR, "failed", text);
     }
     let mut answer = StatusCode::NO_CONTENT.into_response();

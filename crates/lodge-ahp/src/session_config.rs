@@ -88,18 +88,18 @@ impl Face {
             "How the agent works",
             "interactive",
             &[
-                ("interactive", "Interactive", "Does what it is told and stops"),
+                ("interactive", "Interactive", "Does what you ask and stops"),
                 ("plan", "Plan", "Plans and changes nothing"),
-                ("autopilot", "Autopilot", "Goes on until the task is done"),
+                ("autopilot", "Autopilot", "Works until the task is complete"),
             ],
         );
         let mut approve = choice(
             "Approvals",
-            "What is asked before tools run",
+            "What needs your approval",
             "default",
             &[
-                ("default", "Default approvals", "What can do harm is asked"),
-                ("autoApprove", "Approve everything", "Nothing is asked"),
+                ("default", "Default approvals", "Asks about what could do harm"),
+                ("autoApprove", "Approve everything", "Approves everything"),
             ],
         );
         for property in [&mut model, &mut mode, &mut approve] {
@@ -116,11 +116,7 @@ impl Face {
                 "folder",
                 &[
                     ("folder", "Folder", "In the directory itself"),
-                    (
-                        "worktree",
-                        "Worktree",
-                        "In a git worktree of its own, on a branch of its own",
-                    ),
+                    ("worktree", "Worktree", "In its own git worktree, on its own branch"),
                 ],
             );
             if begun {
@@ -136,7 +132,7 @@ impl Face {
                 json!({
                     "type": "string",
                     "title": "Branch",
-                    "description": "The branch to work on, or to begin the worktree at",
+                    "description": "The branch to work on, or to start the worktree from",
                     "default": git.branch,
                     "enum": shown,
                     "enumLabels": shown,

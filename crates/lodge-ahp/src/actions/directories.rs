@@ -46,7 +46,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         StateAction::SessionWorkingDirectoryReplaced(replaced) => {
             (Some(&mut replaced.directory), Some(&mut replaced.replacement))
         }
-        _ => return Err("only the host says this about a session".to_owned()),
+        _ => return Err("clients cannot dispatch this for a session".to_owned()),
     };
     let mut gone = None;
     if let Some(out) = out {
@@ -91,7 +91,7 @@ pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut St
     match action {
         StateAction::ChatWorkingDirectorySet(set) => {
             let known = all.iter().find(|known| is_same(known, &set.directory));
-            let known = known.ok_or("this is no working directory of the session")?;
+            let known = known.ok_or("this is not a working directory of the session")?;
             set.directory.clone_from(known);
             match own {
                 Some(own) if own.contains(known) => return Ok(Plan::nothing(NoChange::Echo)),
@@ -114,7 +114,7 @@ pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut St
                 }
             }
         }
-        _ => return Err("only the host says this about a chat".to_owned()),
+        _ => return Err("clients cannot dispatch this for a chat".to_owned()),
     }
     Ok(Plan::default().then(After::Directories(None)).then(After::Keep))
 }

@@ -124,7 +124,7 @@ fn check_answers(request: &ChatInputRequest, answers: &HashMap<String, ChatInput
     for (id, answer) in answers {
         match question_of(request, id).map(|question| said(question, answer)) {
             None => return Err(format!("there is no question {id:?}")),
-            Some(None) => return Err(format!("{id:?} is not answered in kind")),
+            Some(None) => return Err(format!("the answer to {id:?} has the wrong type")),
             Some(Some(_)) => {}
         }
     }

@@ -702,7 +702,7 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
             A::ChatWorkingDirectorySet(_) | A::ChatWorkingDirectoryRemoved(_) => {
                 directories::check_chat(inner, dispatch, action)
             }
-            _ => Err("only the host says this about a chat".to_owned()),
+            _ => Err("clients cannot dispatch this for a chat".to_owned()),
         };
     }
     if inner.core.sessions.contains_key(&dispatch.channel) {
@@ -713,7 +713,7 @@ fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAction) -> Re
     }
     match action {
         A::RootConfigChanged(changed) => settings::check(dispatch.face, inner, changed),
-        _ => Err("only the host says this about itself".to_owned()),
+        _ => Err("clients cannot dispatch this for itself".to_owned()),
     }
 }
 

@@ -34,15 +34,15 @@ pub(super) fn check(
         Service::Automations(_) | Service::AutomationRun(_) => {
             Err("this client knows nothing of automations".to_owned())
         }
-        Service::Telemetry(_) => Err("nobody says anything here but the host".to_owned()),
-        Service::Watch(_) => Err("only the host says what it watched".to_owned()),
+        Service::Telemetry(_) => Err("clients cannot dispatch anything here".to_owned()),
+        Service::Watch(_) => Err("clients cannot dispatch this for a watch".to_owned()),
     }
 }
 
 /// Files can be marked as seen, where that is offered. All else is the host's.
 fn changes(state: &ChangesetState, dispatch: &Dispatch<'_>, action: &StateAction) -> Result<Plan, Refusal> {
     let StateAction::ChangesetFilesReviewChanged(changed) = action else {
-        return Err("only the host says this about changes".to_owned());
+        return Err("clients cannot dispatch this for changes".to_owned());
     };
     if !Kind::parse(&dispatch.channel).is_some_and(|(_, kind)| kind.is_reviewed()) {
         return Err("these changes are not reviewed".to_owned());

@@ -116,7 +116,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
                 return Ok(Plan::nothing(NoChange::Echo));
             }
             if !dispatch.face.store.can_decide(&thing.id) {
-                return Err("too much is decided for other sessions already".to_owned());
+                return Err("too many decisions for other sessions".to_owned());
             }
             let decided = After::Decided(toggled.id.clone(), said);
             Ok(Plan::default().then(decided).then(After::Keep))
@@ -126,7 +126,7 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
         A::SessionMcpServerBackgroundRequested(wanted) => {
             server(state, entry.announced.is_some(), &wanted.id, Wish::Background)
         }
-        _ => Err("only the host says this about a session".to_owned()),
+        _ => Err("clients cannot dispatch this for a session".to_owned()),
     }
 }
 

@@ -35,9 +35,9 @@ pub(super) fn check(face: &Face, inner: &Inner, changed: &RootConfigChangedActio
         return Ok(Plan::nothing(NoChange::Echo));
     }
     if serde_json::to_vec(&values).map_or(true, |text| text.len() > ROOM) {
-        return Err(format!("there is room for {} KiB of settings", ROOM / 1024));
+        return Err(format!("settings may have at most {} KiB", ROOM / 1024));
     }
     let kept = face.host.set_host_settings(&values);
-    kept.map_err(|error| format!("the settings cannot be kept: {error}"))?;
+    kept.map_err(|error| format!("the settings cannot be saved: {error}"))?;
     Ok(Plan::default())
 }

@@ -59,7 +59,7 @@ pub(super) fn confirmed(
         let option = pending.options.iter().flatten().find(|option| option.id == *chosen);
         let option = option.ok_or_else(|| "there is no such option".to_owned())?;
         if action.approved != (option.kind == ConfirmationOptionKind::Approve) {
-            return Err("the option says the opposite".to_owned());
+            return Err("the option contradicts the answer".to_owned());
         }
     }
     if action.approved && action.confirmed.is_none() {

@@ -36,7 +36,7 @@ pub(super) fn check_address(resource: &str) -> Result<(), String> {
     let id = id.trim_start_matches('/');
     if id.is_empty() || resource.len() > NAME_BYTES || resource.chars().any(char::is_control) {
         return Err(format!(
-            "{resource:?} is no address of an automation: that is ahp-automation:/ and an id"
+            "{resource:?} is not the address of an automation (ahp-automation:/ and an id)"
         ));
     }
     Ok(())

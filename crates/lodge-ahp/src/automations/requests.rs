@@ -46,7 +46,7 @@ impl Face {
                 let run = channel.strip_prefix(RUN).unwrap_or_default();
                 self.host.automations().cancel(run).await.map_err(reason)
             }
-            Ok(_) => Err("only the host says this about automations".to_owned()),
+            Ok(_) => Err("clients cannot dispatch this for automations".to_owned()),
             Err(refusal) => Err(refusal),
         };
         let inner = self.inner.lock();

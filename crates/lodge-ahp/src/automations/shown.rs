@@ -38,7 +38,7 @@ impl Pages {
         let shown = self.shown(automation).min(over.len());
         if let Some(cursor) = cursor {
             let at = over.iter().position(|run| cursor.strip_prefix(RUN) == Some(&run.id));
-            let odd = || RpcError::params(format!("{cursor:?} is no cursor of this automation's runs"));
+            let odd = || RpcError::params(format!("{cursor:?} is not a cursor of this automation's runs"));
             if at.ok_or_else(odd)? + 1 < shown {
                 return Ok(false);
             }

@@ -80,16 +80,16 @@ pub(crate) fn catalogue(session: &str, has_git: bool, begun: bool) -> Vec<Change
     };
     let uncommitted = entry(
         "Uncommitted Changes",
-        "What is not committed yet",
+        "Uncommitted changes",
         "uncommitted",
         "uncommitted",
     );
     let own = [
-        reviewed(entry("All Changes", "What this session changed", "session", "session")),
-        entry("This Turn", "What one turn changed", "turn/{turnId}", "turn"),
+        reviewed(entry("All Changes", "Changes of this session", "session", "session")),
+        entry("This Turn", "Changes of one turn", "turn/{turnId}", "turn"),
         entry(
             "Compare Turns",
-            "What changed from one turn to another",
+            "Changes between two turns",
             "compare/{originalTurnId}/{modifiedTurnId}",
             "compare-turns",
         ),
@@ -97,7 +97,7 @@ pub(crate) fn catalogue(session: &str, has_git: bool, begun: bool) -> Vec<Change
     match (has_git, begun) {
         (true, false) => vec![uncommitted],
         (true, true) => {
-            let branch = entry("Branch Changes", "What this branch changed", "branch", "branch");
+            let branch = entry("Branch Changes", "Changes of this branch", "branch", "branch");
             [reviewed(branch), uncommitted].into_iter().chain(own).collect()
         }
         (false, _) => own.into(),

@@ -63,14 +63,8 @@ pub(super) fn offered(kind: &Kind, has_files: bool, has_git: bool) -> Vec<Change
                 "git-commit",
             ),
             asked(
-                operation(
-                    DISCARD,
-                    "Discard Changes",
-                    "Make the file what it was",
-                    &[Resource],
-                    "discard",
-                ),
-                "The changes to this file are thrown away, whoever made them.",
+                operation(DISCARD, "Discard Changes", "Restore the file", &[Resource], "discard"),
+                "This discards all changes to the file, whoever made them.",
             ),
         ],
         Kind::Session | Kind::Turn(_) => {
@@ -79,26 +73,26 @@ pub(super) fn offered(kind: &Kind, has_files: bool, has_git: bool) -> Vec<Change
                 operation(
                     REVERT,
                     "Undo Changes",
-                    "Make files what they were, but leave alone what was changed since",
+                    "Restore the files, except those changed since",
                     &both,
                     "discard",
                 ),
                 asked(
                     operation(
                         REVERT_ALL,
-                        "Undo Changes and What Came Since",
-                        "Make files what they were, also those that were changed since",
+                        "Undo Changes and Later Edits",
+                        "Restore the files, including those changed since",
                         &both,
                         "trash",
                     ),
-                    "What was changed in these files since is undone, too.",
+                    "This also undoes later changes to these files.",
                 ),
             ];
             if has_git {
                 operations.push(operation(
                     STAGE,
                     "Stage Changes",
-                    "Put these files into the next commit",
+                    "Add these files to the next commit",
                     &both,
                     "add",
                 ));

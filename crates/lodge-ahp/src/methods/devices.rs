@@ -47,7 +47,7 @@ pub(super) async fn revoke(request: &Request<'_>) -> RpcResult {
             format!("there is no device {:?}", params.id),
         )),
         Err(error) => Err(RpcError::failed(format!(
-            "the device is out until the host restarts, but that cannot be kept: {error}"
+            "the device is revoked until the host restarts, but this cannot be saved: {error}"
         ))),
     }
 }

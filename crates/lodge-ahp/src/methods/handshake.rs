@@ -184,7 +184,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
         Err(error) => return error.into(),
     };
     let Some(known) = face.store.client(&params.client_id) else {
-        return RpcError::new(code::NOT_FOUND, "this host does not know the client; say initialize").into();
+        return RpcError::new(code::NOT_FOUND, "unknown client; send initialize").into();
     };
     if let Err(error) = check_client(conn, &known) {
         return error.into();

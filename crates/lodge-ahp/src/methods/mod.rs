@@ -101,7 +101,7 @@ impl Request<'_> {
     fn peer(&self) -> Result<&Peer, RpcError> {
         self.peer
             .as_ref()
-            .ok_or_else(|| RpcError::new(crate::rpc::code::INVALID_REQUEST, "say initialize first"))
+            .ok_or_else(|| RpcError::new(crate::rpc::code::INVALID_REQUEST, "send initialize first"))
     }
 
     fn is_seed(&self) -> bool {

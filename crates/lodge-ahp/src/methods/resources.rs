@@ -422,7 +422,7 @@ pub(super) async fn request(request: &Request<'_>) -> RpcResult {
         error.with(json!({ "request": wanted(request, &params.uri, read, write) }))
     };
     let Some(path) = uri::path(&params.uri) else {
-        return Err(denied("this host has only files to give".to_owned()));
+        return Err(denied("this host serves files only".to_owned()));
     };
     let face = request.face.clone();
     let look = move || {

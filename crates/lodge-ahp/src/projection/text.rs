@@ -128,7 +128,7 @@ pub(super) fn confirmation(request: &PermissionRequest) -> String {
         PermissionRequest::Url(url) => format!("Fetch {}?", url.url),
         PermissionRequest::Memory(_) => "Remember this?".into(),
         PermissionRequest::CustomTool(tool) => format!("Use {}?", display_name(&tool.tool_name)),
-        PermissionRequest::Hook(hook) => format!("Go on with {}?", display_name(&hook.tool_name)),
+        PermissionRequest::Hook(hook) => format!("Continue with {}?", display_name(&hook.tool_name)),
         PermissionRequest::Other(_) => "Go on?".into(),
     }
 }

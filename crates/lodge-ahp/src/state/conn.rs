@@ -80,7 +80,7 @@ impl Closing {
         match self {
             Self::TooSlow => (1013, "too slow: reconnect to catch up"),
             Self::NoCommonVersion => (1002, "no common protocol version"),
-            Self::GoingAway => (1001, "the host stops"),
+            Self::GoingAway => (1001, "the host is stopping"),
             Self::Broken => (1002, "the frame is malformed"),
             Self::TooLarge => (1009, "the message is too large: send files of this size in parts"),
             Self::Unreadable => (1011, "a file could not be read to its end"),
@@ -240,7 +240,7 @@ impl Conn {
         let id = {
             let mut calls = self.calls.lock();
             if calls.waiting.len() >= CALLS {
-                return Err(RpcError::new(code::TOO_BUSY, "the client is asked too much already"));
+                return Err(RpcError::new(code::TOO_BUSY, "too many pending requests"));
             }
             calls.last += 1;
             let id = calls.last;

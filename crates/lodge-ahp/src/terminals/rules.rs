@@ -70,7 +70,7 @@ pub(crate) fn check(
             Ok(Deed::Named)
         }
         StateAction::TerminalCleared(_) => Ok(Deed::Cleared),
-        _ => Err("only the host says this about a terminal".to_owned()),
+        _ => Err("clients cannot dispatch this for a terminal".to_owned()),
     }
 }
 

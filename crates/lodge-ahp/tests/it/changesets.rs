@@ -270,11 +270,15 @@ async fn files_are_marked_as_seen_until_they_change() {
     for (channel, action, reason) in [
         (&branch, mark(&["file:///nobody"], true), "not among the changes"),
         (&loose, mark(&[], true), "not reviewed"),
-        (&branch, json!({ "type": "changeset/cleared" }), "only the host"),
+        (
+            &branch,
+            json!({ "type": "changeset/cleared" }),
+            "clients cannot dispatch",
+        ),
         (
             &branch,
             json!({ "type": "changeset/statusChanged", "status": "ready" }),
-            "only the host",
+            "clients cannot dispatch",
         ),
     ] {
         let refused = client.refused(channel, action.clone()).await;

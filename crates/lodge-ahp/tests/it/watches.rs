@@ -80,7 +80,7 @@ async fn every_subscriber_sees_changes_as_they_happen() {
             json!({ "type": "resourceWatch/changed", "changes": { "items": [] } })
         )
         .await
-        .contains("only the host")
+        .contains("clients cannot dispatch")
     );
 }
 

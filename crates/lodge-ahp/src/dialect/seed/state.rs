@@ -174,7 +174,7 @@ pub(crate) fn customizations(state: &SessionState) -> Value {
             None | Some(McpServerState::Ready(_) | McpServerState::Stopped(_)) => ("loaded", None),
             Some(McpServerState::Starting(_)) => ("loading", None),
             Some(McpServerState::Error(failed)) => ("error", Some(failed.error.message)),
-            Some(McpServerState::AuthRequired(_)) => ("degraded", Some("It wants somebody to sign in.".to_owned())),
+            Some(McpServerState::AuthRequired(_)) => ("degraded", Some("It needs somebody to sign in.".to_owned())),
             Some(_) => return Some(out),
         };
         out["status"] = status.into();
