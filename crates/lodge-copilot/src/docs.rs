@@ -1,4 +1,4 @@
-//! `docs/sdk.md`, made from the dispatch table, so that it cannot say what is not so.
+//! `docs/sdk.md`, generated from the dispatch table.
 
 use std::fmt::Write as _;
 
@@ -22,10 +22,13 @@ pub fn render() -> String {
 }
 
 const HEAD: &str = "\
-# Methods for the Copilot SDKs
+# SDK methods
 
-Made by `lodge_copilot::docs::render()` from the dispatch table: what stands here is served, what does not answers
-`-32601`. The last column is the number of the SDK's own tests that call the method.
+Every method that Lodge serves to the Copilot SDKs. Any other method is answered with `-32601`. To write an app, start with
+[sdk-app.md](sdk-app.md).
+
+This page is generated from the dispatch table by `cargo xtask docs`; do not edit it. The last column counts the SDK's own tests that call
+the method.
 ";
 
 const TAIL: &str = "
@@ -35,13 +38,13 @@ const TAIL: &str = "
 |---|---|---|
 | `session.event` | notification | for every event of a session that the client created or resumed |
 | `session.lifecycle` | notification | when any session is created, updated or deleted |
-| `hooks.invoke` | request | for every hook, when the session was opened with `hooks` |
-| `userInput.request` | request | when the agent calls `ask_user`, when opened with `requestUserInput` |
-| `exitPlanMode.request` | request | when the agent wants to leave plan mode, when opened with `requestExitPlanMode` |
-| `autoModeSwitch.request` | request | when the model is rate limited, when opened with `requestAutoModeSwitch` |
+| `hooks.invoke` | request | for every hook, if the session was opened with `hooks` |
+| `userInput.request` | request | when the agent calls `ask_user`, if the session was opened with `requestUserInput` |
+| `exitPlanMode.request` | request | when the agent wants to leave plan mode, if the session was opened with `requestExitPlanMode` |
+| `autoModeSwitch.request` | request | when the model is rate limited, if the session was opened with `requestAutoModeSwitch` |
 | `systemMessage.transform` | request | for every section of the system prompt whose action is `transform` |
-| `sessionFs.readFile`, `writeFile`, `appendFile`, `exists`, `mkdir`, `readdirWithTypes`, `rm`, `sqliteQuery` | request | for the files and the database of a session, when the client keeps them |
-| `llmInference.httpRequestStart`, `llmInference.httpRequestChunk` | request | for every model request, when the client carries them |
-| `gitHubToken.getToken` | request | when a session whose app gives out GitHub tokens needs one |
+| `sessionFs.readFile`, `writeFile`, `appendFile`, `exists`, `mkdir`, `readdirWithTypes`, `rm`, `sqliteQuery` | request | for the files and the database of a session, if the client stores them |
+| `llmInference.httpRequestStart`, `llmInference.httpRequestChunk` | request | for every model request, if the client carries them |
+| `gitHubToken.getToken` | request | when a session needs a GitHub token that its app supplies |
 | `providerToken.getToken` | request | before every model call of a provider with a bearer-token callback |
 ";

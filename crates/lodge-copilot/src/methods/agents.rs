@@ -12,16 +12,16 @@ use crate::{connection::Ctx, rpc::RpcError, session::Attached};
 pub(crate) static AGENTS: Capability = Capability {
     title: "Custom agents",
     methods: &[
-        method!(session "session.agent.list", 4, "the agents that can be chosen", list),
-        method!(session "session.agent.getCurrent", 3, "the agent that was chosen", current),
+        method!(session "session.agent.list", 4, "agents that can be chosen", list),
+        method!(session "session.agent.getCurrent", 3, "the chosen agent", current),
         method!(session "session.agent.select", 2, "chooses an agent", select),
-        method!(session "session.agent.deselect", 1, "goes back to the session's own agent", deselect),
-        method!(session "session.agent.setPrompt", 0, "other words for an agent, until the session leaves memory", set_prompt),
-        method!(session "session.agent.reload", 1, "looks for agents anew", reload),
+        method!(session "session.agent.deselect", 1, "returns to the session's own agent", deselect),
+        method!(session "session.agent.setPrompt", 0, "changes an agent's prompt until the session leaves memory", set_prompt),
+        method!(session "session.agent.reload", 1, "looks for agents again", reload),
         method!(
             "agents.discover",
             1,
-            "the agents in files of projects and the user",
+            "agents in files of projects and of the user",
             discover
         ),
         method!("agents.getDiscoveryPaths", 1, "where agents are looked for", paths),

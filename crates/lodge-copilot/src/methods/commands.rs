@@ -13,12 +13,12 @@ use crate::{rpc::RpcError, session::Attached};
 pub(crate) static COMMANDS: Capability = Capability {
     title: "Commands",
     methods: &[
-        method!(session "session.commands.list", 3, "the host's commands, those of files and those of clients", list),
-        method!(session "session.commands.invoke", 1, "gives a command: text, a prompt for the agent, or done", invoke),
+        method!(session "session.commands.list", 3, "commands of the host, of files and of clients", list),
+        method!(session "session.commands.invoke", 1, "runs a command: returns text, a prompt for the agent, or nothing", invoke),
         method!(session "session.commands.execute", 1, "has a client run its command", execute),
-        method!(session "session.commands.handlePendingCommand", 2, "the client has run it", handle_pending),
-        method!(session "session.commands.enqueue", 2, "tells clients of a command to deal with", enqueue),
-        method!(session "session.commands.respondToQueuedCommand", 2, "a client has dealt with it", respond),
+        method!(session "session.commands.handlePendingCommand", 2, "reports that the client ran it", handle_pending),
+        method!(session "session.commands.enqueue", 2, "offers clients a command to handle", enqueue),
+        method!(session "session.commands.respondToQueuedCommand", 2, "reports that a client handled it", respond),
     ],
 };
 

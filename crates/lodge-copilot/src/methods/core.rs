@@ -25,27 +25,32 @@ pub(crate) const PROTOCOL_VERSION: u32 = 3;
 pub(crate) static CORE: Capability = Capability {
     title: "Core loop",
     methods: &[
-        method!("connect", 144, "shakes hands; checks the connection token", connect),
-        method!("ping", 7, "answers, with the protocol version", ping),
+        method!(
+            "connect",
+            144,
+            "opens the connection; checks the connection token",
+            connect
+        ),
+        method!("ping", 7, "answers with the protocol version", ping),
         method!("status.get", 1, "version of the host and of the protocol", status),
         method!(
             "auth.getStatus",
             3,
-            "whether a GitHub token was brought along",
+            "whether the client supplied a GitHub token",
             auth_status
         ),
-        method!(raw "session.create", 393, "makes a session", create),
-        method!(raw "session.resume", 45, "opens a session that exists", resume),
+        method!(raw "session.create", 393, "creates a session", create),
+        method!(raw "session.resume", 45, "opens an existing session", resume),
         method!("session.destroy", 364, "closes a session; it stays on disk", detach),
         method!("session.detach", 0, "the newer name of `session.destroy`", detach),
-        method!(session "session.send", 214, "says something to the agent", send),
-        method!(session "session.sendMessages", 0, "says several things that one turn answers", send_messages),
+        method!(session "session.send", 214, "sends a message to the agent", send),
+        method!(session "session.sendMessages", 0, "sends several messages that one turn answers", send_messages),
         method!(session "session.abort", 7, "stops the running turn", abort),
         method!(raw "session.getMessages", 29, "every persisted event", get_messages),
         method!(
             "session.getForeground",
             1,
-            "always nothing: there is no terminal",
+            "always empty: there is no terminal",
             get_foreground
         ),
         method!(
@@ -57,7 +62,7 @@ pub(crate) static CORE: Capability = Capability {
         method!(
             "runtime.shutdown",
             125,
-            "makes everything safe on disk before the client ends the process",
+            "syncs everything to disk before the client ends the process",
             shutdown
         ),
     ],

@@ -14,31 +14,31 @@ use crate::{
 };
 
 pub(crate) static ELSEWHERE: Capability = Capability {
-    title: "Said to be absent",
+    title: "Answered, but not available",
     methods: &[
-        method!(session "session.completions.getTriggerCharacters", 1, "none: clients complete on their own", triggers),
+        method!(session "session.completions.getTriggerCharacters", 1, "none: clients complete by themselves", triggers),
         method!(session "session.completions.request", 1, "none", completions),
         method!(session "session.visibility.get", 1, "never shared: sessions stay in the home", visibility),
         method!(session "session.visibility.set", 1, "never shared: sessions stay in the home", visibility),
-        method!(session "session.telemetry.getEngagementId", 1, "none: nothing is reported anywhere", engagement),
-        method!(session "session.telemetry.setFeatureOverrides", 1, "nothing: nothing is reported anywhere", nothing),
-        method!(session "session.lsp.initialize", 1, "nothing: there are no language servers", nothing),
+        method!(session "session.telemetry.getEngagementId", 1, "none: Lodge reports nothing to anybody", engagement),
+        method!(session "session.telemetry.setFeatureOverrides", 1, "does nothing: Lodge reports nothing to anybody", nothing),
+        method!(session "session.lsp.initialize", 1, "does nothing: there are no language servers", nothing),
         method!(
             "managedSettings.clearCache",
             1,
-            "nothing: nobody manages settings from elsewhere",
+            "does nothing: nobody manages settings remotely",
             nothing_kept
         ),
         method!(
             session "session.mcp.headers.handlePendingHeadersRefreshRequest",
             1,
-            "never open here: always `false`",
+            "always `false`: Lodge sends no such request",
             never_open
         ),
         method!(
             "sessions.findByTaskId",
             1,
-            "none: no session belongs to a task of GitHub's",
+            "none: no session belongs to a GitHub task",
             find_by_task_id
         ),
         method!(
@@ -50,7 +50,7 @@ pub(crate) static ELSEWHERE: Capability = Capability {
         method!(
             "sessions.connect",
             1,
-            "always refused: sessions are where their host is",
+            "always refused: a session stays with its host",
             connect
         ),
     ],

@@ -21,10 +21,10 @@ use crate::{
 pub(crate) static EVENT_LOG: Capability = Capability {
     title: "Event log",
     methods: &[
-        method!(raw "session.eventLog.read", 3, "events from a cursor on; waits for some if asked to", read),
+        method!(raw "session.eventLog.read", 3, "events from a cursor on; can wait for new ones", read),
         method!(session "session.eventLog.tail", 2, "the cursor after the last event", tail),
-        method!(session "session.eventLog.registerInterest", 7, "says that the client wants a type of event", register),
-        method!(session "session.eventLog.releaseInterest", 2, "takes that back", release),
+        method!(session "session.eventLog.registerInterest", 7, "subscribes to a type of event", register),
+        method!(session "session.eventLog.releaseInterest", 2, "unsubscribes", release),
         method!(raw "sessions.readPersistedEvents", 0, "pages through a session's log without opening it", read_persisted),
     ],
 };

@@ -10,12 +10,12 @@ use super::{Capability, Nothing, method};
 use crate::{connection::Ctx, inference::decode, rpc::RpcError};
 
 pub(crate) static INFERENCE: Capability = Capability {
-    title: "Model traffic through the client",
+    title: "Model requests through the client",
     methods: &[
         method!(
             "llmInference.setProvider",
             10,
-            "from now on the client carries requests to models",
+            "routes requests to models through the client from now on",
             set_provider
         ),
         method!(
@@ -27,7 +27,7 @@ pub(crate) static INFERENCE: Capability = Capability {
         method!(
             "llmInference.httpResponseChunk",
             15,
-            "a piece of its body, or its failure",
+            "a part of its body, or its failure",
             response_chunk
         ),
     ],

@@ -12,17 +12,12 @@ use crate::{connection::Ctx, rpc::RpcError, session::Attached};
 pub(crate) static INSTRUCTIONS: Capability = Capability {
     title: "Instructions",
     methods: &[
-        method!(session "session.instructions.getSources", 1, "files whose instructions the session follows", sources),
-        method!(
-            "instructions.discover",
-            1,
-            "files with instructions in projects",
-            discover
-        ),
+        method!(session "session.instructions.getSources", 1, "instruction files that the session follows", sources),
+        method!("instructions.discover", 1, "instruction files in projects", discover),
         method!(
             "instructions.getDiscoveryPaths",
             1,
-            "where instructions can be put",
+            "where instruction files can be",
             paths
         ),
     ],

@@ -14,9 +14,9 @@ use crate::{rpc::RpcError, session::Attached};
 pub(crate) static METADATA: Capability = Capability {
     title: "Metadata and usage",
     methods: &[
-        method!(session "session.metadata.snapshot", 4, "everything about the session at a glance", snapshot),
-        method!(session "session.metadata.isProcessing", 1, "whether a turn runs", is_processing),
-        method!(session "session.metadata.activity", 1, "whether there is work, and whether it can be aborted", activity),
+        method!(session "session.metadata.snapshot", 4, "an overview of the session", snapshot),
+        method!(session "session.metadata.isProcessing", 1, "whether a turn is running", is_processing),
+        method!(session "session.metadata.activity", 1, "whether work is going on, and whether it can be aborted", activity),
         method!(session "session.metadata.contextInfo", 1, "how full the context is", context_info),
         method!(session "session.metadata.recomputeContextTokens", 1, "tokens of the conversation", recompute),
         method!(session "session.metadata.getContextAttribution", 1, "what fills the context", attribution),

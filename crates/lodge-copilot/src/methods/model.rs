@@ -26,15 +26,15 @@ pub(crate) static MODEL: Capability = Capability {
     methods: &[
         method!("models.list", 1, "models that sessions may use", models_list),
         method!(session "session.model.list", 2, "models that this session may use", model_list),
-        method!(session "session.model.getCurrent", 4, "the model and its effort", get_current),
-        method!(session "session.model.switchTo", 6, "another model, from the next call on", switch_to),
-        method!(session "session.model.switchAutoTier", 5, "what the provider shall prefer when it chooses the model, from the next message on", switch_auto_tier),
-        method!(session "session.model.setReasoningEffort", 1, "another effort", set_reasoning_effort),
-        method!(session "session.model.setAllowedModels", 0, "the only models that the session may use, or all", set_allowed),
+        method!(session "session.model.getCurrent", 4, "the model and its reasoning effort", get_current),
+        method!(session "session.model.switchTo", 6, "switches to another model, from the next call on", switch_to),
+        method!(session "session.model.switchAutoTier", 5, "what the provider prefers when it chooses the model, from the next message on", switch_auto_tier),
+        method!(session "session.model.setReasoningEffort", 1, "changes the reasoning effort", set_reasoning_effort),
+        method!(session "session.model.setAllowedModels", 0, "limits the session to these models, or lifts the limit", set_allowed),
         method!(session "session.provider.add", 1, "adds providers and models for this session", provider_add),
         method!(session "session.provider.getEndpoint", 2, "address, key and headers of the session's provider", get_endpoint),
         method!(raw "session.gitHubAuth.getStatus", 4, "whether the session has a GitHub token", auth_status),
-        method!(raw "session.gitHubAuth.setCredentials", 1, "another login for this session", set_credentials),
+        method!(raw "session.gitHubAuth.setCredentials", 1, "changes the login of this session", set_credentials),
     ],
 };
 

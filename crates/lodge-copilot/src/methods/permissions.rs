@@ -15,20 +15,20 @@ pub(crate) static PERMISSIONS: Capability = Capability {
         method!(
             session "session.permissions.handlePendingPermissionRequest",
             80,
-            "decides; the first decision counts",
+            "answers a permission request; the first answer counts",
             handle
         ),
-        method!(session "session.permissions.pendingRequests", 2, "what waits for a decision", pending),
+        method!(session "session.permissions.pendingRequests", 2, "permission requests that wait for an answer", pending),
         method!(session "session.permissions.setApproveAll", 2, "approves everything, or asks again", set_approve_all),
         method!(session "session.permissions.getMode", 1, "`manual` or `allow-all`", get_mode),
         method!(session "session.permissions.setMode", 1, "`manual` or `allow-all`", set_mode),
-        method!(session "session.permissions.paths.list", 1, "directories that may be used without a question", list_paths),
-        method!(session "session.permissions.paths.add", 1, "adds one", add_path),
+        method!(session "session.permissions.paths.list", 1, "directories that need no approval", list_paths),
+        method!(session "session.permissions.paths.add", 1, "adds a directory", add_path),
         method!(session "session.permissions.paths.updatePrimary", 1, "changes the working directory", update_primary),
         method!(
             session "session.permissions.paths.isPathWithinAllowedDirectories",
             1,
-            "whether a path is in one of them",
+            "whether a path is in one of these directories",
             within_allowed
         ),
         method!(

@@ -26,15 +26,15 @@ pub(crate) static PLUGINS: Capability = Capability {
         method!(
             "plugins.builtin.set",
             0,
-            "directories of plugins that every session of this client gets",
+            "plugin directories for every session of this client",
             set_builtin
         ),
-        method!(session "session.plugins.list", 2, "the plugins that the session was opened with", list),
-        method!(session "session.plugins.reload", 1, "reads them again", reload),
+        method!(session "session.plugins.list", 2, "plugins that the session was opened with", list),
+        method!(session "session.plugins.reload", 1, "reads the plugins again", reload),
         method!(
             "sessions.setAdditionalPlugins",
             1,
-            "further plugins for this client's next sessions",
+            "more plugins for this client's next sessions",
             set_additional
         ),
         method!(
@@ -46,7 +46,7 @@ pub(crate) static PLUGINS: Capability = Capability {
         method!(
             "sessions.loadDeferredRepoHooks",
             1,
-            "reads the hooks that a session has, and counts them",
+            "reads and counts a session's hooks",
             load_hooks
         ),
     ],

@@ -13,16 +13,16 @@ use crate::{rpc::RpcError, session::Attached};
 pub(crate) static QUEUE: Capability = Capability {
     title: "Queue",
     methods: &[
-        method!(session "session.queue.pendingItems", 2, "what waits", pending),
-        method!(session "session.queue.removeMostRecent", 2, "forgets the newest", remove_most_recent),
-        method!(session "session.queue.removeAt", 0, "forgets one", remove_at),
-        method!(session "session.queue.moveItem", 0, "puts one at another place", move_item),
-        method!(session "session.queue.insertAt", 0, "puts a new message at a place", insert_at),
-        method!(session "session.queue.duplicateAt", 0, "puts the same message behind one", duplicate_at),
-        method!(session "session.queue.updateText", 0, "other words for one", update_text),
-        method!(session "session.queue.sendNow", 0, "tells the running turn one", send_now),
-        method!(session "session.queue.clear", 2, "forgets all", clear),
-        method!(session "session.queue.hasPending", 0, "whether anything waits", has_pending),
+        method!(session "session.queue.pendingItems", 2, "the queued messages", pending),
+        method!(session "session.queue.removeMostRecent", 2, "removes the newest message", remove_most_recent),
+        method!(session "session.queue.removeAt", 0, "removes a message", remove_at),
+        method!(session "session.queue.moveItem", 0, "moves a message", move_item),
+        method!(session "session.queue.insertAt", 0, "inserts a message", insert_at),
+        method!(session "session.queue.duplicateAt", 0, "duplicates a message", duplicate_at),
+        method!(session "session.queue.updateText", 0, "changes the text of a message", update_text),
+        method!(session "session.queue.sendNow", 0, "sends a message into the running turn", send_now),
+        method!(session "session.queue.clear", 2, "removes all messages", clear),
+        method!(session "session.queue.hasPending", 0, "whether messages are queued", has_pending),
     ],
 };
 

@@ -15,25 +15,25 @@ use crate::{
 };
 
 pub(crate) static REMOTE: Capability = Capability {
-    title: "Control from GitHub's pages",
+    title: "Remote control from GitHub",
     methods: &[
         method!("sessions.getRemoteControlStatus", 1, "always off", status),
         method!("sessions.setRemoteControlSteering", 1, "stays off", status),
         method!("sessions.stopRemoteControl", 2, "nothing to stop", stop),
-        method!("sessions.transferRemoteControl", 1, "nothing to hand over", transfer),
+        method!("sessions.transferRemoteControl", 1, "nothing to transfer", transfer),
         method!("sessions.startRemoteControl", 1, "always refused", start),
-        method!(session "session.remote.enable", 1, "refused, unless it is to be off", enable),
-        method!(session "session.remote.disable", 1, "nothing: it is off", disable),
+        method!(session "session.remote.enable", 1, "refused, unless it turns remote control off", enable),
+        method!(session "session.remote.disable", 1, "does nothing: remote control is off", disable),
         method!(
             session "session.remote.notifySteerableChanged",
             1,
-            "records whether the session can be steered from elsewhere",
+            "records whether the session can be steered remotely",
             notify_steerable
         ),
         method!(
             "sessions.getPersistedRemoteSteerable",
             1,
-            "what was recorded of that last",
+            "what was recorded last",
             steerable
         ),
     ],

@@ -21,14 +21,14 @@ use crate::{
 pub(crate) static RULES: Capability = Capability {
     title: "Permission rules",
     methods: &[
-        method!(session "session.permissions.configure", 1, "changes rules, directories and addresses at once", configure),
+        method!(session "session.permissions.configure", 1, "changes rules, directories and addresses together", configure),
         method!(session "session.permissions.modifyRules", 1, "adds and removes rules", modify),
-        method!(session "session.permissions.resetSessionApprovals", 1, "forgets what was approved for the session", reset),
-        method!(session "session.permissions.setRequired", 1, "whether this client answers questions", set_required),
+        method!(session "session.permissions.resetSessionApprovals", 1, "forgets the approvals given for this session", reset),
+        method!(session "session.permissions.setRequired", 1, "whether this client answers permission requests", set_required),
         method!(
             session "session.permissions.notifyPromptShown",
             1,
-            "tells hooks that a question is shown",
+            "tells hooks that a question is on screen",
             prompt_shown
         ),
         method!(
@@ -37,9 +37,9 @@ pub(crate) static RULES: Capability = Capability {
             "allows every address, or asks again",
             unrestricted_urls
         ),
-        method!(session "session.permissions.locations.resolve", 1, "the place that answers are kept for", resolve),
-        method!(raw "session.permissions.locations.addToolApproval", 1, "approves something in a place for ever", approve),
-        method!(raw "session.permissions.locations.apply", 1, "applies what was approved in a place", apply),
+        method!(session "session.permissions.locations.resolve", 1, "the location that answers are kept for", resolve),
+        method!(raw "session.permissions.locations.addToolApproval", 1, "approves a tool in a location for good", approve),
+        method!(raw "session.permissions.locations.apply", 1, "applies the approvals of a location", apply),
         method!(raw "session.permissions.folderTrust.isTrusted", 1, "whether the user trusts a folder", is_trusted),
         method!(raw "session.permissions.folderTrust.addTrusted", 1, "trusts a folder", trust),
     ],

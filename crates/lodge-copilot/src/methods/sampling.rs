@@ -11,10 +11,10 @@ use super::{Capability, method};
 use crate::{rpc::RpcError, session::Attached};
 
 pub(crate) static SAMPLING: Capability = Capability {
-    title: "What MCP servers ask of the model",
+    title: "MCP sampling",
     methods: &[
-        method!(session "session.mcp.executeSampling", 1, "asks the session's model what a server wants to know", execute),
-        method!(session "session.mcp.cancelSamplingExecution", 1, "ends that before the answer is there", cancel),
+        method!(session "session.mcp.executeSampling", 1, "sends a server's prompt to the session's model", execute),
+        method!(session "session.mcp.cancelSamplingExecution", 1, "cancels that", cancel),
     ],
 };
 

@@ -13,10 +13,10 @@ use crate::{rpc::RpcError, session::Attached};
 pub(crate) static SCHEDULE: Capability = Capability {
     title: "Schedules",
     methods: &[
-        method!(session "session.schedule.list", 2, "prompts that will be sent", list),
-        method!(session "session.schedule.add", 0, "sends a prompt after a while (`5m`), once or again and again", add),
+        method!(session "session.schedule.list", 2, "scheduled prompts", list),
+        method!(session "session.schedule.add", 0, "sends a prompt after a delay (`5m`), once or repeatedly", add),
         method!(session "session.schedule.addAt", 0, "sends a prompt at a time", add_at),
-        method!(session "session.schedule.stop", 1, "cancels one", stop),
+        method!(session "session.schedule.stop", 1, "cancels a scheduled prompt", stop),
     ],
 };
 

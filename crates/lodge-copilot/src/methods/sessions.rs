@@ -22,15 +22,15 @@ pub(crate) static SESSIONS: Capability = Capability {
         method!(
             "session.list",
             3,
-            "sessions in which something was said, newest first",
+            "sessions with at least one message, newest first",
             list
         ),
-        method!("session.getMetadata", 2, "one of them", get_metadata),
-        method!("session.getLastId", 4, "the one used last", get_last_id),
+        method!("session.getMetadata", 2, "one session", get_metadata),
+        method!("session.getLastId", 4, "the session used last", get_last_id),
         method!(
             "session.delete",
             4,
-            "removes a session and all that is kept with it",
+            "deletes a session and everything kept with it; its final events come first",
             delete
         ),
         method!("sessions.list", 2, "like `session.list`", list),
@@ -38,7 +38,7 @@ pub(crate) static SESSIONS: Capability = Capability {
         method!(
             "sessions.findByPrefix",
             1,
-            "the session whose id begins so, if there is only one",
+            "the session whose id begins like this, if only one does",
             find_by_prefix
         ),
         method!(
@@ -47,12 +47,7 @@ pub(crate) static SESSIONS: Capability = Capability {
             "the session used last in a directory or repository",
             last_for_context
         ),
-        method!(
-            "sessions.getSizes",
-            1,
-            "bytes that every session takes on disk",
-            get_sizes
-        ),
+        method!("sessions.getSizes", 1, "size of every session on disk", get_sizes),
         method!(
             "sessions.getEventFilePath",
             0,
@@ -62,47 +57,47 @@ pub(crate) static SESSIONS: Capability = Capability {
         method!(
             "sessions.listNonEmptySessionIds",
             0,
-            "ids of sessions in which something was said",
+            "ids of sessions with at least one message",
             list_ids
         ),
         method!(
             "sessions.checkInUse",
             2,
-            "which of these sessions are in memory, or at work in another process",
+            "which of these sessions are in memory, or working in another process",
             check_in_use
         ),
         method!(
             "sessions.releaseLock",
             1,
-            "nothing to release: a session is locked only while a turn runs",
+            "does nothing: a session is locked only while a turn runs",
             release_lock
         ),
-        method!(raw "sessions.open", 1, "makes, resumes or joins a session", open),
+        method!(raw "sessions.open", 1, "creates, resumes or joins a session", open),
         method!("sessions.fork", 4, "copies a session up to an event", fork),
         method!(
             "sessions.save",
             4,
-            "waits until all that was recorded is found by lists",
+            "waits until lists include everything recorded",
             save
         ),
         method!(
             "sessions.close",
             3,
-            "ends a session's life in memory for everybody",
+            "unloads a session from memory for everybody",
             close
         ),
-        method!("sessions.bulkDelete", 2, "removes several sessions", bulk_delete),
-        method!("sessions.delete", 0, "removes a session", delete_quietly),
+        method!("sessions.bulkDelete", 2, "deletes several sessions", bulk_delete),
+        method!("sessions.delete", 0, "deletes a session", delete_quietly),
         method!(
             "sessions.pruneOld",
             1,
-            "removes sessions that nobody used for long",
+            "deletes sessions that nobody has used for long",
             prune_old
         ),
         method!(
             "sessions.enrichMetadata",
             1,
-            "adds to what the client has of sessions what is known of them",
+            "adds what Lodge knows to the client's list of sessions",
             enrich
         ),
     ],

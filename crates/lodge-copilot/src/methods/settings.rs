@@ -12,15 +12,15 @@ pub(crate) static SETTINGS: Capability = Capability {
         method!(
             "secrets.addFilterValues",
             1,
-            "values that no event of any session may hold",
+            "values that must not appear in any event of any session",
             add_secrets
         ),
         method!("user.settings.get", 1, "every setting, with its default", get),
-        method!("user.settings.set", 1, "changes settings; `null` takes one back", set),
+        method!("user.settings.set", 1, "changes settings; `null` resets one", set),
         method!(
             "user.settings.reload",
             3,
-            "reads `settings.json` again, as is done anyway",
+            "reads `settings.json` again, which happens anyway",
             reload
         ),
     ],

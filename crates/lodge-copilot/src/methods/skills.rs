@@ -16,13 +16,13 @@ pub(crate) static SKILLS: Capability = Capability {
         method!(session "session.skills.list", 3, "the session's skills", list),
         method!(session "session.skills.enable", 1, "turns a skill on", enable),
         method!(session "session.skills.disable", 1, "turns a skill off", disable),
-        method!(session "session.skills.reload", 1, "looks for skills anew", reload),
-        method!(session "session.skills.ensureLoaded", 1, "looks for skills unless that was done", ensure_loaded),
-        method!(session "session.skills.getInvoked", 1, "the skills that were loaded into the conversation", invoked),
+        method!(session "session.skills.reload", 1, "looks for skills again", reload),
+        method!(session "session.skills.ensureLoaded", 1, "looks for skills, unless already done", ensure_loaded),
+        method!(session "session.skills.getInvoked", 1, "skills that were loaded into the conversation", invoked),
         method!(
             "skills.discover",
             1,
-            "the skills in folders of projects and the user",
+            "skills in folders of projects and of the user",
             discover
         ),
         method!("skills.getDiscoveryPaths", 1, "where skills are looked for", paths),

@@ -18,23 +18,23 @@ pub(crate) static STATE: Capability = Capability {
         method!(session "session.plan.read", 2, "the plan", plan_read),
         method!(session "session.plan.update", 6, "writes the plan", plan_update),
         method!(session "session.plan.delete", 3, "deletes the plan", plan_delete),
-        method!(session "session.plan.readSqlTodos", 1, "what the agent has noted to do", todos),
+        method!(session "session.plan.readSqlTodos", 1, "the agent's to-do list", todos),
         method!(
             session "session.plan.readSqlTodosWithDependencies",
             1,
-            "the same, and what waits for what",
+            "the same, with dependencies",
             todos_with_dependencies
         ),
         method!(session "session.name.get", 3, "the name, or the title", name_get),
         method!(session "session.name.set", 8, "names the session", name_set),
-        method!(session "session.name.setAuto", 1, "names the session, unless a person has", name_set_auto),
+        method!(session "session.name.setAuto", 1, "names the session, unless a person already did", name_set_auto),
         method!(session "session.log", 4, "records a message for people", log),
         method!(session "session.options.update", 7, "changes several settings at once", options_update),
         method!(session "session.metadata.setWorkingDirectory", 1, "changes the working directory", set_working_directory),
         method!(
             session "session.metadata.recordContextChange",
             1,
-            "records what the client knows of the repository",
+            "records what the client knows about the repository",
             record_context_change
         ),
     ],

@@ -6,11 +6,11 @@ use super::{Capability, method};
 use crate::{connection::Ctx, rpc::RpcError, storage::Provider};
 
 pub(crate) static STORAGE: Capability = Capability {
-    title: "Session files kept by the client",
+    title: "Session files stored by the client",
     methods: &[method!(
         "sessionFs.setProvider",
         8,
-        "from now on the client keeps the files of its sessions",
+        "stores the files of sessions with the client from now on",
         set_provider
     )],
 };

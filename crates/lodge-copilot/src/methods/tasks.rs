@@ -13,19 +13,19 @@ use crate::{rpc::RpcError, session::Attached};
 pub(crate) static TASKS: Capability = Capability {
     title: "Sub-agents and background tasks",
     methods: &[
-        method!(session "session.tasks.list", 2, "sub-agents and commands that run or ended in the background", list),
+        method!(session "session.tasks.list", 2, "sub-agents and commands that are or were in the background", list),
         method!(session "session.tasks.startAgent", 2, "starts a sub-agent in the background", start),
-        method!(session "session.tasks.getProgress", 1, "what a sub-agent did last, or a command printed", progress),
+        method!(session "session.tasks.getProgress", 1, "a sub-agent's last step, or a command's output", progress),
         method!(session "session.tasks.cancel", 1, "stops a sub-agent or a command", cancel),
-        method!(session "session.tasks.remove", 1, "forgets one that has ended", remove),
-        method!(session "session.tasks.sendMessage", 1, "says something to a sub-agent at work", send),
+        method!(session "session.tasks.remove", 1, "removes an ended one from the list", remove),
+        method!(session "session.tasks.sendMessage", 1, "sends a message to a working sub-agent", send),
         method!(session "session.tasks.getCurrentPromotable", 1, "the sub-agent that the turn waits for", promotable),
-        method!(session "session.tasks.promoteToBackground", 1, "lets the turn go on without waiting for it", promote),
-        method!(session "session.tasks.promoteCurrentToBackground", 1, "the same for the one it waits for", promote_current),
-        method!(session "session.tasks.refresh", 1, "nothing: what is listed is always fresh", refresh),
+        method!(session "session.tasks.promoteToBackground", 1, "lets the turn continue without it", promote),
+        method!(session "session.tasks.promoteCurrentToBackground", 1, "the same for the one that the turn waits for", promote_current),
+        method!(session "session.tasks.refresh", 1, "does nothing: the list is always current", refresh),
         method!(session "session.tasks.waitForPending", 1, "waits until no sub-agent works and no turn runs", wait),
         method!(session "session.cancelAllBackgroundAgents", 0, "stops all sub-agents in the background", cancel_all),
-        method!(session "session.tools.updateSubagentSettings", 1, "models and bounds of sub-agents", settings),
+        method!(session "session.tools.updateSubagentSettings", 1, "models and limits of sub-agents", settings),
     ],
 };
 

@@ -18,13 +18,13 @@ use crate::{
 pub(crate) static TOOLS: Capability = Capability {
     title: "Tools",
     methods: &[
-        method!(session "session.tools.handlePendingToolCall", 32, "what came of a tool that the client ran", handle),
+        method!(session "session.tools.handlePendingToolCall", 32, "returns the result of a tool that the client ran", handle),
         method!(session "session.tools.set", 0, "replaces the tools that this client runs", set),
         method!(session "session.tools.getCurrentMetadata", 1, "the tools that the model may call now", current),
         method!(
             session "session.tools.initializeAndValidate",
             1,
-            "looks for skills and agents and starts MCP servers before the first turn does",
+            "finds skills and agents and starts MCP servers before the first turn",
             initialize
         ),
         method!("tools.list", 1, "the built-in tools", list),

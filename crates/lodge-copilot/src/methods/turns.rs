@@ -18,21 +18,21 @@ use crate::{
 };
 
 pub(crate) static TURNS: Capability = Capability {
-    title: "Turns from end to end",
+    title: "Whole turns",
     methods: &[
-        method!(raw "session.sendAndWait", 0, "says something and waits until it is dealt with", send_and_wait),
+        method!(raw "session.sendAndWait", 0, "sends a message and waits until the turn ends", send_and_wait),
         method!(
             "session.suspend",
             4,
-            "stops what runs and lets the session leave memory",
+            "stops what runs and unloads the session from memory",
             suspend
         ),
-        method!("session.shutdown", 1, "ends the session's life in memory", shutdown),
-        method!(session "session.fleet.start", 1, "has several sub-agents work side by side", fleet),
+        method!("session.shutdown", 1, "unloads the session from memory", shutdown),
+        method!(session "session.fleet.start", 1, "starts several sub-agents that work in parallel", fleet),
         method!(
             session "session.interruptMainTurn",
             0,
-            "stops the turn, and nothing in the background",
+            "stops the turn, but nothing in the background",
             interrupt
         ),
     ],

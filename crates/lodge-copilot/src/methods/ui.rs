@@ -15,22 +15,22 @@ use crate::{
 };
 
 pub(crate) static UI: Capability = Capability {
-    title: "Questions to the person",
+    title: "Questions to the user",
     methods: &[
         method!(session "session.ui.handlePendingUserInput", 1, "answers `user_input.requested`", user_input),
         method!(session "session.ui.handlePendingElicitation", 2, "answers `elicitation.requested`", elicitation),
         method!(session "session.ui.handlePendingExitPlanMode", 1, "answers `exit_plan_mode.requested`", exit_plan_mode),
-        method!(session "session.ui.elicitation", 1, "shows a form by a client that can, and waits for the answer", elicit),
-        method!(session "session.ui.ephemeralQuery", 1, "asks the model something that stays out of the conversation", ephemeral_query),
+        method!(session "session.ui.elicitation", 1, "has a client show a form, and waits for the answer", elicit),
+        method!(session "session.ui.ephemeralQuery", 1, "asks the model something outside the conversation", ephemeral_query),
         method!(session "session.ui.handlePendingSampling", 1, "answers `sampling.requested`, or refuses", sampling),
         method!(session "session.ui.handlePendingAutoModeSwitch", 1, "answers `auto_mode_switch.requested`", auto_mode),
         method!(
             session "session.ui.registerDirectAutoModeSwitchHandler",
             1,
-            "says that the client answers `auto_mode_switch.requested`",
+            "declares that the client answers `auto_mode_switch.requested`",
             register_auto_mode
         ),
-        method!(session "session.ui.unregisterDirectAutoModeSwitchHandler", 1, "takes that back", unregister_auto_mode),
+        method!(session "session.ui.unregisterDirectAutoModeSwitchHandler", 1, "withdraws that", unregister_auto_mode),
         method!(
             session "session.ui.handlePendingSessionLimitsExhausted",
             1,

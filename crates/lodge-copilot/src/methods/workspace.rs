@@ -18,12 +18,12 @@ pub(crate) static WORKSPACE: Capability = Capability {
     title: "Workspace files",
     methods: &[
         method!(session "session.workspaces.listFiles", 3, "the session's own files", list_files),
-        method!(session "session.workspaces.readFile", 9, "reads one", read_file),
-        method!(session "session.workspaces.createFile", 8, "writes one", create_file),
-        method!(session "session.workspaces.saveLargePaste", 1, "keeps a long text as a file", save_large_paste),
-        method!(session "session.workspaces.diff", 1, "what differs from git, or from the branch that this one left", diff),
-        method!(session "session.workspaces.listCheckpoints", 1, "summaries that compactions left", list_checkpoints),
-        method!(session "session.workspaces.readCheckpoint", 1, "one of them", read_checkpoint),
+        method!(session "session.workspaces.readFile", 9, "reads a file", read_file),
+        method!(session "session.workspaces.createFile", 8, "writes a file", create_file),
+        method!(session "session.workspaces.saveLargePaste", 1, "saves a long text as a file", save_large_paste),
+        method!(session "session.workspaces.diff", 1, "changes against git, or against the branch that this one started from", diff),
+        method!(session "session.workspaces.listCheckpoints", 1, "summaries that compactions made", list_checkpoints),
+        method!(session "session.workspaces.readCheckpoint", 1, "reads a summary", read_checkpoint),
     ],
 };
 
