@@ -49,7 +49,7 @@ impl FromStr for Role {
     /// Reads the role of a device.
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::OF_DEVICES.into_iter().find(|role| role.name() == text);
-        found.ok_or_else(|| format!("{text:?} is no role of a device: full, approve-only or view-only"))
+        found.ok_or_else(|| format!("{text:?} is not a role: use full, approve-only or view-only"))
     }
 }
 

@@ -28,7 +28,7 @@ const LONGEST_NAME: usize = 80;
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
     /// The token's file holds something else.
-    #[error("{0} is no token (16 or more of 0-9 A-Z a-z _ -). Delete it to get a new one.")]
+    #[error("{0} does not hold a token (16 or more of 0-9 A-Z a-z _ -). Delete the file to get a new one.")]
     Token(PathBuf),
     /// A file cannot be read or written.
     #[error("{path} cannot be used: {error}")]
@@ -64,7 +64,7 @@ pub struct Paired {
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
     /// It was never given out, was used, or is too old.
-    #[error("this ticket was used, is older than 10 minutes, or never was; make a new one with `lodge pair`")]
+    #[error("this ticket is used, expired or unknown; create a new one with `lodge pair`")]
     Ticket,
     /// Somebody guesses.
     #[error("too many wrong tickets; wait a minute")]

@@ -68,7 +68,7 @@ impl Default for ConnectionLimits {
 
 /// The host serves as many clients as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the host serves {0} connections already, which is its limit; close some and try again")]
+#[error("the host has reached its limit of {0} connections; close some and try again")]
 pub struct TooManyClients(usize);
 
 /// Everybody who is connected. Cheap to clone.

@@ -142,7 +142,7 @@ fn bring_in(home: &Home, log: &Path, free: impl FnOnce(&str) -> bool) -> Result<
     }
     if !free(&id) {
         return Err(HostError::Invalid(format!(
-            "The session {id} is open. Bring it in again when nobody uses it."
+            "The session {id} is open. Import it again when it is closed."
         )));
     }
     let mut to = store.open(&id)?.log;

@@ -62,7 +62,7 @@ impl Host {
         let (host, name) = (self.clone(), id.to_owned());
         tokio::task::spawn_blocking(move || host.replace(&name, &files))
             .await
-            .map_err(|_| HostError::Invalid(format!("The session {id} could not be taken in.")))?
+            .map_err(|_| HostError::Invalid(format!("The session {id} could not be imported.")))?
     }
 
     fn replace(&self, id: &str, files: &BTreeMap<String, String>) -> Result<(), HostError> {
@@ -85,7 +85,7 @@ impl Host {
             copy.append_all(&events)?;
         }
         let dir = store.dir(id)?;
-        let failed = |error: io::Error| HostError::Invalid(format!("The session {id} could not be taken in: {error}"));
+        let failed = |error: io::Error| HostError::Invalid(format!("The session {id} could not be imported: {error}"));
         for (way, path) in stored_files(&dir) {
             if !files.contains_key(&way) {
                 fs::remove_file(path).map_err(failed)?;

@@ -49,7 +49,7 @@ impl FromStr for SyncPolicy {
             "turn" => Ok(SyncPolicy::Turn),
             "always" => Ok(SyncPolicy::Always),
             "never" => Ok(SyncPolicy::Never),
-            other => Err(format!("{other:?} is no sync policy; there are turn, always and never")),
+            other => Err(format!("{other:?} is not a sync policy; use turn, always or never")),
         }
     }
 }

@@ -124,7 +124,7 @@ impl Handler {
             return Err(refused("The question to the model is too long."));
         }
         self.calls.count_sampling().map_err(refused)?;
-        let _open = Open::one(&self.samplings).ok_or_else(|| refused("The model is asked too much at once."))?;
+        let _open = Open::one(&self.samplings).ok_or_else(|| refused("Too many pending requests to the model."))?;
         let asked = Sampling {
             mcp_request_id: json(id),
             request,

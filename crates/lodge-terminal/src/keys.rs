@@ -62,11 +62,7 @@ pub const KEYS: &[(&str, Action, &str)] = &[
         Action::Send,
         "Send the message; while the agent works, it waits in the queue",
     ),
-    (
-        "Shift-Enter, Alt-Enter, Ctrl-J",
-        Action::NewLine,
-        "Go on in the next line",
-    ),
+    ("Shift-Enter, Alt-Enter, Ctrl-J", Action::NewLine, "Start a new line"),
     ("Esc", Action::Escape, "Close what is open; else stop the running turn"),
     (
         "Ctrl-C",
@@ -74,11 +70,7 @@ pub const KEYS: &[(&str, Action, &str)] = &[
         "Clear what is typed, or stop the turn; pressed again, leave",
     ),
     ("Ctrl-D", Action::End, "Leave, when nothing is typed"),
-    (
-        "Tab",
-        Action::Questions,
-        "Complete; else go to the questions and from one to the next",
-    ),
+    ("Tab", Action::Questions, "Complete; else go to the next question"),
     (
         "Shift-Tab",
         Action::Mode,
@@ -89,7 +81,7 @@ pub const KEYS: &[(&str, Action, &str)] = &[
     ("Shift-Up, Ctrl-Up", Action::LineUp, "Scroll back by a line"),
     ("Shift-Down, Ctrl-Down", Action::LineDown, "Scroll forward by a line"),
     ("Ctrl-Home", Action::Top, "Go to the beginning of the conversation"),
-    ("Ctrl-End", Action::Bottom, "Go to the end, and follow it"),
+    ("Ctrl-End", Action::Bottom, "Go to the end and follow it"),
     (
         "Ctrl-O",
         Action::Details,
@@ -99,7 +91,7 @@ pub const KEYS: &[(&str, Action, &str)] = &[
     (
         "Ctrl-F",
         Action::Search,
-        "Search the conversation; Enter and Shift-Enter go on",
+        "Search the conversation; Enter and Shift-Enter find the next and previous match",
     ),
     (
         "Ctrl-T",
@@ -109,20 +101,20 @@ pub const KEYS: &[(&str, Action, &str)] = &[
     (
         "Alt-Up",
         Action::Unqueue,
-        "Take the last queued message back to change it",
+        "Take back the last queued message to edit it",
     ),
     ("Ctrl-S", Action::Sessions, "Choose a session"),
     ("Alt-M", Action::Models, "Choose a model"),
     ("Ctrl-G", Action::Editor, "Write the message in $VISUAL or $EDITOR"),
-    ("Ctrl-Z", Action::Suspend, "Suspend; `fg` comes back"),
-    ("Ctrl-L", Action::Redraw, "Draw the screen anew"),
+    ("Ctrl-Z", Action::Suspend, "Suspend; `fg` returns"),
+    ("Ctrl-L", Action::Redraw, "Redraw the screen"),
     ("F1", Action::Help, "Show the keys and commands"),
 ];
 
 /// Keys of the editor, which are those of readline.
 pub const EDITOR_KEYS: &[(&str, &str)] = &[
-    ("Up, Down", "Move by a row; at the edge, fetch earlier messages"),
-    ("Ctrl-P, Ctrl-N", "Fetch the earlier or later message"),
+    ("Up, Down", "Move by a row; at the edge, recall earlier messages"),
+    ("Ctrl-P, Ctrl-N", "Recall the previous or next message"),
     ("Left, Right, Ctrl-B", "Move by a character"),
     ("Ctrl-Left, Ctrl-Right, Alt-B, Alt-F", "Move by a word"),
     (
@@ -132,7 +124,7 @@ pub const EDITOR_KEYS: &[(&str, &str)] = &[
     ("Backspace, Delete, Ctrl-H", "Delete a character"),
     ("Ctrl-W, Alt-Backspace, Alt-D", "Delete a word"),
     ("Ctrl-U, Ctrl-K", "Delete to the beginning or the end of the line"),
-    ("Ctrl-Y", "Put back what was deleted"),
+    ("Ctrl-Y", "Insert what was deleted"),
 ];
 
 /// What a key does.

@@ -109,13 +109,13 @@ impl<T> Deref for Admitted<T> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
     /// Nobody said to trust the folder.
-    #[error("it could run anything. If you trust this folder: lodge trust {}", folder.display())]
+    #[error("this folder is not trusted. To trust it: lodge trust {}", folder.display())]
     Folder {
         /// Which.
         folder: PathBuf,
     },
     /// It came into the folder after that was trusted.
-    #[error("{} is new here, and nobody has accepted it. {}", file.display(), see(folder))]
+    #[error("{} is new and not accepted yet. {}", file.display(), see(folder))]
     New {
         /// The folder that brings it.
         folder: PathBuf,

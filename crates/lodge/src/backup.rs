@@ -18,7 +18,7 @@ use flate2::{Compression, write::GzEncoder};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::restore::restore;
-use crate::serve::print_line;
+use crate::{listing::count, serve::print_line};
 
 /// The first and the last entry of a backup.
 const BEGINNING: &str = "lodge-backup.json";
@@ -39,14 +39,14 @@ const LEFT_OUT: [&str; 7] = [
 /// `lodge backup`.
 #[derive(Args)]
 pub(crate) struct BackupArgs {
-    /// Where to write it; a file that is there is not overwritten [default: lodge-backup-DATE.tar.gz]
+    /// The file to write; an existing file is not overwritten [default: lodge-backup-DATE.tar.gz]
     file: Option<PathBuf>,
 }
 
 /// `lodge restore`.
 #[derive(Args)]
 pub(crate) struct RestoreArgs {
-    /// The backup
+    /// The backup to restore
     file: PathBuf,
 }
 
@@ -86,11 +86,12 @@ pub(crate) fn backup(home: &Path, args: &BackupArgs) -> Result<ExitCode> {
         Ok(files) => {
             let size = out.metadata()?.len();
             print_line(&format!(
-                "{}: {files} files, {} KiB.",
+                "{}: {}, {} KiB.",
                 file.display(),
+                count(files, "file"),
                 size.div_ceil(1024)
             ));
-            print_line("It holds the host's token and everything that was said: keep it safe.");
+            print_line("It contains the host's token and all conversations. Keep it safe.");
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {

@@ -6,13 +6,18 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lodge_door::Role;
 use lodge_host::SyncPolicy;
 
-/// An agent host: runs AI agent sessions and lets many clients watch and steer them.
+/// Run AI agent sessions, and watch and steer them from many clients.
 ///
-/// In a terminal, `lodge` alone opens a conversation: with the host that runs, or with one that it starts in the background.
-/// Elsewhere, and as `lodge serve`, it is the host itself and prints where to connect. Nothing has to be configured: the
-/// built-in rehearsal model answers offline until you bring a model of your own.
+/// In a terminal, `lodge` opens a conversation. It joins the running host, or starts one in the background. Without a terminal,
+/// and as `lodge serve`, it is the host itself and prints where to connect. You need no configuration: the built-in rehearsal
+/// model answers offline until you set up your own.
 #[derive(Parser)]
 #[command(name = "lodge", version = crate::release::VERSION.as_str(), max_term_width = 100)]
+#[command(after_help = "Examples:
+  lodge                          open a conversation
+  lodge run \"hello\"              send one message and print the answer
+  lodge setup                    set up a model
+  lodge doctor                   check the configuration")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -22,134 +27,224 @@ pub(crate) struct Cli {
     pub(crate) serve: ServeArgs,
 }
 
+/// The heading of options that every command takes. They come last, apart from a command's own.
+const GLOBAL: &str = "Global options";
+
 #[derive(Args, Clone)]
 pub(crate) struct Global {
-    /// Where sessions are kept [default: the platform's state directory]
-    #[arg(long, global = true, env = "LODGE_HOME", value_name = "DIR")]
+    /// Directory where Lodge keeps everything [default: the platform's state directory]
+    #[arg(long, global = true, env = "LODGE_HOME", value_name = "DIR", help_heading = GLOBAL)]
     pub(crate) home: Option<PathBuf>,
-    /// When what is written must reach the disk: at each turn, always, or never
+    /// When writes must reach the disk: turn (when a turn begins and ends), always or never
     #[arg(
         long,
         global = true,
+        help_heading = GLOBAL,
         env = "LODGE_SYNC",
         value_name = "POLICY",
         default_value_t,
         hide_possible_values = true
     )]
     pub(crate) sync: SyncPolicy,
-    /// How much to log to stderr: error, warn, info, debug or trace
-    #[arg(long, global = true, env = "LODGE_LOG", value_name = "LEVEL", default_value = "warn", value_parser = crate::logging::parse_level)]
+    /// What to log to standard error: error, warn, info, debug or trace
+    #[arg(long, global = true, help_heading = GLOBAL, env = "LODGE_LOG", value_name = "LEVEL", default_value = "warn", value_parser = crate::logging::parse_level)]
     pub(crate) log_level: String,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Start the host in the foreground, or stop the one that runs
+    /// Run the host in the foreground, or stop the running one
+    #[command(after_help = "Examples:
+  lodge serve
+  lodge serve --port 9000
+  lodge serve --listen 0.0.0.0:8764   # needs TLS: lodge tls init
+  lodge serve --stop")]
     Serve(ServeCommand),
-    /// Say whether a host runs, where, and what its sessions do
+    /// Show whether a host is running, where, and what its sessions are doing
+    #[command(after_help = "Examples:
+  lodge status")]
     Status,
-    /// Bring a model: provider, key, model, a test
+    /// Set up a model: choose a provider, enter a key, test it
+    #[command(after_help = "Examples:
+  lodge setup")]
     Setup,
-    /// Send one message and stream the answer to the terminal
+    /// Send one message and print the answer
+    #[command(after_help = "Examples:
+  lodge run \"explain this repository\"
+  git diff | lodge run \"review this\"
+  lodge run --resume last \"go on\"
+  lodge run --approve edits \"fix the failing test\"
+  lodge run --mode plan \"add a dark theme\"")]
     Run(RunArgs),
-    /// Serve an editor that speaks the Agent Client Protocol (ACP) on standard input and output
+    /// Serve an editor that speaks the Agent Client Protocol (ACP) over standard input and output
     ///
-    /// For Zed, JetBrains, Neovim, Emacs and others, which start it: set `lodge acp` as the agent's command. It joins the host
-    /// that runs, or starts one in the background, so its sessions are live in every other client, and theirs in the editor.
+    /// For Zed, JetBrains, Neovim, Emacs and others, which start it: set `lodge acp` as the agent's command. It joins the running
+    /// host, or starts one in the background, so every client sees the same sessions.
+    #[command(after_help = "Examples:
+  lodge acp
+  lodge acp --setup")]
     Acp(AcpArgs),
-    /// Talk to a running host: watch a session, type, approve, cancel
+    /// Open a conversation with a session of a running host
+    #[command(after_help = "Examples:
+  lodge attach last
+  lodge attach --new --cwd ~/project
+  lodge attach ssh://me@machine
+  lodge attach --plain last")]
     Attach(AttachArgs),
-    /// Look at sessions: list, show, search, export, delete
+    /// List, show, search, fork, rewind and delete sessions
+    #[command(after_help = "Examples:
+  lodge sessions list
+  lodge sessions show last
+  lodge sessions search \"retry\"
+  lodge sessions rewind last")]
     #[command(subcommand)]
     Sessions(SessionsCommand),
-    /// Write a session as a page to share
+    /// Export a session as Markdown, HTML or events
+    #[command(after_help = "Examples:
+  lodge export last
+  lodge export last --format html -o session.html
+  lodge export last --format jsonl")]
     Export {
-        /// Its id, the beginning of its id, or `last`
+        /// The session: its id, the beginning of its id, or `last`
         id: String,
-        /// What to write
+        /// The format
         #[arg(long, value_enum, default_value_t = FormatArg::Md)]
         format: FormatArg,
-        /// Where to [default: standard output]
+        /// The file to write [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Bring in sessions of the Copilot CLI
+    /// Import sessions of the Copilot CLI
+    #[command(after_help = "Examples:
+  lodge import
+  lodge import ~/backup/session-state")]
     Import {
-        /// Sessions, or directories of them [default: those of the Copilot CLI on this machine]
+        /// Sessions, or directories of sessions [default: those of the Copilot CLI on this machine]
         paths: Vec<PathBuf>,
     },
-    /// Verify the logs of sessions and say what would be repaired
+    /// Check the logs of sessions, and repair damaged ones
+    #[command(after_help = "Examples:
+  lodge check
+  lodge check last --fix")]
     Check(CheckArgs),
-    /// List the models that can be used
+    /// List the models
+    #[command(after_help = "Examples:
+  lodge models")]
     Models,
-    /// Let the hooks and MCP servers that a folder brings run as they are now, or no longer
+    /// Trust or untrust a folder's hooks and MCP servers
+    #[command(after_help = "Examples:
+  lodge trust --show .
+  lodge trust .
+  lodge trust
+  lodge trust --remove .")]
     Trust {
-        /// The folder; without one, the trusted ones are listed
+        /// The folder; without it, list the trusted folders
         folder: Option<PathBuf>,
-        /// Only show what it brings, and what has changed since it was accepted
+        /// Show what the folder would start, and what changed since you accepted it
         #[arg(long, requires = "folder", conflicts_with = "remove")]
         show: bool,
-        /// Trust it no longer
+        /// Untrust the folder
         #[arg(long, requires = "folder")]
         remove: bool,
     },
-    /// The MCP servers of sessions here: list, try out, sign in
+    /// List MCP servers, check them, and sign in to them
+    #[command(after_help = "Examples:
+  lodge mcp
+  lodge mcp check
+  lodge mcp login docs")]
     Mcp {
         #[command(subcommand)]
         command: Option<McpCommand>,
     },
-    /// Say what is configured, reachable and protected, and what to do about the rest
+    /// Check the configuration, the model and the protection of this machine
+    #[command(after_help = "Examples:
+  lodge doctor")]
     Doctor,
-    /// Files beyond the directories of sessions that clients may reach, or ask for
+    /// Manage client access outside session directories
+    #[command(after_help = "Examples:
+  lodge grants
+  lodge grants allow a1b2 --always
+  lodge grants revoke a1b2")]
     Grants {
         #[command(subcommand)]
         command: Option<GrantsCommand>,
     },
-    /// What the host does by itself, or when asked: list, run, remove
+    /// Manage automations
+    #[command(after_help = "Examples:
+  lodge automations
+  lodge automations run a1b2
+  lodge automations remove a1b2")]
     Automations {
         #[command(subcommand)]
         command: Option<AutomationsCommand>,
     },
-    /// Let a browser or a phone in: print a link, and a code to scan, that work once
+    /// Pair a browser or phone: print a link and a QR code that work once
+    #[command(after_help = "Examples:
+  lodge pair
+  lodge pair --role view-only --name \"Meeting room\"")]
     Pair(PairArgs),
-    /// The browsers and phones that were let in: list, revoke
+    /// List and revoke paired devices
+    #[command(after_help = "Examples:
+  lodge devices
+  lodge devices revoke a1b2")]
     Devices {
         #[command(subcommand)]
         command: Option<DevicesCommand>,
     },
     /// Print a completion script for your shell
+    #[command(after_help = "Examples:
+  lodge completions bash > ~/.local/share/bash-completion/completions/lodge
+  lodge completions fish > ~/.config/fish/completions/lodge.fish")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Run the host as a service: install, status, logs, uninstall
+    /// Run the host as a service
+    #[command(after_help = "Examples:
+  lodge service install
+  lodge service install -- --port 9000
+  lodge service status
+  lodge service logs --follow")]
     #[command(subcommand)]
     Service(crate::service::ServiceCommand),
-    /// Write everything that the home holds into one file, also while the host runs
+    /// Back up the home into one file, even while the host is running
+    #[command(after_help = "Examples:
+  lodge backup
+  lodge backup lodge.tar.gz")]
     Backup(crate::backup::BackupArgs),
-    /// Make a home from a backup
+    /// Create a home from a backup
+    #[command(after_help = "Examples:
+  lodge restore lodge.tar.gz --home ~/restored")]
     Restore(crate::backup::RestoreArgs),
-    /// Hosts on other machines: list, add, remove
+    /// Manage hosts on other machines
+    #[command(after_help = "Examples:
+  lodge hosts add work ssh://me@machine
+  lodge hosts
+  lodge hosts remove work")]
     Hosts {
         #[command(subcommand)]
         command: Option<crate::remote::HostsCommand>,
     },
-    /// Make a certificate, so that other machines can reach the host by TLS
+    /// Create a certificate, so that other machines can reach the host over TLS
+    #[command(after_help = "Examples:
+  lodge tls init --name machine.example")]
     #[command(subcommand)]
     Tls(crate::remote::TlsCommand),
-    /// Carry a connection to the host; used by Lodge itself, through ssh
+    /// Carry a connection to the host; Lodge uses it over ssh
     #[command(hide = true)]
     Bridge,
-    /// This program itself: compare it with a feed of releases
+    /// Check for a newer release
+    #[command(after_help = "Examples:
+  lodge self check --feed https://example.com/lodge/release.json")]
     #[command(name = "self", subcommand)]
     Itself(crate::release::SelfCommand),
-    /// Write the man pages into a directory; used for packages
+    /// Write the man pages into a directory; packaging uses it
     #[command(hide = true)]
     Man {
         /// The directory
         dir: PathBuf,
     },
-    /// Ends what a host leaves behind that is killed; used by Lodge itself
+    /// End what a killed host leaves behind; Lodge uses it
     #[command(name = lodge_tools::GUARD, hide = true)]
     Guard {
         /// The host
@@ -159,87 +254,113 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct AcpArgs {
-    /// Bring a model, as `lodge setup` does; editors start this in a terminal
+    /// Set up a model, as `lodge setup` does; editors run this in a terminal
     #[arg(long)]
     pub(crate) setup: bool,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum McpCommand {
-    /// List them
+    /// List the servers
+    #[command(after_help = "Examples:
+  lodge mcp list")]
     List,
-    /// Start them all, say what came of it, and end them
+    /// Start each server, report what happened, and stop it
+    #[command(after_help = "Examples:
+  lodge mcp check")]
     Check,
-    /// Sign in to a server elsewhere
+    /// Sign in to a remote server
+    #[command(after_help = "Examples:
+  lodge mcp login docs
+  lodge mcp login docs --again")]
     Login {
-        /// Its name, as listed
+        /// The name of the server
         name: String,
-        /// Also when you are signed in
+        /// Sign in again, even if you are signed in
         #[arg(long)]
         again: bool,
     },
-    /// Forget a login
+    /// Sign out of a server
+    #[command(after_help = "Examples:
+  lodge mcp logout docs")]
     Logout {
-        /// Its name, as listed
+        /// The name of the server
         name: String,
     },
 }
 
 #[derive(Subcommand)]
 pub(crate) enum AutomationsCommand {
-    /// List them
+    /// List the automations
+    #[command(after_help = "Examples:
+  lodge automations list")]
     List,
-    /// Run one now
+    /// Run an automation now
+    #[command(after_help = "Examples:
+  lodge automations run a1b2")]
     Run {
-        /// The automation, as listed, or how its id begins
+        /// The id of the automation, or the beginning of it
         id: String,
     },
-    /// Remove one; the sessions of its runs stay
+    /// Remove an automation; the sessions of its runs stay
+    #[command(after_help = "Examples:
+  lodge automations remove a1b2")]
     Remove {
-        /// The automation, as listed, or how its id begins
+        /// The id of the automation, or the beginning of it
         id: String,
     },
 }
 
 #[derive(Args)]
 pub(crate) struct PairArgs {
-    /// What the device may do: full, approve-only (watch, and answer the agents' questions) or view-only
+    /// What the device may do: full, approve-only (watch and answer questions) or view-only
     #[arg(long, value_name = "ROLE", default_value_t = Role::Full, value_parser = crate::attach::parse_role)]
     pub(crate) role: Role,
-    /// What to call the device [default: what it calls itself]
+    /// Name of the device [default: the name it gives itself]
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Where the device reaches the host, such as https://lodge.example [default: where the host listens]
+    /// Address at which the device reaches the host, such as https://lodge.example [default: where the host listens]
     #[arg(long, value_name = "URL")]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum DevicesCommand {
-    /// List them
+    /// List the paired devices
+    #[command(after_help = "Examples:
+  lodge devices list")]
     List,
-    /// Let one in no longer, and close its connections
+    /// Revoke a device and close its connections
+    #[command(after_help = "Examples:
+  lodge devices revoke a1b2")]
     Revoke {
-        /// The device, as listed
+        /// The id of the device
         id: String,
     },
 }
 
 #[derive(Subcommand)]
 pub(crate) enum GrantsCommand {
-    /// List them
+    /// List grants and requests
+    #[command(after_help = "Examples:
+  lodge grants list")]
     List,
-    /// Allow what a client asked for
+    /// Allow a request
+    #[command(after_help = "Examples:
+  lodge grants allow a1b2
+  lodge grants allow a1b2 --always")]
     Allow {
-        /// The request, as listed
+        /// The id of the request
         id: String,
-        /// Also after the host stops
+        /// Keep the grant after the host stops
         #[arg(long)]
         always: bool,
     },
-    /// Take back what was allowed, or say no
+    /// Revoke a grant, or refuse a request
+    #[command(after_help = "Examples:
+  lodge grants revoke a1b2")]
     Revoke {
-        /// The grant, as listed
+        /// The id of the grant or request
         id: String,
     },
 }
@@ -248,10 +369,10 @@ pub(crate) enum GrantsCommand {
 pub(crate) struct ServeCommand {
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
-    /// Stop the host that runs; sessions are kept
+    /// Stop the running host; sessions are kept
     #[arg(long)]
     pub(crate) stop: bool,
-    /// End when nobody needs it; how `lodge` alone starts a host
+    /// Stop when nobody needs the host; `lodge` starts a host like this
     #[arg(long, hide = true, conflicts_with = "stop")]
     pub(crate) background: bool,
 }
@@ -267,19 +388,19 @@ pub(crate) struct ServeArgs {
     /// Unix socket for AHP clients, instead of a port
     #[arg(long, value_name = "PATH", conflicts_with_all = ["port", "listen"])]
     pub(crate) socket: Option<PathBuf>,
-    /// Port for Copilot SDK apps that connect by address; 0 picks a free one [default: 8765, or a free one if that is taken]
+    /// Port for Copilot SDK apps; 0 picks a free one [default: 8765, or a free one if that is taken]
     #[arg(long, value_name = "PORT")]
     pub(crate) sdk_port: Option<u16>,
-    /// Certificate for TLS, in PEM
+    /// TLS certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// Key of the certificate, in PEM
+    /// Key of the TLS certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Origin of a web page that may connect, such as https://lodge.example
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
-    /// Further name that this host is called by
+    /// Another name of this host
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
 }
@@ -312,31 +433,31 @@ impl ServeArgs {
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// What to say; what is piped into the command is added to it
+    /// The message; piped input is added to it
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
     /// Print every event as a line of JSON instead of text
     #[arg(long)]
     pub(crate) json: bool,
-    /// Go on with a session: its id, the beginning of its id, or `last`
+    /// Continue a session: its id, the beginning of its id, or `last`
     #[arg(long, value_name = "ID|last")]
     pub(crate) resume: Option<String>,
     /// The model (see `lodge models`)
     #[arg(long, short)]
     pub(crate) model: Option<String>,
-    /// How hard the model shall think, where it offers a choice
+    /// How hard the model thinks, if it offers a choice
     #[arg(long, value_name = "EFFORT")]
     pub(crate) reasoning_effort: Option<String>,
     /// Directory to work in [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// How to work [default: interactive, or as the session was]
+    /// How the agent works [default: the session's mode, or interactive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
-    /// What may run without a question
+    /// What runs without approval
     #[arg(long, value_enum, default_value_t = ApprovalArg::Safe)]
     pub(crate) approve: ApprovalArg,
-    /// Run everything without a question; the same as `--approve all`
+    /// Run everything without approval; the same as `--approve all`
     #[arg(long, conflicts_with = "approve")]
     pub(crate) yolo: bool,
 }
@@ -345,70 +466,74 @@ pub(crate) struct RunArgs {
 pub(crate) enum ModeArg {
     /// Do what is asked and stop
     Interactive,
-    /// Explore and write a plan; change nothing until it is approved
+    /// Explore and write a plan; change nothing until you approve it
     Plan,
-    /// Go on until the task is complete
+    /// Work until the task is complete
     Autopilot,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum ApprovalArg {
-    /// Ask before everything, reading too
+    /// Ask about everything, even reads
     Ask,
-    /// Run what is known to be harmless, ask about the rest
+    /// Run what is known to be harmless, and ask about the rest
     Safe,
-    /// Also write inside the working directory without a question
+    /// Also allow writes inside the working directory
     Edits,
     /// Run everything
     All,
-    /// Run only what needs no permission
+    /// Run only what needs no approval, and deny the rest
     None,
 }
 
 #[derive(Args)]
 pub(crate) struct AttachArgs {
-    /// The session: a number of the list, its id or the beginning of it, or `last`; or where the host is, such as ssh://user@machine [default: asks]
+    /// The session: its number in the list, its id or the beginning of it, or `last`; or a host, such as ssh://user@machine [default: ask]
     pub(crate) session: Option<String>,
-    /// Begin a new session
+    /// Start a new session
     #[arg(long, conflicts_with = "session")]
     pub(crate) new: bool,
-    /// Where the host is: ssh://, wss://, ws:// or unix:, or its name in `lodge hosts` [default: what the host of --home tells]
+    /// The host: ssh://, wss://, ws:// or unix:, or its name in `lodge hosts` [default: the host of --home]
     #[arg(long, env = "LODGE_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) url: Option<String>,
-    /// The host's token [default: what the host of --home tells]
+    /// The host's token [default: that of the host of --home]
     #[arg(long, env = "LODGE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
     /// The model for the first message
     #[arg(long, short)]
     pub(crate) model: Option<String>,
-    /// Directory that new sessions work in [default: the current one, if the host is on this machine]
+    /// Working directory of new sessions [default: the current one, if the host is on this machine]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Line by line, without drawing on the whole screen: for screen readers, and terminals that cannot
+    /// Print line by line instead of using the whole screen: for screen readers and simple terminals
     #[arg(long, env = "LODGE_PLAIN")]
     pub(crate) plain: bool,
-    /// How many of the last turns to show
+    /// How many turns to show at the start
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) history: usize,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// List sessions, the newest first
+    /// List sessions, newest first
+    #[command(after_help = "Examples:
+  lodge sessions list
+  lodge sessions list --cwd . --limit 5
+  lodge sessions list --json")]
     List {
-        /// Only those of this directory
+        /// Only sessions in this directory
         #[arg(long, value_name = "DIR")]
         cwd: Option<PathBuf>,
-        /// Only those of this repository (`owner/name`)
+        /// Only sessions in this repository (`owner/name`)
         #[arg(long)]
         repository: Option<String>,
-        /// Only those of this branch
+        /// Only sessions on this branch
         #[arg(long)]
         branch: Option<String>,
-        /// How many at most
+        /// How many to show
         #[arg(long, default_value_t = 20)]
         limit: usize,
-        /// Also those in which nothing was said
+        /// Include sessions without a message
         #[arg(long)]
         all: bool,
         /// Print JSON lines
@@ -416,56 +541,75 @@ pub(crate) enum SessionsCommand {
         json: bool,
     },
     /// Show the conversation of a session
+    #[command(after_help = "Examples:
+  lodge sessions show last")]
     Show {
-        /// Its id, the beginning of its id, or `last`
+        /// The session: its id, the beginning of its id, or `last`
         id: String,
     },
-    /// Find messages
+    /// Search messages
+    #[command(after_help = "Examples:
+  lodge sessions search \"rate limit\"")]
     Search {
-        /// Words to look for
+        /// The words to look for
         text: String,
-        /// How many at most
+        /// How many to show
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// Print the events of a session, one JSON line each
+    /// Print the events of a session; the same as `lodge export --format jsonl`
+    #[command(hide = true)]
     Export {
-        /// Its id, the beginning of its id, or `last`
+        /// The session: its id, the beginning of its id, or `last`
         id: String,
     },
-    /// Copy a session into a new one, which goes its own way
+    /// Copy a session into a new one
+    #[command(after_help = "Examples:
+  lodge sessions fork last
+  lodge sessions fork last --at 3 --name \"another way\"")]
     Fork {
-        /// Its id, the beginning of its id, or `last`
+        /// The session: its id, the beginning of its id, or `last`
         id: String,
-        /// Only up to the end of this turn; the first is 1 [default: all of it]
+        /// Copy only up to the end of this turn; the first is 1 [default: all turns]
         #[arg(long, value_name = "N")]
         at: Option<usize>,
-        /// A name for the copy
+        /// Name of the copy
         #[arg(long)]
         name: Option<String>,
     },
-    /// Take back the last messages of a session, and what they did to files
+    /// Take back the last messages of a session and what they did to files
+    #[command(after_help = "Examples:
+  lodge sessions rewind last
+  lodge sessions rewind last 2 --keep-files
+  lodge sessions rewind last --undo")]
     Rewind {
-        /// Its id, the beginning of its id, or `last`
+        /// The session: its id, the beginning of its id, or `last`
         id: String,
-        /// How many messages
+        /// How many messages to take back
         #[arg(default_value_t = 1)]
         messages: usize,
         /// Leave the files as they are
         #[arg(long)]
         keep_files: bool,
-        /// Put back what was taken back last
+        /// Restore what the last rewind took back
         #[arg(long, conflicts_with_all = ["messages", "keep_files"])]
         undo: bool,
     },
-    /// Delete sessions that are too old, too many or too large, by the rules of `[retention]` or by those given
+    /// Delete old sessions by age, number or size
+    #[command(after_help = "Examples:
+  lodge sessions prune --dry-run
+  lodge sessions prune --max-age 90d --dry-run
+  lodge sessions prune --max-size 10GB --yes")]
     Prune(crate::prune::PruneArgs),
-    /// Delete sessions with everything kept in them
+    /// Delete sessions and everything in them
+    #[command(after_help = "Examples:
+  lodge sessions delete last
+  lodge sessions delete a1b2 c3d4 --yes")]
     Delete {
-        /// Their ids
+        /// The ids of the sessions
         #[arg(required = true)]
         ids: Vec<String>,
-        /// Without asking
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
@@ -475,17 +619,88 @@ pub(crate) enum SessionsCommand {
 pub(crate) enum FormatArg {
     /// Markdown
     Md,
-    /// One page of HTML, with everything in it
+    /// One self-contained HTML page
     Html,
-    /// The events as they are
+    /// The events, one per line
     Jsonl,
 }
 
 #[derive(Args)]
 pub(crate) struct CheckArgs {
-    /// Only this session
+    /// Check only this session
     pub(crate) id: Option<String>,
-    /// Repair what is damaged; damaged bytes are set aside, never deleted
+    /// Repair damaged logs; damaged bytes go to a file beside the log and are never deleted
     #[arg(long)]
     pub(crate) fix: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Every command that people see, with all words of its name.
+    fn visible(command: &clap::Command, name: &str, found: &mut Vec<(String, clap::Command)>) {
+        found.push((name.to_owned(), command.clone()));
+        for child in command
+            .get_subcommands()
+            .filter(|child| !child.is_hide_set() && child.get_name() != "help")
+        {
+            visible(child, &format!("{name} {}", child.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn every_command_shows_examples_that_work() {
+        let mut commands = Vec::new();
+        visible(&Cli::command(), "lodge", &mut commands);
+        assert!(commands.len() > 40, "{}", commands.len());
+        for (name, command) in commands {
+            let shown = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples = shown.strip_prefix("Examples:\n");
+            let examples = examples.unwrap_or_else(|| panic!("`{name} --help` has no examples"));
+            assert!(
+                examples.lines().any(|line| line.trim().starts_with(&name)),
+                "{name}: {examples}"
+            );
+            for line in examples.lines() {
+                let line = line.split(" #").next().unwrap_or_default();
+                // A remark stands behind several spaces; what is piped in or out is the shell's.
+                let line = line.trim().split("  ").next().unwrap_or_default();
+                let line = line.split(" > ").next().unwrap_or_default();
+                let line = line.rsplit(" | ").next().unwrap_or_default();
+                let (mut words, mut quoted) = (vec![String::new()], false);
+                for c in line.chars() {
+                    match c {
+                        '"' => quoted = !quoted,
+                        ' ' if !quoted => words.push(String::new()),
+                        c => words.last_mut().expect("it begins with one").push(c),
+                    }
+                }
+                let read = Cli::command().try_get_matches_from(&words);
+                assert!(read.is_ok(), "{name}: {line}: {}", read.unwrap_err());
+            }
+        }
+    }
+
+    #[test]
+    fn options_of_every_command_come_last_under_their_own_heading() {
+        let mut commands = Vec::new();
+        let mut root = Cli::command();
+        root.build();
+        visible(&root, "lodge", &mut commands);
+        for (name, mut command) in commands {
+            let help = command.render_long_help().to_string();
+            let heading = help
+                .find("\nGlobal options:\n")
+                .unwrap_or_else(|| panic!("{name}: {help}"));
+            for option in ["--home <DIR>", "--sync <POLICY>", "--log-level <LEVEL>"] {
+                assert!(
+                    help.find(option).is_some_and(|at| at > heading),
+                    "{name} {option}: {help}"
+                );
+            }
+        }
+    }
 }

@@ -15,7 +15,7 @@ use lodge_tools::{
     rules::{Policy, RuleSet},
 };
 
-use crate::{door, mcp, serve::print_line, setup};
+use crate::{door, listing::count, mcp, serve::print_line, setup};
 
 /// How long a provider may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,7 +52,7 @@ impl Page {
         self.head(head);
         let names: Vec<String> = found.all.iter().map(name).collect();
         match names.is_empty() {
-            true => self.hint(format!("none are found here ({docs})")),
+            true => self.hint(format!("there are none here ({docs})")),
             false => self.good(names.join(", ")),
         }
         for odd in found.warnings.iter().chain(&found.hidden) {
@@ -76,10 +76,10 @@ pub(crate) async fn doctor(home: &Path) -> Result<ExitCode> {
     custom(&mut page, home);
     servers(&mut page, home).await;
     if page.broken {
-        print_line("\nWhat is marked ✗ does not work. Mend it and look again.");
+        print_line("\nWhat is marked ✗ does not work. Fix these and run `lodge doctor` again.");
         return Ok(ExitCode::FAILURE);
     }
-    print_line("\nNothing is broken.");
+    print_line("\nNo problems found.");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -89,9 +89,9 @@ fn place(page: &mut Page, home: &Path) {
         // The first directory that is there must take a new one.
         let above = home.ancestors().find(|above| above.exists()).unwrap_or(home);
         match try_writing(above) {
-            Ok(()) => page.hint(format!("{} is made when the first session begins", home.display())),
+            Ok(()) => page.hint(format!("{} will be created with the first session", home.display())),
             Err(error) => page.bad(format!(
-                "{} cannot be made, because {} cannot be written to: {error}",
+                "{} cannot be created, because {} is not writable: {error}",
                 home.display(),
                 above.display()
             )),
@@ -100,15 +100,15 @@ fn place(page: &mut Page, home: &Path) {
     }
     if !home.is_dir() {
         return page.bad(format!(
-            "{} is a file; say where to keep sessions with --home or LODGE_HOME",
+            "{} is a file; name a directory with --home or LODGE_HOME",
             home.display()
         ));
     }
     if let Err(error) = try_writing(home) {
-        page.bad(format!("{} cannot be written to: {error}", home.display()));
+        page.bad(format!("{} is not writable: {error}", home.display()));
     }
     match Home::open_unlocked_read_only(home).and_then(|opened| opened.sessions().list()) {
-        Ok(sessions) => page.good(format!("{}: {} sessions", home.display(), sessions.len())),
+        Ok(sessions) => page.good(format!("{}: {}", home.display(), count(sessions.len(), "session"))),
         Err(error) => page.bad(format!("{} cannot be read: {error}", home.display())),
     }
     #[cfg(unix)]
@@ -116,7 +116,7 @@ fn place(page: &mut Page, home: &Path) {
         use std::os::unix::fs::PermissionsExt;
         if meta.permissions().mode() & 0o077 != 0 {
             page.hint(format!(
-                "others on this machine can look into it; `chmod 700 {}` ends that",
+                "other users of this machine can read it; run `chmod 700 {}`",
                 home.display()
             ));
         }
@@ -164,7 +164,7 @@ async fn models(page: &mut Page, home: &Path) {
         (Ok(_), None) => page.good(format!("new sessions use {default}")),
     }
     if default == "rehearsal" {
-        page.hint("that is the offline model; docs/models.md says how to bring your own key or a local server");
+        page.hint("that is the offline model; run `lodge setup`, or see docs/models.md, to use your own");
     }
 }
 
@@ -194,20 +194,18 @@ fn host(page: &Page, home: &Path) {
     match door::find(home).ok().flatten() {
         Some(note) => {
             page.good(format!(
-                "process {} listens on {}; `lodge attach` joins it",
+                "process {} listens on {}; connect with `lodge attach`",
                 note.pid, note.ahp
             ));
             match note.socket {
                 Some(socket) => page.good(format!(
-                    "{} is open to your programs without a token, and closed to what agents start",
+                    "{} lets your programs in without a token, and nothing that agents start",
                     socket.display()
                 )),
-                None => {
-                    page.hint("there is no local socket: your programs need the token, and whoever reads it comes in")
-                }
+                None => page.hint("there is no local socket, so your programs need the token"),
             }
         }
-        None => page.hint("none runs on this home; `lodge` starts one, `lodge run` needs none"),
+        None => page.hint("no host is running; `lodge` starts one, and `lodge run` needs none"),
     }
 }
 
@@ -227,16 +225,14 @@ fn protection(page: &mut Page, home: &Path) {
         }
     }
     if let Some(why) = lodge_tools::sandbox::cannot_hide(home) {
-        page.bad(format!(
-            "no shell command is started: {why}. Give Lodge a home elsewhere with --home."
-        ));
+        page.bad(format!("no shell command can start: {why}. Move the home with --home."));
     }
     if off {
         page.hint("`sandbox = \"off\"` in lodge.toml: approved shell commands are not sandboxed");
     }
     match setup::network_stays_open(&config) {
         Some(why) => page.bad(format!(
-            "`sandbox_network = \"off\"` in lodge.toml cannot be kept: {why}"
+            "`sandbox_network = \"off\"` in lodge.toml cannot be enforced: {why}"
         )),
         None if config.sandbox_network == setup::SandboxNetwork::Off => {
             page.good("`sandbox_network = \"off\"` in lodge.toml: the network is closed to shell commands");
@@ -245,7 +241,7 @@ fn protection(page: &mut Page, home: &Path) {
     }
     let cwd = std::env::current_dir().unwrap_or_default();
     match RuleSet::load(home, &cwd, Policy::default()) {
-        Ok(_) => page.good("the permission rules can be read; what no rule decides is asked"),
+        Ok(_) => page.good("the permission rules are valid; what no rule decides needs your approval"),
         Err(error) => page.bad(format!("the permission rules cannot be used: {error}")),
     }
 }
@@ -255,10 +251,10 @@ async fn servers(page: &mut Page, home: &Path) {
     page.head("MCP servers");
     let known = match mcp::known(home) {
         Ok(known) => known,
-        Err(_) => return page.hint("lodge.toml has to be mended first"),
+        Err(_) => return page.hint("fix lodge.toml first"),
     };
     if known.is_empty() {
-        return page.hint("none are described here (docs/mcp.md)");
+        return page.hint("there are none here (docs/mcp.md)");
     }
     let logins = logins(home);
     let signed_in: Vec<String> = known
@@ -310,7 +306,7 @@ fn custom(page: &mut Page, home: &Path) {
     for agent in &agents.all {
         let missing = |wanted: &&String| !skills.all.iter().any(|skill| skill.name == **wanted);
         for wanted in agent.skills.iter().filter(missing) {
-            page.hint(format!("{} wants the skill {wanted}, which is not there", agent.name));
+            page.hint(format!("{} needs the skill {wanted}, which does not exist", agent.name));
         }
     }
     let mut commands = command_files(home, &cwd);
@@ -332,13 +328,13 @@ fn hooks(page: &mut Page, home: &Path) {
     page.head("Hooks");
     let cwd = std::env::current_dir().unwrap_or_default();
     if Trust::at(home).covers(&cwd) {
-        page.good("this folder is trusted: the hooks and MCP servers that it brings are run as you accepted them");
+        page.good("this folder is trusted: its hooks and MCP servers run as you accepted them");
     }
     let hooks = Trust::at(home).hooks(&cwd, HookFiles::Trusted);
     match hooks.len() {
-        0 => page.hint("none are in force here (docs/hooks.md)"),
-        1 => page.good("1 is in force here"),
-        count => page.good(format!("{count} are in force here")),
+        0 => page.hint("there are none here (docs/hooks.md)"),
+        1 => page.good("1 hook runs here"),
+        count => page.good(format!("{count} hooks run here")),
     }
     for problem in &hooks.problems {
         match problem.contains("lodge trust") {

@@ -79,7 +79,7 @@ impl Discovery {
         match published.write() {
             // Clients that were told the address still come in; the note is written once there is room.
             Err(error) if lacks_room(&error) => {
-                tracing::warn!(%error, "{} cannot be written", published.path.display());
+                tracing::warn!(%error, "Cannot write {}", published.path.display());
             }
             written => written.with_context(|| format!("Cannot write {}", published.path.display()))?,
         }

@@ -14,7 +14,7 @@ pub(crate) fn run(home: &Path, command: Option<&GrantsCommand>) -> Result<ExitCo
         None | Some(GrantsCommand::List) => {
             let all = grants.list();
             if all.is_empty() {
-                print_line("Clients reach the directories of sessions, and nothing more.");
+                print_line("No grants and no requests. Clients can reach the directories of sessions only.");
             }
             for (id, grant) in all {
                 let state = match (grant.allowed, grant.lasting) {
@@ -37,7 +37,7 @@ pub(crate) fn run(home: &Path, command: Option<&GrantsCommand>) -> Result<ExitCo
             if grants.get(id).is_none() {
                 bail!("There is no request {id}; `lodge grants` lists them.");
             }
-            grants.allow(id, *always).context("It cannot be kept")?;
+            grants.allow(id, *always).context("Cannot store the grant")?;
         }
         Some(GrantsCommand::Revoke { id }) => {
             if grants.remove(id).is_err() {

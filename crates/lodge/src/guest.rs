@@ -98,7 +98,7 @@ impl Guests {
 
     async fn guest(&self, mut stream: UnixStream, admission: Admission) {
         let Ok(Ok(hello)) = timeout(HELLO, read_hello(&mut stream)).await else {
-            let why = "it did not say what it wants in time, or not in words that this version knows";
+            let why = "it did not send a request that this version understands in time";
             return turn_away(stream, reply(&Reply::Refused(why.into())).as_bytes()).await;
         };
         let (host, wish) = match self.understand(&hello) {
@@ -122,7 +122,7 @@ impl Guests {
                 let done = execute(&host, *command, &hello.input, &mut console).await;
                 let code = done.unwrap_or_else(|error| {
                     // What it is printed to is memory.
-                    let _ = writeln!(console.err, "Error: {}", crate::describe(&error));
+                    let _ = writeln!(console.err, "error: {}", crate::describe(&error));
                     1
                 });
                 console.exit(code).await;
@@ -166,7 +166,7 @@ impl Guests {
                 Wish::Editor(Arc::new(reload))
             }
             Some(command) if is_for_host(&command) => Wish::Command(Box::new(command)),
-            _ => bail!("this is nothing for a host"),
+            _ => bail!("this is not a request for a host"),
         };
         Ok((caller, wish))
     }

@@ -13,7 +13,7 @@ use lodge_host::{
 };
 use lodge_log::{Position, Store};
 
-use crate::{cli::FormatArg, console::Console, serve::print_line as say, sessions::find, view::plain};
+use crate::{cli::FormatArg, console::Console, listing::count, serve::print_line as say, sessions::find, view::plain};
 
 /// Writes a session as a page.
 pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&Path>) -> Result<ExitCode> {
@@ -29,7 +29,7 @@ pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&P
     let text = Export::of(reader, labels.name)?.render(format);
     match output {
         Some(path) => {
-            std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+            std::fs::write(path, text).with_context(|| format!("Cannot write {}", path.display()))?;
             say(&format!("Written to {}.", path.display()));
         }
         None => match std::io::stdout().write_all(text.as_bytes()) {
@@ -44,10 +44,10 @@ pub(crate) fn export(home: &Path, id: &str, format: FormatArg, output: Option<&P
 pub(crate) fn import(host: &Host, paths: &[PathBuf], console: &mut Console) -> Result<u8> {
     let paths = match paths {
         [] => {
-            let home = copilot_home(host).context("There is no home directory; name the sessions to bring in.")?;
+            let home = copilot_home(host).context("There is no home directory. Name the sessions to import.")?;
             if !home.exists() {
                 console.say(&format!(
-                    "There is nothing at {}; name the sessions to bring in.",
+                    "There is nothing to import at {}. Name the sessions to import.",
                     home.display()
                 ))?;
                 return Ok(0);
@@ -70,15 +70,15 @@ pub(crate) fn import(host: &Host, paths: &[PathBuf], console: &mut Console) -> R
                 Ok(Some(imported)) => {
                     seen += 1;
                     let told = match imported.outcome {
-                        Outcome::New(events) => format!("brought in, {events} events"),
-                        Outcome::Grown(events) => format!("{events} more events"),
+                        Outcome::New(events) => format!("imported, {}", count(events, "event")),
+                        Outcome::Grown(events) => format!("{} more", count(events, "event")),
                         Outcome::Same => continue,
-                        Outcome::Differs => "went on here in another way; left as it is".to_owned(),
+                        Outcome::Differs => "changed here since; left as it is".to_owned(),
                     };
                     new += 1;
                     let left_out = match imported.unreadable {
                         0 => String::new(),
-                        lines => format!(" ({lines} lines could not be read)"),
+                        lines => format!(" ({} could not be read)", count(lines, "line")),
                     };
                     console.say(&format!("{}: {told}{left_out}", plain(&imported.id)))?;
                 }
@@ -91,8 +91,8 @@ pub(crate) fn import(host: &Host, paths: &[PathBuf], console: &mut Console) -> R
     }
     host.catalogue().flush();
     console.say(&format!(
-        "{} sessions looked at, {new} brought in or brought up to date.",
-        seen + failed
+        "{} checked, {new} imported or updated.",
+        count(seen + failed, "session")
     ))?;
     Ok(u8::from(failed > 0))
 }
@@ -119,7 +119,10 @@ pub(crate) async fn fork(
             let session = host.open_session(&id).await?;
             let points = session.rewind_points().await?;
             if turn == 0 || turn > points.len() {
-                bail!("The session has {} turns; give one of them.", points.len());
+                bail!(
+                    "There is no turn {turn}: the session has {}.",
+                    count(points.len(), "turn")
+                );
             }
             match points.get(turn) {
                 None => None,
@@ -158,9 +161,9 @@ pub(crate) async fn rewind(host: &Host, id: &str, input: Option<String>, console
     drop(session);
     match done? {
         Some(Invoked::Done(text)) => {
-            console.say(plain(&text.replace("/undo puts it back.", "--undo puts it back.")).trim_end())?
+            console.say(plain(&text.replace("/undo restores it.", "--undo restores it.")).trim_end())?
         }
-        other => bail!("Taking back did not work: {other:?}"),
+        other => bail!("The rewind failed: {other:?}"),
     }
     host.catalogue().flush();
     Ok(0)

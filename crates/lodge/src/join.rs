@@ -113,7 +113,7 @@ pub(crate) async fn connect(home: &Path, hello: &Hello) -> Result<Option<UnixStr
     }
     let Some(socket) = note.join_socket else {
         bail!(
-            "The host on {} (process {}) has no local socket, so nothing can be handed on to it. Stop it, or use another --home.",
+            "The host on {} (process {}) has no local socket, so this command cannot use it. Stop the host, or use another --home.",
             home.display(),
             note.pid
         );
@@ -145,7 +145,7 @@ pub(crate) async fn connect(home: &Path, hello: &Hello) -> Result<Option<UnixStr
         Ok(answer) if !answer.is_empty() => match serde_json::from_slice(&answer) {
             Ok(Reply::Welcome) => Ok(Some(stream)),
             Ok(Reply::Refused(why)) => bail!("The host on {} refused: {why}", home.display()),
-            Err(_) => bail!("The host on {} gave an answer that is not understood", home.display()),
+            Err(_) => bail!("The host on {} sent an unexpected answer", home.display()),
         },
         // It went away meanwhile.
         _ => Ok(None),
@@ -196,7 +196,7 @@ pub(crate) async fn command(home: &Path, sync: SyncPolicy, command: Command) -> 
         Command::Run(args) => {
             let input = piped_input()?;
             if args.prompt.join("").trim().is_empty() && input.trim().is_empty() {
-                let nothing = "Say something: lodge run \"hello\", or pipe it in.";
+                let nothing = "No message. Give one, as in `lodge run \"hello\"`, or pipe one in.";
                 Cli::command().error(ErrorKind::MissingRequiredArgument, nothing).exit();
             }
             input
@@ -239,7 +239,7 @@ fn piped_input() -> Result<String> {
         // Some programs are started without one.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BADF.raw_os_error()) => Ok(String::new()),
         Err(error) => Err(error).context("Cannot read standard input"),
-        Ok(_) => String::from_utf8(bytes).context("What standard input holds is not text (UTF-8)"),
+        Ok(_) => String::from_utf8(bytes).context("Standard input is not text (UTF-8)"),
     }
 }
 
@@ -263,7 +263,7 @@ async fn watch(stream: UnixStream) -> Result<ExitCode> {
                     Some(Shown::Err(text)) => err.write_all(text.as_bytes()).and_then(|()| err.flush())?,
                     Some(Shown::Exit(code)) => return Ok(code.into()),
                     None => bail!(
-                        "The host ended before the command did. What was recorded is kept: `lodge run --resume last` goes on."
+                        "The host stopped before the command finished. Nothing recorded is lost; continue with `lodge run --resume last`."
                     ),
                 }
                 continue;

@@ -51,7 +51,7 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
     let log = options
         .open(&path)
         .with_context(|| format!("Cannot write {}", path.display()))?;
-    let program = std::env::current_exe().context("Cannot find this program to start the host with")?;
+    let program = std::env::current_exe().context("Cannot find the `lodge` program to start the host")?;
     let mut command = Command::new(program);
     command
         .args(["serve", "--background"])
@@ -79,10 +79,7 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
             );
         }
         if Instant::now() > patience {
-            bail!(
-                "The host takes too long to start; {} says how far it came.",
-                path.display()
-            );
+            bail!("The host is taking too long to start. See {}.", path.display());
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -91,17 +88,17 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
 /// Tells the host of a home to stop, and waits until it has.
 pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
     let Some(note) = running(home).await? else {
-        print_line(&format!("No host runs on {}.", home.display()));
+        print_line(&format!("No host is running on {}.", home.display()));
         return Ok(ExitCode::SUCCESS);
     };
     let pid = i32::try_from(note.pid).ok().and_then(rustix::process::Pid::from_raw);
-    let pid = pid.context("The host's note names no process")?;
+    let pid = pid.context("host.json names no process")?;
     rustix::process::kill_process(pid, rustix::process::Signal::TERM)
         .with_context(|| format!("Cannot stop the host (process {})", note.pid))?;
     let patience = Instant::now() + STOP;
     while running(home).await?.is_some() {
         if Instant::now() > patience {
-            bail!("The host (process {}) does not stop.", note.pid);
+            bail!("The host (process {}) did not stop.", note.pid);
         }
         tokio::time::sleep(LOOK).await;
     }

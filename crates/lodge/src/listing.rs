@@ -118,6 +118,13 @@ fn last_kind(log: &Path) -> Option<String> {
     })
 }
 
+/// A number with its noun, which follows it into the plural.
+pub(crate) fn count(number: impl std::fmt::Display, noun: &str) -> String {
+    let number = number.to_string();
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,9 +52,7 @@ impl Provider {
 /// Walks through it.
 pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
     if !std::io::stdin().is_terminal() {
-        bail!(
-            "`lodge setup` asks questions, so it needs a terminal. docs/models.md says how to write lodge.toml by hand."
-        );
+        bail!("`lodge setup` asks questions, so it needs a terminal. See docs/models.md to write lodge.toml by hand.");
     }
     std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
     // What cannot be understood is not written over.
@@ -63,7 +61,7 @@ pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     let key = match provider.wants_key {
-        true => secret("Key (it is not shown; empty for none): ")?,
+        true => secret("Key (not shown; leave empty for none): ")?,
         false => String::new(),
     };
     let Some(model) = choose_model(&provider, &key).await? else {
@@ -77,16 +75,16 @@ pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
     let text = with_model(&before, &provider, &key, &model)?;
     print_line(&format!("Trying {model} …"));
     if let Err(error) = try_out(&text) {
-        print_line(&format!("It did not answer: {}", crate::describe(&error)));
-        if !yes("Keep these settings nevertheless?", false)? {
+        print_line(&format!("The model did not answer: {}", crate::describe(&error)));
+        if !yes("Save these settings anyway?", false)? {
             return Ok(ExitCode::FAILURE);
         }
     }
     replace(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
-    print_line(&format!("{} is written, readable by you only.", path.display()));
+    print_line(&format!("Saved to {}, readable only by you.", path.display()));
     if launch::running(home).await?.is_some()
         && yes(
-            "A host is running, and uses the new model once it is started again. Stop it now?",
+            "A host is running and uses the new model after a restart. Stop it now?",
             true,
         )?
     {
@@ -146,7 +144,7 @@ async fn choose_provider() -> Result<Option<Provider>> {
     if yes("Look for model servers on this machine?", true)? {
         providers = local_servers().await;
         if providers.is_empty() {
-            print_line("None answers on the usual ports.");
+            print_line("No server answers on the usual ports.");
         }
     }
     providers.push(Provider::new("openai", "openai", "https://api.openai.com/v1", true));
@@ -172,7 +170,7 @@ async fn choose_provider() -> Result<Option<Provider>> {
         print_line("An address begins with http:// or https://.");
         return Ok(None);
     }
-    let kind = match yes("Does it speak Anthropic's wire, rather than OpenAI's?", false)? {
+    let kind = match yes("Does it speak Anthropic's API, rather than OpenAI's?", false)? {
         true => "anthropic",
         false => "openai",
     };
@@ -195,7 +193,7 @@ async fn local_servers() -> Vec<Provider> {
 
 async fn choose_model(provider: &Provider, key: &str) -> Result<Option<String>> {
     let text = with_model("", provider, key, "x")?;
-    let config: ModelsConfig = toml::from_str(&text).context("These settings cannot be understood")?;
+    let config: ModelsConfig = toml::from_str(&text).context("These settings are invalid")?;
     let catalogue = lodge_models::Catalogue::from(config, |_| None).context("These settings cannot be used")?;
     let found = tokio::time::timeout(LISTING, catalogue.discover()).await;
     let mut models = Vec::new();
@@ -205,7 +203,7 @@ async fn choose_model(provider: &Provider, key: &str) -> Result<Option<String>> 
                 let own = model.id.strip_prefix(&format!("{}/", provider.name));
                 own.map_or_else(|| model.id.clone(), str::to_owned)
             })),
-            Err(error) => print_line(&format!("The models cannot be listed: {error}")),
+            Err(error) => print_line(&format!("Cannot list the models: {error}")),
         }
     }
     if models.is_empty() {
@@ -217,7 +215,10 @@ async fn choose_model(provider: &Provider, key: &str) -> Result<Option<String>> 
         print_line(&format!("  {}. {}", number + 1, lodge_terminal::plain_line(model)));
     }
     if models.len() > SHOWN {
-        print_line(&format!("  … and {} more; any can be named.", models.len() - SHOWN));
+        print_line(&format!(
+            "  … and {} more; type a name to choose one.",
+            models.len() - SHOWN
+        ));
     }
     let typed = ask("Number or name: ")?;
     let numbered = typed
@@ -259,7 +260,7 @@ fn with_model(before: &str, provider: &Provider, key: &str, model: &str) -> Resu
 
 /// The name, with a number behind it where the configuration has it already.
 fn unused_name(before: &str, name: &str) -> Result<String> {
-    let known: ModelsConfig = toml::from_str(before).context("lodge.toml cannot be understood")?;
+    let known: ModelsConfig = toml::from_str(before).context("lodge.toml is invalid")?;
     let taken = |name: &str| known.providers.iter().any(|entry| entry.name == name);
     let numbered = (2..).map(|number| format!("{name}-{number}"));
     let names = std::iter::once(name.to_owned()).chain(numbered);

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         && first == lodge_tools::sandbox::SUBCOMMAND
     {
         let error = lodge_tools::sandbox::run(&spec.to_string_lossy(), command);
-        eprintln!("Error: {error}");
+        eprintln!("error: {error}");
         return ExitCode::from(lodge_tools::sandbox::NOT_STARTED);
     }
     match serve::sdk_arguments(&args) {
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         }
     }
     if std::env::var_os("LODGE_HOME").is_some_and(|home| home.is_empty()) {
-        eprintln!("Error: LODGE_HOME is empty. Unset it, or set it to the directory where sessions are kept.");
+        eprintln!("error: LODGE_HOME is empty. Unset it, or set it to a directory.");
         return ExitCode::from(2);
     }
     finish(dispatch(Cli::parse()))
@@ -87,7 +87,7 @@ fn finish(result: Result<ExitCode>) -> ExitCode {
                 .downcast_ref::<std::io::Error>()
                 .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
             if !unread {
-                eprintln!("Error: {}", describe(&error));
+                eprintln!("error: {}", describe(&error));
             }
             ExitCode::FAILURE
         }

@@ -18,7 +18,7 @@ use lodge_host::{
     mcp_servers,
 };
 
-use crate::{cli::McpCommand, serve::print_line, setup};
+use crate::{cli::McpCommand, listing::count, serve::print_line, setup};
 
 /// More than any server may take to start: a start ends by itself, one way or the other.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -36,7 +36,7 @@ pub(crate) async fn run(home: &Path, command: Option<&McpCommand>) -> Result<Exi
             let url = remote(&known, name)?;
             print_line(match logins(home).forget(&url) {
                 true => "Forgotten.",
-                false => "Nobody had signed in.",
+                false => "You were not signed in.",
             });
             Ok(ExitCode::SUCCESS)
         }
@@ -59,9 +59,9 @@ pub(crate) fn known(home: &Path) -> Result<Vec<Configured>> {
 fn say_if_none(known: &[Configured]) {
     if known.is_empty() {
         print_line(
-            "There are none. `[mcp.servers.NAME]` in lodge.toml, mcp-config.json in the home, or .mcp.json in the",
+            "There are no MCP servers. Add them to lodge.toml (`[mcp.servers.NAME]`), to mcp-config.json in the home,",
         );
-        print_line("folder describe them; docs/mcp.md has an example.");
+        print_line("or to .mcp.json in this folder; docs/mcp.md has an example.");
     }
 }
 
@@ -96,7 +96,7 @@ fn source(source: Source) -> &'static str {
 fn place(transport: &Transport) -> String {
     match transport {
         Transport::Stdio { command, args, .. } if args.is_empty() => format!("runs {command}"),
-        Transport::Stdio { command, args, .. } => format!("runs {command} with {} arguments", args.len()),
+        Transport::Stdio { command, args, .. } => format!("runs {command} with {}", count(args.len(), "argument")),
         Transport::Http(remote) | Transport::Sse(remote) => {
             remote.url.split(['?', '#']).next().unwrap_or_default().to_owned()
         }
@@ -122,17 +122,14 @@ pub(crate) fn state(server: &ServerInfo, tools: usize) -> String {
     let name = &server.name;
     match server.status {
         Status::Connected => {
-            let tools = match tools {
-                1 => "1 tool".to_owned(),
-                tools => format!("{tools} tools"),
-            };
+            let tools = count(tools, "tool");
             let left_out = match server.left_out.as_slice() {
                 [] => String::new(),
                 names => format!("; not offered, because they only run as tasks: {}", names.join(", ")),
             };
             format!("✓ {name} answers and has {tools}{left_out}")
         }
-        Status::NeedsAuth => format!("· {name} wants you to sign in: `lodge mcp login {name}`"),
+        Status::NeedsAuth => format!("· {name} needs you to sign in: `lodge mcp login {name}`"),
         Status::Disabled => format!("· {name} is off"),
         Status::Pending | Status::Stopped => format!("✗ {name} did not start"),
         Status::Failed => {
@@ -184,7 +181,7 @@ async fn tell_progress(servers: &Servers) {
             .collect();
         if !starting.is_empty() {
             eprintln!(
-                "… {} s: waiting for {} (the first start of a server may install it)",
+                "… {} s: waiting for {} (a server may install itself when it first starts)",
                 begun.elapsed().as_secs(),
                 starting.join(", ")
             );
@@ -200,7 +197,7 @@ async fn login(home: &Path, known: &[Configured], name: &str, again: bool) -> Re
         .and_then(|server| server.config.as_ref().ok());
     let logins = logins(home);
     if logins.token(&url).is_some() && !again {
-        print_line("You are signed in; `--again` signs in anew.");
+        print_line("You are signed in. Use --again to sign in again.");
         return Ok(ExitCode::SUCCESS);
     }
     let options = LoginOptions {
@@ -210,7 +207,7 @@ async fn login(home: &Path, known: &[Configured], name: &str, again: bool) -> Re
     let login = logins.begin(&url, options).await?;
     print_line("Open this in a browser on this machine, and sign in:");
     print_line(&format!("\n  {}\n", login.url));
-    print_line("Waiting… (Ctrl-C gives up)");
+    print_line("Waiting… (Ctrl-C to cancel)");
     login.ended().await?;
     print_line(&format!("Signed in to {name}. Sessions use it from now on."));
     Ok(ExitCode::SUCCESS)

@@ -7,7 +7,7 @@ use clap::Args;
 use lodge_host::{Expired, Expiry, Host, Retention};
 use serde::{Deserialize, Deserializer, de::Error};
 
-use crate::{console::Console, sessions, setup};
+use crate::{console::Console, listing::count, sessions, setup};
 
 /// How often a host applies the rules.
 const PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -39,19 +39,19 @@ impl Rules {
 /// `lodge sessions prune`.
 #[derive(Args)]
 pub(crate) struct PruneArgs {
-    /// Say what would be deleted, and why, and delete nothing
+    /// Show what would be deleted and why, and delete nothing
     #[arg(long)]
     dry_run: bool,
-    /// Without asking
+    /// Do not ask for confirmation
     #[arg(long, short, conflicts_with = "dry_run")]
     yes: bool,
-    /// Delete sessions in which nothing happened for longer, such as 12h, 90d or 8w [default: as `[retention]` says]
+    /// Delete sessions without activity for this long, such as 12h, 90d or 8w [default: `[retention]` in lodge.toml]
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     max_age: Option<Duration>,
-    /// Keep so many of the newest sessions [default: as `[retention]` says]
+    /// Keep this many of the newest sessions [default: `[retention]` in lodge.toml]
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
-    /// Keep the newest sessions that fit into so much, such as 500MB or 10GB [default: as `[retention]` says]
+    /// Keep the newest sessions that fit into this size, such as 500MB or 10GB [default: `[retention]` in lodge.toml]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
 }
@@ -69,12 +69,12 @@ pub(crate) async fn prune(host: &Host, args: &PruneArgs, console: &mut Console) 
     };
     if rules.is_empty() {
         bail!(
-            "There is no rule. Give one, such as --max-age 90d, or put it into lodge.toml:\n\n[retention]\nmax_age = \"90d\""
+            "There is no retention rule. Give one, such as --max-age 90d, or put it into lodge.toml:\n\n[retention]\nmax_age = \"90d\""
         );
     }
     let expired = find(host, rules).await?;
     if expired.is_empty() {
-        console.say("Every session is kept.")?;
+        console.say("There is nothing to delete.")?;
         return Ok(0);
     }
     let bytes: u64 = expired.iter().map(|found| found.bytes).sum();
@@ -86,12 +86,12 @@ pub(crate) async fn prune(host: &Host, args: &PruneArgs, console: &mut Console) 
             shown_size(found.bytes),
             match found.why {
                 Expiry::Age => "too old",
-                Expiry::Number => "too many are newer",
-                Expiry::Size => "no room left",
+                Expiry::Number => "more than max_sessions",
+                Expiry::Size => "more than max_size",
             }
         ))?;
     }
-    let sum = format!("{} sessions, {}", expired.len(), shown_size(bytes));
+    let sum = format!("{}, {}", count(expired.len(), "session"), shown_size(bytes));
     if args.dry_run {
         console.say(&format!("{sum}. Nothing was deleted."))?;
         return Ok(0);
@@ -157,7 +157,7 @@ fn parse_age(text: &str) -> Result<Duration, String> {
         "h" => 3600,
         "d" => 86_400,
         "w" => 7 * 86_400,
-        _ => return Err("an age is a number with m, h, d or w behind it, such as 90d".to_owned()),
+        _ => return Err("an age is a number followed by m, h, d or w, such as 90d".to_owned()),
     };
     let number: u64 = number
         .parse()
@@ -175,12 +175,12 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "MB" => 1 << 20,
         "GB" => 1 << 30,
         "TB" => 1 << 40,
-        _ => return Err("a size is a number with KB, MB, GB or TB behind it, such as 10GB".to_owned()),
+        _ => return Err("a size is a number followed by KB, MB, GB or TB, such as 10GB".to_owned()),
     };
     let number: u64 = number
         .parse()
         .map_err(|_| format!("{number:?} is not a whole number"))?;
-    number.checked_mul(bytes).ok_or_else(|| "it is too much".to_owned())
+    number.checked_mul(bytes).ok_or_else(|| "it is too large".to_owned())
 }
 
 fn split(text: &str) -> (&str, &str) {

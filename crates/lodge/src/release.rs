@@ -28,9 +28,11 @@ const REDIRECTS: usize = 5;
 /// `lodge self`.
 #[derive(Subcommand)]
 pub(crate) enum SelfCommand {
-    /// Compare this program with a feed of releases; exits with 0 when it is up to date, and with 3 when it is not
+    /// Compare this program with a release feed; exits with 0 if it is up to date, and with 3 if not
+    #[command(after_help = "Examples:
+  lodge self check --feed https://example.com/lodge/release.json")]
     Check {
-        /// The feed: `release.json` of a release, as an address or a file
+        /// The feed: address or file of a `release.json`
         #[arg(long, env = "LODGE_FEED", value_name = "URL|FILE")]
         feed: String,
     },
@@ -49,24 +51,24 @@ pub(crate) async fn run(command: SelfCommand) -> Result<ExitCode> {
     let bytes = match feed.contains("://") {
         true => tokio::time::timeout(PATIENCE, fetch(&feed))
             .await
-            .with_context(|| format!("{feed} does not answer"))?
+            .with_context(|| format!("{feed} did not answer"))?
             .with_context(|| format!("The feed {feed} cannot be fetched"))?,
         false => std::fs::read(&feed).with_context(|| format!("The feed {feed} cannot be read"))?,
     };
-    let found: Feed = serde_json::from_slice(&bytes).with_context(|| format!("{feed} is not a feed of releases"))?;
+    let found: Feed = serde_json::from_slice(&bytes).with_context(|| format!("{feed} is not a release feed"))?;
     let own = numbers(env!("CARGO_PKG_VERSION")).context("This program has no version")?;
     let offered = numbers(&found.version)
-        .with_context(|| format!("The feed {feed} has a version that is none: {:?}", found.version))?;
+        .with_context(|| format!("The feed {feed} has an invalid version: {:?}", found.version))?;
     let name = match found.commit.as_str() {
         "" => found.version,
         commit => format!("{} ({commit})", found.version),
     };
     print_line(&format!("This is Lodge {}.", *VERSION));
     Ok(if offered > own {
-        print_line(&format!("The feed has a newer one: {name}."));
+        print_line(&format!("A newer release is available: {name}."));
         ExitCode::from(3)
     } else {
-        print_line(&format!("The feed has {name}: nothing newer."));
+        print_line(&format!("This is up to date; the feed has {name}."));
         ExitCode::SUCCESS
     })
 }

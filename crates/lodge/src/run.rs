@@ -151,7 +151,7 @@ async fn answer_question(session: &Session, view: &mut View<'_>, request: &str, 
         ..AnsweredBy::default()
     };
     if !session.answer(request, answer, by).await? {
-        view.note("That question has been answered elsewhere.")?;
+        view.note("That question was answered in another client.")?;
     }
     Ok(())
 }
@@ -182,7 +182,7 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
     });
     let cwd = args.cwd.as_ref().map(|cwd| host.cwd().join(cwd));
     if let Some(cwd) = cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
-        bail!("{} is not a directory that exists.", cwd.display());
+        bail!("{} is not a directory.", cwd.display());
     }
     let cwd = cwd.map(std::fs::canonicalize).transpose()?;
     match &args.resume {

@@ -92,7 +92,7 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
             let (input, output) = lodge_copilot::open_stdio()?;
             tokio::select! {
                 finished = join::hand_on(stream, input, output) => {
-                    anyhow::ensure!(finished, "The host on {} ended, or closed the connection", home.display());
+                    anyhow::ensure!(finished, "The host on {} stopped, or closed the connection", home.display());
                 }
                 () = stopped() => {}
             }
@@ -111,7 +111,7 @@ async fn hand_on_all(home: &Path, hello: &Hello, listener: TcpListener) -> Resul
         let (socket, _) = listener.accept().await?;
         let _ = socket.set_nodelay(true);
         let Some(stream) = join::connect(home, hello).await? else {
-            anyhow::bail!("The host on {} ended", home.display());
+            anyhow::bail!("The host on {} stopped", home.display());
         };
         tokio::spawn(async move {
             let (input, output) = socket.into_split();
@@ -307,7 +307,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         () = local => {}
         () = joining => {}
         () = keep_files(door, found.clone()) => {}
-        () = crate::launch::not_needed(&host), if ends == Ends::WhenUnneeded => print_line("Nobody needs this host any more."),
+        () = crate::launch::not_needed(&host), if ends == Ends::WhenUnneeded => print_line("No client is connected and nothing is running; stopping."),
         () = prune::keep_to(host.clone(), retention) => {}
         () = stopped() => print_line("Stopping."),
     }
@@ -338,7 +338,7 @@ async fn keep_files(door: Arc<Door>, found: Arc<door::Discovery>) {
 
 fn model_line(host: &lodge_host::Host) -> String {
     match host.models().default_model().as_str() {
-        "rehearsal" => "rehearsal (built in, offline; bring your own: see docs/models.md)".into(),
+        "rehearsal" => "rehearsal (built in, offline; to use your own, see docs/models.md)".into(),
         name => name.to_owned(),
     }
 }
@@ -400,9 +400,7 @@ async fn listen_for_sdks(port: Option<u16>) -> anyhow::Result<TcpListener> {
     let wanted = port.unwrap_or(SDK_PORT);
     match TcpListener::bind(("127.0.0.1", wanted)).await {
         Err(error) if port.is_none() && error.kind() == std::io::ErrorKind::AddrInUse => {
-            eprintln!(
-                "Port {SDK_PORT} is taken, so Copilot SDK apps get another one, named below. Choose it with --sdk-port."
-            );
+            eprintln!("Port {SDK_PORT} is in use, so Copilot SDK apps get the port below. Choose one with --sdk-port.");
             Ok(TcpListener::bind(("127.0.0.1", 0)).await?)
         }
         bound => bound.with_context(|| format!("Cannot listen on port {wanted}; choose another with --sdk-port")),

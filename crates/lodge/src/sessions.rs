@@ -15,7 +15,7 @@ use crate::{
     cli::{CheckArgs, SessionsCommand},
     console::Console,
     door,
-    listing::{self, Row},
+    listing::{self, Row, count},
     view::{cut, plain, shorten},
 };
 
@@ -101,7 +101,7 @@ pub(crate) fn find(home: &Home, wanted: &str) -> Result<String> {
         .filter(|id| id.starts_with(wanted))
         .collect();
     match found.len() {
-        0 => bail!("There is no session {wanted:?}. `lodge sessions list` shows what there is."),
+        0 => bail!("There is no session {wanted:?}. List them with `lodge sessions list`."),
         1 => Ok(found.remove(0)),
         many => bail!("{many} sessions begin with {wanted:?}; give more of the id."),
     }
@@ -119,7 +119,7 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
             writeln!(out, "{}", as_json(&session))?;
             continue;
         }
-        let title = session.title().unwrap_or_else(|| "(nothing said)".into());
+        let title = session.title().unwrap_or_else(|| "(no messages)".into());
         let row = Row {
             id: &session.id,
             state: listing::state(&session.dir, host),
@@ -162,7 +162,7 @@ fn show(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
                 };
                 writeln!(out, "{}", cut(text, 8, 160))?;
             }
-            Payload::SessionError(error) => writeln!(out, "Error ({}): {}", error.error_type, plain(&error.message))?,
+            Payload::SessionError(error) => writeln!(out, "error ({}): {}", error.error_type, plain(&error.message))?,
             Payload::SessionInfo(info) => writeln!(out, "Note: {}", plain(&info.message))?,
             Payload::Abort(_) => writeln!(out, "Aborted.")?,
             _ => {}
@@ -201,8 +201,8 @@ pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut
             writeln!(console.err, "{id}{title}")?;
         }
         let question = match ids.len() {
-            1 => "Delete it with everything kept in it? [y]es, [n]o: ".to_owned(),
-            many => format!("Delete these {many} sessions with everything kept in them? [y]es, [n]o: "),
+            1 => "Delete this session and everything in it? [y]es, [n]o: ".to_owned(),
+            many => format!("Delete these {many} sessions and everything in them? [y]es, [n]o: "),
         };
         if !agrees(console, &question).await? {
             return Ok(1);
@@ -220,7 +220,7 @@ pub(crate) async fn delete(host: &Host, ids: &[String], yes: bool, console: &mut
 pub(crate) async fn agrees(console: &mut Console, question: &str) -> Result<bool> {
     match console.ask(question).await? {
         None if !console.terminal.has_person() => {
-            bail!("Nothing is deleted without a question, and nobody can be asked here. Add --yes.")
+            bail!("Deleting needs confirmation, and nobody can be asked here. Add --yes.")
         }
         Some(answer) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => Ok(true),
         _ => {
@@ -264,7 +264,7 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
         }
         if is_beyond_repair(&report.findings) {
             incomplete += 1;
-            println_quietly(&format!("{id}: {}, which nothing can bring back", report.findings));
+            println_quietly(&format!("{id}: {}, which cannot be repaired", report.findings));
             continue;
         }
         damaged += 1;
@@ -283,12 +283,12 @@ pub(crate) fn check(home: &Path, args: &CheckArgs) -> Result<ExitCode> {
         .map(|(count, what)| format!(", {count} {what}"))
         .collect();
     println_quietly(&format!(
-        "{total} session{} checked, {damaged} {what}{beside}.",
-        if total == 1 { "" } else { "s" }
+        "{} checked, {damaged} {what}{beside}.",
+        count(total, "session")
     ));
     if damaged > 0 && !args.fix {
         println_quietly(
-            "Run `lodge check --fix` to repair. Every whole event is kept; damaged bytes are set aside next to the log.",
+            "Run `lodge check --fix` to repair. Every whole event is kept; damaged bytes go to a file beside the log.",
         );
         return Ok(ExitCode::FAILURE);
     }

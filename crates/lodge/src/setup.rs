@@ -120,7 +120,7 @@ pub(crate) fn home_path(asked: Option<&Path>) -> Result<PathBuf> {
     if let Some(home) = asked {
         return std::path::absolute(home).with_context(|| format!("Cannot make {} absolute", home.display()));
     }
-    platform_state().context("There is no home directory; say where to keep sessions with --home or LODGE_HOME")
+    platform_state().context("There is no home directory; name one with --home or LODGE_HOME")
 }
 
 fn platform_state() -> Option<PathBuf> {
@@ -145,21 +145,21 @@ pub(crate) fn config(home: &Path) -> Result<Config> {
     let path = home.join("lodge.toml");
     match std::fs::read_to_string(&path) {
         Ok(text) => {
-            let config: Config =
-                toml::from_str(&text).with_context(|| format!("{} cannot be understood", path.display()))?;
+            let config: Config = toml::from_str(&text).with_context(|| format!("{} is invalid", path.display()))?;
             match config.others.keys().next() {
-                Some(key) => bail!("{} cannot be understood: there is no setting `{key}`", path.display()),
+                Some(key) => bail!("{} is invalid: there is no setting `{key}`", path.display()),
                 None => Ok(config),
             }
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Config::default()),
-        Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+        Err(error) => Err(error).with_context(|| format!("Cannot read {}", path.display())),
     }
 }
 
 /// The models of the configuration and the environment.
 pub(crate) fn models(config: &Config, environment: &Environment) -> Result<Catalogue> {
-    Catalogue::from(config.models.clone(), |name| environment.text(name)).context("The models cannot be set up")
+    Catalogue::from(config.models.clone(), |name| environment.text(name))
+        .context("The models are not configured correctly")
 }
 
 /// How a home is used.
@@ -213,7 +213,7 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
 /// How commands are kept from doing harm. Turned off or not, those that nobody approved are jailed.
 fn sandbox_launcher(config: &Config, home: &Path) -> Result<Option<SandboxLauncher>> {
     if let Some(why) = network_stays_open(config) {
-        bail!("`sandbox_network = \"off\"` in lodge.toml cannot be kept: {why}");
+        bail!("`sandbox_network = \"off\"` in lodge.toml cannot be enforced: {why}");
     }
     Ok(std::env::current_exe().ok().map(|exe| SandboxLauncher {
         approved: config.sandbox == Sandbox::Auto && sandbox::available(),

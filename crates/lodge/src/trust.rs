@@ -20,14 +20,14 @@ pub(crate) fn run(home: &Path, folder: Option<&Path>, show: bool, remove: bool) 
     };
     let real = folder
         .canonicalize()
-        .with_context(|| format!("{} cannot be trusted", folder.display()));
+        .with_context(|| format!("Cannot trust {}", folder.display()));
     if remove {
         let real = real.unwrap_or_else(|_| folder.to_owned());
         trust
             .set(&real, false)
-            .with_context(|| format!("{} is still trusted", real.display()))?;
+            .with_context(|| format!("Cannot untrust {}", real.display()))?;
         println_quietly(&format!(
-            "Hooks and MCP servers of {} do not run any more.",
+            "{} is no longer trusted: its hooks and MCP servers do not run.",
             real.display()
         ));
         return Ok(ExitCode::SUCCESS);
@@ -36,22 +36,22 @@ pub(crate) fn run(home: &Path, folder: Option<&Path>, show: bool, remove: bool) 
     if show {
         let brought = trust.review(&real);
         println_quietly(&match (trust.covers(&real), brought.is_empty()) {
-            (_, true) => format!("{} brings nothing that could run.", real.display()),
-            (true, _) => format!("{} is trusted. It brings:", real.display()),
-            (false, _) => format!("{} is not trusted, and none of this runs:", real.display()),
+            (_, true) => format!("{} contains no hooks and no MCP servers.", real.display()),
+            (true, _) => format!("{} is trusted. It contains:", real.display()),
+            (false, _) => format!("{} is not trusted. None of this runs:", real.display()),
         });
         print(brought, true);
         return Ok(ExitCode::SUCCESS);
     }
     let accepted = trust
         .set(&real, true)
-        .with_context(|| format!("{} cannot be trusted", real.display()))?;
+        .with_context(|| format!("Cannot trust {}", real.display()))?;
     println_quietly(&match accepted.is_empty() {
         true => format!(
-            "{} is trusted. It brings nothing that could run; what comes later is asked about.",
+            "{} is trusted. It contains no hooks and no MCP servers yet; new ones need `lodge trust` again.",
             real.display()
         ),
-        false => format!("{} is trusted. This may run from now on, as it is:", real.display()),
+        false => format!("{} is trusted. These run from now on, as they are:", real.display()),
     });
     print(accepted, false);
     Ok(ExitCode::SUCCESS)
@@ -65,7 +65,7 @@ fn print(files: impl IntoIterator<Item = Brought>, now: bool) {
             (Standing::Accepted, false) => "",
             (Standing::New, true) => " (new: does not run until you accept it)",
             (Standing::New, false) => " (new)",
-            (Standing::Changed, true) => " (changed since it was accepted: does not run until you accept it)",
+            (Standing::Changed, true) => " (changed: does not run until you accept it)",
             (Standing::Changed, false) => " (changed)",
         };
         println_quietly(&format!("  {}{standing}", file.path.display()));

@@ -65,13 +65,13 @@ impl<'a> View<'a> {
                 None => self.tool_output(done.result.as_ref().map_or("", |result| &result.content)),
             },
             Payload::PermissionCompleted(done) if done.result.kind == PermissionResultKind::DeniedNoApprovalRule => {
-                self.note("Denied: nobody can be asked here. --approve edits allows writing in the working directory, --approve all everything.")
+                self.note("Denied: nobody can be asked here. Use --approve edits to allow writes in the working directory, or --approve all to allow everything.")
             }
             Payload::AssistantTurnRetry(retry) => self.note(&format!(
                 "The model did not answer ({}); trying again.",
                 retry.reason.as_deref().unwrap_or("unknown")
             )),
-            Payload::SessionError(error) => self.note(&format!("Error ({}): {}", error.error_type, error.message)),
+            Payload::SessionError(error) => self.note(&format!("error ({}): {}", error.error_type, error.message)),
             Payload::SessionWarning(warning) => self.note(&format!("Warning: {}", warning.message)),
             Payload::SessionInfo(info) => self.note(&info.message),
             Payload::Abort(_) => self.note("Aborted."),
@@ -171,7 +171,7 @@ impl<'a> View<'a> {
         if !self.json {
             self.end_line()?;
             if self.live || !finished {
-                writeln!(self.console.err, "\nGo on with: lodge run --resume {id} \"…\"")?;
+                writeln!(self.console.err, "\nContinue with: lodge run --resume {id} \"…\"")?;
             }
         }
         self.console.out.flush()

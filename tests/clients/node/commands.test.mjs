@@ -143,7 +143,7 @@ test("commands are completed and carried out in an editor, and an app sees them"
   const { session: other, events } = await resume(app, chat.session.path.slice(1));
   const usage = await chat.ask("/usage");
   assert.equal(usage.message.text, "/usage");
-  assert.match(texts(usage), /rehearsal: 1 calls/);
+  assert.match(texts(usage), /rehearsal: 1 call,/);
   const said = await event(events, "user.message");
   assert.deepEqual([said.data.content, said.data.source], ["/usage", "command"]);
   const info = await event(events, "session.info");

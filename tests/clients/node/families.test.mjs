@@ -44,7 +44,7 @@ test("subagent.*: chosen, started, completed, failed, left", async (place) => {
 
   await made.rpc.agent.select({ name: "scout" });
   assert.deepEqual((await event(events, "subagent.selected")).data, { agentName: "scout", agentDisplayName: "The Scout", tools: ["view"] });
-  assert.match(texts(await chat.ask("describe the request")), /1 tools: view\./, "the agent that the app chose answers the window");
+  assert.match(texts(await chat.ask("describe the request")), /1 tool: view\./, "the agent that the app chose answers the window");
   await made.rpc.agent.deselect();
   assert.deepEqual((await event(events, "subagent.deselected")).data, {});
   for (const [type, count] of [["started", 2], ["completed", 1], ["failed", 1], ["selected", 1], ["deselected", 1]]) {

@@ -105,7 +105,7 @@ test("the program of an app whose host is killed ends and says why", async ({ t,
   running.kill("SIGKILL");
   const [code] = await once(program, "close");
   assert.equal(code, 1);
-  assert.match(said, /The host on .* ended/);
+  assert.match(said, /The host on .* stopped/);
   // The next app has a host of its own and goes on with the session.
   const { session: again } = await resume(start(), chat.sessionId);
   assert.equal(await ask(again, "say still here"), "still here");

@@ -208,7 +208,7 @@ test("a person signs in at the terminal, to a server that lodge.toml describes",
     const done = once(child, "close").then(([code]) => ({ code, text: lines.join("\n") }));
     return { lines, done };
   };
-  assert.match((await run(["mcp", "check"]).done).text, /docs wants you to sign in: `lodge mcp login docs`/);
+  assert.match((await run(["mcp", "check"]).done).text, /docs needs you to sign in: `lodge mcp login docs`/);
   const login = run(["mcp", "login", "docs"]);
   const address = await until("it says where to go", () => login.lines.find((line) => line.trim().startsWith("http")));
   assert.match(await browse(address.trim()), /Signed in/);
@@ -220,7 +220,7 @@ test("a person signs in at the terminal, to a server that lodge.toml describes",
   assert.match((await run(["run", "--yolo", "call docs-whoami {}"]).done).text, /You are Ada/);
   assert.match((await run(["mcp", "logout", "docs"]).done).text, /Forgotten/);
   const doctor = await run(["doctor"]).done;
-  assert.match(doctor.text, /docs wants you to sign in/);
+  assert.match(doctor.text, /docs needs you to sign in/);
   assert.equal(doctor.code, 0);
   assert.match((await run(["mcp", "login", "nobody"]).done).text, /no MCP server named nobody/);
 });

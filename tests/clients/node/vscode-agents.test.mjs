@@ -83,7 +83,7 @@ test("agents, skills and instructions are shown as customizations, chosen per me
   assert.equal(named("rule").name, "AGENTS.md");
   assert.equal(named("skill").enabled, true);
   const turn = await chat.ask("describe the request", { agent: { uri: named("agent").uri } });
-  assert.match(texts(turn), /1 tools: view\./);
+  assert.match(texts(turn), /1 tool: view\./);
   assert.equal(turn.message.agent.uri, named("agent").uri);
   const plainTurn = await chat.ask("describe the request");
   assert.match(texts(plainTurn), /skill/);

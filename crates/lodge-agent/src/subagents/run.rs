@@ -275,7 +275,7 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
             tracing::error!(session = %child.id, agent = %task.id, "a sub-agent broke down");
             (
                 TaskStatus::Failed,
-                "The agent broke down because of a mistake in Lodge.".to_owned(),
+                "Internal error: the sub-agent crashed. Please report this.".to_owned(),
             )
         }
     };

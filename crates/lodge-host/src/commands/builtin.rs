@@ -36,7 +36,7 @@ pub(super) enum Builtin {
 }
 
 /// Name, what may follow it, whether it may be given while a turn runs, what it does.
-const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
+const ALL: [(Builtin, &str, &str, bool, &str); 19] = [
     (
         Builtin::Agents,
         "agents",
@@ -63,14 +63,14 @@ const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
         "compact",
         "[FOCUS]",
         false,
-        "Replace the conversation by a summary of it",
+        "Replace the conversation with a summary",
     ),
     (
         Builtin::Context,
         "context",
         "",
         true,
-        "Show how full the model's window is",
+        "Show how full the model's context window is",
     ),
     (
         Builtin::Diff,
@@ -86,20 +86,14 @@ const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
         true,
         "Write the conversation to a file",
     ),
-    (
-        Builtin::Fork,
-        "fork",
-        "[NAME]",
-        true,
-        "Copy the session as it is into a new one",
-    ),
+    (Builtin::Fork, "fork", "[NAME]", true, "Copy the session into a new one"),
     (Builtin::Help, "help", "", true, "List the commands"),
     (
         Builtin::Mcp,
         "mcp",
         "[NAME | enable|disable|restart|login|logout NAME | reload]",
         true,
-        "List the MCP servers, show one, or switch it",
+        "List the MCP servers, show one, or control it",
     ),
     (
         Builtin::Mode,
@@ -120,21 +114,15 @@ const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
         "plan",
         "[TASK]",
         false,
-        "Plan first: nothing is changed until the plan is approved",
+        "Plan first; nothing is changed until you approve the plan",
     ),
-    (
-        Builtin::Rename,
-        "rename",
-        "TITLE",
-        true,
-        "Give the session another title",
-    ),
+    (Builtin::Rename, "rename", "TITLE", true, "Change the title"),
     (
         Builtin::Rewind,
         "rewind",
         "[N] [chat]",
         false,
-        "Take back the last N messages, and what they did to files (not with `chat`)",
+        "Take back the last N messages and what they did to files; with `chat`, leave the files",
     ),
     (
         Builtin::Skills,
@@ -143,7 +131,6 @@ const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
         true,
         "List the skills, or turn one on or off",
     ),
-    (Builtin::Title, "title", "[TEXT]", true, "Show or change the title"),
     (
         Builtin::Tools,
         "tools",
@@ -151,7 +138,7 @@ const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
         true,
         "List the tools that the model may call",
     ),
-    (Builtin::Undo, "undo", "", false, "Put back what /rewind took back"),
+    (Builtin::Undo, "undo", "", false, "Restore what /rewind took back"),
     (
         Builtin::Usage,
         "usage",
@@ -176,6 +163,8 @@ pub(super) fn find(name: &str) -> Option<Builtin> {
     let name = match name {
         "?" => "help",
         "reset" | "new" => "clear",
+        // The old name of /rename, which also shows the title.
+        "title" => return Some(Builtin::Title),
         name => name,
     };
     ALL.iter()
@@ -197,15 +186,17 @@ impl Session {
             Builtin::Clear => {
                 let messages = self.clear_context().await?;
                 done(format!(
-                    "The model has forgotten {messages} messages. The log still has them."
+                    "The model has forgotten {}; the log keeps everything.",
+                    count(messages, "message")
                 ))
             }
             Builtin::Compact => {
                 let focus = Some(input.to_owned()).filter(|focus| !focus.is_empty());
                 let compacted = self.compact(focus).await?;
                 done(format!(
-                    "{} messages are now a summary:\n\n{}",
-                    compacted.messages_removed, compacted.summary
+                    "Replaced {} with a summary:\n\n{}",
+                    count(compacted.messages_removed, "message"),
+                    compacted.summary
                 ))
             }
             Builtin::Context => self.context(),
@@ -308,7 +299,7 @@ impl Session {
     async fn fork_here(&self, name: &str) -> Result<Invoked, HostError> {
         let host = self
             .host()
-            .ok_or_else(|| HostError::Invalid("The host is going down.".into()))?;
+            .ok_or_else(|| HostError::Invalid("The host is stopping.".into()))?;
         let copy = host.fork(self.id(), None, None).await?;
         let title = match name {
             "" => format!("{} (fork)", self.title_now()),
@@ -329,7 +320,7 @@ impl Session {
         }
         let mode = Mode::parse(input).ok_or_else(|| {
             HostError::Invalid(format!(
-                "There is no mode {input:?}: interactive, plan and autopilot are."
+                "There is no mode {input:?}; choose interactive, plan or autopilot."
             ))
         })?;
         self.configure(Change::Mode(mode)).await?;
@@ -339,7 +330,7 @@ impl Session {
     async fn model(&self, input: &str) -> Result<Invoked, HostError> {
         let host = self
             .host()
-            .ok_or_else(|| HostError::Invalid("The host is going down.".into()))?;
+            .ok_or_else(|| HostError::Invalid("The host is stopping.".into()))?;
         let current = self.settings().model.info().id.clone();
         if input.is_empty() {
             // Those that only their provider knows are listed once it was asked; one that does not answer is left out.
@@ -375,7 +366,7 @@ impl Session {
         done(match (mode, was == mode, plan.trim()) {
             (Mode::Plan, _, plan) if !plan.is_empty() => format!("The mode is plan. The plan so far:\n\n{plan}"),
             (Mode::Plan, ..) => {
-                "The mode is plan: say what is to be done; nothing is changed until you approve the plan.".into()
+                "The mode is plan. Say what to do; nothing is changed until you approve the plan.".into()
             }
             _ => format!("The mode is {}.", mode.as_str()),
         })
@@ -393,35 +384,35 @@ impl Session {
             Some("chat") => false,
             Some(other) => {
                 return Err(HostError::Invalid(format!(
-                    "/rewind does not know {other:?}: /rewind [N] [chat]"
+                    "Unknown argument {other:?}. Usage: /rewind [N] [chat]"
                 )));
             }
         };
         let points = self.rewind_points().await?;
         let point = count.checked_sub(1).and_then(|back| points.iter().rev().nth(back));
         let Some(point) = point else {
-            return Err(HostError::Invalid(format!(
-                "There are {} messages to take back.",
-                points.len()
-            )));
+            return Err(HostError::Invalid(match points.len() {
+                0 => "There is no message to take back.".to_owned(),
+                most => format!("The number of messages to take back is 1 to {most}."),
+            }));
         };
         let rewound = self.rewind(point.event, files).await?;
         let mut text = format!("Taken back to before “{}”.", short(&point.text));
         for path in &rewound.files.restored {
-            let _ = write!(text, "\n- {} is as it was", path.display());
+            let _ = write!(text, "\n- restored {}", path.display());
         }
         for (path, why) in rewound.left_alone() {
             let _ = write!(text, "\n- {} is left alone: {why}", path.display());
         }
-        text.push_str("\n\n/undo puts it back.");
+        text.push_str("\n\n/undo restores it.");
         done(text)
     }
 
     async fn undo(&self) -> Result<Invoked, HostError> {
         match self.undo_rewind().await? {
-            None => done("Nothing was taken back."),
+            None => done("There is nothing to restore."),
             Some(files) => {
-                let mut text = "What was taken back is there again.".to_owned();
+                let mut text = "Restored what was taken back.".to_owned();
                 for (path, why) in &files.skipped {
                     let _ = write!(text, "\n- {} is left alone: {why}", path.display());
                 }
@@ -442,22 +433,32 @@ impl Session {
         let facts = self.facts();
         let totals = &facts.totals;
         let mut text = format!(
-            "{} messages, {:.1} s of model calls, {} files changed (+{} -{}).\n",
-            facts.user_messages,
+            "{}, {:.1} s of model calls, {} changed (+{} -{}).\n",
+            count(facts.user_messages, "message"),
             totals.api_ms as f64 / 1000.0,
-            totals.files.len(),
+            count(totals.files.len(), "file"),
             totals.lines_added,
             totals.lines_removed
         );
         for (name, model) in &totals.models {
             let _ = writeln!(
                 text,
-                "- {name}: {} calls, {} tokens in ({} cached), {} out",
-                model.requests, model.input, model.cache_read, model.output
+                "- {name}: {}, {} in ({} cached), {} out",
+                count(model.requests, "call"),
+                count(model.input, "token"),
+                model.cache_read,
+                model.output
             );
         }
         done(text)
     }
+}
+
+/// A number with its noun, which follows it into the plural.
+fn count(number: impl std::fmt::Display, noun: &str) -> String {
+    let number = number.to_string();
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 fn short(text: &str) -> String {

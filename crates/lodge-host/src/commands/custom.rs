@@ -134,8 +134,8 @@ impl Session {
             }
             ("logout", name) if !name.is_empty() => {
                 let text = match self.mcp_logout(name)? {
-                    true => format!("The login to `{name}` is forgotten."),
-                    false => format!("Nobody has signed in to `{name}`."),
+                    true => format!("Signed out of `{name}`."),
+                    false => format!("You were not signed in to `{name}`."),
                 };
                 return Ok(Invoked::Done(text));
             }

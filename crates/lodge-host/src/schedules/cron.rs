@@ -127,7 +127,7 @@ impl Field {
         for part in text.split(',') {
             set |= self.part(part).map_err(|what| {
                 let Self { name, low, high, .. } = self;
-                format!("{part:?} is nothing for the {name} ({low} to {high}): {what}")
+                format!("invalid {name} {part:?}: {what}; it is {low} to {high}")
             })?;
         }
         Ok(set)
@@ -159,7 +159,7 @@ impl Field {
         let named = named
             .and_then(|at| u64::try_from(at).ok())
             .map(|at| at + u64::from(self.low));
-        let value = named.or_else(|| number(text)).ok_or("that is no value")?;
+        let value = named.or_else(|| number(text)).ok_or("it is not a value")?;
         u8::try_from(value)
             .ok()
             .filter(|value| (self.low..=self.high).contains(value))

@@ -392,7 +392,7 @@ async fn a_chosen_agent_is_there_again_after_a_restart() {
     house.host.close(&id).await;
     let mut again = Probe::on(house.host.open_session(&id).await.unwrap());
     assert_eq!(again.session.current_agent().await.unwrap().unwrap().name, "poet");
-    assert!(again.turn("describe the request").await.contains("1 tools: view"));
+    assert!(again.turn("describe the request").await.contains("1 tool: view"));
     again.session.select_agent(None).await.unwrap();
     assert!(again.session.facts().agent.is_none());
     let unknown = again.session.select_agent(Some("nobody".into())).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! The rehearsal model: offline, deterministic, and honest that it is no artificial intelligence.
+//! The rehearsal model: offline, deterministic, and honest that it is not an LLM.
 //!
 //! It reads the person's last message as a script in a little language (`docs/rehearsal.md`) and plays the step that is
 //! due. Which step that is follows from the conversation alone, so it has no state, and a session can be resumed,

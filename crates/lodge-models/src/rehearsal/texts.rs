@@ -6,8 +6,8 @@ use super::conversation::Conversation;
 
 const HELLO: &str = "Hello, and welcome to Lodge!
 
-I am the rehearsal model: built in, offline, and no artificial intelligence. I play the part of a model so that you can \
-watch the whole house work before you bring a key: streaming, reasoning, tools, questions, permissions, failures.
+I am the rehearsal model: built in and offline. I am not an LLM. I play short scripts, so that you can watch streaming, \
+reasoning, tools, questions, approvals and failures before you set up a real model.
 
 Try one of these:
   call bash {\"command\":\"ls\"} then say done
@@ -15,10 +15,10 @@ Try one of these:
   ask \"Which colour?\" choices red, blue
   stream 200 chunks slowly
 
-`help` tells more, and all of it stands in docs/rehearsal.md.";
+Say `help` for more; docs/rehearsal.md has everything.";
 
 const HELP: &str = "I am Lodge's rehearsal model. Lodge is an agent host: it runs agent sessions, lets many clients see and \
-steer them, and keeps every event in a log that survives a crash. I need no network and do what I am told in plain words:
+steer them, and keeps every event in a log that survives a crash. I need no network and play scripts like these:
 
   say X                                   answers X
   stream 20000 chunks of 32 bytes         a long answer
@@ -28,12 +28,12 @@ steer them, and keeps every event in a log that survives a crash. I need no netw
   start an agent \"say hello\"             a sub-agent; `start a background agent …`, `use the skill X`
   fail with rate limit 2 times            also: context too long, broken stream, authentication, quota, server error
   wait 500 ms · slowly                    takes its time
-  … then …                                goes on when the tools have answered
+  … then …                                continues when the tools have answered
 
-Everything else stands in docs/rehearsal.md.
+docs/rehearsal.md has the rest.
 
-For a real model bring a key: set LODGE_PROVIDER_BASE_URL, LODGE_PROVIDER_API_KEY and LODGE_MODEL (any server that speaks \
-the OpenAI or Anthropic wire, also a local one), or name a provider in lodge.toml.";
+To use a real model, run `lodge setup`, or set LODGE_PROVIDER_BASE_URL, LODGE_PROVIDER_API_KEY and LODGE_MODEL (any server \
+that speaks the OpenAI or Anthropic API, also a local one). See docs/models.md.";
 
 /// The answer to words that are no script.
 pub(super) fn talk(conversation: &Conversation<'_>) -> String {
@@ -64,8 +64,8 @@ pub(super) fn talk(conversation: &Conversation<'_>) -> String {
 /// The answer to a script that does not parse.
 pub(super) fn not_understood(complaint: &str) -> String {
     format!(
-        "{complaint}.\n\nI am the rehearsal model and know only a little language: say `help` to see it, or read \
-         docs/rehearsal.md. To talk freely, bring a real model (docs/rehearsal.md says how)."
+        "{complaint}.\n\nI am the rehearsal model and understand only a small script language: say `help` to see it, or read \
+         docs/rehearsal.md. To talk freely, set up a real model (docs/models.md)."
     )
 }
 
@@ -88,12 +88,12 @@ pub(super) fn description(conversation: &Conversation<'_>) -> String {
     let mut tools: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
     tools.sort_unstable();
     format!(
-        "I was sent {} messages, {} images, a system prompt of {} bytes, reasoning effort {}, and {} tools: {}.",
-        request.messages.len(),
-        conversation.images(),
-        request.system.len(),
+        "I was sent {}, {}, a system prompt of {}, reasoning effort {}, and {}: {}.",
+        count(request.messages.len(), "message"),
+        count(conversation.images(), "image"),
+        count(request.system.len(), "byte"),
         request.reasoning_effort.as_deref().unwrap_or("unset"),
-        tools.len(),
+        count(tools.len(), "tool"),
         if tools.is_empty() {
             "none".to_owned()
         } else {
@@ -104,9 +104,9 @@ pub(super) fn description(conversation: &Conversation<'_>) -> String {
 
 fn unknown(words: &str) -> String {
     format!(
-        "You said “{}”. I am the rehearsal model: offline, deterministic, and unable to understand more than a little \
-         language (say `help` to see it; docs/rehearsal.md has all of it).\n\nFor a model that understands you, bring a \
-         key: set LODGE_PROVIDER_BASE_URL, LODGE_PROVIDER_API_KEY and LODGE_MODEL, or name a provider in lodge.toml.",
+        "You said “{}”. I am the rehearsal model: offline, deterministic, and not an LLM. I understand only a small script \
+         language (say `help` to see it; docs/rehearsal.md has everything).\n\nFor a model that understands you, run `lodge \
+         setup`, or set LODGE_PROVIDER_BASE_URL, LODGE_PROVIDER_API_KEY and LODGE_MODEL.",
         first_line(words)
     )
 }
@@ -117,7 +117,7 @@ fn what_was_said(conversation: &Conversation<'_>) -> String {
         return "This is the first thing you said.".to_owned();
     }
     // Writing to a string cannot fail.
-    let mut text = format!("Before this you said {} things:", earlier.len());
+    let mut text = format!("Before this you said {}:", count(earlier.len(), "thing"));
     for words in &earlier[earlier.len().saturating_sub(20)..] {
         let _ = write!(text, "\n- {}", first_line(words));
     }
@@ -126,14 +126,19 @@ fn what_was_said(conversation: &Conversation<'_>) -> String {
 
 fn compaction(conversation: &Conversation<'_>) -> String {
     let mut text = format!(
-        "Summary by the rehearsal model of {} messages. The person said:",
-        conversation.request.messages.len().saturating_sub(1)
+        "Summary by the rehearsal model of {}. The person said:",
+        count(conversation.request.messages.len().saturating_sub(1), "message")
     );
     let earlier = conversation.earlier_words();
     for words in &earlier[earlier.len().saturating_sub(20)..] {
         let _ = write!(text, "\n- {}", first_line(words));
     }
     text
+}
+
+/// A number with its noun, which follows it into the plural.
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The first line with anything on it, cut to a readable length.

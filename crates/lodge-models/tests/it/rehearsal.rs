@@ -207,7 +207,7 @@ async fn the_script_goes_on_past_messages_that_only_the_host_wrote() {
     }]);
     let described = collect(&model, request).await.done.unwrap().message.text;
     assert!(
-        described.contains("6 messages, 1 images") && described.contains("1 tools: view"),
+        described.contains("6 messages, 1 image,") && described.contains("1 tool: view"),
         "{described}"
     );
 }

@@ -16,16 +16,16 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("sessions", "", "Choose a session"),
     ("model", "[ID]", "Choose a model"),
     ("mode", "[MODE]", "Choose how the agent works"),
-    ("agent", "[NAME]", "Choose who answers"),
+    ("agent", "[NAME]", "Choose a custom agent"),
     ("approvals", "[on|off]", "Ask before tools run, or approve everything"),
-    ("steer", "TEXT", "Say something into the running turn"),
+    ("steer", "TEXT", "Send a message into the running turn"),
     ("cancel", "", "Stop the running turn"),
     ("tasks", "", "Show sub-agents, background work and the queue"),
     ("search", "", "Search the conversation"),
     ("copy", "", "Copy the last answer"),
-    ("title", "TEXT", "Change the title"),
+    ("rename", "TITLE", "Change the title"),
     ("theme", "[dark|light|plain]", "Choose the colours"),
-    ("login", "", "Bring a model: provider, key, test"),
+    ("login", "", "Set up a model: provider, key, test"),
     ("help", "", "Show keys and commands"),
     ("quit", "", "Leave; the session goes on without you"),
 ];
@@ -58,7 +58,7 @@ impl App {
             ("tasks", "") => self.overlay = Some(Overlay::Tasks(0)),
             ("search", _) => self.search = Some(rest.to_owned()),
             ("copy", "") => self.copy(),
-            ("title", title) if !title.is_empty() => {
+            ("rename" | "title", title) if !title.is_empty() => {
                 let action = SessionTitleChangedAction {
                     title: title.to_owned(),
                 };
@@ -116,7 +116,7 @@ impl App {
                 self.tell(&format!("{id} answers from the next message on."));
                 self.configure("model", id.as_str().into());
             }
-            None => self.complain(&format!("There is no single model {wanted:?}; /model lists them.")),
+            None => self.complain(&format!("No single model matches {wanted:?}; /model lists them.")),
         }
     }
 

@@ -103,9 +103,9 @@ impl App {
         let lines: &[&str] = match self.mirror.model() {
             Some("rehearsal") => &[
                 "No model is configured: the rehearsal model answers, offline and from a script.",
-                "/login brings a real one; `hello` and `help` try this one.",
+                "/login sets up a real one; to try this one, say `hello`.",
             ],
-            _ => &["Say what is to be done. F1 shows keys and commands."],
+            _ => &["Say what to do. F1 shows keys and commands."],
         };
         for line in lines {
             let line = vec![((*line).to_owned(), theme.text)];
@@ -131,7 +131,10 @@ impl App {
         }
         let turning = SPINNER[self.spin() % SPINNER.len()];
         if self.wire == Wire::Away {
-            return Line::styled(format!("{turning} The host is away; reconnecting…"), theme.warning);
+            return Line::styled(
+                format!("{turning} The host is not reachable; reconnecting…"),
+                theme.warning,
+            );
         }
         let mut pieces = Vec::new();
         if let Some(turn) = &self.mirror.chat.state.active_turn {
@@ -148,8 +151,8 @@ impl App {
             let agents = self.tasks().iter().filter(|task| task.works).count();
             match agents {
                 0 => {}
-                1 => pieces.push("1 task beside it (Ctrl-T)".to_owned()),
-                many => pieces.push(format!("{many} tasks beside it (Ctrl-T)")),
+                1 => pieces.push("1 background task (Ctrl-T)".to_owned()),
+                many => pieces.push(format!("{many} background tasks (Ctrl-T)")),
             }
             pieces.push("Esc stops".to_owned());
         }

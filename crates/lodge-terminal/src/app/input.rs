@@ -185,12 +185,12 @@ impl App {
         }
         if !self.composer.is_empty() {
             self.composer.take();
-            return self.tell("Ctrl-C again leaves; the session stays.");
+            return self.tell("Press Ctrl-C again to leave; the session stays.");
         }
         if self.mirror.is_busy() && !self.cancelling && self.wire == Wire::Up {
             self.cancel();
         }
-        self.tell("Ctrl-C again leaves; the session stays.");
+        self.tell("Press Ctrl-C again to leave; the session stays.");
     }
 
     pub(super) fn scroll(&mut self, by: isize) {
@@ -233,7 +233,7 @@ impl App {
                         Wire::Up => self.effects.push(Effect::Dispatch(chat, action, Sent::Answer)),
                         Wire::Away => {
                             self.panel.refused();
-                            self.tell("The host is away; answer when it is back.");
+                            self.tell("The host is not reachable; answer when it is back.");
                         }
                     }
                 }
@@ -287,7 +287,7 @@ impl App {
         let back = back || self.transcript.is_following();
         if !self.transcript.search(&query, back, &self.mirror.chat.state, look) {
             self.tell(&format!(
-                "{query:?} is not further {}.",
+                "{query:?} is not found further {}.",
                 if back { "up" } else { "down" }
             ));
         }

@@ -263,7 +263,7 @@ impl App {
     fn session_changed(&mut self, envelope: &ActionEnvelope) {
         self.changed = true;
         if let StateAction::SessionCreationFailed(failed) = &envelope.action {
-            self.complain(&format!("The session could not be made: {}", failed.error.message));
+            self.complain(&format!("Cannot create the session: {}", failed.error.message));
         }
     }
 
@@ -424,7 +424,7 @@ impl App {
         self.outbox.put(message, steers);
         self.transcript.follow_end();
         if self.wire == Wire::Away {
-            self.tell("It is sent when the host is back.");
+            self.tell("It will be sent when the host is back.");
         }
     }
 
@@ -433,7 +433,7 @@ impl App {
             Wire::Up => self
                 .effects
                 .push(Effect::Dispatch(channel, Box::new(action), Sent::Other)),
-            Wire::Away => self.tell("The host is away; try again when it is back."),
+            Wire::Away => self.tell("The host is not reachable; try again when it is back."),
         }
     }
 }

@@ -135,7 +135,7 @@ impl App {
                     .next()
                     .map(|uri| crate::shown_path(uri));
                 let title = if session.title.is_empty() {
-                    "(nothing said yet)"
+                    "(no messages)"
                 } else {
                     &session.title
                 };
@@ -199,17 +199,17 @@ impl App {
 
     pub(super) fn pick_mode(&mut self) {
         let modes = [
-            ("interactive", "Does what it is told and stops"),
+            ("interactive", "Does what you ask and stops"),
             ("plan", "Plans and changes nothing"),
-            ("autopilot", "Goes on until the task is done"),
+            ("autopilot", "Works until the task is complete"),
         ];
         self.pick_setting("Modes", "mode", &modes, "interactive");
     }
 
     pub(super) fn pick_approvals(&mut self) {
         let approvals = [
-            ("default", "What can do harm is asked"),
-            ("autoApprove", "Nothing is asked"),
+            ("default", "Asks about what could do harm"),
+            ("autoApprove", "Approves everything"),
         ];
         self.pick_setting("Approvals", "autoApprove", &approvals, "default");
     }
@@ -416,7 +416,7 @@ impl App {
                     Line::default(),
                 ];
                 if tasks.is_empty() {
-                    rows.push(Line::styled("Nothing goes on beside the conversation.", theme.dim));
+                    rows.push(Line::styled("There is no background work.", theme.dim));
                 }
                 for (at, task) in tasks.iter().enumerate() {
                     let style = if at == *selected { theme.selected } else { theme.text };

@@ -149,7 +149,7 @@ impl FileHooks {
                 Ok(Err(why)) => {
                     let told = match why {
                         Untrusted::Folder { folder } => format!(
-                            "The hooks in {} are not run, because they could run anything. If you trust this folder: \
+                            "The hooks in {} do not run, because this folder is not trusted. To trust it: \
                              lodge trust {}",
                             folder.join(IN_FOLDERS).display(),
                             folder.display()

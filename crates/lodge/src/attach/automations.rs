@@ -31,7 +31,7 @@ pub(crate) async fn automations(home: &Path, command: Option<&AutomationsCommand
         bail!("This host has no automations.");
     }
     let SnapshotState::Automations(all) = subscribe(&link, ALL).await? else {
-        bail!("The host does not say which automations there are.");
+        bail!("The host did not return its automations.");
     };
     match command {
         None | Some(AutomationsCommand::List) => list(&all.entries),
@@ -43,7 +43,7 @@ pub(crate) async fn automations(home: &Path, command: Option<&AutomationsCommand
 
 fn list(entries: &[AutomationEntry]) {
     if entries.is_empty() {
-        print_line("There are no automations. Clients such as VS Code make them.");
+        print_line("There are no automations. Create them on the web page or in an editor such as VS Code.");
     }
     for entry in entries {
         let next = match &entry.next_run_at {
@@ -75,9 +75,10 @@ async fn run(link: &mut Link, automation: &str) -> Result<()> {
         request_id: Uuid::new_v4().to_string(),
     };
     let started = link.client.request("runAutomation", params).await;
-    let started: RunAutomationResult = started.map_err(|error| anyhow!("It cannot be run: {}", reason(&error)))?;
+    let started: RunAutomationResult =
+        started.map_err(|error| anyhow!("The automation cannot run: {}", reason(&error)))?;
     let SnapshotState::AutomationRun(run) = subscribe(link, &started.resource).await? else {
-        bail!("The host does not say what became of the run.");
+        bail!("The host did not return the run.");
     };
     let mut run: AutomationRunState = *run;
     while !is_known(&run) {
@@ -86,7 +87,7 @@ async fn run(link: &mut Link, automation: &str) -> Result<()> {
                 ahp::apply_action_to_automation_run(&mut run, &said.action);
             }
             Some(_) => {}
-            None => bail!("The connection was lost; the run may go on."),
+            None => bail!("The connection was lost; the run may still be going on."),
         }
     }
     if let AutomationRunLifecycle::Failed(failed) = &run.lifecycle {
@@ -96,7 +97,7 @@ async fn run(link: &mut Link, automation: &str) -> Result<()> {
         bail!("Somebody cancelled the run before it began.");
     };
     let session = session.rsplit('/').next().unwrap_or_default();
-    print_line(&format!("It runs in a session of its own: lodge attach {session}"));
+    print_line(&format!("Running. Watch it with: lodge attach {session}"));
     Ok(())
 }
 
@@ -116,7 +117,7 @@ async fn remove(link: &mut Link, me: &str, automation: &str) -> Result<()> {
         .await?;
     loop {
         let Some(news) = link.next().await else {
-            bail!("The connection was lost; it may be removed or not.");
+            bail!("The connection was lost; the automation may or may not be removed.");
         };
         let Inbound::Action(said) = news else { continue };
         let is_ours = |origin: &ahp::ahp_types::actions::ActionOrigin| {
@@ -124,7 +125,7 @@ async fn remove(link: &mut Link, me: &str, automation: &str) -> Result<()> {
         };
         if said.origin.as_ref().is_some_and(is_ours) {
             return match said.rejection_reason {
-                Some(reason) => bail!("It stays: {}", plain(&reason)),
+                Some(reason) => bail!("The automation cannot be removed: {}", plain(&reason)),
                 None => Ok(()),
             };
         }
@@ -134,8 +135,8 @@ async fn remove(link: &mut Link, me: &str, automation: &str) -> Result<()> {
 async fn subscribe(link: &Link, channel: &str) -> Result<SnapshotState> {
     let subscribed = link.client.request("subscribe", json!({ "channel": channel })).await;
     let subscribed: SubscribeResult =
-        subscribed.map_err(|error| anyhow!("The host does not tell: {}", reason(&error)))?;
-    let snapshot = subscribed.snapshot.ok_or_else(|| anyhow!("The host does not tell."))?;
+        subscribed.map_err(|error| anyhow!("The host did not answer: {}", reason(&error)))?;
+    let snapshot = subscribed.snapshot.ok_or_else(|| anyhow!("The host did not answer."))?;
     Ok(snapshot.state)
 }
 

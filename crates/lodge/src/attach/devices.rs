@@ -70,7 +70,7 @@ pub(crate) async fn devices(home: &Path, command: Option<&DevicesCommand>) -> Re
         None | Some(DevicesCommand::List) => {
             let List { devices } = ask(&link, "lodge/listDevices", json!({})).await?;
             if devices.is_empty() {
-                print_line("No device is paired. `lodge pair` lets one in.");
+                print_line("No device is paired. Pair one with `lodge pair`.");
             }
             for device in devices {
                 print_line(&format!(
@@ -113,7 +113,7 @@ fn page_of(address: &str) -> Result<String> {
         Some(("ws" | "http", rest)) => ("http", rest),
         Some(("wss" | "https", rest)) => ("https", rest),
         _ if address.starts_with("unix:") => {
-            bail!("The host listens on a socket only, which browsers do not reach. Start it with --port or --listen.")
+            bail!("The host listens only on a socket, which browsers cannot reach. Start it with --port or --listen.")
         }
         _ => bail!("{address:?} is not the address of a host; it begins with http:// or https://."),
     };
@@ -122,7 +122,7 @@ fn page_of(address: &str) -> Result<String> {
     let place = match place.parse::<SocketAddr>() {
         Ok(bound) if bound.ip().is_unspecified() => {
             let own = crate::remote::own_address()
-                .context("This machine has no address that others reach; name one with --address")?;
+                .context("This machine has no address that others can reach; name one with --address")?;
             SocketAddr::new(own, bound.port()).to_string()
         }
         _ => place.to_owned(),
@@ -138,7 +138,7 @@ fn is_loopback(page: &str) -> bool {
 
 /// The link as a code for cameras: dark on light, whatever the colours of the terminal are.
 fn code(url: &str, coloured: bool) -> Result<String> {
-    let code = QrCode::new(url).context("The link is too long for a code")?;
+    let code = QrCode::new(url).context("The link is too long for a QR code")?;
     let mut drawn = code.render::<Dense1x2>();
     if coloured {
         let lines = drawn.build();

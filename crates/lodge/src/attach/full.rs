@@ -71,7 +71,7 @@ struct Screen {
 
 impl Screen {
     fn take() -> Result<Self> {
-        let size = crossterm::terminal::size().context("The terminal does not say how large it is")?;
+        let size = crossterm::terminal::size().context("The terminal does not report its size")?;
         Ok(Self {
             hardware: Hardware::take()?,
             keys: EventStream::new(),
@@ -280,7 +280,7 @@ impl Full {
     async fn login(&mut self, screen: &mut Screen) -> Result<()> {
         let Some(home) = self.place.own_home() else {
             self.app
-                .complain("The models of a host elsewhere are set up where it runs.");
+                .complain("Set up the models of a remote host on its own machine.");
             return Ok(());
         };
         let program = std::env::current_exe()?;
@@ -325,7 +325,7 @@ impl Full {
 
     fn list(&mut self, answers: &mpsc::UnboundedSender<Answer>) {
         let Some(link) = self.wire.link() else {
-            return self.app.tell("The host is away; try again when it is back.");
+            return self.app.tell("The host is not reachable; try again when it is back.");
         };
         let (client, answers) = (link.client.clone(), answers.clone());
         tokio::spawn(async move {
@@ -345,7 +345,7 @@ impl Full {
         tokio::spawn(async move {
             let fetched: Result<serde_json::Value, _> = client.request("fetchTurns", params).await;
             if let Err(error) = fetched {
-                let why = format!("Earlier turns cannot be read: {}", super::link::reason(&error));
+                let why = format!("Cannot read earlier turns: {}", super::link::reason(&error));
                 let _ = answers.send(Answer::Failed(why));
             }
         });
@@ -354,7 +354,7 @@ impl Full {
     /// Shows another session, or a new one. What comes meanwhile waits, so that nothing is missed.
     async fn open(&mut self, wanted: Option<Uri>) {
         let Some(link) = self.wire.link() else {
-            return self.app.tell("The host is away; try again when it is back.");
+            return self.app.tell("The host is not reachable; try again when it is back.");
         };
         let root = self.app.mirror.root.clone();
         let opened = async {
@@ -422,7 +422,7 @@ fn edit(text: &str) -> Result<String> {
     let status = status.with_context(|| format!("Cannot start {editor}"))?;
     anyhow::ensure!(
         status.success(),
-        "{editor} ended with {status}; the message is as it was"
+        "{editor} ended with {status}; the message is unchanged"
     );
     edited.context("The edited message cannot be read")
 }

@@ -67,7 +67,7 @@ impl<T: Transport> Transport for Tap<T> {
             let parsed = match message.into_parsed() {
                 Ok(parsed) => parsed,
                 Err(error) => {
-                    tracing::warn!(%error, "the host sent something that is no message");
+                    tracing::warn!(%error, "the host sent an invalid message");
                     continue;
                 }
             };
@@ -155,7 +155,7 @@ impl Drop for Link {
     }
 }
 
-/// The host is there and does not let us in.
+/// The host answers and refuses the connection.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refused(String);
@@ -169,7 +169,7 @@ impl Link {
                 let inner = WebSocketTransport::connect(&url).await.map_err(|error| {
                     let host = url.split('?').next().unwrap_or_default();
                     match error {
-                        WebSocketTransportError::WebSocket(error) => explain(error, host),
+                        WebSocketTransportError::WebSocket(error) => explain(error, host, shows_token(&url)),
                         WebSocketTransportError::InvalidUrl(error) => {
                             anyhow::Error::new(error).context(format!("{host:?} is not a URL"))
                         }
@@ -185,7 +185,7 @@ impl Link {
                     .with_context(|| format!("No host answers at {shown}. Start one with `lodge`"))?;
                 let (socket, _) = tokio_tungstenite::client_async(format!("ws://localhost{request}"), stream)
                     .await
-                    .map_err(|error| explain(error, &shown))?;
+                    .map_err(|error| explain(error, &shown, shows_token(&request)))?;
                 let inner = UnixTransport(socket);
                 Client::connect(Tap { inner, out }, ClientConfig::default()).await?
             }
@@ -213,7 +213,7 @@ impl Link {
     pub(super) async fn connect(place: &Place, me: &str) -> Result<(Self, InitializeResult)> {
         let link = timeout(TRY, Self::open(place))
             .await
-            .context("The host does not answer")??;
+            .context("The host did not answer")??;
         let hello = link.initialize(me, vec![ROOT_RESOURCE_URI.to_owned()]).await?;
         Ok((link, hello))
     }
@@ -234,7 +234,7 @@ impl Link {
             capabilities: None,
         };
         let hello = self.client.request("initialize", params).await;
-        hello.map_err(|error| anyhow::anyhow!("The host does not take us: {}", reason(&error)))
+        hello.map_err(|error| anyhow::anyhow!("The host refused the connection: {}", reason(&error)))
     }
 
     /// What the host says next; `None` when the connection is lost.
@@ -248,16 +248,20 @@ impl Link {
     }
 }
 
-fn explain(error: tungstenite::Error, host: &str) -> anyhow::Error {
+fn shows_token(url: &str) -> bool {
+    url.contains("tkn=")
+}
+
+fn explain(error: tungstenite::Error, host: &str, with_token: bool) -> anyhow::Error {
     match error {
         tungstenite::Error::Http(response) if response.status() == 403 => {
             let said = response.body().as_deref().map(String::from_utf8_lossy);
-            let said = said.filter(|said| !said.trim().is_empty());
-            let why = said.map_or_else(
-                || "The host refused the token".to_owned(),
-                |said| said.trim().to_owned(),
-            );
-            anyhow::Error::new(Refused(why)).context(format!("{host} does not let us in"))
+            let why = match said.as_deref().map(str::trim) {
+                Some(said) if !said.is_empty() => format!("The host at {host} refused the connection: {said}"),
+                _ if with_token => format!("The host at {host} refused the token"),
+                _ => format!("The host at {host} needs a token, and none was given. Use --token or LODGE_TOKEN."),
+            };
+            Refused(why).into()
         }
         tungstenite::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             anyhow::anyhow!("No host answers at {host}. Start one with `lodge`.")
@@ -317,7 +321,7 @@ impl Wire {
         match self {
             Self::Up(link) => Ok(link.next().await.map_or(News::Lost, News::Said)),
             Self::Away(looking) => {
-                let (link, missed) = looking.await.context("The search for the host broke off")??;
+                let (link, missed) = looking.await.context("The search for the host failed")??;
                 Ok(News::Back(link, missed))
             }
         }
@@ -348,7 +352,7 @@ async fn look(place: Place, left: Leftover, patience: Option<Duration>) -> Resul
         let error = match timeout(TRY, come_back(&place, &left)).await {
             Ok(Ok(back)) => return Ok(back),
             Ok(Err(error)) => error,
-            Err(_) => anyhow::anyhow!("The host does not answer"),
+            Err(_) => anyhow::anyhow!("The host did not answer"),
         };
         tracing::debug!(%error, "the host is not back yet");
         refusals += u32::from(error.is::<Refused>());

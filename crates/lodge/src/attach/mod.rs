@@ -74,11 +74,14 @@ pub(crate) async fn converse(home: &Path) -> Result<ExitCode> {
 /// `lodge status`: whether a host runs, and what its sessions do.
 pub(crate) async fn status(home: &Path) -> Result<ExitCode> {
     let Some(note) = launch::running(home).await? else {
-        print_line(&format!("No host runs on {}. `lodge` starts one.", home.display()));
+        print_line(&format!(
+            "No host is running on {}. `lodge` starts one.",
+            home.display()
+        ));
         return Ok(ExitCode::FAILURE);
     };
     print_line(&format!(
-        "Lodge {} runs on {} (process {}).",
+        "Lodge {} is running on {} (process {}).",
         note.version,
         home.display(),
         note.pid
@@ -92,7 +95,7 @@ pub(crate) async fn status(home: &Path) -> Result<ExitCode> {
         .filter(|session| session.status & SessionStatus::InProgress.bits() != 0)
         .collect();
     match busy.is_empty() {
-        true => print_line("No session works."),
+        true => print_line("No session is working."),
         false => print_line(pick::table(&busy, None).trim_end()),
     }
     Ok(ExitCode::SUCCESS)
@@ -192,7 +195,7 @@ fn directory(place: &Place, args: &AttachArgs) -> Result<Option<Uri>> {
     }
     let path = named
         .canonicalize()
-        .with_context(|| format!("{} is not a directory that exists", named.display()))?;
+        .with_context(|| format!("{} is not a directory", named.display()))?;
     Ok(Some(place::file_uri(&path)))
 }
 
@@ -202,7 +205,7 @@ fn root_of(hello: InitializeResult) -> Result<RootState> {
             return Ok(*root);
         }
     }
-    bail!("The host does not say what it offers.")
+    bail!("The host did not describe itself.")
 }
 
 /// Where the conversation begins.
@@ -242,7 +245,7 @@ impl Opening<'_> {
     async fn ask(&mut self) -> Result<Option<Start>> {
         self.screen.lines(&pick::table(&self.listed, None))?;
         self.screen
-            .lines("Pick a number or an id, or just say something to begin a new session.")?;
+            .lines("Enter a number or an id, or type a message to start a new session.")?;
         loop {
             self.screen.prompt("> ")?;
             self.screen.flush()?;
@@ -269,7 +272,7 @@ impl Opening<'_> {
                 Typed::Nothing => {}
                 _ => self
                     .screen
-                    .note("·", "First pick a session; /new makes one, /quit leaves.")?,
+                    .note("·", "Choose a session first. /new creates one, /quit leaves.")?,
             }
         }
     }

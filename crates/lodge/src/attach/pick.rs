@@ -56,7 +56,7 @@ async fn page(client: &Client, limit: i64, cursor: Option<String>) -> Result<Lis
         cursor,
     };
     let listed = client.request("listSessions", params).await;
-    listed.map_err(|error| anyhow!("The sessions cannot be listed: {}", reason(&error)))
+    listed.map_err(|error| anyhow!("Cannot list the sessions: {}", reason(&error)))
 }
 
 /// The list, as a person reads it.
@@ -76,7 +76,7 @@ pub(super) fn table(sessions: &[SessionSummary], current: Option<&str>) -> Strin
             .next()
             .map(|uri| shown_path(uri));
         let title = Some(session.title.as_str()).filter(|title| !title.is_empty());
-        let title = title.unwrap_or("(nothing said)");
+        let title = title.unwrap_or("(no messages)");
         text.push_str(&format!(
             "{mark}{:>3}  {:<8}  {:>8}  {}{}{}\n",
             number + 1,
@@ -160,7 +160,7 @@ pub(super) async fn find(client: &Client, wanted: &str, listed: &[SessionSummary
         // It may be there without being listed, when nothing was said in it yet.
         [] if wanted.contains(":/") => Ok(wanted.to_owned()),
         [] => bail!("There is no session {wanted:?}."),
-        many => bail!("{} sessions begin with {wanted:?}; say more of the id.", many.len()),
+        many => bail!("{} sessions begin with {wanted:?}; give more of the id.", many.len()),
     }
 }
 
@@ -194,20 +194,20 @@ pub(super) async fn create_as(client: &Client, uri: &str, cwd: Option<Uri>) -> R
     match made {
         Ok(_) => Ok(()),
         Err(ClientError::Rpc(error)) if error.code == ahp_error_codes::SESSION_ALREADY_EXISTS => Ok(()),
-        Err(error) => bail!("The session cannot be made: {}", reason(&error)),
+        Err(error) => bail!("Cannot create the session: {}", reason(&error)),
     }
 }
 
 /// Subscribes to a session and its default chat, of which the last turns are enough.
 pub(super) async fn open(client: &Client, root: RootState, uri: &str, turns: usize) -> Result<Mirror> {
-    let gone = |error| anyhow!("The session cannot be opened: {}", reason(&error));
+    let gone = |error| anyhow!("Cannot open the session: {}", reason(&error));
     let (subscribed, _) = client.subscribe(uri.to_owned()).await.map_err(gone)?;
     let session = match subscribed.snapshot {
         Some(snapshot) => match snapshot.state {
             SnapshotState::Session(state) => Channel::new(uri.to_owned(), *state, snapshot.from_seq),
             _ => bail!("{uri} is not a session."),
         },
-        None => bail!("The host does not show {uri}."),
+        None => bail!("The host did not return {uri}."),
     };
     let first = session.state.chats.first().map(|chat| chat.resource.clone());
     let chat = session
@@ -226,7 +226,7 @@ pub(super) async fn open(client: &Client, root: RootState, uri: &str, turns: usi
             SnapshotState::Chat(state) => Channel::new(chat, *state, snapshot.from_seq),
             _ => bail!("{chat} is not a chat."),
         },
-        None => bail!("The host does not show {chat}."),
+        None => bail!("The host did not return {chat}."),
     };
     Ok(Mirror::new(root, session, chat))
 }

@@ -146,7 +146,7 @@ impl Talk {
         let line: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
         self.screen.note("·", &line.join(" · "))?;
         if self.screen.typed_at {
-            self.screen.note("·", "/help tells what can be typed.")?;
+            self.screen.note("·", "Type /help for help.")?;
         }
         Ok(self
             .show
@@ -220,8 +220,7 @@ impl Talk {
     /// A script that has nothing more to say cannot answer either.
     fn tell_nobody_answers(&mut self) -> Result<()> {
         if self.scripted && self.no_more_lines && self.held.is_none() && self.asker.is_asking() {
-            self.screen
-                .note("·", "This waits for an answer from another terminal.")?;
+            self.screen.note("·", "Another client has to answer this.")?;
         }
         Ok(())
     }
@@ -247,7 +246,7 @@ impl Talk {
                 Ok(())
             }
             News::Lost => {
-                self.screen.begin("The host is away; reconnecting…")?;
+                self.screen.begin("The host is not reachable; reconnecting…")?;
                 self.sent.clear();
                 let left = Leftover {
                     me: self.me.clone(),
@@ -295,7 +294,7 @@ impl Talk {
     }
 
     fn session_gone(&mut self) -> Result<()> {
-        self.screen.note("✗", "This session is no more.")?;
+        self.screen.note("✗", "This session was deleted.")?;
         self.leaving = Some(ExitCode::FAILURE);
         Ok(())
     }
@@ -337,7 +336,7 @@ impl Talk {
             }
             StateAction::ChatTurnsLoaded(loaded) => show.loaded(chat, &loaded.turns),
             StateAction::ChatTruncated(_) if chat.turns.len() < turns_before => {
-                screen.note("·", "The conversation was cut back to an earlier turn.")?;
+                screen.note("·", "The conversation was rewound to an earlier turn.")?;
             }
             StateAction::ChatPendingMessageSet(set) => {
                 if show.waits(&set.id) || chat.active_turn.is_some() {
@@ -369,7 +368,7 @@ impl Talk {
                 self.screen.note("·", &format!("Model: {model}"))?;
             }
             StateAction::SessionCreationFailed(failed) => {
-                let text = format!("The session could not be made: {}", failed.error.message);
+                let text = format!("Cannot create the session: {}", failed.error.message);
                 self.screen.note("✗", &text)?;
                 self.leaving = Some(ExitCode::FAILURE);
             }

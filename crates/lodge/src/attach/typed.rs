@@ -28,19 +28,19 @@ Type to send a message; while the agent works it waits in the queue. A \\ at the
   y, n, a                 answer what is asked: yes, no (with words why), always
   /approve, /deny [WHY]   the same
   /cancel                 stop the running turn (or Ctrl-C)
-  /steer TEXT             say something into the running turn
+  /steer TEXT             send a message into the running turn
   !COMMAND                run a command in the session's shell
   /sessions [N|ID]        list sessions, or go to one
   /new                    start a new session
-  /title [TEXT]           show or change the title
+  /rename [TITLE]         show or change the title
   /model [ID]             list the models, or choose one
   /quit                   leave; the session goes on without you (or Ctrl-D)
   //TEXT                  send TEXT with its slash
-  Tab                     complete a command or an @file; arrows fetch earlier lines";
+  Tab                     complete a command or an @file; arrows recall earlier lines";
 
 /// What can be typed here whatever the host can do.
 pub(super) const NAMES: [&str; 10] = [
-    "approve", "cancel", "deny", "help", "model", "new", "quit", "sessions", "steer", "title",
+    "approve", "cancel", "deny", "help", "model", "new", "quit", "rename", "sessions", "steer",
 ];
 
 impl Typed {
@@ -65,7 +65,7 @@ impl Typed {
             ("steer", Some(text)) => Self::Steer(text),
             ("sessions", which) => Self::Sessions(which),
             ("new", None) => Self::New,
-            ("title", title) => Self::Title(title),
+            ("rename" | "title", title) => Self::Title(title),
             ("model", model) => Self::Model(model),
             ("help" | "?", None) => Self::Help,
             ("quit" | "exit" | "q", None) => Self::Quit,

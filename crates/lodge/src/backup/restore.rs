@@ -13,13 +13,13 @@ use flate2::read::GzDecoder;
 use serde::de::DeserializeOwned;
 
 use super::{BEGINNING, Beginning, END, End, FORMAT, RestoreArgs};
-use crate::serve::print_line;
+use crate::{listing::count, serve::print_line};
 
 /// Makes the home. One that holds anything is not touched.
 pub(crate) fn restore(home: &Path, args: &RestoreArgs) -> Result<ExitCode> {
     if fs::read_dir(home).is_ok_and(|mut entries| entries.next().is_some()) {
         bail!(
-            "{} is not empty. Move it away first, or restore to another place with --home.",
+            "{} is not empty. Move it away first, or restore to another directory with --home.",
             home.display()
         );
     }
@@ -34,12 +34,12 @@ pub(crate) fn restore(home: &Path, args: &RestoreArgs) -> Result<ExitCode> {
     let restored = unpack(file, &beside).and_then(|files| {
         // It is empty, or not there.
         let _ = fs::remove_dir(home);
-        fs::rename(&beside, home).with_context(|| format!("Cannot put the home in its place, {}", home.display()))?;
+        fs::rename(&beside, home).with_context(|| format!("Cannot move the home to {}", home.display()))?;
         Ok(files)
     });
     match restored {
         Ok(files) => {
-            print_line(&format!("{files} files are restored to {}.", home.display()));
+            print_line(&format!("Restored {} to {}.", count(files, "file"), home.display()));
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {

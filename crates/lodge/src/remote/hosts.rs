@@ -18,24 +18,31 @@ const FILE: &str = "hosts.json";
 /// `lodge hosts`.
 #[derive(Subcommand)]
 pub(crate) enum HostsCommand {
-    /// List them
+    /// List the hosts
+    #[command(after_help = "Examples:
+  lodge hosts list")]
     List,
-    /// Name a host: afterwards `lodge attach --url NAME` goes there
+    /// Add a host under a name; then `lodge attach --url NAME` connects to it
+    #[command(after_help = "Examples:
+  lodge hosts add work ssh://me@machine
+  lodge hosts add box wss://machine:8764 --token")]
     Add {
-        /// What to call it
+        /// Name of the host
         name: String,
-        /// Where it is: ssh://user@machine, wss://machine:port, ws:// or unix:
+        /// Address: ssh://user@machine, wss://machine:port, ws:// or unix:
         url: String,
-        /// Trust this key only, whoever signed it; `lodge tls init` prints it
+        /// Accept only this key, whoever signed it; `lodge tls init` prints it
         #[arg(long, value_name = "SHA256")]
         pin: Option<String>,
-        /// Read the host's token from standard input and keep it; not needed with ssh
+        /// Read the host's token from standard input and store it; not needed with ssh
         #[arg(long)]
         token: bool,
     },
-    /// Forget one
+    /// Remove a host
+    #[command(after_help = "Examples:
+  lodge hosts remove work")]
     Remove {
-        /// Its name
+        /// Name of the host
         name: String,
     },
 }
@@ -73,7 +80,7 @@ pub(super) fn find(home: &Path, name: &str) -> Result<Known> {
     let mut entries = read(home)?;
     let Some(entry) = entries.remove(name) else {
         bail!(
-            "There is no host called {name:?}. `lodge hosts list` shows those that there are, `lodge hosts add` names one."
+            "There is no host called {name:?}. List them with `lodge hosts list`, or add one with `lodge hosts add`."
         );
     };
     let pin = entry
@@ -93,7 +100,7 @@ pub(crate) fn hosts(home: &Path, command: Option<HostsCommand>) -> Result<ExitCo
     match command {
         None | Some(HostsCommand::List) => {
             if entries.is_empty() {
-                print_line("No host on another machine is known. Name one: lodge hosts add NAME ssh://user@machine");
+                print_line("There are no hosts. Add one: lodge hosts add NAME ssh://user@machine");
             }
             for (name, entry) in entries {
                 let pinned = if entry.pin.is_some() { "  pinned" } else { "" };
@@ -106,13 +113,13 @@ pub(crate) fn hosts(home: &Path, command: Option<HostsCommand>) -> Result<ExitCo
             let entry = Entry { url, pin, token };
             let replaced = entries.insert(name.clone(), entry).is_some();
             write(home, &entries)?;
-            let done = if replaced { "is now this one" } else { "is known" };
-            print_line(&format!("{name} {done}. Go there with: lodge attach --url {name}"));
+            let done = if replaced { "was changed" } else { "was added" };
+            print_line(&format!("{name} {done}. Connect with: lodge attach --url {name}"));
         }
         Some(HostsCommand::Remove { name }) => {
             ensure!(entries.remove(&name).is_some(), "There is no host called {name:?}.");
             write(home, &entries)?;
-            print_line(&format!("{name} is forgotten."));
+            print_line(&format!("{name} was removed."));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -122,10 +129,10 @@ fn check(name: &str, url: &str, pin: Option<&str>) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     ensure!(
         !name.is_empty() && name.len() <= 64 && name.chars().all(plain),
-        "A name has letters, digits, dots, dashes and underscores: {name:?}"
+        "Invalid name {name:?}: use letters, digits, dots, dashes and underscores."
     );
     match (url.strip_prefix("ssh://"), pin) {
-        (Some(_), Some(_)) => bail!("ssh knows its hosts by itself; a pin is for wss://."),
+        (Some(_), Some(_)) => bail!("A pin is for wss://. ssh checks its hosts itself."),
         (Some(target), None) => drop(SshTarget::parse(target)?),
         (None, Some(pin)) => {
             let pin: Pin = pin.parse().map_err(anyhow::Error::msg)?;
@@ -135,7 +142,7 @@ fn check(name: &str, url: &str, pin: Option<&str>) -> Result<()> {
             ["ws://", "wss://", "unix:"]
                 .iter()
                 .any(|scheme| url.starts_with(scheme)),
-            "{url:?} is not where a host is; it begins with ssh://, wss://, ws:// or unix:."
+            "{url:?} is not the address of a host; it must begin with ssh://, wss://, ws:// or unix:."
         ),
     }
     Ok(())
@@ -144,14 +151,14 @@ fn check(name: &str, url: &str, pin: Option<&str>) -> Result<()> {
 /// A token never stands on a command line, where others see it.
 fn read_token() -> Result<String> {
     if std::io::stdin().is_terminal() {
-        eprintln!("The token, and Enter:");
+        eprintln!("Enter the token:");
     }
     let mut line = String::new();
     std::io::stdin()
         .read_line(&mut line)
         .context("Cannot read standard input")?;
     let token = line.trim();
-    ensure!(!token.is_empty(), "Standard input holds no token.");
+    ensure!(!token.is_empty(), "There is no token on standard input.");
     Ok(token.to_owned())
 }
 
@@ -160,7 +167,7 @@ fn read(home: &Path) -> Result<Entries> {
     match std::fs::read(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Entries::new()),
         Err(error) => Err(error).with_context(|| format!("Cannot read {}", path.display())),
-        Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("{} cannot be understood", path.display())),
+        Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("{} is invalid", path.display())),
     }
 }
 

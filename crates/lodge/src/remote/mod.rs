@@ -29,7 +29,7 @@ pub(crate) async fn open(home: &Path, args: &mut AttachArgs) -> Result<Option<Fo
     // An address is where the host is, also where a session could be named.
     if args.session.as_ref().is_some_and(|session| session.contains("://")) {
         if args.url.is_some() {
-            bail!("The host is named twice: by --url (or LODGE_URL) and by what comes after `attach`.");
+            bail!("The host is named twice: by --url (or LODGE_URL) and after `attach`.");
         }
         args.url = args.session.take();
     }

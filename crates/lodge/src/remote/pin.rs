@@ -40,7 +40,7 @@ impl FromStr for Pin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "a pin looks like sha256: with 64 hexadecimal digits behind it".to_owned();
+        let wrong = || "a pin is sha256: followed by 64 hexadecimal digits".to_owned();
         let digits = text.strip_prefix("sha256:").ok_or_else(wrong)?;
         if digits.len() != 64 || !digits.is_ascii() {
             return Err(wrong());
@@ -68,7 +68,7 @@ impl Target {
         let place = place.split(['/', '?', '#']).next().unwrap_or_default();
         let (machine, port) = match place.rsplit_once(':') {
             Some((machine, port)) if !port.contains(']') => {
-                let port = port.parse().with_context(|| format!("{url} has no port that can be"))?;
+                let port = port.parse().with_context(|| format!("{url} has an invalid port"))?;
                 (machine, port)
             }
             _ => (place, 443),
@@ -98,12 +98,12 @@ impl Target {
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let name =
-            ServerName::try_from(self.machine.clone()).with_context(|| format!("{} is no name", self.machine))?;
+        let name = ServerName::try_from(self.machine.clone())
+            .with_context(|| format!("{} is not a valid name", self.machine))?;
         let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
         let stream = connected.with_context(|| {
             format!(
-                "The host at {} is not trusted. If its key was changed on purpose, forget the host and add it again",
+                "The host at {} is not trusted. If its key was changed on purpose, remove the host and add it again",
                 place()
             )
         })?;

@@ -78,7 +78,7 @@ impl SshTarget {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .context("ssh cannot be started; is it installed?")?;
+            .context("Cannot run ssh; is it installed?")?;
         let stdin = child.stdin.take().context("standard input is piped")?;
         let mut stdout = child.stdout.take().context("standard output is piped")?;
         match timeout(PATIENCE, greeting(&mut stdout)).await {
@@ -88,7 +88,7 @@ impl SshTarget {
                 carrier: Some(child),
             }),
             Ok(Err(error)) => Err(error.context(self.failure(child).await)),
-            Err(_) => bail!("{} does not answer by ssh.", self.destination),
+            Err(_) => bail!("{} does not answer over ssh.", self.destination),
         }
     }
 
@@ -96,8 +96,11 @@ impl SshTarget {
     async fn failure(&self, mut child: Child) -> String {
         let code = timeout(Duration::from_secs(5), child.wait()).await;
         match code.ok().and_then(Result::ok).and_then(|status| status.code()) {
-            Some(255) => format!("ssh does not get to {}", self.destination),
-            Some(127) => format!("Lodge is not installed on {}, or not in PATH there", self.destination),
+            Some(255) => format!("ssh cannot reach {}", self.destination),
+            Some(127) => format!(
+                "Lodge is not installed on {}, or is not in PATH there",
+                self.destination
+            ),
             Some(code) => format!("Lodge on {} ended with {code}", self.destination),
             None => format!("ssh to {} ended", self.destination),
         }
@@ -115,7 +118,7 @@ async fn greeting(out: &mut ChildStdout) -> Result<()> {
             Err(_) => bail!("nothing came back"),
         }
     }
-    bail!("something else than Lodge answers there")
+    bail!("something other than Lodge answers there")
 }
 
 #[cfg(test)]

@@ -22,9 +22,12 @@ const DAYS: i64 = 825;
 /// `lodge tls`.
 #[derive(Subcommand)]
 pub(crate) enum TlsCommand {
-    /// Make a certificate for this host; again for new names or another 825 days: the key, and so the pin, stays
+    /// Create a certificate for this host. Run it again for new names or another 825 days; the key and its pin stay
+    #[command(after_help = "Examples:
+  lodge tls init
+  lodge tls init --name machine.example")]
     Init {
-        /// Further name or address by which others reach this machine
+        /// Another name or address of this machine
         #[arg(long = "name", value_name = "NAME")]
         names: Vec<String>,
     },
@@ -65,9 +68,9 @@ pub(crate) fn tls(home: &Path, command: TlsCommand) -> Result<ExitCode> {
     print_line(&format!("Names        {}", names.join(", ")));
     print_line(&format!("Pin          {pin}"));
     print_line("");
-    print_line("Start the host for other machines; it finds the certificate by itself:");
+    print_line("Start the host so that other machines can reach it; it finds the certificate by itself:");
     print_line("  lodge serve --listen 0.0.0.0:8764");
-    print_line("On the other machine, with the token of this host (it is in the home's file `token`):");
+    print_line("On the other machine, with this host's token (in the file `token` in the home):");
     print_line(&format!(
         "  lodge hosts add {} wss://{machine}:8764 --pin {pin} --token",
         short(machine)
@@ -85,7 +88,7 @@ fn own_key(path: &PathBuf) -> Result<KeyPair> {
             )
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let key = KeyPair::generate().context("No key can be made")?;
+            let key = KeyPair::generate().context("Cannot create a key")?;
             replace(path, key.serialize_pem().as_bytes())
                 .with_context(|| format!("Cannot write {}", path.display()))?;
             Ok(key)
@@ -95,7 +98,7 @@ fn own_key(path: &PathBuf) -> Result<KeyPair> {
 }
 
 fn certificate(key: &KeyPair, names: &[String]) -> Result<rcgen::Certificate> {
-    let mut params = CertificateParams::new(names.to_vec()).context("A name cannot be part of a certificate")?;
+    let mut params = CertificateParams::new(names.to_vec()).context("A name is not valid in a certificate")?;
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, "Lodge");
     params.distinguished_name = subject;

@@ -55,7 +55,7 @@ impl Manager for Launchd {
             .args(["print", &target()?])
             .stdin(Stdio::null())
             .output()
-            .context("launchctl cannot be started, and the service needs it")?;
+            .context("Cannot run launchctl, which the service needs")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let runs = output.status.success() && text.contains("state = running");
         Ok(if runs { "active" } else { "inactive" }.to_owned())

@@ -24,27 +24,38 @@ const NOT_INSTALLED: u8 = 4;
 /// `lodge service`.
 #[derive(Subcommand)]
 pub(crate) enum ServiceCommand {
-    /// Install the service and start it; installing again takes over new options
+    /// Install and start the service; install again to change its options
+    #[command(after_help = "Examples:
+  lodge service install
+  lodge service install --print
+  lodge service install -- --port 9000")]
     Install {
-        /// Print what would be installed, and do nothing
+        /// Print what would be installed, and install nothing
         #[arg(long)]
         print: bool,
         /// Options for the host, such as `-- --port 9000`
         #[arg(last = true, value_name = "OPTION")]
         options: Vec<String>,
     },
-    /// Say whether it runs; exits with 3 when it does not, and with 4 when it is not installed
+    /// Show whether the service is running; exits with 3 if it is not, and with 4 if it is not installed
+    #[command(after_help = "Examples:
+  lodge service status")]
     Status,
-    /// Show what the host logged
+    /// Show the log of the service
+    #[command(after_help = "Examples:
+  lodge service logs --lines 20
+  lodge service logs --follow")]
     Logs {
-        /// Go on with what comes
+        /// Keep printing new lines
         #[arg(long, short)]
         follow: bool,
-        /// How many of the last lines
+        /// How many lines to show
         #[arg(long, short = 'n', default_value_t = 100)]
         lines: u32,
     },
-    /// Stop the service and remove it; sessions and settings stay
+    /// Stop and remove the service; sessions and settings stay
+    #[command(after_help = "Examples:
+  lodge service uninstall")]
     Uninstall,
 }
 
@@ -89,7 +100,7 @@ fn install(manager: &dyn Manager, home: &Path, print: bool, options: Vec<String>
     let parsed = Cli::try_parse_from(std::iter::once("lodge").chain(arguments.iter().map(String::as_str)))?;
     // Options that mean something else than running have no place here.
     let runs = matches!(parsed.command, Some(Subcommands::Serve(serve)) if !serve.stop && !serve.background);
-    ensure!(runs, "Only options of a host that runs can be given here.");
+    ensure!(runs, "Only options of `lodge serve` can be given here.");
     let text = manager.describe(&program, &arguments, home)?;
     if print {
         print_line(text.trim_end());
@@ -109,7 +120,7 @@ fn install(manager: &dyn Manager, home: &Path, print: bool, options: Vec<String>
         };
         return Err(error);
     }
-    print_line(&format!("The service is installed ({}) and runs.", file.display()));
+    print_line(&format!("The service is installed ({}) and running.", file.display()));
     print_line(manager.hint());
     Ok(ExitCode::SUCCESS)
 }
@@ -117,7 +128,7 @@ fn install(manager: &dyn Manager, home: &Path, print: bool, options: Vec<String>
 fn status(manager: &dyn Manager, home: &Path) -> Result<ExitCode> {
     let file = manager.file()?;
     if !file.exists() {
-        print_line("The service is not installed. `lodge service install` does it.");
+        print_line("The service is not installed. Install it with `lodge service install`.");
         return Ok(ExitCode::from(NOT_INSTALLED));
     }
     let state = manager.state()?;
@@ -137,7 +148,7 @@ fn status(manager: &dyn Manager, home: &Path) -> Result<ExitCode> {
 fn logs(manager: &dyn Manager, follow: bool, lines: u32) -> Result<ExitCode> {
     let mut command = manager.logs(follow, lines)?;
     let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("{name} cannot be started"))?;
+    let status = command.status().with_context(|| format!("Cannot run {name}"))?;
     Ok(match status.success() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -166,7 +177,7 @@ fn call(program: &str, args: &[&str]) -> Result<()> {
         .args(args)
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("{program} cannot be started, and the service needs it"))?;
+        .with_context(|| format!("Cannot run {program}, which the service needs"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("`{program} {}` failed: {}", args.join(" "), said.trim());

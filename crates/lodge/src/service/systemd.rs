@@ -65,8 +65,7 @@ impl Manager for Systemd {
     fn start(&self, _: &Path) -> Result<()> {
         call("systemctl", &["--user", "daemon-reload"])?;
         call("systemctl", &["--user", "enable", UNIT])?;
-        call("systemctl", &["--user", "restart", UNIT])
-            .context("The service does not start; `lodge service logs` may tell why")
+        call("systemctl", &["--user", "restart", UNIT]).context("The service did not start. See `lodge service logs`")
     }
 
     fn stop(&self, _: &Path) -> Result<()> {
@@ -78,7 +77,7 @@ impl Manager for Systemd {
             .args(["--user", "is-active", UNIT])
             .stdin(Stdio::null())
             .output()
-            .context("systemctl cannot be started, and the service needs it")?;
+            .context("Cannot run systemctl, which the service needs")?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
@@ -94,7 +93,7 @@ impl Manager for Systemd {
     }
 
     fn hint(&self) -> &'static str {
-        "It runs while you are logged in; with `loginctl enable-linger` it runs from boot on."
+        "It runs while you are logged in. To run it from boot, use `loginctl enable-linger`."
     }
 }
 

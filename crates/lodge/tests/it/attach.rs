@@ -100,7 +100,7 @@ fn lines_are_sent_and_answers_printed_and_the_end_waits_for_the_last_one() {
     // Picked from the list by its number, with the last turns in short.
     let mut again = attach(&home, &[]);
     again.line_with("Doors");
-    again.line_with("Pick a number");
+    again.line_with("Enter a number");
     again.say("1");
     again.line_with("> think about doors");
     again.line_with("They open.");
@@ -130,7 +130,7 @@ fn words_at_the_list_begin_a_new_session() {
     first.say("say one");
     leave(first);
     let mut second = attach(&home, &[]);
-    second.line_with("Pick a number");
+    second.line_with("Enter a number");
     second.say("say another");
     second.say("/sessions");
     second.say("/sessions 2");
@@ -264,7 +264,7 @@ fn a_killed_host_comes_back_and_nothing_is_lost_or_told_twice() {
     // The turn is cut off; if it had not reached the log yet, its message is sent again and it runs once more.
     let host = host.killed_and_restarted(&home);
     for terminal in [&mut one, &mut two] {
-        terminal.line_with("· The host is away; reconnecting… back.");
+        terminal.line_with("· The host is not reachable; reconnecting… back.");
     }
     two.say("say after");
     for terminal in [&mut one, &mut two] {
@@ -416,8 +416,8 @@ fn a_line_is_edited_completed_and_fetched_again() {
     // A letter too many is taken back, one that is missing is put in.
     terminal.press("say helxlo\x1b[D\x1b[D\x7f\r");
     terminal.until("\nhello");
-    terminal.press("/titl\t");
-    terminal.until("/title ");
+    terminal.press("/rena\t");
+    terminal.until("/rename ");
     terminal.press("Mine\r");
     terminal.until("Title: Mine");
     terminal.press("/rew\t");

@@ -100,11 +100,11 @@ fn sessions_are_pruned_by_rules_and_those_in_use_are_kept() {
     }
     let no_rule = home.run(["sessions", "prune", "--dry-run"]);
     assert!(
-        !no_rule.status.success() && no_rule.stderr.contains("There is no rule"),
+        !no_rule.status.success() && no_rule.stderr.contains("There is no retention rule"),
         "{no_rule:?}"
     );
     let kept = home.run(["sessions", "prune", "--max-age", "1d", "--dry-run"]).ok();
-    assert_eq!(kept.lines, ["Every session is kept."]);
+    assert_eq!(kept.lines, ["There is nothing to delete."]);
     let shown = home.run(["sessions", "prune", "--max-sessions", "1", "--dry-run"]).ok();
     assert!(shown.stdout().contains("2 sessions"), "{shown:?}");
     assert_eq!(sessions(&home).len(), 3);

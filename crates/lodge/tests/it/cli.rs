@@ -280,7 +280,7 @@ fn help_version_and_completions_are_there() {
         assert!(done.stdout().contains(expected), "{arguments:?}: {done:#?}");
     };
     check(&["--version"], "lodge 0.");
-    check(&["--help"], "alone opens a conversation");
+    check(&["--help"], "opens a conversation");
     check(&["run", "--help"], "--resume <ID|last>");
     check(&["completions", "bash"], "_lodge");
     check(&["completions", "zsh"], "#compdef lodge");
@@ -291,7 +291,7 @@ fn help_version_and_completions_are_there() {
 fn grants_are_seen_allowed_and_taken_back() {
     let home = Home::new();
     let list = || home.run(["grants"]).ok().stdout();
-    assert!(list().contains("nothing more"), "{}", list());
+    assert!(list().contains("No grants"), "{}", list());
     let grants = home.path().join("ahp/grants");
     fs::create_dir_all(&grants).unwrap();
     let asked = r#"{"client":"phone","uri":"file:///data/notes","read":true,"write":true}"#;
@@ -305,7 +305,7 @@ fn grants_are_seen_allowed_and_taken_back() {
     let _ = home.run(["grants", "allow", id, "--always"]).ok();
     assert!(list().contains("always"), "{}", list());
     let _ = home.run(["grants", "revoke", id]).ok();
-    assert!(list().contains("nothing more"), "{}", list());
+    assert!(list().contains("No grants"), "{}", list());
     let again = home.run(["grants", "revoke", id]);
     assert!(again.stderr.contains("There is no grant"), "{again:#?}");
 }
@@ -323,7 +323,7 @@ fn settings_that_mean_nothing_are_named() {
         assert!(said.contains(told), "{variable}: {said}");
     }
     let none = home.run(["mcp", "check"]).ok().stdout();
-    assert!(none.contains("There are none"), "{none}");
+    assert!(none.contains("There are no MCP servers"), "{none}");
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_gap_in_a_log_is_told_and_not_repaired_for_ever() {
     fs::remove_file(log.with_file_name("events.idx")).ok();
     let check = home.run(["check"]);
     assert_eq!(check.status.code(), Some(1), "{check:#?}");
-    assert!(check.stdout().contains("which nothing can bring back"), "{check:#?}");
+    assert!(check.stdout().contains("which cannot be repaired"), "{check:#?}");
     for _ in 0..2 {
         let fixed = home.run(["check", "--fix"]).ok().stdout();
         assert!(fixed.contains("0 repaired, 1 incomplete"), "{fixed}");

@@ -298,3 +298,21 @@ fn pages_that_the_sources_name_exist() {
     }
     assert!(checked > 10, "{checked}");
 }
+
+#[test]
+fn the_page_about_commands_names_every_command() {
+    let home = Home::new();
+    let help = home.run(["run", "/help"]).ok();
+    let given = help
+        .lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("- `")?.split('`').next());
+    let given: BTreeSet<String> = given.map(|command| command.replace('|', "\\|")).collect();
+    let page = page(workspace().join("docs/commands.md"));
+    let rows = page.text.lines().filter_map(|line| line.strip_prefix("| `/"));
+    let named: BTreeSet<String> = rows
+        .filter_map(|row| Some(format!("/{}", row.split('`').next()?)))
+        .collect();
+    assert!(given.len() > 15, "{given:?}");
+    assert_eq!(named, given);
+}

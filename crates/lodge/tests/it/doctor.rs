@@ -89,7 +89,7 @@ fn what_the_next_run_fails_of_the_doctor_says_before() {
             "a home that cannot be made",
             "",
             &[("LODGE_HOME", "/proc/none/home")],
-            "cannot be made",
+            "cannot be created",
         ),
     ] {
         let home = Home::new();

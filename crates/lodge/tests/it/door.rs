@@ -88,7 +88,7 @@ fn the_token_is_in_its_own_file_and_nowhere_else() {
     assert_eq!(mode(&home.path().join("token")), 0o600);
     // A program of the same user needs none.
     let done = home.run(["devices"]).ok();
-    assert_eq!(done.lines, ["No device is paired. `lodge pair` lets one in."]);
+    assert_eq!(done.lines, ["No device is paired. Pair one with `lodge pair`."]);
     let stderr = { host.running }.finish_with_signal();
     assert!(!stderr.contains(&token), "{stderr}");
 }
@@ -351,7 +351,7 @@ fn a_phone_is_paired_listed_and_revoked() {
     );
     let wrong = home.run(["pair", "--role", "owner"]);
     assert!(
-        !wrong.status.success() && wrong.stderr.contains("no role of a device"),
+        !wrong.status.success() && wrong.stderr.contains("is not a role"),
         "{wrong:?}"
     );
 }

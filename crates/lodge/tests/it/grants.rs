@@ -6,7 +6,7 @@ use testkit::Home;
 #[test]
 fn grants_are_listed_allowed_and_taken_back() {
     let home = Home::new();
-    assert!(home.run(["grants"]).ok().stdout().contains("nothing more"));
+    assert!(home.run(["grants"]).ok().stdout().contains("No grants"));
     let grants = Grants::of_home(&home.path());
     let asked = Grant {
         client: "phone".into(),

@@ -114,11 +114,11 @@ fn sessions_are_brought_in_beside_a_running_host() {
             .ok()
             .stdout()
     };
-    assert!(import().contains("1 brought in"), "it is new");
-    assert!(import().contains("0 brought in"), "it is there");
+    assert!(import().contains("1 imported"), "it is new");
+    assert!(import().contains("0 imported"), "it is there");
     // It is live in the host, and went on elsewhere meanwhile.
     let _ = from.run(["run", "--resume", "last", "say two"]).ok();
-    assert!(import().contains("1 brought in"), "it has grown");
+    assert!(import().contains("1 imported"), "it has grown");
     let mut watching = home.talk(["attach", "last"]);
     watching.line_with("two");
     let _ = from.run(["run", "--resume", "last", "say three"]).ok();
@@ -280,7 +280,7 @@ fn a_person_is_asked_before_a_session_is_deleted() {
         let _host = beside.then(|| host(&home));
         let _ = home.run(["run", "say one"]).ok();
         let mut terminal = Terminal::start(&mut home.command(["sessions", "delete", "last"]));
-        terminal.until("Delete it with everything kept in it?");
+        terminal.until("Delete this session and everything in it?");
         terminal.press(line);
         assert_eq!(terminal.child.wait().unwrap().success(), left == 0, "{line:?}");
         assert_eq!(home.logs().len(), left, "{line:?}");

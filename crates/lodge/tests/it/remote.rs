@@ -160,7 +160,7 @@ fn what_keeps_ssh_from_the_host_is_said() {
     std::fs::write(machine.dir.join("serve.sh"), "exit 1\n").unwrap();
     let refused = machine.attach(&home, &["ssh://machine"]).finish();
     assert!(
-        !refused.status.success() && refused.stderr.contains("ssh does not get to machine"),
+        !refused.status.success() && refused.stderr.contains("ssh cannot reach machine"),
         "{refused:?}"
     );
     let option = machine.attach(&home, &["ssh://-oProxyCommand=evil"]).finish();
@@ -243,9 +243,9 @@ fn hosts_that_cannot_be_are_not_named() {
     let home = Home::new();
     let pin = format!("sha256:{}", "00".repeat(32));
     for (args, expected) in [
-        (vec!["a b", "ssh://machine"], "A name has letters"),
-        (vec!["a", "http://machine"], "is not where a host is"),
-        (vec!["a", "ssh://machine", "--pin", &pin], "a pin is for wss"),
+        (vec!["a b", "ssh://machine"], "Invalid name"),
+        (vec!["a", "http://machine"], "is not the address of a host"),
+        (vec!["a", "ssh://machine", "--pin", &pin], "A pin is for wss"),
         (vec!["a", "ws://machine", "--pin", &pin], "must begin with wss"),
         (
             vec!["a", "wss://machine", "--pin", "sha256:00"],

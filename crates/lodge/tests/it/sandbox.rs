@@ -55,7 +55,7 @@ fn commands_are_kept_from_the_network_or_the_host_says_that_it_cannot() {
         assert!(prompt.contains("Commands have no network"), "the model knows: {prompt}");
         assert!(said(done).contains("kept in"));
     } else {
-        assert!(done.stderr.contains("cannot be kept"), "{done:#?}");
+        assert!(done.stderr.contains("cannot be enforced"), "{done:#?}");
     }
 }
 
@@ -70,7 +70,7 @@ fn a_network_rule_without_the_sandbox_is_refused() {
 #[test]
 fn the_doctor_says_whether_the_network_is_closed() {
     for (config, expected) in [
-        ("sandbox = \"off\"\nsandbox_network = \"off\"", "cannot be kept"),
+        ("sandbox = \"off\"\nsandbox_network = \"off\"", "cannot be enforced"),
         ("sandbox_network = \"off\"", "`sandbox_network = \"off\"`"),
     ] {
         let done = home_with(config).run(["doctor"]);

@@ -27,7 +27,7 @@ function find() {
 }
 
 function fail(message) {
-  console.error(`Error: ${message}`)
+  console.error(`error: ${message}`)
   process.exit(1)
 }
 

@@ -44,7 +44,7 @@ impl Talk {
                 if overtaken {
                     return self.answered_elsewhere();
                 }
-                Ok(self.screen.note("·", "Nothing is asked.")?)
+                Ok(self.screen.note("·", "There is no question to answer.")?)
             }
             Typed::Approve { always: false } => self.decide(Verdict::Yes).await,
             Typed::Approve { always: true } => self.decide(Verdict::Always).await,
@@ -72,7 +72,9 @@ impl Talk {
                 self.say(&line, false)
             }
             Typed::Unknown(name) => {
-                let text = format!("There is no /{name}. /help tells what there is; //… sends words that begin so.");
+                let text = format!(
+                    "There is no command /{name}. Type /help for a list, or // to send text that begins with a slash."
+                );
                 Ok(self.screen.note("·", &text)?)
             }
         }
@@ -87,7 +89,7 @@ impl Talk {
         let lines: Vec<String> = lines.map(|(name, what)| format!("  /{name:<22} {what}")).collect();
         if !lines.is_empty() {
             self.screen
-                .lines(&format!("What the host does:\n{}", lines.join("\n")))?;
+                .lines(&format!("Commands of the host:\n{}", lines.join("\n")))?;
         }
         Ok(())
     }
@@ -107,14 +109,15 @@ impl Talk {
     }
 
     fn answered_elsewhere(&mut self) -> Result<()> {
-        Ok(self.screen.note("·", "That has been answered already.")?)
+        Ok(self.screen.note("·", "That was already answered.")?)
     }
 
     /// Says when something has to wait because the host is away. True when it is there.
     fn must_be_up(&mut self) -> Result<bool> {
         let up = matches!(self.wire, Wire::Up(_));
         if !up {
-            self.screen.note("·", "The host is away; try again when it is back.")?;
+            self.screen
+                .note("·", "The host is not reachable; try again when it is back.")?;
         }
         Ok(up)
     }
@@ -127,7 +130,7 @@ impl Talk {
             self.show.typed(&id);
         }
         if matches!(self.wire, Wire::Away(_)) {
-            self.screen.note("·", "It is sent when the host is back.")?;
+            self.screen.note("·", "It will be sent when the host is back.")?;
         }
         Ok(())
     }
@@ -203,7 +206,9 @@ impl Talk {
             return Ok(());
         }
         self.armed = true;
-        Ok(self.screen.note("·", "Ctrl-C again leaves; the session stays.")?)
+        Ok(self
+            .screen
+            .note("·", "Press Ctrl-C again to leave; the session stays.")?)
     }
 
     fn choose_model(&mut self, wanted: Option<&str>) -> Result<()> {
@@ -226,12 +231,12 @@ impl Talk {
         let found = exact.or_else(|| similar.next().filter(|_| similar.next().is_none()));
         match found.map(|model| (*model).to_owned()) {
             Some(model) => {
-                self.screen.note("·", &format!("{model} takes the next message."))?;
+                self.screen.note("·", &format!("{model} answers the next message."))?;
                 self.model = Some(model);
             }
             None => self
                 .screen
-                .note("·", &format!("There is no single model {wanted:?}; /model lists them."))?,
+                .note("·", &format!("No single model matches {wanted:?}; /model lists them."))?,
         }
         Ok(())
     }
