@@ -161,7 +161,7 @@ test("the official client sends every kind of content", async (place) => {
   assert.match(message.data.transformedContent, /fn main\(\) \{\}/);
   assert.doesNotMatch(message.data.content, /fn main/);
   await client.say(sessionId, "describe the request");
-  assert.match(client.text(), /1 images/, "and the picture");
+  assert.match(client.text(), /1 image,/, "and the picture");
   await client.end();
 });
 
