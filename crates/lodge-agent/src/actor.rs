@@ -95,10 +95,22 @@ pub enum Command {
     Enable(Customized, bool, oneshot::Sender<Result<bool, AgentError>>),
     /// Choose a custom agent, or none.
     SelectAgent(Option<String>, oneshot::Sender<Result<(), AgentError>>),
-    /// End the session's life in memory. With `true` what waits stays.
-    Close(bool, oneshot::Sender<()>),
+    /// End the session's life in memory.
+    Close(Ending, oneshot::Sender<()>),
     /// Leave memory without an end, if the turn only waits for clients and there are none. Answers whether it did.
     Rest(oneshot::Sender<bool>),
+}
+
+/// Why a session's life in memory ends.
+#[derive(Debug, Clone, Default)]
+pub enum Ending {
+    /// Nobody needs it any more.
+    #[default]
+    Routine,
+    /// A client says that something went wrong, and perhaps what.
+    Error(Option<String>),
+    /// The host stops, for this reason. What waits stays for the next one.
+    HostStops(AbortReason),
 }
 
 /// A change of the queue.
@@ -190,8 +202,8 @@ impl Actor {
                     self.turn_ended(ended, compaction);
                 }
                 command = self.inbox.recv() => match command {
-                    Some(Command::Close(keep_queue, done)) => {
-                        self.close(keep_queue).await;
+                    Some(Command::Close(ending, done)) => {
+                        self.close(ending).await;
                         // Whoever hears of it finds it ended.
                         self.inbox.close();
                         let _ = done.send(());
@@ -611,17 +623,25 @@ impl Actor {
         });
     }
 
-    async fn close(&mut self, keep_queue: bool) {
-        let waiting = match keep_queue {
-            true => Waiting::KeptWithStarting,
-            false => Waiting::Forgotten,
+    async fn close(&mut self, ending: Ending) {
+        let (reason, waiting) = match &ending {
+            Ending::HostStops(reason) => (reason.clone(), Waiting::KeptWithStarting),
+            Ending::Routine | Ending::Error(_) => (AbortReason::UserInitiated, Waiting::Forgotten),
         };
-        self.abort(AbortReason::UserInitiated, waiting).await;
+        self.abort(reason, waiting).await;
+        let (shutdown_type, error_reason) = match ending {
+            Ending::Error(why) => (ShutdownType::Error, why),
+            Ending::Routine | Ending::HostStops(_) => (ShutdownType::Routine, None),
+        };
+        let reason = match shutdown_type {
+            ShutdownType::Error => "error",
+            _ => "complete",
+        };
         let _ = self
             .shared
-            .hook("sessionEnd", serde_json::json!({"reason": "complete"}))
+            .hook("sessionEnd", serde_json::json!({ "reason": reason }))
             .await;
-        if let Err(error) = self.record_shutdown() {
+        if let Err(error) = self.record_shutdown(shutdown_type, error_reason) {
             tracing::warn!(session = %self.shared.id, %error, "the end of the session could not be recorded");
         }
         self.leave().await;
@@ -642,14 +662,15 @@ impl Actor {
         self.shared.recorder.save();
     }
 
-    fn record_shutdown(&self) -> Result<(), LogError> {
+    fn record_shutdown(&self, shutdown_type: ShutdownType, error_reason: Option<String>) -> Result<(), LogError> {
         let recorder = &self.shared.recorder;
         let (facts, model) = (
             recorder.facts(Clone::clone),
             self.shared.settings.lock().model.info().id.clone(),
         );
         recorder.record(SessionShutdown {
-            shutdown_type: ShutdownType::Routine,
+            shutdown_type,
+            error_reason,
             current_model: Some(model),
             ..facts.shutdown()
         })?;

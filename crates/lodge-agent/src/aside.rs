@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use futures_util::StreamExt;
-use lodge_events::LodgeUsage;
+use lodge_events::AssistantUsage;
 use lodge_models::{Chunk, Message, ModelRequest, Part};
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +12,7 @@ use crate::{AgentError, call, session::Shared, turn::Turn};
 /// Who makes such a call, as its record says.
 const INITIATOR: &str = "side-question";
 
-/// Asks it: with the system prompt and all that was said, without tools. Nothing but the call's cost is recorded.
+/// Asks it: with the system prompt and all that was said, without tools. Nothing but what the call used is recorded.
 pub(crate) async fn ask(shared: &Arc<Shared>, question: String) -> Result<String, AgentError> {
     let turn = Turn::new(shared.clone(), CancellationToken::new());
     let (system, _, _) = turn.system_prompt().await;
@@ -32,11 +32,12 @@ pub(crate) async fn ask(shared: &Arc<Shared>, question: String) -> Result<String
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|error| AgentError::Refused(error.message))?;
         if let Chunk::Done(completion) = chunk {
-            let used = call::usage(settings.model.info().id.clone(), &completion, started.elapsed());
-            shared.recorder.record_usage(LodgeUsage {
+            let used = AssistantUsage {
                 initiator: Some(INITIATOR.to_owned()),
-                ..call::spent(&used)
-            })?;
+                interaction_type: Some("conversation-background".to_owned()),
+                ..call::usage(settings.model.info().id.clone(), &completion, started.elapsed())
+            };
+            call::account(&shared.recorder, used)?;
             return Ok(completion.message.text.to_string());
         }
     }

@@ -12,12 +12,14 @@ use lodge_events::{
     AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, CompactionTrigger, LodgeUsage,
     ModelCallFailure, ModelCallStart, ToolRequest,
 };
+use lodge_log::LogError;
 use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, SubAgent, ToolSpec};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::{
     mcp::McpTool,
+    recorder::Recorder,
     redact::{Held, Secrets},
     shortfall,
     streamed::{Piece, Streamed},
@@ -43,6 +45,8 @@ struct Live<'a> {
     begun: bool,
     text: Streamed,
     reasoning: Streamed,
+    /// How much of the reasoning is recorded.
+    recorded_reasoning: usize,
     bytes_told: u64,
     first_chunk: Option<Instant>,
     secrets: Arc<Secrets>,
@@ -64,6 +68,7 @@ impl<'a> Live<'a> {
             begun: false,
             text: Streamed::default(),
             reasoning: Streamed::default(),
+            recorded_reasoning: 0,
             bytes_told: 0,
             first_chunk: None,
             secrets: turn.shared.recorder.secrets(),
@@ -106,17 +111,25 @@ impl<'a> Live<'a> {
                 Piece::New(text) => self.pass_text(text),
                 Piece::Other(text) => self.append_text(text),
             },
-            Chunk::Reasoning(text) => match self.reasoning.take(text) {
-                Piece::Seen => {}
-                Piece::New(text) => self.pass_reasoning(text),
-                // Other thoughts stand for themselves: nobody asked the model to go on with the first ones.
-                Piece::Other(text) => {
-                    self.reasoning.replace(&text);
-                    self.reasoning_id = Uuid::new_v4().to_string();
-                    self.held_reasoning = Held::default();
-                    self.pass_reasoning(text);
+            Chunk::Reasoning(text) => {
+                let recorded = self.recorded_reasoning > 0 && self.unrecorded_reasoning().is_empty();
+                match self.reasoning.take(text) {
+                    Piece::Seen => {}
+                    Piece::New(text) => {
+                        if recorded {
+                            self.new_reasoning();
+                        }
+                        self.pass_reasoning(text);
+                    }
+                    // Other thoughts stand for themselves: nobody asked the model to go on with the first ones.
+                    Piece::Other(text) => {
+                        self.reasoning.replace(&text);
+                        self.recorded_reasoning = 0;
+                        self.new_reasoning();
+                        self.pass_reasoning(text);
+                    }
                 }
-            },
+            }
             Chunk::ToolCall { id, name, fragment } if !self.secrets.any() => self.tell_call(id, name, fragment),
             Chunk::ToolCall { id, name, fragment } => {
                 let (name, held) = self.held_calls.entry(id.clone()).or_insert((name, Held::default()));
@@ -143,14 +156,56 @@ impl<'a> Live<'a> {
         self.tell_reasoning(text);
     }
 
+    /// Thoughts that follow something else than thoughts are a block of their own.
+    fn new_reasoning(&mut self) {
+        self.reasoning_id = Uuid::new_v4().to_string();
+        self.held_reasoning = Held::default();
+    }
+
+    fn unrecorded_reasoning(&self) -> &str {
+        &self.reasoning.text()[self.recorded_reasoning..]
+    }
+
+    /// Records thoughts as a whole once something else follows them. They stay recorded whatever becomes of the attempt: a
+    /// later one that thinks the same adds nothing, and one that thinks otherwise adds a block of its own.
+    fn end_reasoning(&mut self) {
+        self.finish_reasoning();
+        let content = self.unrecorded_reasoning().to_owned();
+        if content.is_empty() {
+            return;
+        }
+        self.recorded_reasoning = self.reasoning.text().len();
+        self.turn.shared.recorder.note(AssistantReasoning {
+            reasoning_id: self.reasoning_id.clone(),
+            content,
+            ..AssistantReasoning::default()
+        });
+    }
+
+    fn finish_reasoning(&mut self) {
+        if let Some(rest) = self.held_reasoning.rest() {
+            self.tell_reasoning(rest);
+        }
+    }
+
+    /// What is left to record of the reasoning, with its id. An answer that came at once has all of it.
+    fn rest_of_reasoning(&self, whole: Option<&str>) -> Option<(String, String)> {
+        let rest = match self.reasoning.text() {
+            "" => whole.unwrap_or_default(),
+            _ => self.unrecorded_reasoning(),
+        };
+        (!rest.is_empty()).then(|| (self.reasoning_id.clone(), rest.to_owned()))
+    }
+
     /// Tells what was held back.
     fn finish(&mut self) {
         if let Some(text) = self.text.finish() {
             self.append_text(text);
         }
-        let (text, reasoning) = (self.held_text.rest(), self.held_reasoning.rest());
-        text.into_iter().for_each(|text| self.tell_text(text));
-        reasoning.into_iter().for_each(|text| self.tell_reasoning(text));
+        self.finish_reasoning();
+        if let Some(text) = self.held_text.rest() {
+            self.tell_text(text);
+        }
         for (id, (name, mut held)) in std::mem::take(&mut self.held_calls) {
             held.rest()
                 .into_iter()
@@ -159,10 +214,11 @@ impl<'a> Live<'a> {
     }
 
     fn tell_text(&mut self, text: String) {
-        let recorder = &self.turn.shared.recorder;
         if text.is_empty() {
             return;
         }
+        self.end_reasoning();
+        let recorder = &self.turn.shared.recorder;
         if !self.begun {
             self.begun = true;
             recorder.note(AssistantMessageStart {
@@ -186,7 +242,8 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn tell_call(&self, id: String, name: String, fragment: String) {
+    fn tell_call(&mut self, id: String, name: String, fragment: String) {
+        self.end_reasoning();
         self.turn.shared.recorder.note(AssistantToolCallDelta {
             tool_call_id: id,
             tool_name: Some(name),
@@ -221,7 +278,8 @@ impl Drop for Live<'_> {
 pub(crate) struct Called {
     pub(crate) completion: Completion,
     message_id: String,
-    reasoning_id: String,
+    /// What is left to record of the reasoning, with its id.
+    reasoning: Option<(String, String)>,
     model: String,
     /// Number of the attempt, from 0.
     attempt: u32,
@@ -270,6 +328,8 @@ impl Turn {
                 }
                 pause = wait;
             }
+            let input = json!({"error": error.message, "errorContext": "model_call", "recoverable": true});
+            self.shared.hook("errorOccurred", input).await?;
             // Before the wait: people want to know what they wait for.
             self.shared.recorder.note(AssistantTurnRetry {
                 turn_id: turn_id.into(),
@@ -342,9 +402,9 @@ impl Turn {
                     completion.message.text = live.text.text().into();
                 }
                 return Ok(Called {
+                    reasoning: live.rest_of_reasoning(completion.message.reasoning_text.as_deref()),
                     completion,
                     message_id: live.message_id.clone(),
-                    reasoning_id: live.reasoning_id.clone(),
                     model: model.info().id.clone(),
                     attempt,
                     duration: started.elapsed(),
@@ -372,13 +432,25 @@ impl Turn {
         let Called {
             completion,
             message_id,
-            reasoning_id,
+            reasoning,
             model,
             attempt,
             duration,
             to_first,
         } = called;
-        let used = usage(model.clone(), &completion, duration);
+        let sub_agent = self.shared.sub.is_some();
+        let used = AssistantUsage {
+            initiator: sub_agent.then(|| AssistantUsage::SUB_AGENT.to_owned()),
+            interaction_type: Some(
+                if sub_agent {
+                    "conversation-subagent"
+                } else {
+                    "conversation-agent"
+                }
+                .to_owned(),
+            ),
+            ..usage(model.clone(), &completion, duration)
+        };
         // First of all: whatever becomes of the answer, the call was paid for.
         recorder.record_usage(LodgeUsage {
             attempt: (attempt > 0).then(|| u64::from(attempt) + 1),
@@ -386,13 +458,14 @@ impl Turn {
         })?;
         let shortfall = shortfall::warning(&completion);
         let message = completion.message;
-        if let Some(content) = message.reasoning_text.clone().filter(|text| !text.is_empty()) {
+        if let Some((reasoning_id, content)) = reasoning {
             recorder.record(AssistantReasoning {
                 reasoning_id,
                 content,
                 ..AssistantReasoning::default()
             })?;
         }
+        self.tell_intents(&message.tool_calls);
         let mcp = self.shared.mcp_tools();
         let requests = message.tool_calls.iter().map(|call| {
             let tool = mcp
@@ -402,9 +475,10 @@ impl Turn {
             ToolRequest {
                 tool_call_id: call.id.clone(),
                 name: call.name.clone(),
-                arguments: Some(
-                    parse_arguments(&call.arguments).unwrap_or_else(|_| Value::String(call.arguments.to_string())),
-                ),
+                arguments: Some(match call.custom {
+                    true => Value::String(call.arguments.to_string()),
+                    false => parse_arguments(&call.arguments).unwrap_or_else(|_| Value::Object(Map::new())),
+                }),
                 type_: Some(if call.custom { "custom" } else { "function" }.into()),
                 tool_title: tool.map(McpTool::title),
                 mcp_server_name: tool.map(|tool| tool.server.to_string()),
@@ -456,7 +530,7 @@ pub(crate) fn usage(model: String, completion: &Completion, duration: Duration) 
         cache_read_tokens: usage.cache_read_tokens,
         cache_write_tokens: usage.cache_write_tokens,
         reasoning_tokens: usage.reasoning_tokens,
-        cost: usage.cost,
+        cost: Some(usage.cost.unwrap_or_default()),
         duration: Some(duration.as_millis() as u64),
         api_call_id: completion.api_call_id.clone(),
         provider_call_id: completion.provider_call_id.clone(),
@@ -464,6 +538,13 @@ pub(crate) fn usage(model: String, completion: &Completion, duration: Duration) 
         finish_reason: completion.finish_reason.clone(),
         ..AssistantUsage::default()
     }
+}
+
+/// Records what a call used that is no part of the conversation, and tells it.
+pub(crate) fn account(recorder: &Recorder, used: AssistantUsage) -> Result<(), LogError> {
+    recorder.record_usage(spent(&used))?;
+    recorder.note(used);
+    Ok(())
 }
 
 /// What is recorded of it.
@@ -482,12 +563,16 @@ pub(crate) fn spent(usage: &AssistantUsage) -> LodgeUsage {
     }
 }
 
-/// Arguments as models write them: nothing at all means no arguments.
-pub(crate) fn parse_arguments(text: &str) -> Result<Value, serde_json::Error> {
+/// Arguments as models write them: nothing at all means no arguments. The error says what they are not.
+pub(crate) fn parse_arguments(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
-        Ok(Value::Object(serde_json::Map::new()))
-    } else {
-        serde_json::from_str(text)
+        return Ok(Value::Object(Map::new()));
+    }
+    match serde_json::from_str(text) {
+        Ok(arguments @ Value::Object(_)) => Ok(arguments),
+        Ok(Value::Null) => Ok(Value::Object(Map::new())),
+        Ok(_) => Err("are not a JSON object".to_owned()),
+        Err(error) => Err(format!("are not valid JSON ({error})")),
     }
 }
 

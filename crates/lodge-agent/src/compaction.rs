@@ -4,7 +4,7 @@ use std::{fmt::Write as _, future::ready, path::Path, sync::Arc, time::Instant};
 
 use futures_util::StreamExt;
 use lodge_events::{
-    CompactionTokensUsed, CompactionTrigger, LodgeUsage, SessionCompactionComplete, SessionCompactionStart,
+    AssistantUsage, CompactionTokensUsed, CompactionTrigger, SessionCompactionComplete, SessionCompactionStart,
 };
 use lodge_log::LogError;
 use lodge_models::{Chunk, Completion, Message, ModelError, ModelRequest, Part, ToolSpec};
@@ -207,7 +207,7 @@ async fn finish(
         biased;
         () = cancel.cancelled() => Err("The compaction was cancelled.".to_owned()),
         summarised = async {
-            let summarised = summarise(shared, begun.request, &begun.trigger).await;
+            let summarised = summarise(shared, begun.request).await;
             due.await;
             summarised
         } => summarised.map_err(|error| error.message),
@@ -235,56 +235,58 @@ async fn finish(
             .map_err(|error| tracing::warn!(%error, "the checkpoint file could not be written"))
             .ok()
     });
-    let after = summary.len() as u64 / 4;
-    let before = begun.before;
-    let tokens_removed = before.conversation as i64 - after as i64;
     let usage = completion.usage;
     let settings = shared.settings();
     let info = settings.model.info();
-    recorder.record(SessionCompactionComplete {
-        success: true,
-        pre_compaction_tokens: Some(before.conversation),
-        post_compaction_tokens: Some(after),
-        pre_compaction_messages_length: Some(before.messages),
-        messages_removed: Some(before.messages),
-        tokens_removed: Some(tokens_removed),
-        custom_instructions: begun.instructions,
-        summary_content: Some(summary.clone()),
-        checkpoint_number: checkpoint.is_some().then_some(number),
-        checkpoint_path: checkpoint.flatten(),
-        compaction_tokens_used: Some(CompactionTokensUsed {
-            // Some providers do not count; then it is what was sent, as far as that is known here.
-            input_tokens: usage
-                .input_tokens
-                .filter(|tokens| *tokens > 0)
-                .or(Some(before.system + before.conversation)),
-            output_tokens: usage.output_tokens,
-            cache_read_tokens: usage.cache_read_tokens,
-            cache_write_tokens: usage.cache_write_tokens,
-            duration: Some(started.elapsed().as_millis() as u64),
-            model: Some(info.id.clone()),
-            ..CompactionTokensUsed::default()
-        }),
-        request_id: completion.provider_call_id,
-        system_tokens: Some(before.system),
-        conversation_tokens: Some(after),
-        tool_definitions_tokens: Some(before.tools),
-        token_limit: Some(info.prompt_limit()),
-        trigger: Some(begun.trigger),
-        ..SessionCompactionComplete::default()
-    })?;
-    Ok(Some(Compacted {
+    // Some providers do not count; then it is what was sent, as far as that is known here.
+    let counted = usage.input_tokens.filter(|tokens| *tokens > 0);
+    let sent = counted.unwrap_or(begun.before.system + begun.before.conversation);
+    let tokens_used = CompactionTokensUsed {
+        input: Some(sent),
+        output: Some(usage.output_tokens.unwrap_or_default()),
+        cached_input: Some(usage.cache_read_tokens.unwrap_or_default()),
+        input_tokens: Some(sent),
+        output_tokens: usage.output_tokens,
+        cache_read_tokens: usage.cache_read_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+        duration: Some(started.elapsed().as_millis() as u64),
+        model: Some(info.id.clone()),
+        ..CompactionTokensUsed::default()
+    };
+    let mut compacted = Compacted {
         summary,
-        messages_removed: before.messages,
-        tokens_removed,
-    }))
+        messages_removed: 0,
+        tokens_removed: 0,
+    };
+    recorder.record_from(|transcript| {
+        let shrunk = transcript.with_summary(&compacted.summary, Some(info.prompt_limit()));
+        compacted.messages_removed = shrunk.removed;
+        compacted.tokens_removed = shrunk.before as i64 - shrunk.after as i64;
+        SessionCompactionComplete {
+            success: true,
+            pre_compaction_tokens: Some(shrunk.before),
+            post_compaction_tokens: Some(shrunk.after),
+            pre_compaction_messages_length: Some(shrunk.messages),
+            messages_removed: Some(compacted.messages_removed),
+            tokens_removed: Some(compacted.tokens_removed),
+            custom_instructions: begun.instructions,
+            summary_content: Some(compacted.summary.clone()),
+            checkpoint_number: checkpoint.is_some().then_some(number),
+            checkpoint_path: checkpoint.flatten(),
+            compaction_tokens_used: Some(tokens_used),
+            request_id: completion.provider_call_id,
+            system_tokens: Some(begun.before.system),
+            conversation_tokens: Some(shrunk.after),
+            tool_definitions_tokens: Some(begun.before.tools),
+            token_limit: Some(info.prompt_limit()),
+            trigger: Some(begun.trigger),
+            ..SessionCompactionComplete::default()
+        }
+    })?;
+    Ok(Some(compacted))
 }
 
-async fn summarise(
-    shared: &Shared,
-    request: ModelRequest,
-    trigger: &CompactionTrigger,
-) -> Result<Completion, ModelError> {
+async fn summarise(shared: &Shared, request: ModelRequest) -> Result<Completion, ModelError> {
     let fail = |message: String| ModelError {
         kind: lodge_models::ErrorKind::Connection,
         message,
@@ -294,25 +296,17 @@ async fn summarise(
         code: None,
         retryable: false,
     };
-    let who = if *trigger == CompactionTrigger::Manual {
-        "manual"
-    } else {
-        "auto"
-    };
-    let _ = shared
-        .hook("preCompact", serde_json::json!({"trigger": who}))
-        .await
-        .map_err(|error| fail(error.to_string()))?;
     let model = shared.settings().model;
     let started = Instant::now();
     let mut stream = model.call(Arc::new(request));
     while let Some(chunk) = stream.next().await {
         if let Chunk::Done(completion) = chunk? {
-            let used = call::usage(model.info().id.clone(), &completion, started.elapsed());
-            let recorded = shared.recorder.record_usage(LodgeUsage {
+            let used = AssistantUsage {
                 initiator: Some("compaction".to_owned()),
-                ..call::spent(&used)
-            });
+                interaction_type: Some("conversation-compaction".to_owned()),
+                ..call::usage(model.info().id.clone(), &completion, started.elapsed())
+            };
+            let recorded = call::account(&shared.recorder, used);
             recorded.map_err(|error| fail(format!("The session's log cannot be written: {error}")))?;
             return Ok(*completion);
         }

@@ -8,6 +8,7 @@ use lodge_events::{
     SessionRule, SessionShutdown, UserMessage,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use self::{
     schedules::{OpenSchedule, Schedules},
@@ -58,6 +59,8 @@ pub struct Facts {
     pub compactions: u64,
     /// The turn that is not finished, if there is one.
     pub open_turn: Option<OpenTurn>,
+    /// The model call whose `assistant.turn_end` is still to come, as `turnId`.
+    pub open_model_call: Option<String>,
     /// The turn that failed, or that the host did not live to finish, while nothing was said since: it can be resumed.
     pub failed_turn: Option<OpenTurn>,
     /// The custom agent that was chosen.
@@ -112,6 +115,12 @@ pub struct OpenCall {
     /// Whether clients were asked to run it.
     #[serde(default)]
     pub asked: bool,
+    /// The model that made it, where one did.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// What it was called with.
+    #[serde(default)]
+    pub arguments: Option<Value>,
 }
 
 /// A sub-agent that has begun and not ended.
@@ -128,10 +137,12 @@ pub struct OpenAgent {
     pub background: bool,
     /// Its tool calls that have no result yet.
     pub calls: Vec<OpenCall>,
+    /// Its model call whose `assistant.turn_end` is still to come, as `turnId`.
+    pub open_model_call: Option<String>,
 }
 
 /// Goes up with every event type that facts begin to take into account.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 impl Facts {
     /// Whether kept facts took every event into account that they should. Those of another build may not have: a build that
@@ -164,7 +175,7 @@ impl Facts {
                     name: started.agent_name.clone(),
                     display_name: started.agent_display_name.clone(),
                     background: started.execution_mode.as_deref() == Some("background"),
-                    calls: Vec::new(),
+                    ..OpenAgent::default()
                 };
                 self.open_agents.insert(agent.to_owned(), open);
             }
@@ -184,6 +195,10 @@ impl Facts {
         self.questions.fold(event.payload());
         self.fold_retried(event.payload());
         self.schedules.fold(event.payload(), event.timestamp().as_millisecond());
+        if event.is::<UserMessage>() {
+            // In logs of others a call may never have ended.
+            self.open_model_call = None;
+        }
         match event.payload() {
             Payload::SessionSessionLimitsChanged(changed) => {
                 self.limit = changed.session_limits.as_ref().and_then(|limits| limits.max_ai_credits);
@@ -249,7 +264,9 @@ impl Facts {
                 let resumed = self.failed_turn.take().unwrap_or_default();
                 let turn = self.open_turn.get_or_insert(resumed);
                 turn.turn_id = Some(start.turn_id.clone());
+                self.open_model_call = Some(start.turn_id.clone());
             }
+            Payload::AssistantTurnEnd(_) => self.open_model_call = None,
             Payload::AssistantMessage(message) => {
                 let turn = self.open_turn.get_or_insert_default();
                 turn.message_event = Some(event.id().to_string());
@@ -267,6 +284,8 @@ impl Facts {
                         name: request.tool_name.clone(),
                         started: false,
                         asked: false,
+                        model: None,
+                        arguments: request.arguments.clone(),
                     });
                 }
             }
@@ -356,7 +375,8 @@ impl Facts {
     pub(crate) fn shutdown(&self) -> SessionShutdown {
         let totals = &self.totals;
         SessionShutdown {
-            total_premium_requests: totals.models.values().map(|model| model.cost).sum(),
+            // Requests of a subscription. Models are paid for in other units, which `cost` is in.
+            total_premium_requests: 0.0,
             total_api_duration_ms: totals.api_ms,
             session_start_time: self.started_ms.max(0) as u64,
             code_changes: CodeChanges {
@@ -378,6 +398,8 @@ impl Facts {
 impl OpenAgent {
     fn fold(&mut self, payload: &Payload) {
         match payload {
+            Payload::AssistantTurnStart(start) => self.open_model_call = Some(start.turn_id.clone()),
+            Payload::AssistantTurnEnd(_) => self.open_model_call = None,
             Payload::AssistantMessage(message) => self.calls = calls_of(message),
             Payload::ToolExecutionStart(start) => {
                 for call in self.calls.iter_mut().filter(|call| call.id == start.tool_call_id) {
@@ -404,6 +426,8 @@ fn calls_of(message: &AssistantMessage) -> Vec<OpenCall> {
             name: call.name.clone(),
             started: false,
             asked: false,
+            model: message.model.clone(),
+            arguments: call.arguments.clone(),
         })
         .collect()
 }

@@ -26,7 +26,7 @@ use uuid::Uuid;
 pub use self::tasks::NewTask;
 use crate::{
     AgentError,
-    actor::{Actor, Command, QueueChange},
+    actor::{Actor, Command, Ending, QueueChange},
     answer::{Answer, ElicitationAnswer, PendingQuestion, QuestionKind},
     client::{ClientId, ClientSpec},
     compaction::Compacted,
@@ -358,10 +358,10 @@ impl Agent {
         self.ask(Command::ClearContext).await?
     }
 
-    /// Ends the session's life in memory; `session.shutdown` is recorded. Messages that wait are forgotten, or stay for when
-    /// the session is taken up again.
-    pub async fn close(&self, keep_queue: bool) {
-        let _ = self.ask(|reply| Command::Close(keep_queue, reply)).await;
+    /// Ends the session's life in memory; `session.shutdown` is recorded. Messages that wait are forgotten, unless the host
+    /// stops: then they stay for when the session is taken up again.
+    pub async fn close(&self, ending: Ending) {
+        let _ = self.ask(|reply| Command::Close(ending, reply)).await;
     }
 
     /// Leaves memory without an end, if its turn only waits for clients and there are none. What is open can be taken up

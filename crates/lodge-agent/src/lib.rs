@@ -43,7 +43,7 @@ mod tool_call;
 mod transcript;
 mod turn;
 
-pub use actor::{Command, QueueChange};
+pub use actor::{Command, Ending, QueueChange};
 pub use answer::{
     AccessToken, Answer, ElicitationAnswer, ExitPlanAnswer, ExternalResult, PendingQuestion, PermissionDecision,
     QuestionKind, ToolAnswer, UserInputAnswer, sign_in_id,

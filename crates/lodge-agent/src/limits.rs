@@ -17,8 +17,7 @@ use crate::{
 impl Shared {
     /// What all of the session's agents have spent, as far as providers tell.
     pub(crate) fn spent(&self) -> f64 {
-        let sum = |facts: &crate::facts::Facts| facts.totals.models.values().map(|model| model.cost).sum();
-        self.root().recorder.facts(sum)
+        self.root().recorder.facts(|facts| facts.totals.cost())
     }
 
     /// Sets the limit; clients are told when it is another.

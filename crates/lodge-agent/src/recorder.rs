@@ -106,6 +106,19 @@ impl Recorder {
             .record(payload.into(), self.lane.as_ref(), &*self.publish)
     }
 
+    /// Like [`Recorder::record`] for an event that speaks of the conversation as it is when the event is recorded.
+    pub(crate) fn record_from<P: Into<Payload>>(
+        &self,
+        make: impl FnOnce(&mut Transcript) -> P,
+    ) -> Result<Event, LogError> {
+        let mut inner = self.inner.lock();
+        let payload = match &self.lane {
+            None => inner.with_transcript(make)?,
+            Some(lane) => make(&mut lane.own.lock().1),
+        };
+        inner.record(payload.into(), self.lane.as_ref(), &*self.publish)
+    }
+
     /// Like [`Recorder::record`] for an event that nobody needs later and whose loss nobody can mend: a failure to write
     /// has been told already by the event before it.
     pub(crate) fn note(&self, payload: impl Into<Payload>) {

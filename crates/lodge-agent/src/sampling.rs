@@ -246,9 +246,8 @@ impl Shared {
                         interaction_type: Some("conversation-sampling".to_owned()),
                         ..call::usage(model.clone(), &completion, started.elapsed())
                     };
-                    let recorded = self.recorder.record_usage(call::spent(&used));
+                    let recorded = call::account(&self.recorder, used);
                     recorded.map_err(|error| format!("The session's log cannot be written: {error}"))?;
-                    self.recorder.note(used);
                     return Ok(result(&completion, &model));
                 }
                 Ok(_) => {}

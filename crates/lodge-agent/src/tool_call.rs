@@ -9,7 +9,9 @@ mod person;
 use std::collections::HashMap;
 
 use futures_util::future::{BoxFuture, join_all};
-use lodge_events::{PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionStart, ToolResult};
+use lodge_events::{
+    AssistantIntent, PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionStart, ToolResult,
+};
 use lodge_models::ToolCall;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -116,6 +118,34 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
     Ok(terminal)
 }
 
+impl Turn {
+    /// Tells what the calls of an answer are about, as they say of themselves.
+    pub(crate) fn tell_intents(&self, calls: &[ToolCall]) {
+        if calls.is_empty() {
+            return;
+        }
+        let tools = self.shared.tools();
+        for call in calls {
+            let tool = tools.iter().find(|(spec, _)| spec.name == call.name);
+            let Ok(arguments) = parse_arguments(&call.arguments) else {
+                continue;
+            };
+            let intent = match tool {
+                Some((_, AnyTool::Builtin(tool))) => tool.intent(&arguments),
+                Some((_, AnyTool::Agent(AgentTool::Task))) => arguments["description"].as_str().map(str::to_owned),
+                _ => None,
+            };
+            let Some(intent) = intent.filter(|intent| !intent.trim().is_empty()) else {
+                continue;
+            };
+            if let Some(sub) = &self.shared.sub {
+                sub.task.activity.lock().intent = Some(intent.clone());
+            }
+            self.shared.recorder.note(AssistantIntent { intent });
+        }
+    }
+}
+
 /// Tells the model of calls that had begun when the host went down, where nobody knows how far they came: what may have
 /// changed something is not begun a second time. What only waited for an answer is asked again.
 pub(crate) fn interrupt_begun(shared: &Shared) -> Result<(), Stop> {
@@ -158,15 +188,20 @@ fn asked_before(turn: &Turn, calls: &[ToolCall]) -> HashMap<String, AnyTool> {
         .collect()
 }
 
+/// How much of malformed arguments the model reads again, in characters.
+const LONGEST_MALFORMED: usize = 2_000;
+
 /// Runs one call and records its end.
 async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names: &[&str]) -> Result<End, Stop> {
     let shared = &call.turn.shared;
     let mut args = match parse_arguments(arguments) {
         Ok(args) => args,
         Err(error) => {
-            call.start(Value::String(arguments.to_owned()))?;
+            call.start(json!({}))?;
+            // Events have no place for arguments that are none, so they are told here.
+            let written: String = arguments.chars().take(LONGEST_MALFORMED).collect();
             let text = format!(
-                "The arguments of `{}` are not valid JSON ({error}). Send them again.",
+                "The arguments of `{}` {error}. Send them again. They were: {written}",
                 call.name
             );
             return call.complete(Outcome::failed(text, "failure")).map(|()| End::GoesOn);

@@ -182,8 +182,7 @@ impl Transcript {
                 if done.success
                     && let Some(summary) = &done.summary_content
                 {
-                    let most = done.token_limit.map_or(usize::MAX, room_for_words);
-                    self.replace_by_summary(summary, end.min(self.entries.len()), most);
+                    self.replace_by_summary(summary, end.min(self.entries.len()), done.token_limit);
                 }
             }
             Payload::SystemNotification(notification) => self.add(&notification.content),
@@ -212,7 +211,7 @@ impl Transcript {
             .remove(&request.tool_call_id)
             .unwrap_or_else(|| match &request.arguments {
                 None => "{}".into(),
-                // What was not JSON is kept as the text it was.
+                // Text of a tool's own grammar, or what was not JSON in logs of earlier builds.
                 Some(serde_json::Value::String(text)) => text.as_str().into(),
                 Some(value) => value.to_string().into(),
             });
@@ -238,11 +237,8 @@ impl Transcript {
             if let Entry::Assistant { message, .. } = entry
                 && let Some(call) = message.tool_calls.iter_mut().find(|call| call.id == call_id)
             {
-                let same = match parse_arguments(&call.arguments) {
-                    Ok(written) => written == *arguments,
-                    Err(_) => arguments.as_str() == Some(&*call.arguments),
-                };
-                if !same {
+                let same = parse_arguments(&call.arguments).is_ok_and(|written| written == *arguments);
+                if !same && arguments.as_str() != Some(&*call.arguments) {
                     let ran: Arc<str> = arguments.to_string().into();
                     self.bytes = self.bytes - call.arguments.len() + ran.len();
                     call.arguments = ran;
@@ -264,38 +260,66 @@ impl Transcript {
         }
     }
 
-    /// The first entries become one message: what the person said, word for word so that the model still knows what it
-    /// was asked, and a summary of the rest. What was said while the summary was made stays. Of the person's words the newest
-    /// are kept, in at most so many bytes.
-    fn replace_by_summary(&mut self, summary: &str, end: usize, most: usize) {
-        if end == 0 {
-            return;
+    /// What a summary would make of the conversation.
+    pub(crate) fn with_summary(&self, summary: &str, token_limit: Option<u64>) -> Shrunk {
+        let end = self.summarising.unwrap_or(self.entries.len()).min(self.entries.len());
+        let mut shrunk = Shrunk {
+            messages: self.entries.len() as u64,
+            removed: 0,
+            before: self.tokens(),
+            after: self.tokens(),
+        };
+        if let Some((entry, open)) = self.summarised(summary, end, token_limit) {
+            let kept = open.iter().map(|at| &self.entries[*at]).chain(&self.entries[end..]);
+            let bytes = entry.bytes() + kept.map(Entry::bytes).sum::<usize>();
+            shrunk.removed = (end - usize::from(open.is_some())) as u64;
+            shrunk.after = bytes as u64 / BYTES_PER_TOKEN;
         }
+        shrunk
+    }
+
+    /// The first entries become one message.
+    fn replace_by_summary(&mut self, summary: &str, end: usize, token_limit: Option<u64>) {
+        let Some((entry, open)) = self.summarised(summary, end, token_limit) else {
+            return;
+        };
         let since = self.entries.split_off(end);
-        // A question that is still to be answered stays as it was asked.
-        let answered = match self.entries.last() {
+        let open = open.map(|at| self.entries.swap_remove(at));
+        self.entries = vec![entry];
+        self.entries.extend(open.into_iter().chain(since));
+        self.bytes = self.entries.iter().map(Entry::bytes).sum();
+    }
+
+    /// What stands for the first entries: what the person said, word for word so that the model still knows what it was
+    /// asked, and a summary of the rest. Of the person's words the newest are kept. The question among them that is still to
+    /// be answered stays as it was asked: its place is given. Nothing for no entries.
+    fn summarised(&self, summary: &str, end: usize, token_limit: Option<u64>) -> Option<(Entry, Option<usize>)> {
+        if end == 0 {
+            return None;
+        }
+        let (summarised, since) = self.entries.split_at(end);
+        let answered = match summarised.last() {
             Some(Entry::Assistant { message, .. }) => message.tool_calls.is_empty(),
             _ => since.iter().any(|entry| matches!(entry, Entry::Assistant { .. })),
         };
-        let asked = self.entries.iter().rposition(|entry| matches!(entry, Entry::User(..)));
-        let open = asked.filter(|_| !answered).map(|at| self.entries.remove(at));
+        let asked = summarised.iter().rposition(|entry| matches!(entry, Entry::User(..)));
+        let open = asked.filter(|_| !answered);
         let mut said = String::new();
-        for entry in &self.entries {
+        for (at, entry) in summarised.iter().enumerate() {
             match entry {
+                Entry::User(..) if open == Some(at) => {}
                 Entry::User(_, text) => drop(writeln!(said, "<user_message>\n{text}\n</user_message>")),
                 Entry::Summary(_, before) => said.push_str(before),
                 Entry::Assistant { .. } | Entry::Added(_) => {}
             }
         }
-        let said = newest(said, most);
+        let said = newest(said, token_limit.map_or(usize::MAX, room_for_words));
         let text = format!(
             "Some of the conversation history has been summarized to free up context.\n\nYou were originally given \
              instructions from a user over one or more turns. Here were the user messages:\n{said}\nHere is a summary of \
              the prior context:\n<summary>\n{summary}\n</summary>"
         );
-        self.entries = vec![Entry::Summary(vec![Part::Text(text.into())], said)];
-        self.entries.extend(open.into_iter().chain(since));
-        self.bytes = self.entries.iter().map(Entry::bytes).sum();
+        Some((Entry::Summary(vec![Part::Text(text.into())], said), open))
     }
 
     /// The messages for a model call. Every tool call has a result, as the wires demand; images are left out for a model
@@ -366,10 +390,22 @@ impl Transcript {
         self.entries.len()
     }
 
-    /// About how many tokens the conversation takes: four bytes each is near enough to decide when to compact.
+    /// About how many tokens the conversation takes.
     pub(crate) fn tokens(&self) -> u64 {
-        self.bytes as u64 / 4
+        self.bytes as u64 / BYTES_PER_TOKEN
     }
+}
+
+/// Near enough to decide when to compact.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// What a compaction makes of a conversation: its messages, how many of them the summary stands for, and tokens before and
+/// after.
+pub(crate) struct Shrunk {
+    pub(crate) messages: u64,
+    pub(crate) removed: u64,
+    pub(crate) before: u64,
+    pub(crate) after: u64,
 }
 
 /// Bytes that the person's words may take after a summary: a quarter of what the model takes, at four bytes a token.

@@ -159,6 +159,8 @@ pub(crate) async fn run(
             Ended::Failed
         }
     };
+    // What the log could not take has been told.
+    let _ = end_model_call(recorder);
     recorder.note(AssistantIdle {
         aborted: (ended == Ended::Aborted).then_some(true),
     });
@@ -192,6 +194,17 @@ impl Cut {
 /// What the model reads of a call that a crash of its turn cut off.
 const CRASHED_CALL: &str = "Internal error: the turn crashed before this call ended. It may have had effects.";
 
+/// Records the end of the model call under way, whatever came of it.
+pub(crate) fn end_model_call(recorder: &Recorder) -> Result<(), LogError> {
+    if let Some(turn_id) = recorder.facts(|facts| facts.open_model_call.clone()) {
+        recorder.record(AssistantTurnEnd {
+            turn_id,
+            ..AssistantTurnEnd::default()
+        })?;
+    }
+    Ok(())
+}
+
 /// Gives every open tool call the result that it was interrupted.
 pub(crate) fn close_open_calls(shared: &Shared) -> Result<(), LogError> {
     cut_open_calls(shared, Cut::Interrupted)
@@ -220,6 +233,8 @@ fn cut_call(recorder: &Recorder, call: &OpenCall, why: Cut) -> Result<(), LogErr
         recorder.record(ToolExecutionStart {
             tool_call_id: call.id.clone(),
             tool_name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            model: call.model.clone(),
             ..ToolExecutionStart::default()
         })?;
     }
@@ -250,7 +265,7 @@ pub(crate) async fn crashed(shared: &Shared) {
             ..SessionError::default()
         })
     });
-    if let Err(error) = told {
+    if let Err(error) = told.and_then(|_| end_model_call(recorder)) {
         tell_log_error(shared, &error);
     }
     recorder.note(AssistantIdle::default());

@@ -126,7 +126,7 @@ events! {
         cache_write_tokens? u64 = "Tokens written to the prompt cache.",
         cache_expires_at? String = "When the prompt cache expires.",
         reasoning_tokens? u64 = "Output tokens spent on reasoning.",
-        cost? f64 = "Multiplier of the model for billing.",
+        cost? f64 = "What the call cost in the provider's unit; 0 where the provider does not say.",
         duration? u64 = "Duration of the call in milliseconds.",
         time_to_first_token_ms? f64 = "Milliseconds to the first token.",
         output_ttft_ms? f64 = "Milliseconds to the first output of any kind.",
@@ -220,5 +220,15 @@ events! {
         tool_call_ids? Vec<String> = "Their calls.",
         safe_tool_names? Vec<String> = "Those of them whose names may be told.",
         interrupted_agent_count? u64 = "Background agents that were stopped.",
+    }
+}
+
+impl AssistantUsage {
+    /// The initiator of calls that a sub-agent makes for its conversation.
+    pub const SUB_AGENT: &'static str = "sub-agent";
+
+    /// Whether an agent made the call for its conversation, and not the host beside one.
+    pub fn is_of_an_agent(&self) -> bool {
+        self.initiator.as_deref().is_none_or(|who| who == Self::SUB_AGENT)
     }
 }

@@ -33,7 +33,7 @@ events! {
         reasoning_tokens? u64 = "Output tokens spent on reasoning.",
         cost? f64 = "What the call cost, in the provider's unit.",
         duration? u64 = "Milliseconds that the call took.",
-        initiator? String = "Who made the call, if not an agent for its conversation: `compaction`, `mcp-sampling`, `side-question`.",
+        initiator? String = "Who made the call, if not the session's own agent: `sub-agent`, `compaction`, `mcp-sampling`, `side-question`.",
         attempt? u64 = "Number of the attempt that succeeded, if it was not the first.",
     }
 

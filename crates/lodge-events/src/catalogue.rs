@@ -94,10 +94,10 @@ pub struct SeedOnlyField {
     pub reason: &'static str,
 }
 
-const RENAMED: &str = "today's name is longer; the old one is read, the new one is written";
+const RENAMED: &str = "today's name is longer; both are written";
 
-/// Every field that the seeds list and the newest schema does not have. They are read; events for today's clients are
-/// made without them.
+/// Every field that the seeds list and the newest schema does not have. They are read; those of
+/// `session.compaction_complete` are written beside today's.
 pub static SEED_ONLY_FIELDS: &[SeedOnlyField] = &[
     SeedOnlyField {
         name: SessionIdle::NAME,

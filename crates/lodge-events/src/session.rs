@@ -202,7 +202,7 @@ events! {
         "The session has ended." {
         shutdown_type: ShutdownType = "Whether it ended normally or by an error.",
         error_reason? String = "The error, if it was one.",
-        total_premium_requests! f64 = "Premium requests used.",
+        total_premium_requests! f64 = "Premium requests used; always 0, since models are paid for in other units.",
         total_nano_aiu? f64 = "Cost in billionths of an AI unit.",
         token_details? BTreeMap<String, TokenDetail> = "Tokens by kind.",
         total_api_duration_ms: u64 = "Milliseconds spent in model calls.",

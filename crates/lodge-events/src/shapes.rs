@@ -134,7 +134,7 @@ shapes! {
         shell_id: String = "Identifier of the shell.",
         description? String = "What it runs.",
     }
-    CompactionTokensUsed "Tokens a summary cost. The seeds' names are read, today's are written." {
+    CompactionTokensUsed "Tokens a summary cost, by the seeds' names and by today's." {
         input? u64 = "Input tokens, by the seeds' name.",
         output? u64 = "Output tokens, by the seeds' name.",
         cached_input? u64 = "Cached input tokens, by the seeds' name.",
@@ -159,7 +159,7 @@ shapes! {
     }
     ModelRequests "Calls of a model." {
         count? u64 = "How many.",
-        cost? f64 = "Their multipliers, added up.",
+        cost? f64 = "What they cost in the provider's unit.",
     }
     ModelUsage "Tokens of a model." {
         input_tokens: u64 = "Input tokens.",

@@ -7,9 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lodge_agent::{Agent, Approval, Change, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits};
+use lodge_agent::{
+    Agent, Approval, Change, Ending, Facts, GitContext, Mode, NewAgent, Reopen, Secrets, Settings, limits,
+};
 use lodge_events::{
-    Event, LodgeApproval, SessionInfo, SessionModeChanged, SessionResume, SessionStart, SessionWarning,
+    AbortReason, Event, LodgeApproval, SessionInfo, SessionModeChanged, SessionResume, SessionStart, SessionWarning,
     WorkingDirectoryContext,
 };
 use lodge_log::{Catalogue, EventReader, Home, Labels, LogError, Opened, Position, Store};
@@ -508,7 +510,7 @@ impl Host {
         let _open = gate.lock().await;
         let live = self.0.live.lock().remove(id);
         if let Some(live) = live {
-            live.agent.close(false).await;
+            live.agent.close(Ending::Routine).await;
             live.hub.close();
         }
         let sessions = self.0.home.sessions();
@@ -530,10 +532,15 @@ impl Host {
 
     /// Ends a session's life in memory; it stays on disk.
     pub async fn close(&self, id: &str) -> bool {
+        self.end(id, Ending::Routine).await
+    }
+
+    /// Like [`Host::close`], for this reason.
+    pub async fn end(&self, id: &str, ending: Ending) -> bool {
         let Some(live) = self.0.live.lock().remove(id) else {
             return false;
         };
-        live.agent.close(false).await;
+        live.agent.close(ending).await;
         live.hub.close();
         true
     }
@@ -599,12 +606,17 @@ impl Host {
         self.0.summary(id)
     }
 
-    /// Ends every session's life in memory.
+    /// Ends every session's life in memory, because something told the program to end.
     pub async fn shutdown(&self) {
+        self.shutdown_because(AbortReason::RemoteCommand).await;
+    }
+
+    /// Like [`Host::shutdown`], where it is known who wants it.
+    pub async fn shutdown_because(&self, reason: AbortReason) {
         self.0.stop.cancel();
         let all: Vec<_> = self.0.live.lock().drain().map(|(_, live)| live).collect();
         for live in all {
-            live.agent.close(true).await;
+            live.agent.close(Ending::HostStops(reason.clone())).await;
             live.hub.close();
         }
         self.catalogue().flush();

@@ -55,12 +55,12 @@ pub use worktree::{Worktree, WorktreeError, branches, can_begin};
 pub use lodge_agent::{
     AccessToken, Agent, AgentError, Answer, AnsweredBy, Approval, AutoModeQuestion, Capabilities, Change, ClientCalls,
     ClientId, ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange,
-    Customized, Delivery, ElicitationAnswer, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts, GitContext,
-    HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction, ManagedPolicy, Mode,
-    ModelSource, NewTask, NoCalls, PendingMessage, PendingMessages, PendingQuestion, PermissionDecision, Prompt,
-    Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings, SubagentOverride,
-    SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer, UserInputQuestion,
-    begin_checkpoints, instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
+    Customized, Delivery, ElicitationAnswer, Ending, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts,
+    GitContext, HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction,
+    ManagedPolicy, Mode, ModelSource, NewTask, NoCalls, PendingMessage, PendingMessages, PendingQuestion,
+    PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings,
+    SubagentOverride, SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer,
+    UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
 };
 pub use lodge_log::{
     Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,

@@ -171,6 +171,8 @@ impl Fold {
                     chat.set("gen_ai.output.messages", Some(output));
                 }
             }
+            // What was asked beside the conversation is no part of the chat.
+            Payload::AssistantUsage(usage) if !usage.is_of_an_agent() => {}
             Payload::AssistantUsage(usage) => {
                 if let Some(chat) = self.chat(&key) {
                     let model = Some(usage.model.as_str());

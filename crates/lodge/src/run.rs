@@ -126,6 +126,15 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
             },
         }
     }
+    if args.json && view.console.is_own() {
+        // This program's host ends with it, so that is the end of the session, too.
+        host.close(session.id()).await;
+        while let Some(batch) = events.next_batch().await {
+            for event in batch {
+                view.show(&event)?;
+            }
+        }
+    }
     view.finish(session.id(), exit == Exit::Finished)?;
     view.flush().await?;
     Ok(exit as u8)

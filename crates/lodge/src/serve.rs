@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use lodge_ahp::{AhpConfig, Listen, Pages, ServeError, TlsFiles};
 use lodge_copilot::{ServerArgs, ServerOptions, Transport};
 use lodge_door::{Door, LocalListener};
+use lodge_events::AbortReason;
 use lodge_telemetry::TraceOptions;
 use lodge_tools::Environment;
 use tokio::net::TcpListener;
@@ -82,11 +83,12 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
                     None => lodge_copilot::serve_stdio(host.clone(), options).await,
                 }
             };
+            let mut reason = AbortReason::RemoteCommand;
             tokio::select! {
                 served = serve => served?,
-                () = stopped() => {}
+                why = stopped() => reason = why,
             }
-            host.shutdown().await;
+            host.shutdown_because(reason).await;
         }
         (Reached::Running(stream), None) => {
             let (input, output) = lodge_copilot::open_stdio()?;
@@ -94,12 +96,12 @@ pub(crate) async fn for_sdk(args: ServerArgs) -> Result<ExitCode> {
                 finished = join::hand_on(stream, input, output) => {
                     anyhow::ensure!(finished, "The host on {} stopped, or closed the connection", home.display());
                 }
-                () = stopped() => {}
+                _ = stopped() => {}
             }
         }
         (Reached::Running(_), Some(listener)) => tokio::select! {
             served = hand_on_all(&home, &hello, listener) => served?,
-            () = stopped() => {}
+            _ = stopped() => {}
         },
     }
     Ok(ExitCode::SUCCESS)
@@ -302,6 +304,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
             None => std::future::pending().await,
         }
     };
+    let mut reason = AbortReason::RemoteCommand;
     tokio::select! {
         served = guests.sdks.serve_tcp(sdk_listener) => served?,
         () = local => {}
@@ -309,11 +312,14 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         () = keep_files(door, found.clone()) => {}
         () = crate::launch::not_needed(&host), if ends == Ends::WhenUnneeded => print_line("No client is connected and nothing is running; stopping."),
         () = prune::keep_to(host.clone(), retention) => {}
-        () = stopped() => print_line("Stopping."),
+        why = stopped() => {
+            reason = why;
+            print_line("Stopping.");
+        }
     }
     notify::stopping();
     ahp.shutdown().await;
-    host.shutdown().await;
+    host.shutdown_because(reason).await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -343,24 +349,21 @@ fn model_line(host: &lodge_host::Host) -> String {
     }
 }
 
-/// Until somebody wants the program to end.
-async fn stopped() {
+/// Until somebody wants the program to end: the person at its terminal, or whoever sends a signal.
+async fn stopped() -> AbortReason {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
-        else {
-            let _ = tokio::signal::ctrl_c().await;
-            return;
-        };
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
+        if let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
+            return tokio::select! {
+                _ = tokio::signal::ctrl_c() => AbortReason::UserInitiated,
+                _ = terminate.recv() => AbortReason::RemoteCommand,
+                _ = hang_up.recv() => AbortReason::RemoteCommand,
+            };
         }
     }
-    #[cfg(not(unix))]
     let _ = tokio::signal::ctrl_c().await;
+    AbortReason::UserInitiated
 }
 
 /// A line on standard output, for whoever still reads it.

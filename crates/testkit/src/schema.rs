@@ -27,12 +27,23 @@ pub const PERSISTENCE_DIFFERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Fields that the seeds list and the newest schema no longer has (its objects are closed).
-pub const FIELDS_OF_THE_SEEDS: &[(&str, &str, &str)] = &[(
-    "session.idle",
-    "backgroundTasks",
-    "in the seeds; replaced by session.background_tasks_changed later",
-)];
+/// Fields that the seeds list and the newest schema no longer has (its objects are closed), as pointers into the data.
+pub const FIELDS_OF_THE_SEEDS: &[(&str, &str, &str)] = &[
+    (
+        "session.idle",
+        "/backgroundTasks",
+        "in the seeds; replaced by session.background_tasks_changed later",
+    ),
+    ("session.compaction_complete", "/compactionTokensUsed/input", RENAMED),
+    ("session.compaction_complete", "/compactionTokensUsed/output", RENAMED),
+    (
+        "session.compaction_complete",
+        "/compactionTokensUsed/cachedInput",
+        RENAMED,
+    ),
+];
+
+const RENAMED: &str = "in the seeds; has a longer name since";
 
 /// The schema, by type of event.
 pub struct EventSchema {
@@ -170,8 +181,9 @@ impl EventSchema {
             }
         }
         for (_, field, _) in FIELDS_OF_THE_SEEDS.iter().filter(|(listed, ..)| *listed == kind) {
-            if let Some(data) = event["data"].as_object_mut() {
-                data.remove(*field);
+            let (object, name) = field.rsplit_once('/').unwrap_or_default();
+            if let Some(object) = event["data"].pointer_mut(object).and_then(Value::as_object_mut) {
+                object.remove(name);
             }
         }
         event

@@ -194,6 +194,7 @@ impl Actor {
             return Ok(agents);
         }
         turn::close_open_calls(&self.shared)?;
+        turn::end_model_call(recorder)?;
         recorder.record(SessionInfo {
             info_type: INTERRUPTED_INFO.into(),
             message: INTERRUPTED_TURN.into(),

@@ -98,6 +98,12 @@ impl Totals {
         (self.last_input, self.last_output) = (before.last_input, before.last_output);
     }
 
+    /// What all calls cost, as far as providers tell.
+    pub fn cost(&self) -> f64 {
+        // A sum of no floats is -0.
+        self.models.values().fold(0.0, |sum, model| sum + model.cost)
+    }
+
     /// What has to be recorded before further usage is, because no event says it yet.
     pub(crate) fn carried(&self) -> Option<LodgeUsageCarried> {
         (!self.recorded && !self.models.is_empty()).then(|| LodgeUsageCarried {

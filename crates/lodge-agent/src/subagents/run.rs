@@ -9,8 +9,8 @@ use std::{
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use lodge_events::{
-    AgentCompleted, AgentStatus, Delivery, Notification, SubagentCompleted, SubagentConfigured, SubagentFailed,
-    SubagentStarted, SystemNotification, TaskModelSource,
+    AgentCompleted, AgentStatus, AssistantTurnEnd, Delivery, Notification, SubagentCompleted, SubagentConfigured,
+    SubagentFailed, SubagentStarted, SystemNotification, TaskModelSource,
 };
 use lodge_log::LogError;
 use lodge_models::Model;
@@ -280,7 +280,8 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
         }
     };
     let took = task.began.elapsed();
-    if let Err(error) = turn::close_open_calls(&child).and_then(|()| record_end(&child, &task, status, &result, took)) {
+    let closed = turn::close_open_calls(&child).and_then(|()| turn::end_model_call(&child.recorder));
+    if let Err(error) = closed.and_then(|()| record_end(&child, &task, status, &result, took)) {
         tracing::warn!(session = %child.id, %error, "the end of a sub-agent could not be recorded");
     }
     let background = task.state.borrow().background;
@@ -443,6 +444,12 @@ pub(crate) fn settle_interrupted(shared: &Shared) -> Result<bool, LogError> {
         let recorder = shared.recorder.for_agent(id.as_str().into(), &agent.tool_call_id);
         for call in &agent.calls {
             turn::interrupt_call(&recorder, call)?;
+        }
+        if let Some(turn_id) = agent.open_model_call.clone() {
+            recorder.record(AssistantTurnEnd {
+                turn_id,
+                ..AssistantTurnEnd::default()
+            })?;
         }
         let error = "The host stopped while the agent was at work; it counts as interrupted.";
         recorder.record(SubagentFailed {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-use lodge_events::{AssistantIntent, SkillInvoked, SkillTrigger};
+use lodge_events::{SkillInvoked, SkillTrigger};
 use lodge_models::ToolSpec;
 use lodge_tools::custom::Skill;
 use serde_json::{Value, json};
@@ -164,9 +164,6 @@ impl Call<'_> {
             Err(error) => return Ok(Outcome::failed(error, "failure")),
         };
         let description = text(&args, "description").unwrap_or_else(|| definition.shown_name().to_owned());
-        shared.recorder.note(AssistantIntent {
-            intent: description.clone(),
-        });
         let background = shared.sub.is_none() && args["mode"] == "background";
         let spawn = Spawn {
             name: text(&args, "name").unwrap_or_else(|| kind.clone()),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lodge_events::{
-    AssistantIntent, FileOperation, PermissionRequest, SessionPlanChanged, SessionTodosChanged,
-    ToolExecutionPartialResult, ToolExecutionProgress,
+    FileOperation, PermissionRequest, SessionPlanChanged, SessionTodosChanged, ToolExecutionPartialResult,
+    ToolExecutionProgress,
 };
 use lodge_tools::{Attempt, Need, OutputSink, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate};
 use parking_lot::Mutex;
@@ -18,14 +18,7 @@ use crate::{redact::Held, settings::Mode, turn::Stop};
 
 impl Call<'_> {
     pub(super) async fn builtin(&self, tool: &Arc<dyn Tool>, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
-        let shared = &self.turn.shared;
         let cx = self.cx();
-        if let Some(intent) = tool.intent(args) {
-            if let Some(sub) = &shared.sub {
-                sub.task.activity.lock().intent = Some(intent.clone());
-            }
-            shared.recorder.note(AssistantIntent { intent });
-        }
         let permission = match tool.need(args, &cx) {
             Ok(need) => self.permission(tool, need, args, &cx, allowed).await?,
             Err(error) => Permission::Refused(Outcome::failed(error.0, "failure")),

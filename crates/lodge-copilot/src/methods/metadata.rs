@@ -248,7 +248,8 @@ async fn usage(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
         .collect();
     let files: Vec<&String> = totals.files.iter().collect();
     Ok(json!({
-        "totalPremiumRequestCost": totals.models.values().map(|model| model.cost).sum::<f64>(),
+        // Requests of a subscription; what models cost in other units is with each of them.
+        "totalPremiumRequestCost": 0,
         "totalUserRequests": facts.user_messages,
         "totalApiDurationMs": totals.api_ms,
         "sessionStartTime": started(&session),

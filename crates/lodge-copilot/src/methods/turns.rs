@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lodge_events::{Attachment, Event, Payload};
-use lodge_host::{Prompt, Publish};
+use lodge_host::{Ending, Prompt, Publish};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -189,17 +189,36 @@ async fn interrupt(session: Arc<Attached>, params: InterruptParams) -> Result<Va
 }
 
 async fn suspend(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
-    end(&ctx, session_id).await
+    end(&ctx, session_id, Ending::Routine).await
 }
 
-async fn shutdown(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Value, RpcError> {
-    end(&ctx, session_id).await
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ShutdownParams {
+    session_id: String,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
 }
 
-async fn end(ctx: &Ctx, session_id: String) -> Result<Value, RpcError> {
+async fn shutdown(ctx: Ctx, params: ShutdownParams) -> Result<Value, RpcError> {
+    let ending = match params.kind.as_deref() {
+        None | Some("routine") => Ending::Routine,
+        Some("error") => Ending::Error(params.reason),
+        Some(other) => {
+            return Err(RpcError::params(format!(
+                "A session cannot be shut down with the type '{other}': it is 'routine' or 'error'"
+            )));
+        }
+    };
+    end(&ctx, params.session_id, ending).await
+}
+
+async fn end(ctx: &Ctx, session_id: String, ending: Ending) -> Result<Value, RpcError> {
     if ctx.session(&session_id).is_none() {
         return Err(RpcError::failed(format!("Session not found: {session_id}")));
     }
-    ctx.host.close(&session_id).await;
+    ctx.host.end(&session_id, ending).await;
     Ok(Value::Null)
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lodge_host::{
-    AgentError, Answer, Delivery, HostError, Lifecycle, ListFilter, McpFiles, NewSession, PermissionDecision, Prompt,
-    Resume, Session,
+    AgentError, Answer, Delivery, Ending, HostError, Lifecycle, ListFilter, McpFiles, NewSession, PermissionDecision,
+    Prompt, Resume, Session,
 };
 
 use crate::kit::{Probe, chain_of, host_at, host_on, house, log_of, shared_host_at};
@@ -207,7 +207,7 @@ async fn sums_at_the_end_add_up() {
         })
         .sum();
     let session = probe.session.clone();
-    session.close(false).await;
+    session.close(Ending::Routine).await;
     let log = log_of(&session);
     let Some(lodge_events::Payload::SessionShutdown(end)) = log.last().map(lodge_events::Event::payload) else {
         panic!("the last event is {:?}", log.last());
@@ -222,7 +222,7 @@ async fn sums_at_the_end_add_up() {
 async fn nothing_is_heard_by_a_session_that_has_ended() {
     let house = house();
     let probe = house.session().await;
-    probe.session.close(false).await;
+    probe.session.close(Ending::Routine).await;
     assert!(
         probe
             .session

@@ -6,6 +6,7 @@ mod agents;
 mod asking;
 mod changes;
 mod commands;
+mod contract;
 mod hooks;
 mod import;
 mod kit;
