@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     frame::{FrameReader, Inbound, MAX_BODY},
+    generation::Generation,
     github,
     inference::{Exchanges, SdkTransport},
     methods,
@@ -55,8 +56,6 @@ struct ConnectionState {
     /// Who was let in, once it is known.
     admission: Option<Admission>,
     wrong_tokens: u32,
-    /// Whether `connect` was called, as every client does that speaks version 3 only.
-    greeted: bool,
     client_name: Option<String>,
     carries_model_traffic: bool,
     counts: bool,
@@ -379,9 +378,8 @@ impl Connection {
 
     /// The client shook hands.
     pub(crate) fn greet(&self, client_name: Option<String>) {
-        let mut state = self.state.lock();
-        state.greeted = true;
-        state.client_name = client_name;
+        self.peer.greet();
+        self.state.lock().client_name = client_name;
     }
 
     /// Whether the client was let in.
@@ -399,9 +397,9 @@ impl Connection {
         self.state.lock().counts
     }
 
-    /// Whether the client called `connect`.
-    pub(crate) fn greeted(&self) -> bool {
-        self.state.lock().greeted
+    /// Which parsers the client has.
+    pub(crate) fn generation(&self) -> Generation {
+        self.peer.generation()
     }
 
     /// The client offers to carry requests to models.

@@ -6,6 +6,8 @@ use lodge_host::{ExternalResult, PermissionDecision, ToolAnswer};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::rpc::RpcError;
+
 /// A permission decision as it comes.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -15,11 +17,11 @@ pub(crate) struct DecisionParams {
 }
 
 impl DecisionParams {
-    /// What it means. `None` for a word that nobody knows, and for `no-result`, by which a client leaves the question
-    /// to others.
-    pub(crate) fn decision(self) -> Option<PermissionDecision> {
+    /// What it means. `None` for `no-result`, by which a client leaves the question to others. A word that nobody knows is an
+    /// error, so that the client gives another answer: nobody else may be there to give one.
+    pub(crate) fn decision(self) -> Result<Option<PermissionDecision>, RpcError> {
         let feedback = self.feedback.filter(|text| !text.trim().is_empty());
-        Some(match self.kind.as_str() {
+        Ok(Some(match self.kind.as_str() {
             "approve-once" | "approved" | "approve" | "allow" => PermissionDecision::ApproveOnce,
             "approve-for-session" | "approved-for-session" => PermissionDecision::ApproveForSession,
             "approve-for-location" | "approved-for-location" => PermissionDecision::ApproveForLocation,
@@ -31,8 +33,13 @@ impl DecisionParams {
             }
             "denied-by-rules" | "denied-by-permission-request-hook" => PermissionDecision::DenyByRules,
             "denied-by-content-exclusion-policy" => PermissionDecision::DenyByContentExclusion,
-            _ => return None,
-        })
+            "no-result" => return Ok(None),
+            other => {
+                return Err(RpcError::params(format!(
+                    "'{other}' is no permission decision: approve-once, reject and user-not-available are some"
+                )));
+            }
+        }))
     }
 }
 
@@ -165,10 +172,21 @@ mod tests {
                 Some(DenyByContentExclusion),
             ),
             (json!({"kind": "no-result"}), None),
-            (json!({"kind": "something new"}), None),
         ] {
             let params: DecisionParams = serde_json::from_value(json.clone()).unwrap();
-            assert_eq!(params.decision(), expected, "{json}");
+            assert_eq!(params.decision().unwrap(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_decision_that_nobody_knows_is_an_error() {
+        for json in [
+            json!({"kind": "something new"}),
+            json!({"kind": ""}),
+            json!({"behavior": "allow"}),
+        ] {
+            let params: DecisionParams = serde_json::from_value(json.clone()).unwrap();
+            assert!(params.decision().is_err(), "{json}");
         }
     }
 

@@ -14,6 +14,7 @@ mod connection;
 mod decisions;
 pub mod docs;
 pub mod frame;
+mod generation;
 mod github;
 mod inference;
 mod lifecycle;

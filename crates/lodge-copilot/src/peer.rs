@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     frame::Frame,
+    generation::Generation,
     outbox::{Outbox, Refused},
     rpc::{Reply, RpcError},
 };
@@ -32,6 +33,8 @@ struct Inner {
     calls: Mutex<HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>>,
     next_id: AtomicU64,
     closed: CancellationToken,
+    /// Whether the client called `connect`.
+    greeted: AtomicBool,
 }
 
 /// Why a call to the client has no result.
@@ -68,14 +71,29 @@ impl Peer {
             calls: Mutex::default(),
             next_id: AtomicU64::new(1),
             closed: CancellationToken::new(),
+            greeted: AtomicBool::new(false),
         }))
     }
 
-    /// Sends an event. `prefix` comes from [`event_prefix`]; the event's own bytes are shared, not copied.
+    /// The client shook hands by `connect`.
+    pub(crate) fn greet(&self) {
+        self.0.greeted.store(true, Ordering::Relaxed);
+    }
+
+    /// Which parsers the client has.
+    pub(crate) fn generation(&self) -> Generation {
+        match self.0.greeted.load(Ordering::Relaxed) {
+            true => Generation::Current,
+            false => Generation::BeforeConnect,
+        }
+    }
+
+    /// Sends an event. `prefix` comes from [`event_prefix`]; the event's own bytes are shared, not copied, but for the few
+    /// that the client's generation cannot read.
     pub(crate) fn event(&self, prefix: &Bytes, event: &Event) {
         self.push(Frame::of([
             prefix.clone(),
-            event.json().clone(),
+            self.generation().json(event),
             Bytes::from_static(b"}}"),
         ]));
     }

@@ -1,6 +1,7 @@
 // Capability 9: work that is pending when a client or the host goes away.
 
 import assert from "node:assert/strict";
+import { join } from "node:path";
 
 import { defineTool } from "@github/copilot-sdk";
 
@@ -89,6 +90,24 @@ test("shutdown is written into the log, and the session can be resumed", async (
   const { session: again } = await resume(client, chat.sessionId);
   assert.equal(await ask(again, "say back again"), "back again");
   await until("both are in the log", async () => (await again.getEvents()).some(({ type }) => type === "session.resume"));
+});
+
+test("a session that an app ends because of an error says so", async ({ start }) => {
+  const client = start();
+  const { session: chat, events } = await session(client);
+  await ask(chat, "say hello");
+  await assert.rejects(chat.rpc.shutdown({ type: "perhaps" }), /'routine' or 'error'/);
+  await chat.rpc.shutdown({ type: "error", reason: "out of tea" });
+  const { data } = await event(events, "session.shutdown");
+  assert.deepEqual([data.shutdownType, data.errorReason, data.totalPremiumRequests], ["error", "out of tea", 0]);
+  assert.ok(!Object.is(data.totalPremiumRequests, -0));
+});
+
+test("a permission decision that nobody knows is refused, so the SDK gives another one", async ({ start, work }) => {
+  const { session: chat, events } = await session(start(), { onPermissionRequest: () => ({ kind: "perhaps" }) });
+  assert.equal(await ask(chat, `call create ${JSON.stringify({ path: join(work, "a"), file_text: "x" })} then say went on`), "went on");
+  const [done] = ofType(events, "tool.execution_complete");
+  assert.equal(done.data.error.code, "denied");
 });
 
 test("a session whose only client died waits in its log: a question is answered by whoever comes, or closed", async ({ start, home }) => {

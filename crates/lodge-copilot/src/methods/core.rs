@@ -14,6 +14,7 @@ use super::{Capability, Nothing, method, turns};
 use crate::{
     config::SessionConfig,
     connection::{Ctx, MethodResult, Outcome},
+    generation::Generation,
     github, opening,
     rpc::{AUTHENTICATION_FAILED, Params, Reply, RpcError},
     session::{Attached, SessionId},
@@ -106,10 +107,9 @@ async fn ping(ctx: Ctx, params: PingParams) -> Result<Value, RpcError> {
         .map_or_else(|| "pong".to_owned(), |message| format!("pong: {message}"));
     // Clients from before `connect` (Java 0.3) read the time as a number and fail on text.
     let now = jiff::Timestamp::now();
-    let timestamp = if ctx.greeted() {
-        json!(lodge_events::timestamp_text(now))
-    } else {
-        json!(now.as_millisecond())
+    let timestamp = match ctx.generation() {
+        Generation::Current => json!(lodge_events::timestamp_text(now)),
+        Generation::BeforeConnect => json!(now.as_millisecond()),
     };
     Ok(json!({"message": message, "timestamp": timestamp, "protocolVersion": PROTOCOL_VERSION}))
 }
@@ -350,15 +350,17 @@ async fn get_messages(ctx: Ctx, params: Params) -> MethodResult {
     let events = history
         .events()
         .filter(|event| !event.as_ref().is_ok_and(Event::is_beside));
-    let events = tokio::task::spawn_blocking(move || list(events, b"{\"events\":", b"}"))
+    let generation = ctx.generation();
+    let events = tokio::task::spawn_blocking(move || list(events, generation, b"{\"events\":", b"}"))
         .await
         .map_err(RpcError::failed)??;
     Ok(Outcome::of(Reply::raw(events)))
 }
 
-/// A JSON list of events between two pieces of text, from the events' own bytes.
+/// A JSON list of events between two pieces of text, from the events' own bytes where the client can read them.
 pub(crate) fn list<E: std::fmt::Display>(
     events: impl Iterator<Item = Result<Event, E>>,
+    generation: Generation,
     before: &[u8],
     after: &[u8],
 ) -> Result<BytesMut, RpcError> {
@@ -368,7 +370,7 @@ pub(crate) fn list<E: std::fmt::Display>(
         if n > 0 {
             json.extend_from_slice(b",");
         }
-        json.extend_from_slice(event.map_err(RpcError::failed)?.json());
+        json.extend_from_slice(&generation.json(&event.map_err(RpcError::failed)?));
     }
     json.extend_from_slice(b"]");
     json.extend_from_slice(after);

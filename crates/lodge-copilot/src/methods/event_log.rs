@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{Capability, Nothing, core::list, method};
 use crate::{
     connection::{Ctx, MethodResult, Outcome},
+    generation::Generation,
     rpc::{Params, Reply, RpcError},
     session::{self, Attached, SessionId},
 };
@@ -87,8 +88,14 @@ impl Page {
             "cursorStatus": if self.expired { "expired" } else { "ok" },
         });
         let rest = format!(",{}", &rest.to_string()[1..]);
+        // SDKs of an older generation do not have these methods.
         let wanted = self.events.into_iter().filter(wants).map(Ok::<_, RpcError>);
-        Ok(Reply::raw(list(wanted, b"{\"events\":", rest.as_bytes())?))
+        Ok(Reply::raw(list(
+            wanted,
+            Generation::Current,
+            b"{\"events\":",
+            rest.as_bytes(),
+        )?))
     }
 }
 

@@ -52,7 +52,7 @@ struct HandleParams {
 const GRACE: Duration = Duration::from_millis(500);
 
 async fn handle(session: Arc<Attached>, params: HandleParams) -> Result<Value, RpcError> {
-    let Some(decision) = params.result.decision() else {
+    let Some(decision) = params.result.decision()? else {
         return Ok(json!({"success": false}));
     };
     let nobody = decision == PermissionDecision::UserNotAvailable;

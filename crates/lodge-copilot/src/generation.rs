@@ -1,0 +1,151 @@
+//! What a client is sent in place of the few events that the parsers of its SDK's generation refuse: a refused event is
+//! lost to the app, or ends its connection.
+//!
+//! SDKs before 1.0 shake hands by `ping`, all later ones by `connect`. Their versions are told nowhere else. The log and
+//! what other clients get are not touched, and no event that comes in numbers is among these.
+
+use bytes::Bytes;
+use lodge_events::{Event, EventType};
+use serde_json::{Value, json};
+
+/// Which parsers a client has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Generation {
+    /// SDKs 0.1 to 0.3.
+    BeforeConnect,
+    /// SDKs 1.0 and later.
+    Current,
+}
+
+impl Generation {
+    /// The JSON of an event for a client of this generation.
+    pub(crate) fn json(self, event: &Event) -> Bytes {
+        let rewritten = match self {
+            Self::BeforeConnect => before_connect(event),
+            Self::Current => None,
+        };
+        rewritten.unwrap_or_else(|| event.json().clone())
+    }
+}
+
+/// The event as SDKs before 1.0 can read it; nothing when they read it as it is.
+fn before_connect(event: &Event) -> Option<Bytes> {
+    let change = match event.event_type()? {
+        EventType::PermissionCompleted => permission_result,
+        EventType::ElicitationCompleted => without_content,
+        EventType::SessionCompactionComplete => by_the_seeds_names,
+        _ => return None,
+    };
+    let mut json: Value = serde_json::from_slice(event.json()).ok()?;
+    change(&mut json["data"]).then(|| json.to_string().into())
+}
+
+/// They know five outcomes.
+fn permission_result(data: &mut Value) -> bool {
+    let result = &mut data["result"];
+    let known = match result["kind"].as_str() {
+        Some("approved-for-session" | "approved-for-location") => "approved",
+        Some("cancelled") => "denied-no-approval-rule-and-could-not-request-from-user",
+        Some("denied-by-permission-request-hook") => "denied-by-rules",
+        _ => return false,
+    };
+    *result = json!({ "kind": known });
+    true
+}
+
+/// Some take the content of a form for text.
+fn without_content(data: &mut Value) -> bool {
+    let data = data.as_object_mut();
+    data.and_then(|data| data.remove("content")).is_some()
+}
+
+/// They want all three of the seeds' names, which events of earlier builds and of the Copilot CLI lack.
+fn by_the_seeds_names(data: &mut Value) -> bool {
+    let Some(used) = data.get_mut("compactionTokensUsed").and_then(Value::as_object_mut) else {
+        return false;
+    };
+    let mut added = false;
+    for (old, new) in [
+        ("input", "inputTokens"),
+        ("output", "outputTokens"),
+        ("cachedInput", "cacheReadTokens"),
+    ] {
+        if !used.contains_key(old) {
+            let tokens = used.get(new).cloned().unwrap_or(json!(0));
+            used.insert(old.to_owned(), tokens);
+            added = true;
+        }
+    }
+    added
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &str, data: &Value) -> Event {
+        let id = "7f3d1a52-0f0a-4f0c-9a77-000000000001";
+        let json =
+            json!({"id": id, "timestamp": "2026-01-01T00:00:00.000Z", "parentId": null, "type": kind, "data": data});
+        Event::parse(json.to_string().into()).unwrap()
+    }
+
+    #[test]
+    fn older_parsers_get_what_they_take_and_others_get_the_bytes_of_the_log() {
+        let unasked = "denied-no-approval-rule-and-could-not-request-from-user";
+        let permission = |kind: &str| json!({"requestId": "r", "result": {"kind": kind}});
+        let form = json!({"requestId": "r", "action": "accept", "content": {"a": 1}});
+        let used = |used: Value| json!({"success": true, "compactionTokensUsed": used});
+        let both = json!({"inputTokens": 1, "cacheReadTokens": 2, "input": 1, "output": 0, "cachedInput": 2});
+        // (type, data, data for older parsers where it differs)
+        for (kind, data, expected) in [
+            ("permission.completed", permission("approved"), None),
+            (
+                "permission.completed",
+                permission("cancelled"),
+                Some(permission(unasked)),
+            ),
+            (
+                "permission.completed",
+                json!({"requestId": "r", "result": {"kind": "approved-for-session", "approval": {"kind": "read"}}}),
+                Some(permission("approved")),
+            ),
+            (
+                "permission.completed",
+                permission("denied-by-permission-request-hook"),
+                Some(permission("denied-by-rules")),
+            ),
+            (
+                "elicitation.completed",
+                form,
+                Some(json!({"requestId": "r", "action": "accept"})),
+            ),
+            ("elicitation.completed", json!({"requestId": "r"}), None),
+            (
+                "session.compaction_complete",
+                used(json!({"inputTokens": 1, "cacheReadTokens": 2})),
+                Some(used(both.clone())),
+            ),
+            ("session.compaction_complete", used(both), None),
+            ("session.compaction_complete", json!({"success": false}), None),
+            (
+                "assistant.message_delta",
+                json!({"messageId": "m", "deltaContent": "x"}),
+                None,
+            ),
+            ("something.new", json!({"result": {"kind": "cancelled"}}), None),
+        ] {
+            let event = event(kind, &data);
+            assert_eq!(Generation::Current.json(&event), event.json(), "{data}");
+            let old = Generation::BeforeConnect.json(&event);
+            match expected {
+                None => assert_eq!(old, event.json(), "{data}"),
+                Some(expected) => {
+                    let mut whole: Value = serde_json::from_slice(event.json()).unwrap();
+                    whole["data"] = expected;
+                    assert_eq!(serde_json::from_slice::<Value>(&old).unwrap(), whole);
+                }
+            }
+        }
+    }
+}
