@@ -8,8 +8,9 @@ mod interrupted;
 use std::sync::{Arc, atomic::Ordering};
 
 use lodge_events::{
-    AbortReason, AnsweredBy, CapabilitiesChanged, CommandsChanged, Event, PendingMessagesModified, RemovalReason,
-    SessionBackgroundTasksChanged, SessionIdle, SessionShutdown, SessionWarning, ShutdownType, UiCapabilities,
+    AbortReason, AnsweredBy, BackgroundShell, BackgroundTasks, CapabilitiesChanged, CommandsChanged, Event,
+    PendingMessagesModified, RemovalReason, SessionBackgroundTasksChanged, SessionIdle, SessionShutdown,
+    SessionWarning, ShutdownType, UiCapabilities,
 };
 use lodge_log::LogError;
 use parking_lot::Mutex;
@@ -486,8 +487,22 @@ impl Actor {
 
     pub(in crate::actor) fn tell_idle(&self, ended: Ended) {
         let aborted = (ended == Ended::Aborted).then_some(true);
+        let shells = self.shared.tool_state.background_shells().into_iter();
+        let shells: Vec<BackgroundShell> = shells
+            .filter(|shell| shell.exit_code.is_none())
+            .map(|shell| BackgroundShell {
+                shell_id: shell.id,
+                description: Some(shell.command),
+            })
+            .collect();
+        // The session is not idle while agents work, so there are none to tell of.
+        let background_tasks = (!shells.is_empty()).then(|| BackgroundTasks {
+            agents: Vec::new(),
+            shells,
+        });
         self.shared.recorder.note(SessionIdle {
             aborted,
+            background_tasks,
             ..SessionIdle::default()
         });
     }

@@ -9,8 +9,8 @@ use std::{
 use futures_util::StreamExt;
 use lodge_events::{
     AssistantMessage, AssistantMessageDelta, AssistantMessageStart, AssistantReasoning, AssistantReasoningDelta,
-    AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, CompactionTrigger, LodgeUsage,
-    ModelCallFailure, ModelCallStart, ToolRequest,
+    AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, CompactionTrigger,
+    CopilotUsage, LodgeUsage, ModelCallFailure, ModelCallStart, ToolRequest, UsageTokenDetail,
 };
 use lodge_log::LogError;
 use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, SubAgent, ToolSpec};
@@ -500,6 +500,7 @@ impl Turn {
             reasoning_opaque: message.reasoning_opaque,
             reasoning_text: message.reasoning_text,
             encrypted_content: message.encrypted_content,
+            phase: message.phase,
             output_tokens: completion.usage.output_tokens,
             interaction_id: Some(self.interaction_id.clone()),
             turn_id: Some(turn_id.into()),
@@ -531,12 +532,28 @@ pub(crate) fn usage(model: String, completion: &Completion, duration: Duration) 
         cache_write_tokens: usage.cache_write_tokens,
         reasoning_tokens: usage.reasoning_tokens,
         cost: Some(usage.cost.unwrap_or_default()),
+        copilot_usage: usage.copilot.as_ref().map(copilot_usage),
         duration: Some(duration.as_millis() as u64),
         api_call_id: completion.api_call_id.clone(),
         provider_call_id: completion.provider_call_id.clone(),
         api_endpoint: completion.endpoint.clone().map(Into::into),
         finish_reason: completion.finish_reason.clone(),
         ..AssistantUsage::default()
+    }
+}
+
+fn copilot_usage(usage: &lodge_models::CopilotUsage) -> CopilotUsage {
+    let details = usage.token_details.iter().map(|detail| UsageTokenDetail {
+        batch_size: detail.batch_size,
+        cost_per_batch: detail.cost_per_batch,
+        token_count: detail.token_count,
+        token_type: detail.token_type.clone(),
+        ..UsageTokenDetail::default()
+    });
+    CopilotUsage {
+        total_nano_aiu: usage.total_nano_aiu,
+        token_details: Some(details.collect()).filter(|details: &Vec<_>| !details.is_empty()),
+        ..CopilotUsage::default()
     }
 }
 
@@ -557,6 +574,7 @@ pub(crate) fn spent(usage: &AssistantUsage) -> LodgeUsage {
         cache_write_tokens: usage.cache_write_tokens,
         reasoning_tokens: usage.reasoning_tokens,
         cost: usage.cost,
+        total_nano_aiu: usage.copilot_usage.as_ref().map(|usage| usage.total_nano_aiu),
         duration: usage.duration,
         initiator: usage.initiator.clone(),
         attempt: None,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lodge_events::{
     AgentMode, ApprovalMode, AssistantMessage, AutoTier, COMMAND_SOURCE, CodeChanges, Event, LodgeUsage, Payload,
-    SessionRule, SessionShutdown, UserMessage,
+    SessionRule, SessionShutdown, UserMessage, WorkingDirectoryContext,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub use self::{
     schedules::{OpenSchedule, Schedules},
     totals::{ModelTotals, Totals},
 };
-use crate::{questions::Questions, queue::PendingMessages};
+use crate::{questions::Questions, queue::PendingMessages, session::GitContext};
 
 mod schedules;
 mod totals;
@@ -43,6 +43,8 @@ pub struct Facts {
     pub mode: Option<String>,
     /// Working directory.
     pub cwd: Option<String>,
+    /// Where git said it belongs, when that was last told.
+    pub git: Option<GitContext>,
     /// The first thing a person said.
     pub first_prompt: Option<String>,
     /// The first command that a person ran for themselves.
@@ -209,21 +211,20 @@ impl Facts {
                 self.started_ms = event.timestamp().as_millisecond();
                 self.model = start.selected_model.clone().or(self.model.take());
                 self.reasoning_effort = start.reasoning_effort.clone().or(self.reasoning_effort.take());
-                self.cwd = start
-                    .context
-                    .as_ref()
-                    .map(|context| context.cwd.clone())
-                    .or(self.cwd.take());
+                self.fold_context(start.context.as_ref());
             }
             Payload::SessionResume(resume) => {
                 self.auto_tier = resume.auto_tier.clone().or(self.auto_tier.take());
-                self.cwd = resume
-                    .context
-                    .as_ref()
-                    .map(|context| context.cwd.clone())
-                    .or(self.cwd.take());
+                self.fold_context(resume.context.as_ref());
             }
-            Payload::SessionContextChanged(context) => self.cwd = Some(context.cwd.clone()),
+            Payload::SessionContextChanged(context) => {
+                self.cwd = Some(context.cwd.clone());
+                self.git = Some(GitContext {
+                    root: context.git_root.clone(),
+                    repository: context.repository.clone(),
+                    branch: context.branch.clone(),
+                });
+            }
             Payload::SessionModelChange(change) => {
                 self.model = Some(change.new_model.clone());
                 if change.auto_tier.is_some() || change.previous_auto_tier.is_some() {
@@ -352,6 +353,17 @@ impl Facts {
         }
     }
 
+    fn fold_context(&mut self, context: Option<&WorkingDirectoryContext>) {
+        if let Some(context) = context {
+            self.cwd = Some(context.cwd.clone());
+            self.git = Some(GitContext {
+                root: context.git_root.clone(),
+                repository: context.repository.clone(),
+                branch: context.branch.clone(),
+            });
+        }
+    }
+
     fn fold_usage(&mut self, usage: &LodgeUsage) {
         // What others asked the model says nothing about the conversation.
         if usage.initiator.is_none() {
@@ -377,6 +389,7 @@ impl Facts {
         SessionShutdown {
             // Requests of a subscription. Models are paid for in other units, which `cost` is in.
             total_premium_requests: 0.0,
+            total_nano_aiu: Some(totals.nano_aiu()),
             total_api_duration_ms: totals.api_ms,
             session_start_time: self.started_ms.max(0) as u64,
             code_changes: CodeChanges {

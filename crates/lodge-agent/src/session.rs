@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
+use lodge_events::SessionContextChanged;
 use lodge_log::LogError;
 use lodge_models::ToolSpec;
 use lodge_tools::{
@@ -14,6 +15,7 @@ use lodge_tools::{
 };
 use lodge_trust::Store;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     agent_tools,
@@ -200,6 +202,22 @@ impl Shared {
         })
     }
 
+    /// Tells clients when the working directory is in another place of git than they know: the agent may have changed the
+    /// branch, or made a repository.
+    pub(crate) fn tell_context(&self) -> Result<(), LogError> {
+        let root = self.root();
+        let cwd = root.settings.lock().cwd.clone();
+        let git = GitContext::of(&cwd);
+        if root
+            .recorder
+            .facts(|facts| facts.git.as_ref().is_none_or(|known| *known == git))
+        {
+            return Ok(());
+        }
+        root.recorder.record(git.changed(&cwd))?;
+        Ok(())
+    }
+
     /// Directories that may be written without a question.
     pub(crate) fn roots(&self) -> Arc<[PathBuf]> {
         let settings = self.root().settings.lock();
@@ -286,7 +304,8 @@ impl ContextSize {
 }
 
 /// Where git says the directory belongs.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GitContext {
     /// Root of the work tree.
     pub root: Option<String>,
@@ -297,6 +316,17 @@ pub struct GitContext {
 }
 
 impl GitContext {
+    /// The event that tells it.
+    pub(crate) fn changed(self, cwd: &Path) -> SessionContextChanged {
+        SessionContextChanged {
+            cwd: cwd.to_string_lossy().into_owned(),
+            git_root: self.root,
+            repository: self.repository,
+            branch: self.branch,
+            ..SessionContextChanged::default()
+        }
+    }
+
     /// Reads it from the files of git, without running git.
     pub fn of(cwd: &Path) -> Self {
         let Some(root) = cwd.ancestors().find(|dir| dir.join(".git").exists()) else {

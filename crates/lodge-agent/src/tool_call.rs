@@ -111,6 +111,10 @@ pub(crate) async fn run_all(turn: &Turn, message: Uuid, calls: &[ToolCall], turn
             }
         }
     }
+    let only_reads = |call: &ToolCall| matches!(find(call), Some(AnyTool::Builtin(tool)) if tool.parallel());
+    if !calls.iter().all(only_reads) {
+        turn.shared.tell_context()?;
+    }
     if rejected {
         turn::close_open_calls(&turn.shared)?;
         return Err(Stop::Rejected);

@@ -133,6 +133,7 @@ impl Transcript {
                     reasoning_text: message.reasoning_text.clone(),
                     reasoning_opaque: message.reasoning_opaque.clone(),
                     encrypted_content: message.encrypted_content.clone(),
+                    phase: message.phase.clone(),
                 };
                 self.push(Entry::Assistant {
                     event: event.id(),

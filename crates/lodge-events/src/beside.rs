@@ -32,6 +32,7 @@ events! {
         cache_write_tokens? u64 = "Tokens written to the prompt cache.",
         reasoning_tokens? u64 = "Output tokens spent on reasoning.",
         cost? f64 = "What the call cost, in the provider's unit.",
+        total_nano_aiu? f64 = "The same in billionths of an AI unit, where the provider counts in those.",
         duration? u64 = "Milliseconds that the call took.",
         initiator? String = "Who made the call, if not the session's own agent: `sub-agent`, `compaction`, `mcp-sampling`, `side-question`.",
         attempt? u64 = "Number of the attempt that succeeded, if it was not the first.",

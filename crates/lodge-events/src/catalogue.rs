@@ -96,13 +96,13 @@ pub struct SeedOnlyField {
 
 const RENAMED: &str = "today's name is longer; both are written";
 
-/// Every field that the seeds list and the newest schema does not have. They are read; those of
-/// `session.compaction_complete` are written beside today's.
+/// Every field that the seeds list and the newest schema does not have. They are read, and written
+/// beside today's, which all clients pass over that do not know them.
 pub static SEED_ONLY_FIELDS: &[SeedOnlyField] = &[
     SeedOnlyField {
         name: SessionIdle::NAME,
         pointer: "/backgroundTasks",
-        reason: "`session.background_tasks_changed` tells clients to ask for the tasks",
+        reason: "`session.background_tasks_changed` tells clients to ask for the tasks; written while a shell runs",
     },
     SeedOnlyField {
         name: SessionCompactionComplete::NAME,

@@ -211,7 +211,9 @@ fn differences(out: &mut String) {
         line(out, format_args!("| `{name}` | {here} | {reason} |"));
     }
     section(out, "Fields of the seeds that the newest schema does not have");
-    out.push_str("\nThey are read. Those of `session.compaction_complete` are written beside today's names.\n");
+    out.push_str(
+        "\nThey are read, and written beside what is there today; clients that do not know them pass over them.\n",
+    );
     out.push_str("\n| Type | Field | In its place |\n|---|---|---|\n");
     for SeedOnlyField { name, pointer, reason } in SEED_ONLY_FIELDS {
         let field = pointer.trim_start_matches('/').replace('/', ".");

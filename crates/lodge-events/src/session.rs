@@ -56,7 +56,7 @@ events! {
 
     "session.idle" SessionIdle ephemeral seed
         "All work is done and the session waits for the next message." {
-        background_tasks? BackgroundTasks = "Background work still running. Not in the newest schema: leave out for today's clients.",
+        background_tasks? BackgroundTasks = "Background work still running; not in the newest schema.",
         aborted? bool = "True when the work was aborted.",
         mode? SessionMode = "Mode of the session when it came to rest.",
     }

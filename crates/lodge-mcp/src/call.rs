@@ -82,6 +82,8 @@ struct Open {
     id: String,
     progress: Progress,
     told: Option<Instant>,
+    /// The last word of progress, while it is too early to pass it on.
+    held: Option<String>,
 }
 
 #[derive(Default)]
@@ -108,6 +110,7 @@ impl Calls {
             id: call.id.clone(),
             progress: call.progress.clone(),
             told: None,
+            held: None,
         };
         self.all.lock().open.insert(token.clone(), open);
         Entry(self, token)
@@ -149,34 +152,91 @@ impl Calls {
         }
     }
 
-    pub(crate) fn progress(&self, told: &ProgressNotificationParam) {
-        let progress = {
-            let mut under_way = self.all.lock();
-            let Some(call) = under_way.open.get_mut(&told.progress_token) else {
-                return;
-            };
-            if call.told.is_some_and(|last| last.elapsed() < PROGRESS_EVERY) {
-                return;
-            }
-            call.told = Some(Instant::now());
-            call.progress.clone()
-        };
+    /// Passes on progress, in moderation: of what comes too quickly the last word is passed on a little later.
+    pub(crate) fn progress(self: &Arc<Self>, told: &ProgressNotificationParam) {
         let text = match (&told.message, told.total) {
             (Some(message), _) if !message.is_empty() => message.chars().take(PROGRESS_CHARACTERS).collect(),
             (_, Some(total)) => format!("{} of {total}", told.progress),
             _ => told.progress.to_string(),
         };
-        progress(text);
+        let wait = {
+            let mut under_way = self.all.lock();
+            let Some(call) = under_way.open.get_mut(&told.progress_token) else {
+                return;
+            };
+            let waits = call.held.replace(text).is_some();
+            let since = call.told.map_or(PROGRESS_EVERY, |last| last.elapsed());
+            match PROGRESS_EVERY.saturating_sub(since) {
+                _ if waits => return,
+                wait => wait,
+            }
+        };
+        if wait.is_zero() {
+            return self.pass_on(&told.progress_token);
+        }
+        let (calls, token) = (Arc::downgrade(self), told.progress_token.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            if let Some(calls) = calls.upgrade() {
+                calls.pass_on(&token);
+            }
+        });
+    }
+
+    /// Passes on what is held back of a call's progress.
+    fn pass_on(&self, token: &ProgressToken) {
+        let held = {
+            let mut under_way = self.all.lock();
+            under_way.open.get_mut(token).and_then(|call| {
+                let text = call.held.take()?;
+                call.told = Some(Instant::now());
+                Some((call.progress.clone(), text))
+            })
+        };
+        if let Some((progress, text)) = held {
+            progress(text);
+        }
     }
 }
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
+        self.0.pass_on(&self.1);
         let mut under_way = self.0.all.lock();
         under_way.open.remove(&self.1);
         if under_way.open.is_empty() {
             under_way.samplings = 0;
             self.0.over.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_word_of_progress_is_told_however_quickly_it_came() {
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let ear = heard.clone();
+        let call = Call {
+            id: "c".to_owned(),
+            tool: "t".to_owned(),
+            arguments: None,
+            meta: None,
+            progress: Arc::new(move |word| ear.lock().push(word)),
+        };
+        let calls = Arc::<Calls>::default();
+        let token = ProgressToken(rmcp::model::NumberOrString::Number(1));
+        let entry = calls.begin(token.clone(), &call);
+        let say = |step: u32| calls.progress(&ProgressNotificationParam::new(token.clone(), f64::from(step)));
+        (0..1000).for_each(say);
+        drop(entry);
+        // Nobody hears of a call that is over.
+        say(1000);
+        let heard = heard.lock();
+        assert_eq!(heard.first().map(String::as_str), Some("0"));
+        assert_eq!(heard.last().map(String::as_str), Some("999"));
+        assert!(heard.len() < 1000);
     }
 }

@@ -194,6 +194,8 @@ pub struct AssistantMessage {
     pub reasoning_opaque: Option<String>,
     /// Encrypted reasoning of the OpenAI responses wire, as that wire wrote it.
     pub encrypted_content: Option<String>,
+    /// What the text is in the course of a turn, in the words of the OpenAI responses wire (`commentary`, `final_answer`).
+    pub phase: Option<String>,
 }
 
 /// A call of a tool that the model wants.
@@ -267,8 +269,34 @@ pub struct Usage {
     pub reasoning_tokens: Option<u64>,
     /// Cost in the provider's unit where it is known.
     pub cost: Option<f64>,
+    /// What the Copilot API says the call cost, item by item.
+    pub copilot: Option<CopilotUsage>,
     /// The provider's own usage object, untouched.
     pub raw: Option<Arc<RawValue>>,
+}
+
+/// The cost of a call as the Copilot API tells it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct CopilotUsage {
+    /// In billionths of an AI unit.
+    pub total_nano_aiu: f64,
+    /// Tokens by kind.
+    pub token_details: Vec<TokenCost>,
+}
+
+/// What tokens of one kind cost.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenCost {
+    /// Tokens that are paid for together.
+    pub batch_size: u64,
+    /// What those cost.
+    pub cost_per_batch: u64,
+    /// How many tokens there were.
+    pub token_count: u64,
+    /// `input`, `output`, …
+    pub token_type: String,
 }
 
 /// What went wrong with a call, as far as the agent must tell cases apart.

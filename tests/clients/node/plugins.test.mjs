@@ -54,6 +54,10 @@ test("a session has all that its plugins bring, and others have nothing of it", 
   assert.equal(ofType(events, "tool.execution_start")[0].data.mcpConfigSource, "plugin");
   assert.equal((await readFile(join(work, "hooked"), "utf8")).trim(), root);
 
+  await ask(chat, 'call skill {"skill":"pack-skill"} then say loaded');
+  const { pluginName, pluginVersion } = ofType(events, "skill.invoked")[0].data;
+  assert.deepEqual([pluginName, pluginVersion], ["pack", "1.0.0"]);
+
   const { session: plain } = await session(client);
   assert.deepEqual((await plain.rpc.plugins.list()).plugins, []);
   assert.deepEqual((await plain.rpc.skills.list()).skills, []);

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use lodge_events::{
-    COMMAND_SOURCE, Delivery, FileOperation, MessageLane, PendingMessagesModified, RemovalReason,
-    SessionContextChanged, SessionInfo, SessionModelChange, SessionPlanChanged, SessionTitleChanged, UserMessage,
+    COMMAND_SOURCE, Delivery, FileOperation, MessageLane, PendingMessagesModified, RemovalReason, SessionInfo,
+    SessionModelChange, SessionPlanChanged, SessionTitleChanged, UserMessage,
 };
 use uuid::Uuid;
 
@@ -140,14 +140,7 @@ impl Actor {
         self.shared.settings.lock().cwd.clone_from(&cwd);
         *self.shared.custom.lock() = Loaded::default();
         self.skills_told = false;
-        let git = GitContext::of(&cwd);
-        self.shared.recorder.record(SessionContextChanged {
-            cwd: cwd.to_string_lossy().into_owned(),
-            git_root: git.root,
-            repository: git.repository,
-            branch: git.branch,
-            ..SessionContextChanged::default()
-        })?;
+        self.shared.recorder.record(GitContext::of(&cwd).changed(&cwd))?;
         Ok(())
     }
 

@@ -52,6 +52,8 @@ pub struct ModelTotals {
     pub requests: u64,
     /// Cost, where known.
     pub cost: f64,
+    /// Cost in billionths of an AI unit, where the provider counts in those.
+    pub nano_aiu: f64,
     /// Tokens sent.
     pub input: u64,
     /// Tokens received.
@@ -71,6 +73,7 @@ impl Totals {
         let model = self.models.entry(usage.model.clone()).or_default();
         model.requests += 1;
         model.cost += usage.cost.unwrap_or_default();
+        model.nano_aiu += usage.total_nano_aiu.unwrap_or_default();
         model.input += usage.input_tokens.unwrap_or_default();
         model.output += usage.output_tokens.unwrap_or_default();
         model.cache_read += usage.cache_read_tokens.unwrap_or_default();
@@ -104,6 +107,11 @@ impl Totals {
         self.models.values().fold(0.0, |sum, model| sum + model.cost)
     }
 
+    /// The same in billionths of an AI unit, as far as providers count in those.
+    pub fn nano_aiu(&self) -> f64 {
+        self.models.values().fold(0.0, |sum, model| sum + model.nano_aiu)
+    }
+
     /// What has to be recorded before further usage is, because no event says it yet.
     pub(crate) fn carried(&self) -> Option<LodgeUsageCarried> {
         (!self.recorded && !self.models.is_empty()).then(|| LodgeUsageCarried {
@@ -133,6 +141,7 @@ impl ModelTotals {
                 cache_write_tokens: self.cache_write,
                 reasoning_tokens: Some(self.reasoning),
             },
+            total_nano_aiu: Some(self.nano_aiu),
             ..ModelMetric::default()
         }
     }
@@ -140,6 +149,7 @@ impl ModelTotals {
     fn raise(&mut self, other: &ModelTotals) {
         self.requests = self.requests.max(other.requests);
         self.cost = self.cost.max(other.cost);
+        self.nano_aiu = self.nano_aiu.max(other.nano_aiu);
         self.input = self.input.max(other.input);
         self.output = self.output.max(other.output);
         self.cache_read = self.cache_read.max(other.cache_read);
@@ -153,6 +163,7 @@ impl From<&ModelMetric> for ModelTotals {
         Self {
             requests: metric.requests.count.unwrap_or_default(),
             cost: metric.requests.cost.unwrap_or_default(),
+            nano_aiu: metric.total_nano_aiu.unwrap_or_default(),
             input: metric.usage.input_tokens,
             output: metric.usage.output_tokens,
             cache_read: metric.usage.cache_read_tokens,

@@ -284,8 +284,17 @@ impl Shared {
             Ok(Err(error)) => return Ok(Err(error)),
             Err(error) => return Ok(Err(error.to_string())),
         };
+        let plugin = {
+            let settings = self.settings.lock();
+            let plugins = settings.customization.all_plugins();
+            let mut found = plugins.filter(|plugin| skill.path.starts_with(&plugin.root));
+            found.next().map(|plugin| (plugin.name.clone(), plugin.version.clone()))
+        };
+        let (plugin_name, plugin_version) = plugin.map_or((None, None), |(name, version)| (Some(name), version));
         self.recorder.record(SkillInvoked {
             name: skill.name.clone(),
+            plugin_name,
+            plugin_version,
             model: Some(self.settings.lock().model.info().id.clone()),
             path: skill.path.to_string_lossy().into_owned(),
             content,

@@ -96,5 +96,6 @@ pub(crate) async fn run_for_person(
         ..ToolError::default()
     });
     shared.recorder.record(complete)?;
+    shared.tell_context()?;
     Ok(())
 }

@@ -115,19 +115,23 @@ struct ContextInfoParams {
 async fn context_info(session: Arc<Attached>, params: ContextInfoParams) -> Result<Value, RpcError> {
     let size = session.session().context_size()?;
     let settings = session.session().settings();
-    let limit = params.prompt_token_limit + params.output_token_limit;
-    let threshold = (params.prompt_token_limit as f64 * settings.compaction.threshold) as u64;
+    let info = settings.model.info();
+    // 0 is what the model takes.
+    let or = |given: u64, default: u64| if given == 0 { default } else { given };
+    let prompt_limit = or(params.prompt_token_limit, info.prompt_limit());
+    let output_limit = or(params.output_token_limit, info.max_output_tokens);
+    let threshold = (prompt_limit as f64 * settings.compaction.threshold) as u64;
     Ok(json!({"contextInfo": {
-        "modelName": params.selected_model.unwrap_or_else(|| settings.model.info().id.clone()),
+        "modelName": params.selected_model.unwrap_or_else(|| info.id.clone()),
         "systemTokens": size.system,
         "conversationTokens": size.conversation,
         "toolDefinitionsTokens": size.tools,
         "mcpToolsTokens": 0,
         "totalTokens": size.total(),
-        "promptTokenLimit": params.prompt_token_limit,
+        "promptTokenLimit": prompt_limit,
         "compactionThreshold": threshold,
-        "limit": limit,
-        "bufferTokens": params.output_token_limit,
+        "limit": prompt_limit.saturating_add(output_limit),
+        "bufferTokens": output_limit,
     }}))
 }
 
@@ -235,6 +239,7 @@ async fn usage(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
         .map(|(name, model)| {
             let metric = json!({
                 "requests": {"count": model.requests, "cost": model.cost},
+                "totalNanoAiu": model.nano_aiu,
                 "usage": {
                     "inputTokens": model.input,
                     "outputTokens": model.output,
@@ -250,6 +255,7 @@ async fn usage(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     Ok(json!({
         // Requests of a subscription; what models cost in other units is with each of them.
         "totalPremiumRequestCost": 0,
+        "totalNanoAiu": totals.nano_aiu(),
         "totalUserRequests": facts.user_messages,
         "totalApiDurationMs": totals.api_ms,
         "sessionStartTime": started(&session),

@@ -188,6 +188,7 @@ async fn who_deletes_a_session_hears_how_it_ended_and_nobody_finds_it_after_that
     let kinds = [
         "assistant.message",
         "abort",
+        "assistant.turn_end",
         "assistant.idle",
         "session.idle",
         "session.shutdown",

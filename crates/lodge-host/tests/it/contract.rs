@@ -4,12 +4,13 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::BoxStream};
 use lodge_events::{
-    AbortReason, AssistantMessage, AssistantReasoning, AssistantUsage, Event, LodgeUsage, Payload, SessionShutdown,
-    ToolExecutionStart,
+    AbortReason, AssistantMessage, AssistantReasoning, AssistantUsage, Event, LodgeUsage, Payload,
+    SessionContextChanged, SessionIdle, SessionShutdown, ToolExecutionStart,
 };
 use lodge_host::{Approval, Capabilities, Ending, ModelChoice, NewSession};
 use lodge_models::{
-    Chunk, Completion, ErrorKind, Message, Model, ModelError, ModelInfo, ModelRequest, Part, Rehearsal, ToolCall,
+    Chunk, Completion, CopilotUsage, ErrorKind, Message, Model, ModelError, ModelInfo, ModelRequest, Part, Rehearsal,
+    ToolCall,
 };
 use parking_lot::Mutex;
 use serde_json::json;
@@ -426,4 +427,78 @@ async fn usage_says_whose_call_it_was_and_what_it_cost() {
     let intent = kinds.iter().position(|kind| *kind == "assistant.intent").unwrap();
     let message = kinds.iter().position(|kind| *kind == "assistant.message").unwrap();
     assert!(intent < message, "{kinds:?}");
+}
+
+#[tokio::test]
+async fn a_branch_that_the_agent_changes_is_told_once() {
+    let house = house();
+    let git = house.cwd().join(".git");
+    std::fs::create_dir_all(&git).unwrap();
+    std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    let new = NewSession {
+        approval: Approval::ApproveAll,
+        ..NewSession::default()
+    };
+    let mut probe = house.session_with(new).await;
+    let switch = json!({"command": "echo ref: refs/heads/topic > .git/HEAD", "description": "Switching"});
+    let look = json!({"command": "cat .git/HEAD", "description": "Looking"});
+    probe
+        .turn(&format!("call bash {switch} then call bash {look} then say done"))
+        .await;
+    let told = probe
+        .seen
+        .iter()
+        .filter_map(|event| event.get::<SessionContextChanged>());
+    let branches: Vec<_> = told.map(|context| context.branch.as_deref()).collect();
+    assert_eq!(branches, [Some("topic")]);
+    let facts = probe.session.facts();
+    assert_eq!(facts.git.unwrap().branch.as_deref(), Some("topic"));
+}
+
+#[tokio::test]
+async fn shells_that_go_on_are_told_with_idle() {
+    let house = house();
+    let new = NewSession {
+        approval: Approval::ApproveAll,
+        ..NewSession::default()
+    };
+    let mut probe = house.session_with(new).await;
+    let shells = |probe: &Probe| {
+        let idle = probe.seen.iter().find_map(|event| event.get::<SessionIdle>()).unwrap();
+        idle.background_tasks.as_ref().map(|tasks| tasks.shells.len())
+    };
+    probe.turn("say nothing runs").await;
+    assert_eq!(shells(&probe), None);
+    let wait = json!({"command": "sleep 600", "description": "Waiting", "mode": "async"});
+    probe.turn(&format!("call bash {wait} then say it runs")).await;
+    assert_eq!(shells(&probe), Some(1));
+    house.host.close(probe.session.id()).await;
+}
+
+#[tokio::test]
+async fn what_the_copilot_api_counts_is_in_the_usage_and_in_the_sums() {
+    let house = house();
+    let mut completion = Completion::default();
+    completion.message.text = "hi".into();
+    completion.usage.cost = Some(2.0);
+    completion.usage.copilot = Some(CopilotUsage {
+        total_nano_aiu: 2e9,
+        ..CopilotUsage::default()
+    });
+    let mut probe = house
+        .session_with(Scripted::session([vec![Chunk::Done(Box::new(completion))]]))
+        .await;
+    probe.turn("go").await;
+    let usage = probe
+        .seen
+        .iter()
+        .find_map(|event| event.get::<AssistantUsage>())
+        .unwrap();
+    assert_eq!(usage.copilot_usage.as_ref().unwrap().total_nano_aiu, 2e9);
+    house.host.close(probe.session.id()).await;
+    let log = log_of(&probe.session);
+    let shutdown = log.iter().find_map(|event| event.get::<SessionShutdown>()).unwrap();
+    assert_eq!(shutdown.total_nano_aiu, Some(2e9));
+    let model = shutdown.model_metrics.values().next().unwrap();
+    assert_eq!((model.total_nano_aiu, model.requests.cost), (Some(2e9), Some(2.0)));
 }

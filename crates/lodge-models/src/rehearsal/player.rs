@@ -258,6 +258,7 @@ impl Player {
                 reasoning_text: Some(std::mem::take(&mut self.reasoning)).filter(|text| !text.is_empty()),
                 reasoning_opaque: self.sealed.then(|| format!("rehearsal-sealed-{:016x}", self.seed)),
                 encrypted_content: None,
+                phase: None,
             },
             usage,
             finish_reason: Some(finish_reason.to_owned()),

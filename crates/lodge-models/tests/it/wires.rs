@@ -5,6 +5,7 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use futures_util::StreamExt;
 use lodge_models::{AssistantMessage, Chunk, Message, ModelRequest, ToolCall, Usage};
 use proptest::prelude::*;
+use serde_json::json;
 use testkit::model_server::{ModelServer, Reply};
 
 use crate::support::{Answer, WIRES, Wire, collect, model, request};
@@ -166,6 +167,64 @@ async fn opaque_reasoning_goes_back_verbatim_and_only_to_its_own_wire() {
                 assert!(sent.contains(verbatim), "{from:?} → {to:?}: {sent}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn the_phase_of_a_message_is_read_and_goes_back_to_the_wire_that_has_phases() {
+    let server = ModelServer::start();
+    let message = |phase: &str, text: &str| json!({"type": "message", "role": "assistant", "phase": phase, "content": [{"type": "output_text", "text": text}]});
+    let output = [message("commentary", "I look."), message("final_answer", "Done.")];
+    let events: String = (output.iter().enumerate())
+        .map(|(place, item)| json!({"type": "response.output_item.done", "output_index": place, "item": item}))
+        .chain([json!({"type": "response.completed", "response": {"status": "completed"}})])
+        .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+        .collect();
+    let whole = json!({"status": "completed", "output": output});
+    for reply in [
+        Reply::raw("text/event-stream", events),
+        Reply::raw("application/json", whole.to_string()),
+    ] {
+        server.reply(reply);
+        let mut request = request("go");
+        let answer = collect(&*model(Wire::Responses, &server), request.clone()).await;
+        let said = answer.done.unwrap().message;
+        assert_eq!(
+            (said.phase.as_deref(), &*said.text),
+            (Some("final_answer"), "I look.\n\nDone.")
+        );
+        request.messages.push(Message::Assistant(said));
+        for wire in WIRES {
+            server.reply(Reply::text("done"));
+            collect(&*model(wire, &server), request.clone()).await;
+            let sent = String::from_utf8(server.last_request().raw.to_vec()).unwrap();
+            assert_eq!(sent.contains("final_answer"), wire == Wire::Responses, "{sent}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_copilot_api_says_of_a_calls_cost_is_read() {
+    let server = ModelServer::start();
+    let detail = json!({"batch_size": 1000, "cost_per_batch": 3, "token_count": 7, "token_type": "input"});
+    for (usage, expected) in [
+        (
+            json!({"total_nano_aiu": 2e9, "token_details": [detail]}),
+            Some((2.0, 1)),
+        ),
+        (json!({"total_nano_aiu": 0}), Some((0.0, 0))),
+        // Of a form that nobody knows.
+        (json!("much"), None),
+    ] {
+        let body = json!({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "copilot_usage": usage});
+        server.reply(Reply::raw("application/json", body.to_string()));
+        let answer = collect(&*model(Wire::Chat, &server), request("go")).await;
+        let used = answer.done.unwrap().usage;
+        let read = used
+            .copilot
+            .map(|copilot| (copilot.total_nano_aiu / 1e9, copilot.token_details.len()));
+        assert_eq!(read, expected, "{usage}");
+        assert_eq!(used.cost, expected.map(|(cost, _)| cost));
     }
 }
 

@@ -99,6 +99,7 @@ pub(super) fn beside() -> Vec<Payload> {
             cache_write_tokens: Some(10),
             reasoning_tokens: Some(5),
             cost: Some(0.25),
+            total_nano_aiu: Some(1.0),
             duration: Some(1200),
             initiator: text("compaction"),
             attempt: Some(2),

@@ -186,6 +186,7 @@ fn usage(counts: &Map<String, Value>) -> Result<Usage, Fault> {
         cache_write_tokens: written,
         reasoning_tokens: None,
         cost: None,
+        copilot: None,
         raw: raw.map(Arc::from),
     })
 }

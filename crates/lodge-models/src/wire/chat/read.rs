@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    Usage,
+    CopilotUsage, Usage,
     wire::assembly::{Assembly, Decoder, Fault, Progress},
 };
 
@@ -17,14 +17,8 @@ struct Piece {
     model: Option<String>,
     choices: Option<Vec<Choice>>,
     usage: Option<Arc<RawValue>>,
-    copilot_usage: Option<CopilotUsage>,
+    copilot_usage: Option<Box<RawValue>>,
     error: Option<Box<RawValue>>,
-}
-
-/// What the call cost, in billionths of a credit.
-#[derive(Deserialize)]
-struct CopilotUsage {
-    total_nano_aiu: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -104,8 +98,13 @@ impl Reader {
         if let Some(raw) = piece.usage {
             into.usage = usage(raw);
         }
-        if let Some(nano) = piece.copilot_usage.and_then(|usage| usage.total_nano_aiu) {
-            into.usage.cost = Some(nano / 1e9);
+        // Of another form, it is not read.
+        let copilot = piece
+            .copilot_usage
+            .map(|raw| serde_json::from_str::<CopilotUsage>(raw.get()));
+        if let Some(Ok(copilot)) = copilot {
+            into.usage.cost = Some(copilot.total_nano_aiu / 1e9);
+            into.usage.copilot = Some(copilot);
         }
         for choice in piece.choices.unwrap_or_default() {
             if let Some(delta) = choice.delta {
@@ -181,6 +180,7 @@ fn usage(raw: Arc<RawValue>) -> Usage {
         cache_write_tokens: input.cache_write_tokens,
         reasoning_tokens: tokens.completion_tokens_details.unwrap_or_default().reasoning_tokens,
         cost: tokens.cost,
+        copilot: None,
         raw: Some(raw),
     }
 }

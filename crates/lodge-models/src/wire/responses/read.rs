@@ -49,6 +49,7 @@ struct Item {
     content: Option<Vec<Piece>>,
     summary: Option<Vec<Piece>>,
     encrypted_content: Option<String>,
+    phase: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -155,9 +156,13 @@ impl Reader {
                     self.reasoning(piece.text.unwrap_or_default(), into);
                 }
             }
-        } else if item.r#type == "message" && !streamed {
-            for piece in item.content.into_iter().flatten() {
-                self.text(place, piece.text.unwrap_or_default(), into);
+        } else if item.r#type == "message" {
+            // Of several messages in one answer the last one says what it is.
+            into.phase = item.phase.or(into.phase.take());
+            if !streamed {
+                for piece in item.content.into_iter().flatten() {
+                    self.text(place, piece.text.unwrap_or_default(), into);
+                }
             }
         }
         Ok(())
@@ -210,6 +215,7 @@ fn usage(raw: Arc<RawValue>) -> Usage {
         cache_write_tokens: None,
         reasoning_tokens: tokens.output_tokens_details.unwrap_or_default().reasoning_tokens,
         cost: None,
+        copilot: None,
         raw: Some(raw),
     }
 }

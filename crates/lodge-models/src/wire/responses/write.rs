@@ -70,6 +70,8 @@ enum Item<'a> {
     Message {
         role: &'static str,
         content: Vec<Piece<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<&'a str>,
     },
     FunctionCall {
         call_id: &'a str,
@@ -175,7 +177,11 @@ fn input(request: &ModelRequest) -> Vec<Input<'_>> {
         match message {
             Message::User(parts) => {
                 let content = parts.iter().map(piece).collect();
-                items.push(Input::Item(Item::Message { role: "user", content }));
+                items.push(Input::Item(Item::Message {
+                    role: "user",
+                    content,
+                    phase: None,
+                }));
             }
             Message::Assistant(answer) => {
                 custom.extend(
@@ -221,6 +227,7 @@ fn assistant<'a>(answer: &'a AssistantMessage, items: &mut Vec<Input<'a>>) {
         items.push(Input::Item(Item::Message {
             role: "assistant",
             content,
+            phase: answer.phase.as_deref(),
         }));
     }
     items.extend(answer.tool_calls.iter().map(|call| {
