@@ -10,6 +10,7 @@ mod contract;
 mod hooks;
 mod import;
 mod kit;
+mod ledger;
 mod life;
 mod migrate;
 mod modes;

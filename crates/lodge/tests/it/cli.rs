@@ -142,7 +142,7 @@ fn ctrl_c_aborts_the_turn_and_the_session_goes_on() {
     assert_eq!(done.status.code(), Some(130), "{done:#?}");
     let events = done.events();
     assert_eq!(events::of_kind(&events, "abort").len(), 1);
-    assert_eq!(events.last().map(events::kind), Some("session.idle"));
+    assert_eq!(events.last().map(events::kind), Some("session.shutdown"));
     let more = home.run(["run", "--json", "--resume", "last", "say on"]).ok().events();
     assert_eq!(answer(&more), "on");
 }
