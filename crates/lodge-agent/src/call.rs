@@ -573,7 +573,7 @@ pub(crate) fn spent(usage: &AssistantUsage) -> LodgeUsage {
         cache_read_tokens: usage.cache_read_tokens,
         cache_write_tokens: usage.cache_write_tokens,
         reasoning_tokens: usage.reasoning_tokens,
-        cost: usage.cost,
+        cost: usage.cost.filter(|cost| *cost != 0.0),
         total_nano_aiu: usage.copilot_usage.as_ref().map(|usage| usage.total_nano_aiu),
         duration: usage.duration,
         initiator: usage.initiator.clone(),

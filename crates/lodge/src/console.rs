@@ -119,11 +119,6 @@ impl Console {
         }
     }
 
-    /// Whether it is that of this process, whose host ends with the command.
-    pub(crate) fn is_own(&self) -> bool {
-        self.wire.is_none()
-    }
-
     /// What the person does next. Lines are read only where there is a person.
     pub(crate) async fn heard(&mut self) -> Heard {
         if let Some(source) = self.source.take() {

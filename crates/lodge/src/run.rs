@@ -126,8 +126,8 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
             },
         }
     }
-    if args.json && view.console.is_own() {
-        // This program's host ends with it, so that is the end of the session, too.
+    if args.json && session.clients() <= 1 {
+        // Nobody else has it open, so this is its end for now, and `--json` is the whole of it.
         host.close(session.id()).await;
         while let Some(batch) = events.next_batch().await {
             for event in batch {

@@ -303,7 +303,6 @@ impl Shared {
             source: Some(skill.source.as_str().to_owned()),
             description: Some(skill.description.clone()),
             trigger: Some(trigger),
-            ..SkillInvoked::default()
         })?;
         self.permissions.lend(skill.rules());
         Ok(Ok(()))

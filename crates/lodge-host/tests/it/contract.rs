@@ -88,7 +88,11 @@ async fn a_compaction_says_what_the_next_call_holds_and_what_it_used() {
     let [used] = &used[..] else { panic!("{used:?}") };
     assert_eq!(used.initiator.as_deref(), Some("compaction"));
     let log = log_of(&probe.session);
-    let paid = log.iter().filter_map(|event| event.get::<LodgeUsage>()).last().unwrap();
+    let paid = log
+        .iter()
+        .filter_map(|event| event.get::<LodgeUsage>())
+        .next_back()
+        .unwrap();
     assert_eq!(
         (paid.input_tokens, paid.output_tokens, paid.duration),
         (used.input_tokens, used.output_tokens, used.duration)
@@ -169,7 +173,7 @@ async fn how_a_session_ends_is_in_its_last_event() {
         let shutdown = log
             .iter()
             .filter_map(|event| event.get::<SessionShutdown>())
-            .last()
+            .next_back()
             .unwrap();
         assert_eq!(shutdown.shutdown_type.to_string(), kind);
         assert_eq!(shutdown.error_reason.as_deref(), why);

@@ -52,8 +52,8 @@ impl Sums {
     }
 
     fn of_shutdown(log: &[Event]) -> Self {
-        let shutdowns = log.iter().filter_map(|event| event.get::<SessionShutdown>());
-        let metrics = &shutdowns.last().unwrap().model_metrics;
+        let mut shutdowns = log.iter().filter_map(|event| event.get::<SessionShutdown>());
+        let metrics = &shutdowns.next_back().unwrap().model_metrics;
         metrics.values().fold(Self::default(), |sums, model| Self {
             calls: sums.calls + model.requests.count.unwrap(),
             input: sums.input + model.usage.input_tokens,
