@@ -94,14 +94,14 @@ fn initialize(connection: &Connection, given: Initialize) -> Result<Outcome, Err
     let mut methods = vec![json!({
         "id": RELOAD,
         "name": "Read the configuration again",
-        "description": "Bring a model with `lodge setup` in a terminal, or in lodge.toml, and choose this.",
+        "description": "Set up a model with `lodge setup` in a terminal, or in lodge.toml, then choose this.",
     })];
     if given.client_capabilities.auth.terminal {
         let setup = json!({
             "type": "terminal",
             "id": SETUP,
             "name": "Set up a model",
-            "description": "Choose a provider, bring a key, and try it.",
+            "description": "Choose a provider, enter a key, and test it.",
             "args": [SETUP_ARGUMENT],
         });
         methods.insert(0, setup);

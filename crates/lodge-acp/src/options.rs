@@ -15,17 +15,17 @@ const MODE: &str = "mode";
 const DEFAULT_EFFORT: &str = "default";
 
 const MODES: [(Mode, &str, &str); 3] = [
-    (Mode::Interactive, "Interactive", "Does what it is told and stops"),
+    (Mode::Interactive, "Interactive", "Does what you ask and stops"),
     (
         Mode::Plan,
         "Plan",
-        "Plans and changes nothing until the plan is approved",
+        "Plans, and changes nothing until you approve the plan",
     ),
-    (Mode::Autopilot, "Autopilot", "Goes on until the task is complete"),
+    (Mode::Autopilot, "Autopilot", "Works until the task is complete"),
 ];
 
 const APPROVALS: [(Approval, &str, &str, &str); 5] = [
-    (Approval::Ask, "ask", "Ask before everything", "Also before reading"),
+    (Approval::Ask, "ask", "Ask before everything", "Even before reads"),
     (
         Approval::AutoSafe,
         "safe",
@@ -38,12 +38,17 @@ const APPROVALS: [(Approval, &str, &str, &str); 5] = [
         "Edit without asking",
         "In the session's directories",
     ),
-    (Approval::ApproveAll, "all", "Approve everything", "Nothing is asked"),
+    (
+        Approval::ApproveAll,
+        "all",
+        "Approve everything",
+        "Nothing needs approval",
+    ),
     (
         Approval::DenyAll,
         "none",
         "Ask nothing",
-        "Only what needs no permission runs",
+        "Only what needs no approval runs",
     ),
 ];
 
