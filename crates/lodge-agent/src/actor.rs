@@ -41,8 +41,9 @@ pub enum Command {
     Begin(Box<Prompt>, oneshot::Sender<Result<bool, AgentError>>),
     /// Stop the running turn, and forget what waits for after it. Answers whether there was one.
     Abort(AbortReason, oneshot::Sender<bool>),
-    /// Stop the running turn. What waits for after it waits on. Answers whether there was one.
-    Cancel(oneshot::Sender<bool>),
+    /// Stop the turn of a message, or take the message back. What waits for after it waits on. Answers whether there was
+    /// anything to stop.
+    Cancel(String, oneshot::Sender<Result<bool, AgentError>>),
     /// Stop the running turn, and leave what works in the background alone. With `true` what waits comes next, or it is
     /// forgotten. Answers whether there was a turn.
     Interrupt(bool, oneshot::Sender<bool>),
@@ -250,10 +251,7 @@ impl Actor {
             Command::Send(prompt, reply) => drop(reply.send(self.send(*prompt))),
             Command::Begin(prompt, reply) => drop(reply.send(self.begin(*prompt))),
             Command::Abort(reason, reply) => drop(reply.send(self.abort(reason, Waiting::Forgotten).await)),
-            Command::Cancel(reply) => {
-                let reason = AbortReason::UserInitiated;
-                let _ = reply.send(self.abort(reason, Waiting::Kept).await);
-            }
+            Command::Cancel(id, reply) => drop(reply.send(self.cancel(&id).await)),
             Command::Interrupt(keep_queue, reply) => drop(reply.send(self.interrupt(keep_queue).await)),
             Command::Continue(reply) => drop(reply.send(self.take_up())),
             Command::Settle(reply) => drop(reply.send(self.settle_alone())),
@@ -516,6 +514,15 @@ impl Actor {
             spare_background: false,
         };
         self.stop_turn(halt, waiting).await
+    }
+
+    async fn cancel(&mut self, id: &str) -> Result<bool, AgentError> {
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        if !queue.is_starting_with(id) && queue.remove(recorder, vec![id.to_owned()], RemovalReason::Aborted)? > 0 {
+            recorder.note(PendingMessagesModified::default());
+            return Ok(true);
+        }
+        Ok(self.abort(AbortReason::UserInitiated, Waiting::Kept).await)
     }
 
     async fn interrupt(&mut self, keep_queue: bool) -> bool {

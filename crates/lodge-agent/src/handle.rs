@@ -237,9 +237,10 @@ impl Agent {
         self.ask(|reply| Command::Abort(reason, reply)).await
     }
 
-    /// Stops the running turn like [`Agent::abort`], but keeps the messages that wait for after it. False when there was none.
-    pub async fn cancel(&self) -> Result<bool, AgentError> {
-        self.ask(Command::Cancel).await
+    /// Stops the turn of a message, or takes the message back if it was not said yet. What else waits stays, unlike with
+    /// [`Agent::abort`]. False when there was nothing to stop.
+    pub async fn cancel(&self, message_id: &str) -> Result<bool, AgentError> {
+        self.ask(|reply| Command::Cancel(message_id.to_owned(), reply)).await?
     }
 
     /// Stops the running turn, and leaves what works in the background alone. With `keep_queue` what waits comes next, or it

@@ -292,6 +292,11 @@ impl Queue {
         self.live.lock().starting.is_some()
     }
 
+    /// Whether the turn of this message has begun, and the message is no part of the conversation yet.
+    pub(crate) fn is_starting_with(&self, id: &str) -> bool {
+        self.live.lock().starting.as_deref() == Some(id)
+    }
+
     /// The message whose turn has begun is part of the conversation.
     pub(crate) fn begun(&self) {
         let mut live = self.live.lock();

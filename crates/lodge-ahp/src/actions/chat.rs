@@ -15,7 +15,7 @@ use ahp_types::{
 use lodge_events::Timestamp;
 use lodge_host::Delivery;
 
-use super::{After, Before, Dispatch, NoChange, Plan, QueueAction, Refusal};
+use super::{After, Before, Dispatch, ForAgent, NoChange, Plan, QueueAction, Refusal};
 use crate::{
     face::{Face, Inner},
     load::UNTITLED,
@@ -118,7 +118,7 @@ pub(super) fn turn_cancelled(
     if store.active(&action.turn_id).is_none() {
         return Err("no such turn is running".to_owned());
     }
-    Ok(Plan::effect(Effect::Abort).then(After::TurnCancelled))
+    Ok(Plan::agent(ForAgent::Cancel(action.turn_id.clone())))
 }
 
 pub(super) fn turn_resumed(
@@ -151,21 +151,20 @@ pub(super) fn truncated(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatTru
     if cut == 0 && !running {
         return Ok(Plan::nothing(NoChange::Echo));
     }
-    let mut plan = Plan::default();
-    if running {
-        plan.effects.push(Effect::Abort);
+    if let Some(turn) = &store.head().active_turn {
+        return Ok(Plan::agent(ForAgent::Rest(turn.id.clone())));
     }
     let (_, talk) = inner
         .talk_of(&dispatch.channel)
         .ok_or_else(|| "there is no such chat".to_owned())?;
-    match talk.projector.first_event_after(action.turn_id.as_deref()) {
-        Some(before) => plan.effects.push(Effect::Truncate { before }),
-        // The running turn never reached the log.
-        None if cut == 0 => {}
+    let plan = match talk.projector.first_event_after(action.turn_id.as_deref()) {
+        Some(Some(before)) => Plan::agent(ForAgent::Truncate(before)),
+        // What is cut never reached the log.
+        Some(None) => Plan::default().then(After::Truncated(action.turn_id.clone())),
         None => return Err("the log does not tell where that turn ends".to_owned()),
-    }
-    plan.before.extend(action.turn_id.clone().map(Before::LoadTurns));
-    Ok(plan.then(After::Truncated(action.turn_id.clone())))
+    };
+    let before = action.turn_id.clone().map(Before::LoadTurns).into_iter().collect();
+    Ok(Plan { before, ..plan })
 }
 
 fn find_pending<'a>(head: &'a ChatState, kind: PendingMessageKind, id: &str) -> Option<&'a Message> {

@@ -2,7 +2,7 @@
 
 use ahp_types::{
     StateAction,
-    actions::{ChatTurnCancelledAction, ChatTurnStartedAction},
+    actions::ChatTurnStartedAction,
     state::{Message, MessageKind},
 };
 use lodge_events::Timestamp;
@@ -12,6 +12,7 @@ use crate::{
     face::{Face, Held, Inner},
     projection::timestamp,
     state::{Peer, Uri},
+    talk::Effect,
 };
 
 /// Begins a turn in a chat in the name of a person whose client gave the message with another request.
@@ -60,27 +61,11 @@ fn begin_as(
 }
 
 /// Cancels the turn of an automation's run in a chat, if it still goes on. One that a person began after it is theirs.
-pub(crate) fn cancel_automation(face: &Face, inner: &mut Inner, chat: &Uri) {
+pub(crate) fn cancel_automation(inner: &Inner, chat: &Uri) {
     let entry = inner.core.chats.get(chat);
     let turn = entry.and_then(|chat| chat.store.head().active_turn.as_ref());
-    let Some(turn) = turn.filter(|turn| turn.message.origin.kind == MessageKind::Automation) else {
-        return;
-    };
-    let action = ChatTurnCancelledAction {
-        turn_id: turn.id.clone(),
-        duration: inner.running_for(chat).max(0.0) as i64,
-        meta: None,
-    };
-    let peer = Peer::host();
-    let dispatch = Dispatch {
-        face,
-        peer: &peer,
-        channel: chat.clone(),
-        speaker: MessageKind::User,
-    };
-    // It runs, and people may write in the chat of a run.
-    if let Ok(plan) = chat::turn_cancelled(inner, &dispatch, &action) {
-        inner.core.publish(chat, &StateAction::ChatTurnCancelled(action), None);
-        finish(&dispatch, inner, plan, false);
+    let turn = turn.filter(|turn| turn.message.origin.kind == MessageKind::Automation);
+    if let (Some(turn), Some(talk)) = (turn, inner.talks.get(chat)) {
+        talk.tell(Effect::Cancel { turn: turn.id.clone() });
     }
 }

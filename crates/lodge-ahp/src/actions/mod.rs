@@ -53,6 +53,8 @@ pub(crate) struct Plan {
     effects: Vec<Effect>,
     /// What it does to the messages that wait. Clients hear of it when the log says it.
     queue: Option<QueueAction>,
+    /// What its agent has to do. Clients hear of it when the log says it.
+    agent: Option<ForAgent>,
     /// The message that waits, and that a message which is sent now takes the place of.
     instead_of: Option<String>,
     /// Done after it is published.
@@ -63,6 +65,17 @@ pub(crate) struct Plan {
 
 enum Before {
     LoadTurns(String),
+}
+
+/// Something that an agent does.
+#[derive(Debug, Clone)]
+enum ForAgent {
+    /// Stop a turn.
+    Cancel(String),
+    /// Stop a turn before the action is looked at again.
+    Rest(String),
+    /// Take the conversation back to before an event.
+    Truncate(Uuid),
 }
 
 /// A change of the messages that wait.
@@ -84,7 +97,6 @@ enum QueueAction {
 enum After {
     /// The agent is about to be given the message of a new turn.
     TurnStarted(String),
-    TurnCancelled,
     TurnResumed,
     Truncated(Option<String>),
     ClientsChanged,
@@ -130,10 +142,17 @@ impl Plan {
         }
     }
 
+    fn agent(action: ForAgent) -> Self {
+        Self {
+            agent: Some(action),
+            ..Self::default()
+        }
+    }
+
     /// Whether it says something to the agent, so that there must be a session to keep it.
     fn says_something(&self) -> bool {
         let sends = |effect: &Effect| matches!(effect, Effect::Send { .. });
-        self.effects.iter().any(sends) || self.queue.is_some()
+        self.effects.iter().any(sends) || self.queue.is_some() || self.agent.is_some()
     }
 
     fn settings(&self) -> impl Iterator<Item = &Setting> {
@@ -271,6 +290,13 @@ enum Verdict {
     Settled,
     /// The log has it, and its sender hears of it when the event comes that says so.
     Recorded(oneshot::Receiver<()>),
+    /// The agent of a chat has to do something, and its sender hears of it when the event comes that says so.
+    Agent {
+        chat: Uri,
+        agent: lodge_host::Session,
+        action: ForAgent,
+        told: oneshot::Receiver<()>,
+    },
     /// Something must happen before.
     Missing(Missing),
 }
@@ -286,19 +312,47 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// The action, for when the event comes that says it.
+    fn cause(&self, told: oneshot::Sender<()>) -> Cause {
+        Cause {
+            conn: self.conn.clone(),
+            channel: self.channel.into(),
+            raw: self.raw.to_owned(),
+            origin: self.origin.clone(),
+            told,
+        }
+    }
+
     /// Accepts the action or refuses it. Actions on a session are settled one after the other, so that they are told in the
     /// order in which they were accepted.
     async fn settle(&self, face: &Arc<Face>) {
         let session = face.inner.lock().core.session_of(self.channel);
         let gate = face.gate(session.as_deref().unwrap_or(self.channel));
         let _one = gate.lock().await;
-        let (mut opened, mut configured) = (false, false);
+        let (mut opened, mut configured, mut rested) = (false, false, false);
         loop {
             let verdict = accept(face, &mut face.inner.lock(), self, configured);
             let done = match verdict {
                 Verdict::Settled => return,
                 // Whatever is settled next finds what this one changed.
                 Verdict::Recorded(told) => return drop(told.await),
+                Verdict::Agent {
+                    action: ForAgent::Rest(_),
+                    ..
+                } if rested => Err("the turn does not end; try again".to_owned()),
+                Verdict::Agent {
+                    chat,
+                    agent,
+                    action,
+                    told,
+                } => {
+                    rested = matches!(action, ForAgent::Rest(_));
+                    let done = face.has_done(&chat, &agent, &action, told).await;
+                    if !rested {
+                        return;
+                    }
+                    done
+                }
                 Verdict::Missing(Missing::Session(_)) if opened => Err("the session ended; try again".to_owned()),
                 Verdict::Missing(Missing::Session(chat)) => {
                     opened = true;
@@ -413,6 +467,12 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
     if let Some(change) = plan.queue.take() {
         return change_queue(inner, &channel, change, request);
     }
+    if let Some(action) = plan.agent.take() {
+        for Before::LoadTurns(turn) in &plan.before {
+            inner.core.load_turns_for_all(&channel, turn);
+        }
+        return ask_agent(inner, &channel, action, request);
+    }
     let by = answered_by(conn, peer);
     if let Err(reason) = keep_messages(inner, &channel, &plan).and_then(|()| answer(inner, &channel, &mut plan, &by)) {
         inner.core.reject(conn, asked, &raw, origin, &reason);
@@ -435,20 +495,38 @@ fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool)
     Verdict::Settled
 }
 
+/// Has the agent of a chat do something. The action waits for the event that says so.
+fn ask_agent(inner: &mut Inner, chat: &Uri, action: ForAgent, request: &Asked<'_>) -> Verdict {
+    let Some((talk, agent)) = inner.talk_mut(chat).and_then(|talk| {
+        let agent = talk.agent().cloned()?;
+        Some((talk, agent))
+    }) else {
+        let Asked { conn, raw, origin, .. } = *request;
+        let reason = "the session is not open; try again";
+        inner.core.reject(conn, request.channel, &raw, origin, reason);
+        return Verdict::Settled;
+    };
+    let (told, heard) = oneshot::channel();
+    match &action {
+        ForAgent::Cancel(turn) => drop(talk.cancels.insert(turn.clone(), request.cause(told))),
+        ForAgent::Rest(turn) => talk.turn_waiters.push((turn.clone(), told)),
+        ForAgent::Truncate(_) => talk.truncation = Some(request.cause(told)),
+    }
+    Verdict::Agent {
+        chat: chat.clone(),
+        agent,
+        action,
+        told: heard,
+    }
+}
+
 /// Changes the messages that wait: the log has it when this returns.
 fn change_queue(inner: &mut Inner, chat: &Uri, change: QueueAction, request: &Asked<'_>) -> Verdict {
     let Asked { conn, raw, origin, .. } = *request;
     match inner.change_queue(chat, change) {
         Ok(Some((talk, event))) => {
             let (told, heard) = oneshot::channel();
-            let cause = Cause {
-                conn: conn.clone(),
-                channel: request.channel.into(),
-                raw: raw.to_owned(),
-                origin: origin.clone(),
-                told,
-            };
-            talk.causes.insert(event, cause);
+            talk.causes.insert(event, request.cause(told));
             Verdict::Recorded(heard)
         }
         Ok(None) => {
@@ -562,12 +640,6 @@ fn finish(dispatch: &Dispatch<'_>, inner: &mut Inner, plan: Plan, configured: bo
                     talk.begin(&id, lodge_events::Timestamp::now());
                 }
                 dispatch.face.first_turn(inner, channel);
-            }
-            After::TurnCancelled => {
-                let steps = inner.talk_mut(channel).map(|talk| talk.projector.turn_cancelled());
-                if inner.take(channel, steps.unwrap_or_default()) {
-                    dispatch.face.keep(inner, channel);
-                }
             }
             After::TurnResumed => {
                 if let Some(talk) = inner.talk_mut(channel) {
@@ -769,6 +841,62 @@ impl Inner {
 }
 
 impl Face {
+    /// Has the agent of a chat do what a client wants, and waits until the client was told.
+    async fn has_done(
+        &self,
+        chat: &Uri,
+        agent: &lodge_host::Session,
+        action: &ForAgent,
+        told: oneshot::Receiver<()>,
+    ) -> Result<(), Refusal> {
+        let resuming = |inner: &Inner| {
+            inner
+                .talk_of(chat)
+                .is_some_and(|(_, talk)| talk.projector.is_resuming())
+        };
+        if resuming(&self.inner.lock()) {
+            // The agent hears of that first. If it cannot, there is nothing to stop.
+            let _ = self.materialise_chat(chat).await;
+        }
+        let done = match action {
+            ForAgent::Cancel(turn) | ForAgent::Rest(turn) => agent.cancel(turn).await,
+            ForAgent::Truncate(before) => agent.truncate(*before).await.map(|_| true),
+        };
+        let done = done.map_err(|error| error.to_string());
+        match &done {
+            Ok(true) => drop(told.await),
+            Ok(false) => self.nothing_stopped(chat, action),
+            Err(reason) => self.not_done(chat, action, reason),
+        }
+        done.map(drop)
+    }
+
+    /// No event will say that a turn is over which clients see.
+    fn nothing_stopped(&self, chat: &Uri, action: &ForAgent) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let steps = inner.talk_mut(chat).map(|talk| talk.projector.turn_stopped());
+        if inner.take(chat, steps.unwrap_or_default()) {
+            self.keep(inner, chat);
+        }
+        drop(guard);
+        self.not_done(chat, action, "no such turn is running");
+    }
+
+    /// Tells the client, if it waits still, that an agent did not do what it wanted.
+    fn not_done(&self, chat: &Uri, action: &ForAgent, reason: &str) {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let cause = inner.talk_mut(chat).and_then(|talk| match action {
+            ForAgent::Cancel(turn) => talk.cancels.remove(turn),
+            ForAgent::Truncate(_) => talk.truncation.take(),
+            ForAgent::Rest(_) => None,
+        });
+        if let Some(cause) = cause {
+            cause.reject(&inner.core, reason);
+        }
+    }
+
     /// The default chat of a session, open or not.
     pub(crate) fn default_chat(&self, session: &str) -> String {
         let open = {

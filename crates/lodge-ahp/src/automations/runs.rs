@@ -57,7 +57,7 @@ impl AutomationFace for Face {
 
     fn stop(&self, session: &RunSession) {
         let chat = uri::default_chat(&session.address);
-        actions::cancel_automation(self, &mut self.inner.lock(), &chat.into());
+        actions::cancel_automation(&self.inner.lock(), &chat.into());
     }
 
     fn caught_up(self: Arc<Self>, session: String) -> BoxFuture<'static, ()> {

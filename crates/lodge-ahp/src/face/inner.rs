@@ -147,8 +147,16 @@ impl Inner {
                 Step::Act(scope, mut action) => {
                     point_to_chats(&born, &mut action);
                     if let Some(channel) = self.channel(chat, &scope) {
-                        let cause = cause.take_if(|_| scope == Scope::Main);
+                        if scope != Scope::Main {
+                            self.core.publish(&channel, &action, None);
+                            continue;
+                        }
+                        let talk = self.talks.get_mut(chat);
+                        let cause = cause.take().or_else(|| talk?.cause_of(&action));
                         self.publish_for(&channel, &action, cause);
+                        if let Some(late) = self.talks.get_mut(chat).and_then(|talk| talk.turn_over(&action)) {
+                            late.reject(&self.core, "the turn ended before it could be stopped");
+                        }
                     }
                 }
                 Step::OpenSub {

@@ -66,6 +66,18 @@ impl Projector {
                 let scope = scope();
                 self.ask(scope, &asked.request_id, Question::ExitPlan, exit_plan(asked));
             }
+            Payload::LodgeAnswered(answered) => {
+                self.answered.insert(answered.request_id.clone());
+            }
+            // Nobody answered, and the agent does not wait any more: the question stays in its turn as it was.
+            Payload::UserInputCompleted(done) if done.answer.is_none() && !self.answered.contains(&done.request_id) => {
+                self.questions.remove(&done.request_id);
+            }
+            Payload::ExitPlanModeCompleted(done)
+                if done.approved.is_none() && !self.answered.contains(&done.request_id) =>
+            {
+                self.questions.remove(&done.request_id);
+            }
             Payload::UserInputCompleted(done) => {
                 let scope = scope();
                 let answers = done.answer.as_ref().map(|answer| one_text(answer));

@@ -18,7 +18,7 @@ mod told;
 mod tools;
 mod turns;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 use ahp_types::{
     StateAction,
@@ -115,8 +115,6 @@ struct Chat {
     usage: Option<UsageInfo>,
     /// A person cancelled the turn; what still comes of it is not shown.
     muted: bool,
-    /// Turns that were cancelled before the agent had their messages, which may come all the same; the last of them.
-    cancelled_early: VecDeque<String>,
 }
 
 /// The state machine.
@@ -132,6 +130,8 @@ pub struct Projector {
     told: Option<String>,
     calls: HashMap<String, tools::Call>,
     questions: HashMap<String, Question>,
+    /// Questions that were answered in the turn that runs.
+    answered: HashSet<String>,
     /// Which client runs the tool of this name.
     client_tools: HashMap<String, String>,
     /// Tools that clients took along when they left. The agent may still call them: it was told of them before.

@@ -63,6 +63,7 @@ impl Projector {
                 };
                 self.end_turn(&Scope::Main, end);
                 self.main.muted = false;
+                self.answered.clear();
                 self.act(
                     &Scope::Session,
                     StateAction::SessionActivityChanged(SessionActivityChangedAction::default()),

@@ -5,11 +5,8 @@ use std::collections::HashMap;
 use ahp_types::state::Message;
 use lodge_events::{Timestamp, Uuid};
 
-use super::{Projector, Question, Scope, Step, Turn, turns::End};
+use super::{Projector, Question, Step, Turn, turns::End};
 use crate::said::completed;
-
-/// So many turns are remembered that were cancelled before the agent had their messages.
-const MOST_EARLY: usize = 256;
 
 impl Projector {
     /// Messages as clients wrote them, for those of which the log tells only a part.
@@ -66,24 +63,18 @@ impl Projector {
         self.main.muted = false;
     }
 
-    /// A client closed the running turn; what still comes of it is dropped until the agent has come to rest.
-    pub(crate) fn turn_cancelled(&mut self) -> Vec<Step> {
-        if let Some(turn) = self.main.turn.take() {
-            if !turn.taken_up {
-                let early = &mut self.main.cancelled_early;
-                if early.len() == MOST_EARLY {
-                    early.pop_front();
-                }
-                early.push_back(turn.id.clone());
-            }
-            self.main.last_turn = Some(turn.id);
+    /// Whether the agent is about to be told to go on with the turn that failed.
+    pub(crate) fn is_resuming(&self) -> bool {
+        self.main.turn.as_ref().is_some_and(|turn| turn.resumed)
+    }
+
+    /// The agent has nothing to stop: the turn that clients see is over.
+    pub(crate) fn turn_stopped(&mut self) -> Vec<Step> {
+        if let Some(turn) = &mut self.main.turn {
+            turn.taken_up = true;
         }
-        self.main.completed = false;
-        self.main.muted = true;
         for scope in self.scopes() {
-            if scope != Scope::Main {
-                self.end_turn(&scope, End::Cancelled);
-            }
+            self.end_turn(&scope, End::Cancelled);
         }
         std::mem::take(&mut self.out)
     }
@@ -101,13 +92,14 @@ impl Projector {
         self.marks.iter().find(|mark| mark.turn == turn).map(|mark| mark.last)
     }
 
-    /// The first recorded event after a turn; with none, that of the first turn.
-    pub(crate) fn first_event_after(&self, turn: Option<&str>) -> Option<Uuid> {
+    /// The first recorded event after a turn, if there is one; without a turn, the first of all. `None` when the log does not
+    /// tell where the turn ends.
+    pub(crate) fn first_event_after(&self, turn: Option<&str>) -> Option<Option<Uuid>> {
         let next = match turn {
             Some(turn) => self.marks.iter().position(|mark| mark.turn == turn)? + 1,
             None => 0,
         };
-        self.marks.get(next).map(|mark| mark.first)
+        Some(self.marks.get(next).map(|mark| mark.first))
     }
 
     /// The conversation was cut after this turn.

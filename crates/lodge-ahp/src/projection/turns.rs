@@ -45,11 +45,7 @@ impl Projector {
             });
         }
         let chat = self.chat(&scope);
-        let early = chat.cancelled_early.iter().position(|early| *early == id);
-        chat.muted = early.and_then(|at| chat.cancelled_early.remove(at)).is_some();
-        if chat.muted {
-            return;
-        }
+        chat.muted = false;
         if let Some(turn) = &mut chat.turn {
             if turn.id == id {
                 (turn.taken_up, turn.command) = (true, command);

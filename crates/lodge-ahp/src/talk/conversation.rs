@@ -49,6 +49,12 @@ pub(crate) struct Talk {
     pub(crate) plugins: Vec<lodge_host::Plugin>,
     /// The actions that the events of these ids tell.
     pub(crate) causes: HashMap<Uuid, Cause>,
+    /// The actions that wait for these turns to be stopped.
+    pub(crate) cancels: HashMap<String, Cause>,
+    /// The action that waits for the conversation to be cut.
+    pub(crate) truncation: Option<Cause>,
+    /// Who waits for turns to end.
+    pub(crate) turn_waiters: Vec<(String, oneshot::Sender<()>)>,
     /// A steering message that its agent is given with the next turn.
     pub(crate) early_steering: Option<String>,
     /// What clients set and the host will tell again: it is known already, and may be outdated by then.
@@ -59,6 +65,12 @@ impl Cause {
     /// Tells the client where it sent the action.
     pub(crate) fn echo(self, core: &Core) {
         core.echo(&self.conn, &self.channel, &self.raw, &self.origin);
+        self.done();
+    }
+
+    /// Tells the client that it came to nothing.
+    pub(crate) fn reject(self, core: &Core, reason: &str) {
+        core.reject(&self.conn, &self.channel, &self.raw, &self.origin, reason);
         self.done();
     }
 
@@ -89,9 +101,36 @@ impl Talk {
             is_detached: false,
             plugins: Vec::new(),
             causes: HashMap::new(),
+            cancels: HashMap::new(),
+            truncation: None,
+            turn_waiters: Vec::new(),
             early_steering: None,
             expected: VecDeque::new(),
         }
+    }
+
+    /// The action of a client that this one says.
+    pub(crate) fn cause_of(&mut self, action: &StateAction) -> Option<Cause> {
+        match action {
+            StateAction::ChatTurnCancelled(cancelled) => self.cancels.remove(&cancelled.turn_id),
+            StateAction::ChatTruncated(_) => self.truncation.take(),
+            _ => None,
+        }
+    }
+
+    /// After an action that may end a turn: the action of a client who wanted to stop it, and came too late.
+    pub(crate) fn turn_over(&mut self, action: &StateAction) -> Option<Cause> {
+        let turn = match action {
+            StateAction::ChatTurnCancelled(cancelled) => &cancelled.turn_id,
+            StateAction::ChatTurnComplete(complete) => &complete.turn_id,
+            StateAction::ChatError(error) => &error.turn_id,
+            _ => return None,
+        };
+        for (_, waiter) in self.turn_waiters.extract_if(.., |(waited, _)| waited == turn) {
+            // Nobody waits any more where the connection is gone.
+            let _ = waiter.send(());
+        }
+        self.cancels.remove(turn)
     }
 
     /// A client set something that the host will tell as an event.

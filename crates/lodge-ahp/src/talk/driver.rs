@@ -9,7 +9,6 @@ use std::{
 };
 
 use ahp_types::state::{Message, SessionActiveClient, ToolDefinition};
-use lodge_events::Uuid;
 use lodge_host::{
     Answer, AnsweredBy, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, Interpreted,
     ModelChoice, NewSession, NoCalls, Prompt, Session, Subscription, Worktree,
@@ -357,11 +356,10 @@ impl Driver {
             Effect::Server { id, wish } => return self.wish(&id, wish).await,
             Effect::Change(setting) => self.change(setting).await,
             Effect::Directories(further) => self.work_in(further).await,
-            // What was never made alive has nothing to stop, answer or cut.
+            // What was never made alive has nothing to stop or answer.
             _ if self.draft.is_some() => Ok(()),
-            Effect::Abort => self.abort().await,
+            Effect::Cancel { turn } => self.cancel(&turn).await,
             Effect::Answer { request_id, answer, by } => self.answer(&request_id, *answer, by).await,
-            Effect::Truncate { before } => self.truncate(before).await,
         };
         if let Err(error) = failed {
             tracing::warn!(chat = &*self.chat, %error, "the agent did not do what a client wanted");
@@ -429,8 +427,8 @@ impl Driver {
         Ok(self.session().await?.session.resume_failed().await?)
     }
 
-    async fn abort(&mut self) -> Result<(), HostError> {
-        self.session().await?.session.cancel().await?;
+    async fn cancel(&mut self, turn: &str) -> Result<(), HostError> {
+        self.session().await?.session.cancel(turn).await?;
         Ok(())
     }
 
@@ -438,11 +436,6 @@ impl Driver {
         if !self.session().await?.session.answer(request_id, answer, by).await? {
             tracing::debug!(request_id, "somebody else answered first");
         }
-        Ok(())
-    }
-
-    async fn truncate(&mut self, before: Uuid) -> Result<(), HostError> {
-        self.session().await?.session.truncate(before).await?;
         Ok(())
     }
 

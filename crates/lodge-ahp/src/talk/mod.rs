@@ -10,7 +10,6 @@ mod shown;
 use std::path::PathBuf;
 
 use ahp_types::state::{Message, SessionActiveClient};
-use lodge_events::Uuid;
 use lodge_host::{Answer, AnsweredBy, Approval, Delivery, HostError, Mode};
 use tokio::sync::oneshot;
 
@@ -46,8 +45,8 @@ pub(crate) enum Effect {
     Create(oneshot::Sender<Result<(), HostError>>),
     /// Go on with the turn that failed.
     Resume { turn: String },
-    /// Stop the running turn.
-    Abort,
+    /// Stop a turn.
+    Cancel { turn: String },
     /// Answer what it asked.
     Answer {
         request_id: String,
@@ -56,8 +55,6 @@ pub(crate) enum Effect {
     },
     /// Change a setting.
     Change(Setting),
-    /// Take the conversation back to before an event.
-    Truncate { before: Uuid },
     /// Where it may work beside the directory that it runs in.
     Directories(Vec<PathBuf>),
     /// Who runs tools for it.

@@ -71,7 +71,6 @@ impl Driver {
                 self.said_later.push_back(effect);
                 return None;
             }
-            Effect::Abort => self.stop_reading(|_| true),
             Effect::Withdrawn(ids) => {
                 let wanted = |later: &Effect| !matches!(later, Effect::Send { id, .. } if ids.contains(id));
                 self.said_later.retain(wanted);
@@ -85,12 +84,8 @@ impl Driver {
     fn stop_reading(&mut self, unwanted: impl FnOnce(&str) -> bool) {
         if let Some(reading) = self.reading.take_if(|reading| unwanted(&reading.outgoing.id)) {
             reading.given.abort();
-            let Some(live) = &self.live else { return };
-            if let Err(error) = live.session.withdraw(&reading.outgoing.id) {
-                tracing::warn!(chat = &*self.chat, %error, "a message that nobody wants stays in the queue");
-            }
             // An agent that has heard nothing of the message does not tell that it is over.
-            if !live.session.is_busy() {
+            if !self.live.as_ref().is_some_and(|live| live.session.is_busy()) {
                 self.face.rested(&self.chat);
             }
         }

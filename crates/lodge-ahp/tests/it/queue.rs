@@ -229,3 +229,53 @@ async fn messages_that_an_earlier_build_kept_in_its_files_are_brought_into_the_l
     b.ends(&chat, "q2").await;
     assert_eq!(turns(&mut b, &chat).await, ["t1", "t2", "q1", "q2"]);
 }
+
+fn log_has(session: &Session, kind: &str) -> bool {
+    let log: Vec<Event> = session.history().unwrap().events().map(Result::unwrap).collect();
+    log.iter().any(|event| event.kind() == kind)
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_and_a_cut_conversation_are_told_when_the_log_has_them() {
+    let (house, mut a, _, chat) = at_home().await;
+    let mut b = house.client("b").await;
+    b.subscribe(&chat).await;
+    a.say(&chat, "t1", "say one").await;
+    a.ends(&chat, "t1").await;
+    let session = house.host.open_session(&uuid(1)).await.unwrap();
+    a.say(&chat, "t2", LONG).await;
+    a.action("chat/delta").await;
+    let told = a.accepted(&chat, cancel("t2")).await;
+    assert!(log_has(&session, "abort") && !session.is_busy(), "{told}");
+    assert_eq!(b.ends(&chat, "t2").await["type"], "chat/turnCancelled");
+    // A turn that runs is stopped before it is cut off.
+    a.say(&chat, "t3", LONG).await;
+    a.action("chat/delta").await;
+    let cut = json!({ "type": "chat/truncated", "turnId": "t1" });
+    a.accepted(&chat, cut.clone()).await;
+    let said: Vec<Event> = session.history().unwrap().events().map(Result::unwrap).collect();
+    let said = said.iter().filter_map(Event::get::<lodge_events::UserMessage>);
+    let said: Vec<_> = said.filter_map(|message| message.message_id.clone()).collect();
+    assert_eq!(said, ["t1"]);
+    assert_eq!(b.action("chat/truncated").await["action"], cut);
+    assert_eq!(turns(&mut b, &chat).await, ["t1"]);
+    // Nothing is left to stop.
+    a.refused(&chat, cancel("t3")).await;
+    a.say(&chat, "t4", "say more").await;
+    a.ends(&chat, "t4").await;
+    assert_eq!(turns(&mut a, &chat).await, ["t1", "t4"]);
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_whose_message_was_not_said_yet() {
+    let (house, mut a, _, chat) = at_home().await;
+    for round in 0..10 {
+        let id = format!("t{round}");
+        a.say(&chat, &id, LONG).await;
+        a.accepted(&chat, cancel(&id)).await;
+    }
+    let session = house.host.open_session(&uuid(1)).await.unwrap();
+    assert!(waiting(&session).is_empty() && logged(&session).is_empty());
+    a.say(&chat, "last", "say last").await;
+    assert_eq!(a.ends(&chat, "last").await["type"], "chat/turnComplete");
+}
