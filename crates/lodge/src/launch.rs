@@ -3,7 +3,7 @@
 use std::{
     fs::OpenOptions,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
+    process::{Child, Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
@@ -20,6 +20,7 @@ use crate::{
 const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
+const AGAIN: Duration = Duration::from_millis(250);
 /// How long a host that nobody needs stays.
 const LINGER: Duration = Duration::from_secs(15 * 60);
 
@@ -38,19 +39,15 @@ fn log_file(home: &Path) -> PathBuf {
     home.join("host.log")
 }
 
-/// Makes sure that a host runs on a home.
-pub(crate) async fn ensure(home: &Path) -> Result<()> {
-    if running(home).await?.is_some() {
-        return Ok(());
-    }
+/// Starts a host in the background. It ends at once, without an error, where the home is somebody else's.
+fn start(home: &Path) -> Result<Child> {
     std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
     let path = log_file(home);
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.append(true).create(true);
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let log = options
-        .open(&path)
-        .with_context(|| format!("Cannot write {}", path.display()))?;
+    let log = options.open(&path).and_then(|log| log.set_len(0).map(|()| log));
+    let log = log.with_context(|| format!("Cannot write {}", path.display()))?;
     let program = std::env::current_exe().context("Cannot find the `lodge` program to start the host")?;
     let mut command = Command::new(program);
     command
@@ -60,28 +57,44 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
         .stdout(log.try_clone()?)
         .stderr(log);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let mut child = command.spawn().context("Cannot start the host")?;
+    command.spawn().context("Cannot start the host")
+}
+
+/// Makes sure that a host runs on a home.
+pub(crate) async fn ensure(home: &Path) -> Result<()> {
+    if running(home).await?.is_some() {
+        return Ok(());
+    }
+    let path = log_file(home);
+    let mut child = start(home)?;
     let patience = Instant::now() + START;
     loop {
+        tokio::time::sleep(LOOK).await;
+        let ended = child.try_wait()?;
         if running(home).await?.is_some() {
             return Ok(());
         }
-        // Another one may have been quicker; then that one is the host.
-        if let Some(status) = child.try_wait()? {
-            tokio::time::sleep(LOOK).await;
-            if running(home).await?.is_some() {
-                return Ok(());
+        match ended {
+            // Another one was quicker and is about to listen, or a command has the home for a moment.
+            Some(status) if status.success() => {
+                tokio::time::sleep(AGAIN).await;
+                if running(home).await?.is_some() {
+                    return Ok(());
+                }
+                child = start(home)?;
             }
-            let said = std::fs::read_to_string(&path).unwrap_or_default();
-            bail!(
-                "The host did not start ({status}). {}",
-                lodge_terminal::plain(said.trim())
-            );
+            Some(status) => {
+                let said = std::fs::read_to_string(&path).unwrap_or_default();
+                bail!(
+                    "The host did not start ({status}). {}",
+                    lodge_terminal::plain(said.trim())
+                );
+            }
+            None => {}
         }
         if Instant::now() > patience {
             bail!("The host is taking too long to start. See {}.", path.display());
         }
-        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -7,6 +7,7 @@ use lodge_ahp::{AhpConfig, Listen, Pages, ServeError, TlsFiles};
 use lodge_copilot::{ServerArgs, ServerOptions, Transport};
 use lodge_door::{Door, LocalListener};
 use lodge_events::AbortReason;
+use lodge_host::LogError;
 use lodge_telemetry::TraceOptions;
 use lodge_tools::Environment;
 use tokio::net::TcpListener;
@@ -170,7 +171,16 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         // The terminal that it was started from may go. It fails only for who leads a session already.
         let _ = rustix::process::setsid();
     }
-    let host = setup::host(home, setup::Use::Alone, global.sync, None)?;
+    let host = match setup::host(home, setup::Use::Alone, global.sync, None) {
+        Err(error) if matches!(error.downcast_ref(), Some(LogError::Locked { .. })) => {
+            let why = format!("{error}. Stop it, connect to it, or use another --home.");
+            // Whoever started a host in the background looks for the one that has the home.
+            anyhow::ensure!(ends == Ends::WhenUnneeded, why);
+            print_line(&why);
+            return Ok(ExitCode::SUCCESS);
+        }
+        host => host?,
+    };
     // What tools of a killed host left running. Looking through all processes takes a while: beside the start.
     tokio::task::spawn_blocking(lodge_tools::sweep_orphans);
     let door = Arc::new(Door::open(home)?);

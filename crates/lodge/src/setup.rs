@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig, LogError, SyncPolicy, mcp::Configured};
+use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig, SyncPolicy, mcp::Configured};
 use lodge_models::{Catalogue, ModelsConfig};
 use lodge_terminal::Scheme;
 use lodge_tools::{
@@ -192,12 +192,7 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
             .filter_map(|entry| entry.api_key_env.clone()),
     );
     lodge_tools::hand_on_no_ignored_signals();
-    let home = match Home::open(home, options) {
-        Err(error @ LogError::Locked { .. }) if how == Use::Alone => {
-            bail!("{error}. Stop it, connect to it, or use another --home.")
-        }
-        other => other?,
-    };
+    let home = Home::open(home, options)?;
     let host = Host::new(HostConfig {
         sandbox: sandbox_launcher(&config, home.path())?,
         home,

@@ -868,3 +868,20 @@ fn a_model_that_was_brought_is_used_without_starting_again() {
         .unwrap_err();
     assert!(broken["message"].as_str().unwrap().contains("lodge.toml"), "{broken}");
 }
+
+#[test]
+fn editors_that_start_at_the_same_time_share_one_host() {
+    let home = Home::new();
+    let mut editors: Vec<Editor> = (0..4).map(|_| Editor::start(&home)).collect();
+    for editor in &mut editors {
+        editor.call("initialize", json!({ "protocolVersion": 1 }));
+    }
+    let session = editors[0].new_session();
+    assert_eq!(editors[0].stops(&session, "say hello"), "end_turn");
+    for editor in &mut editors {
+        let listed = editor.call("session/list", json!({}));
+        assert_eq!(listed["sessions"][0]["sessionId"], session.as_str(), "{listed}");
+    }
+    drop(editors);
+    let _ = home.run(["serve", "--stop"]).ok();
+}
