@@ -386,7 +386,20 @@ fn told(text: &str, feedback: Option<&str>) -> String {
 
 fn question(request_id: &str, request: &PermissionRequest) -> Question {
     let about = request.tool_call_id();
-    Question::new(request_id, QuestionKind::Permission, about, request, request.tag())
+    Question::new(request_id, QuestionKind::Permission, about, request, in_short(request))
+}
+
+/// What is asked for, as people are told; where nobody says so, its kind.
+fn in_short(request: &PermissionRequest) -> &str {
+    let said = match request {
+        PermissionRequest::Shell(shell) => &shell.intention,
+        PermissionRequest::Write(write) => &write.intention,
+        PermissionRequest::Read(read) => &read.intention,
+        PermissionRequest::Url(url) => &url.intention,
+        PermissionRequest::Mcp(mcp) => &mcp.tool_title,
+        _ => "",
+    };
+    if said.is_empty() { request.tag() } else { said }
 }
 
 /// What the log says of an answer to a question of this id, but for who answered what.

@@ -7,8 +7,8 @@ use ahp_types::{
         ChatToolCallResultConfirmedAction,
     },
     state::{
-        ConfirmationOptionKind, ResponsePart, ToolCallConfirmationReason, ToolCallContributor, ToolCallResult,
-        ToolCallState, ToolResultContent,
+        ConfirmationOptionKind, ResponsePart, ToolCallCancellationReason, ToolCallConfirmationReason,
+        ToolCallContributor, ToolCallResult, ToolCallState, ToolResultContent,
     },
 };
 use lodge_host::{Answer, ExternalResult, PermissionDecision, ToolAnswer};
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{Dispatch, Plan, Refusal};
 use crate::{
     face::Inner,
-    projection::{ALLOW_ALWAYS, ALLOW_SESSION, Question},
+    projection::{ALLOW_ALWAYS, ALLOW_ONCE, ALLOW_SESSION, DENY, Question},
     state::chat::tool_call_id,
     talk::Effect,
 };
@@ -62,8 +62,17 @@ pub(super) fn confirmed(
             return Err("the option contradicts the answer".to_owned());
         }
     }
+    // Said in full, as the log will tell it.
     if action.approved && action.confirmed.is_none() {
         action.confirmed = Some(ToolCallConfirmationReason::UserAction);
+    }
+    if !action.approved && action.reason.is_none() {
+        action.reason = Some(ToolCallCancellationReason::Denied);
+    }
+    if action.selected_option_id.is_none() {
+        let usual = if action.approved { ALLOW_ONCE } else { DENY };
+        let offered = pending.options.iter().flatten().any(|option| option.id == usual);
+        action.selected_option_id = offered.then(|| usual.to_owned());
     }
     let (request_id, _) = request(inner, dispatch, &action.tool_call_id)?;
     let edited = match &action.edited_tool_input {

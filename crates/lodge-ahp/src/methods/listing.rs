@@ -130,10 +130,6 @@ impl Face {
             entry.announced.as_ref()?;
             return inner.core.summary(&resource);
         }
-        // One that a client chose a URI for was announced, and stays; others are drafts until somebody says something.
-        if line.message_count == 0 && record.uri.is_none() {
-            return None;
-        }
         let own = record.own.as_ref();
         let chat = own.map_or_else(|| uri::default_chat(&resource), |own| own.uri.clone());
         let mut chats = vec![SessionChatSummary {

@@ -528,7 +528,21 @@ impl Face {
         if made.is_err() && is_draft {
             self.store.update(&id, |record| record.uri = None);
         }
+        if made.is_ok() && is_draft {
+            self.created(chat, &id).await;
+        }
         made
+    }
+
+    /// A session is as old as its log.
+    async fn created(&self, chat: &str, id: &str) {
+        let Some(line) = self.summary(id).await else { return };
+        let mut inner = self.inner.lock();
+        let session = inner.core.session_of(chat);
+        let entry = session.and_then(|session| inner.core.sessions.get_mut(&session));
+        if let Some(entry) = entry.filter(|entry| *entry.default_chat == *chat) {
+            entry.created_at = crate::projection::timestamp(line.created);
+        }
     }
 
     /// The host's session behind one that may not have begun yet.

@@ -161,8 +161,10 @@ impl Projector {
     }
 
     /// Tokens of all model calls of a turn, added up; the model is the last one.
-    pub(super) fn usage(&mut self, scope: Option<Scope>, usage: &lodge_events::AssistantUsage) {
-        let Some(scope) = scope else { return };
+    pub(super) fn usage(&mut self, scope: Option<Scope>, usage: &lodge_events::LodgeUsage) {
+        let Some(scope) = scope.filter(|scope| self.chat(scope).turn.is_some()) else {
+            return;
+        };
         let Some(turn_id) = self.running_turn(&scope) else {
             return;
         };

@@ -12,7 +12,7 @@ use ahp_types::{
         ChatInputTextQuestion,
     },
 };
-use lodge_events::{ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
+use lodge_events::{AskedKind, ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
 use serde_json::Value;
 
 use super::{Projector, Scope};
@@ -65,6 +65,26 @@ impl Projector {
             Payload::ExitPlanModeRequested(asked) => {
                 let scope = scope();
                 self.ask(scope, &asked.request_id, Question::ExitPlan, exit_plan(asked));
+            }
+            // What live clients were shown is made from the call that asked, and the answer.
+            Payload::LodgeAnswered(answered)
+                if answered.kind == AskedKind::UserInput && !self.questions.contains_key(&answered.request_id) =>
+            {
+                let scope = scope();
+                let id = &answered.request_id;
+                let call = answered.tool_call_id.as_ref().and_then(|id| self.calls.get(id));
+                let (Some(call), Some(answer)) = (call, answered.answer["answer"].as_str()) else {
+                    return;
+                };
+                let asked = asked_by(id, &call.arguments);
+                let was_choice = asked.choices.iter().flatten().any(|choice| choice == answer);
+                let answers = if was_choice {
+                    one_selected(answer)
+                } else {
+                    one_text(answer)
+                };
+                self.ask(scope.clone(), id, Question::UserInput, user_input(&asked));
+                self.answered(scope, id, ChatInputResponseKind::Accept, Some(answers));
             }
             Payload::LodgeAnswered(answered) => {
                 self.answered.insert(answered.request_id.clone());
@@ -181,6 +201,21 @@ fn request(id: &str, message: &str, questions: Vec<ChatInputQuestion>) -> ChatIn
         url: None,
         questions: Some(questions),
         answers: None,
+    }
+}
+
+/// What a call of `ask_user` asks.
+fn asked_by(request_id: &str, arguments: &Value) -> UserInputRequested {
+    let choices = arguments["choices"].as_array().map(|choices| {
+        let texts = choices.iter().filter_map(Value::as_str);
+        texts.map(str::to_owned).collect()
+    });
+    UserInputRequested {
+        request_id: request_id.to_owned(),
+        question: arguments["question"].as_str().unwrap_or_default().to_owned(),
+        choices,
+        allow_freeform: arguments["allow_freeform"].as_bool(),
+        ..UserInputRequested::default()
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) use self::{
     input::{Question, number_value, one_answer},
     message::{message_of, message_of_prompt},
     text::timestamp,
-    tools::{ALLOW_ALWAYS, ALLOW_SESSION, said_in},
+    tools::{ALLOW_ALWAYS, ALLOW_ONCE, ALLOW_SESSION, DENY, said_in},
 };
 
 /// Where an action goes.
@@ -175,10 +175,11 @@ impl Projector {
     /// Takes one event and returns what it does.
     pub fn event(&mut self, event: &Event) -> Vec<Step> {
         self.now = event.timestamp();
+        self.take(event);
+        // What an event ends had worked up to the one before.
         if taken::is_work(event.payload()) {
             self.worked = self.now;
         }
-        self.take(event);
         if !event.is_ephemeral()
             && !event.is_beside()
             && let Some(mark) = self.marks.last_mut()

@@ -51,10 +51,8 @@ impl Projector {
                 let scope = self.scope(event, message.parent_tool_call_id.as_deref());
                 self.assistant_message(scope, message);
             }
-            Payload::AssistantUsage(usage) => {
-                let scope = self.scope(event, usage.parent_tool_call_id.as_deref());
-                self.usage(scope, usage);
-            }
+            // The log has this one; `assistant.usage` says the same and is gone with the moment.
+            Payload::LodgeUsage(usage) => self.usage(of_agent, usage),
             Payload::SessionIdle(idle) => {
                 let end = if idle.aborted == Some(true) {
                     End::Cancelled
@@ -220,7 +218,7 @@ pub(super) fn is_work(payload: &Payload) -> bool {
             let code = done.error.as_ref().and_then(|error| error.code.as_deref());
             code != Some(lodge_host::INTERRUPTED_INFO)
         }
-        Payload::UserMessage(_) | Payload::AssistantMessage(_) | Payload::AssistantUsage(_) => true,
+        Payload::UserMessage(_) | Payload::AssistantMessage(_) | Payload::LodgeUsage(_) => true,
         other => goes_on(other),
     }
 }

@@ -36,10 +36,10 @@ const TAIL: usize = 4096;
 const PAUSE_MS: i64 = 100;
 
 /// The options of every confirmation.
-const ALLOW_ONCE: &str = "allow-once";
+pub(crate) const ALLOW_ONCE: &str = "allow-once";
 pub(crate) const ALLOW_SESSION: &str = "allow-session";
 pub(crate) const ALLOW_ALWAYS: &str = "allow-always";
-const DENY: &str = "deny";
+pub(crate) const DENY: &str = "deny";
 
 /// A call, as far as later events need to know it.
 #[derive(Debug, Clone)]
@@ -53,8 +53,10 @@ pub(super) struct Call {
     runs: bool,
     /// Whether somebody said that it must not run.
     pub(super) denied: bool,
-    /// Whether a person said that it may run.
-    approved: bool,
+    /// What a person was asked about it, where only the log tells: the question, and what it was for.
+    asked: Option<(String, String)>,
+    /// The option that somebody chose who was asked.
+    chosen: Option<&'static str>,
     /// Whether one of them is to run it.
     is_clients: bool,
     /// What it wants to write, while a person is asked about it.
@@ -122,7 +124,15 @@ impl Projector {
                     done.result.feedback.as_deref(),
                 );
             }
-            Payload::LodgeAnswered(answered) => self.permission_answered(answered),
+            Payload::LodgeQuestion(asked) if asked.kind == AskedKind::Permission => {
+                let call = asked.tool_call_id.as_ref().and_then(|id| self.calls.get_mut(id));
+                if let Some(call) = call {
+                    call.asked = Some((asked.request_id.clone(), asked.message.clone()));
+                }
+            }
+            Payload::LodgeAnswered(answered) if answered.kind == AskedKind::Permission => {
+                self.permission_answered(answered);
+            }
             Payload::ToolUserRequested(request) => {
                 let scope = self.scope(event, None).unwrap_or(Scope::Main);
                 let named = Named::new(&request.tool_name);
@@ -224,7 +234,8 @@ impl Projector {
             output_shown: None,
             runs: false,
             denied: false,
-            approved: false,
+            asked: None,
+            chosen: None,
             is_clients: self.client_tools.contains_key(name),
             proposed: None,
             server: named.server.map(str::to_owned),
@@ -301,14 +312,41 @@ impl Projector {
         text::edited(&call.arguments, input)
     }
 
-    /// Questions are not in the log, their answers are.
+    /// The log has the question and its answer, and not what live clients were shown of them: that is made from both.
     fn permission_answered(&mut self, answered: &LodgeAnswered) {
-        let decision = answered.answer["decision"].as_str().unwrap_or_default();
-        let approved = answered.by.rule != Some(true) && decision.starts_with("approve");
-        let call = answered.tool_call_id.as_ref().and_then(|id| self.calls.get_mut(id));
-        if let Some(call) = call.filter(|_| answered.kind == AskedKind::Permission) {
-            call.approved |= approved;
+        let Some(id) = &answered.tool_call_id else { return };
+        let by_rule = answered.by.rule == Some(true);
+        let Some(call) = self.calls.get_mut(id) else { return };
+        call.chosen = option_of(&answered.answer).filter(|_| !by_rule);
+        let Some((_, intention)) = call.asked.take_if(|(request, _)| *request == answered.request_id) else {
+            return;
+        };
+        if self.questions.contains_key(&answered.request_id) {
+            return;
         }
+        if let Some(edited) = answered.answer.get("arguments") {
+            call.arguments = edited.clone();
+        }
+        let call = call.clone();
+        let Some(turn_id) = self.running_turn(&call.scope) else {
+            return;
+        };
+        let action = ChatToolCallReadyAction {
+            intention: Some(intention).filter(|text| !KINDS.contains(&text.as_str())),
+            options: Some(options()),
+            confirmed: None,
+            ..ready_action(turn_id, id, &call)
+        };
+        self.act(&call.scope, StateAction::ChatToolCallReady(action));
+        let question = Question::Permission {
+            tool_call_id: id.clone(),
+        };
+        self.questions.insert(answered.request_id.clone(), question);
+        let approved = answered.answer["decision"]
+            .as_str()
+            .is_some_and(|decision| decision.starts_with("approve"));
+        let feedback = answered.answer["feedback"].as_str();
+        self.permission_completed(&answered.request_id, approved, by_rule, feedback);
     }
 
     fn permission_completed(&mut self, request_id: &str, approved: bool, by_rule: bool, feedback: Option<&str>) {
@@ -321,10 +359,11 @@ impl Projector {
         call.proposed = None;
         call.runs |= approved;
         call.denied |= !approved;
-        let scope = call.scope.clone();
+        let (scope, call_chosen) = (call.scope.clone(), call.chosen);
         let Some(turn_id) = self.running_turn(&scope) else {
             return;
         };
+        let selected_option_id = call_chosen.map(str::to_owned);
         let how = if by_rule {
             ToolCallConfirmationReason::Setting
         } else {
@@ -340,7 +379,7 @@ impl Projector {
             edited_tool_input: None,
             user_suggestion: None,
             reason_message: feedback.map(StringOrMarkdown::from),
-            selected_option_id: None,
+            selected_option_id,
         };
         let id = action.tool_call_id.clone();
         self.act(&scope, StateAction::ChatToolCallConfirmed(action));
@@ -377,24 +416,7 @@ impl Projector {
         let Some(turn_id) = self.running_turn(&call.scope) else {
             return;
         };
-        let action = ChatToolCallReadyAction {
-            turn_id,
-            tool_call_id: id.to_owned(),
-            meta: None,
-            contributor: call.server(),
-            intention: None,
-            invocation_message: text::sentence(&call.name, &call.arguments, false).into(),
-            tool_input: text::input(&call.arguments).map(ToolInput::Inline),
-            confirmation_title: None,
-            risk_assessment: None,
-            edits: None,
-            editable: None,
-            confirmed: Some(match call.approved {
-                true => ToolCallConfirmationReason::UserAction,
-                false => ToolCallConfirmationReason::NotNeeded,
-            }),
-            options: None,
-        };
+        let action = ready_action(turn_id, id, &call);
         self.act(&call.scope, StateAction::ChatToolCallReady(action));
     }
 
@@ -528,6 +550,41 @@ impl Projector {
             requires_result_confirmation: None,
         };
         self.act(&call.scope, StateAction::ChatToolCallComplete(action));
+    }
+}
+
+/// A call that runs without a question.
+fn ready_action(turn_id: String, id: &str, call: &Call) -> ChatToolCallReadyAction {
+    ChatToolCallReadyAction {
+        turn_id,
+        tool_call_id: id.to_owned(),
+        meta: None,
+        contributor: call.server(),
+        intention: None,
+        invocation_message: text::sentence(&call.name, &call.arguments, false).into(),
+        tool_input: text::input(&call.arguments).map(ToolInput::Inline),
+        confirmation_title: None,
+        risk_assessment: None,
+        edits: None,
+        editable: None,
+        confirmed: Some(ToolCallConfirmationReason::NotNeeded),
+        options: None,
+    }
+}
+
+/// What questions say that are for nothing in particular.
+const KINDS: [&str; 8] = ["shell", "write", "read", "mcp", "url", "memory", "custom-tool", "hook"];
+
+/// The option that an answer in the log stands for.
+fn option_of(answer: &Value) -> Option<&'static str> {
+    match answer["decision"].as_str()? {
+        "approve-once" => Some(ALLOW_ONCE),
+        "approve-edited" if answer["forSession"] == true => Some(ALLOW_SESSION),
+        "approve-edited" => Some(ALLOW_ONCE),
+        "approve-for-session" => Some(ALLOW_SESSION),
+        "approve-for-location" => Some(ALLOW_ALWAYS),
+        "deny" | "reject" => Some(DENY),
+        _ => None,
     }
 }
 

@@ -48,7 +48,8 @@ impl Projector {
         chat.muted = false;
         if let Some(turn) = &mut chat.turn {
             if turn.id == id {
-                (turn.taken_up, turn.command) = (true, command);
+                // From here on its time is counted, as the log tells it.
+                (turn.taken_up, turn.command, turn.started) = (true, command, now);
                 return;
             }
             if !from_person && turn.taken_up {
@@ -141,7 +142,8 @@ impl Projector {
     }
 
     pub(super) fn end_turn(&mut self, scope: &Scope, end: End) {
-        let now = self.now;
+        // Up to the last thing that it did: when that was found out is another matter.
+        let worked = self.worked;
         let chat = self.chat(scope);
         // A turn that the agent has not taken up is not ended by the end of what came before it.
         let Some(turn) = chat.turn.take_if(|turn| turn.taken_up) else {
@@ -157,7 +159,7 @@ impl Projector {
         chat.text = Streaming::default();
         chat.reasoning = Streaming::default();
         let (turn_id, meta) = (turn.id, None);
-        let duration = (now.as_millisecond() - turn.started.as_millisecond()).max(0);
+        let duration = (worked.as_millisecond() - turn.started.as_millisecond()).max(0);
         let action = match end {
             End::Complete => StateAction::ChatTurnComplete(ChatTurnCompleteAction {
                 turn_id,

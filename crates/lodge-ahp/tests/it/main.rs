@@ -32,6 +32,7 @@ mod refusals;
 mod resources;
 mod restart;
 mod roles;
+mod same_state;
 mod seed_walk;
 mod sign_in;
 mod sync;

@@ -101,7 +101,7 @@ fn agentic_turn() -> Vec<(&'static str, Value)> {
             json!({ "messageId": "a1", "content": "I will remove x.", "toolRequests": [{ "toolCallId": "c1", "name": "bash", "arguments": command }] }),
         ),
         (
-            "~assistant.usage",
+            "lodge.usage",
             json!({ "model": "m", "inputTokens": 10, "outputTokens": 5 }),
         ),
         (
@@ -130,7 +130,7 @@ fn agentic_turn() -> Vec<(&'static str, Value)> {
         ("assistant.turn_start", json!({ "turnId": "1" })),
         ("assistant.message", json!({ "messageId": "a2", "content": "Done." })),
         (
-            "~assistant.usage",
+            "lodge.usage",
             json!({ "model": "m", "inputTokens": 20, "outputTokens": 2 }),
         ),
         ("assistant.turn_end", json!({ "turnId": "1" })),

@@ -278,3 +278,30 @@ async fn messages_are_as_they_were_written_after_a_restart_and_in_forks() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_session_of_another_face_is_in_the_list_before_anything_is_said() {
+    let house = house().await;
+    let mut seen = Vec::new();
+    for (name, version) in [("today", "1.0.0"), ("before", "0.9.0"), ("seed", "0.1.0")] {
+        seen.push((version, house.client_of(name, version).await));
+    }
+    let session = house.host.create(NewSession::default()).await.unwrap();
+    let uri = format!("lodge:/{}", session.id());
+    for (version, client) in &mut seen {
+        let told = client
+            .until(|message| {
+                let (today, seed) = (
+                    &message["params"]["summary"],
+                    &message["params"]["notification"]["summary"],
+                );
+                today["resource"] == uri.as_str() || seed["resource"] == uri.as_str()
+            })
+            .await;
+        assert!(told.to_string().contains("essionAdded"), "{version}: {told}");
+        let key = if *version == "0.1.0" { "resource" } else { "channel" };
+        let root = if *version == "0.1.0" { SEED_ROOT } else { ROOT };
+        let listed = client.request("listSessions", json!({ key: root })).await.unwrap();
+        assert_eq!(listed["items"][0]["resource"], uri.as_str(), "{version}");
+    }
+}
