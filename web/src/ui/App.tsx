@@ -3,12 +3,12 @@ import { For, Match, Show, Suspense, Switch, createSignal, lazy, onCleanup, onMo
 import { client, inbox, now, place, setToasts, toasts, waitingText } from "../app";
 import { takeTicket } from "../ahp/door";
 import { Conversation } from "./Conversation";
-import { Pairing } from "./Pairing";
 import { Sidebar } from "./Sidebar";
 import { Empty, Spinner } from "./parts";
 import * as icons from "./icons";
 import "./theme";
 
+const Pairing = lazy(() => import("./Pairing"));
 const InboxView = lazy(() => import("./InboxView"));
 const NewSession = lazy(() => import("./NewSession"));
 const UsageView = lazy(() => import("./UsageView"));
@@ -23,10 +23,12 @@ export function App() {
   if (ticket === undefined) void client.connect();
   return (
     <>
-      <Show when={!pairing() && client.phase() !== "unpaired"} fallback={<Pairing ticket={pairing() ? ticket : undefined} onPaired={() => {
-        setPairing(false);
-        void client.connect();
-      }} />}>
+      <Show when={!pairing() && client.phase() !== "unpaired"} fallback={<Suspense fallback={<div class="main-fallback"><Spinner label="Loading" /></div>}>
+        <Pairing ticket={pairing() ? ticket : undefined} onPaired={() => {
+          setPairing(false);
+          void client.connect();
+        }} />
+      </Suspense>}>
         <Shell />
       </Show>
       <Toasts />

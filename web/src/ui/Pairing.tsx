@@ -4,7 +4,7 @@ import { PairingError, pair } from "../ahp/door";
 import { Spinner } from "./parts";
 import * as icons from "./icons";
 
-export function Pairing(props: { ticket?: string; onPaired: () => void }) {
+export default function Pairing(props: { ticket?: string; onPaired: () => void }) {
   const [problem, setProblem] = createSignal<string>();
   const [busy, setBusy] = createSignal(Boolean(props.ticket));
   const attempt = async (ticket: string) => {

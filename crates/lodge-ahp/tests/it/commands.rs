@@ -133,7 +133,11 @@ async fn the_model_reads_of_commands_with_the_next_message() {
     a.ends(&chat, "t1").await;
     // One that is stopped takes nothing of what came before with it.
     a.say(&chat, "t2", "!echo begun; sleep 1000").await;
-    a.action("chat/toolCallContentChanged").await;
+    a.until(|message| {
+        let action = &message["params"]["action"];
+        action["type"] == "chat/toolCallContentChanged" && action["turnId"] == "t2"
+    })
+    .await;
     a.accepted(
         &chat,
         json!({ "type": "chat/turnCancelled", "turnId": "t2", "duration": 1 }),
@@ -150,8 +154,8 @@ async fn the_model_reads_of_commands_with_the_next_message() {
     a.ends(&chat, "t3").await;
     let request = models.last_request().body.to_string();
     assert!(request.contains("echo from the shell") && request.contains("What did I run?"));
-    assert!(request.contains("sleep 1000"), "{request}");
     let state = a.subscribe(&chat).await["state"].clone();
+    assert!(request.contains("sleep 1000"), "{state:#}");
     let states: Vec<&Value> = state["turns"]
         .as_array()
         .unwrap()

@@ -145,7 +145,7 @@ fn sync_policies_have_names() {
     }
     assert_eq!(
         "sometimes".parse::<SyncPolicy>(),
-        Err("\"sometimes\" is no sync policy; there are turn, always and never".to_owned())
+        Err("\"sometimes\" is not a sync policy; use turn, always or never".to_owned())
     );
 }
 
