@@ -135,6 +135,17 @@ async fn converse(a: &mut Client, chat: &str) {
         json!({ "type": "chat/inputCompleted", "requestId": asked, "response": "accept", "answers": answers });
     a.accepted(chat, answered).await;
     a.ends(chat, "t5").await;
+    a.say(chat, "t6", "stream 2000 chunks slowly").await;
+    a.until(|message| {
+        let action = &message["params"]["action"];
+        action["type"] == "chat/delta" && action["turnId"] == "t6"
+    })
+    .await;
+    a.accepted(
+        chat,
+        json!({ "type": "chat/turnCancelled", "turnId": "t6", "duration": 1 }),
+    )
+    .await;
     a.turn(chat, "t7", "!echo hello").await;
     a.turn(
         chat,
