@@ -76,6 +76,8 @@ pub(crate) struct Driver {
     sender: mpsc::WeakUnboundedSender<Command>,
     inbox: mpsc::UnboundedReceiver<Command>,
     turns: Vec<Turn>,
+    /// Whether the last turn failed or was stopped.
+    failed: bool,
     asked: HashMap<String, Asked>,
     commands: Vec<Value>,
     closing: Option<oneshot::Sender<()>>,
@@ -105,6 +107,7 @@ impl Driver {
             sender: sender.downgrade(),
             inbox,
             turns: Vec::new(),
+            failed: false,
             asked: HashMap::new(),
             commands: Vec::new(),
             closing: None,
@@ -352,6 +355,7 @@ impl Driver {
                 }));
                 self.finish(at, Ok(END_TURN));
             }
+            Err(_) if self.turns[at].cancelled => self.finish(at, Ok(CANCELLED)),
             Err(error) => self.finish(at, Err(error)),
         }
     }
@@ -378,7 +382,13 @@ impl Driver {
             self.finish(at, stopped);
         }
         // What was queued before a turn failed waits for a word of the person, and a client that waits for its answer has none.
-        if matches!(event.payload(), Payload::SessionIdle(_)) && !self.session.is_busy() {
+        let own = event.agent_id().is_none();
+        match event.payload() {
+            Payload::SessionError(_) | Payload::Abort(_) if own => self.failed = true,
+            Payload::AssistantTurnStart(_) if own => self.failed = false,
+            _ => {}
+        }
+        if self.failed && matches!(event.payload(), Payload::SessionIdle(_)) && !self.session.is_busy() {
             for turn in self.turns.iter_mut().filter(|turn| turn.sent && !turn.begun) {
                 let unsent = "The turn before this message failed, so it was not sent. Send it again.";
                 turn.error = Some(Error::internal(unsent));

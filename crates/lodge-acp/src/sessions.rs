@@ -89,10 +89,11 @@ pub(crate) async fn open(
     let is_busy = session.is_busy();
     let (history, events) = session.history_and_subscribe(QUEUE)?;
     let mut projector = projector(&client, &session);
-    projector.joined_late = is_busy;
     if replay {
         show_history(&connection.peer, &session, history, &mut projector).await?;
     }
+    // After the history, which has beginnings of its own.
+    projector.joined_late = is_busy;
     let waits_for_people = !is_busy && session.facts().waits_for_people();
     if replay && !is_busy && !waits_for_people {
         for update in projector.interrupt_calls() {

@@ -85,6 +85,8 @@ pub enum Command {
     PutBack(oneshot::Sender<Result<bool, AgentError>>),
     /// A command was given to the host as a message, and answered: its message id, its text, its answer.
     Commanded(Box<[String; 3]>, oneshot::Sender<Result<(), AgentError>>),
+    /// Begin with what waits, if nothing runs.
+    GoOn,
     /// Forget the conversation, keep the session.
     ClearContext(oneshot::Sender<Result<u64, AgentError>>),
     /// Look for skills and agents, unless that was done.
@@ -285,6 +287,7 @@ impl Actor {
             Command::Truncate(event, reply) => drop(reply.send(self.truncate(event))),
             Command::PutBack(reply) => drop(reply.send(self.put_back())),
             Command::Commanded(said, reply) => drop(reply.send(self.commanded(*said))),
+            Command::GoOn => drop(self.go_on()),
             Command::ClearContext(reply) => drop(reply.send(self.clear_context())),
             Command::Load(reply) => {
                 self.load().await;
@@ -521,6 +524,11 @@ impl Actor {
         if !queue.is_starting_with(id) && queue.remove(recorder, vec![id.to_owned()], RemovalReason::Aborted)? > 0 {
             recorder.note(PendingMessagesModified::default());
             return Ok(true);
+        }
+        // The turn of the next message may begin already; that one is not what was to be stopped.
+        let another_begins = queue.is_starting() && !queue.is_starting_with(id);
+        if another_begins && recorder.facts(|facts| facts.pending.was_said(id)) {
+            return Err(AgentError::Refused("The turn is over.".into()));
         }
         Ok(self.abort(AbortReason::UserInitiated, Waiting::Kept).await)
     }

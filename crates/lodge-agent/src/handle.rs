@@ -212,6 +212,11 @@ impl Agent {
         self.ask(|reply| Command::Begin(Box::new(prompt), reply)).await?
     }
 
+    /// Whether a turn begins with this message right now: it can no longer be changed or taken back, only stopped.
+    pub fn is_starting_with(&self, message_id: &str) -> bool {
+        self.shared.queue.is_starting_with(message_id)
+    }
+
     /// Forgets a message that was accepted and is no part of the conversation. Answers with the event that says it, if the
     /// message waited.
     pub fn withdraw(&self, message_id: &str) -> Result<Option<Uuid>, AgentError> {
@@ -221,6 +226,11 @@ impl Agent {
             recorder.note(PendingMessagesModified::default());
         }
         Ok(removed)
+    }
+
+    /// Begins with what waits, where nothing runs: what it waited for will not come.
+    pub fn go_on(&self) {
+        let _ = self.inbox.send(Command::GoOn);
     }
 
     /// Puts messages that wait for after the turn into this order, before those that it does not name. Answers with the event

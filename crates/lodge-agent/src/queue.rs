@@ -222,30 +222,25 @@ impl Queue {
     pub(crate) fn remove(&self, recorder: &Recorder, ids: Vec<String>, why: RemovalReason) -> Result<usize, LogError> {
         let known = |id: &String| recorder.facts(|facts| facts.pending.get(id).is_some());
         let ids: Vec<String> = ids.into_iter().filter(known).collect();
-        let removed = ids.len();
-        self.remove_known(recorder, ids, why)?;
-        Ok(removed)
+        if !ids.is_empty() {
+            recorder.record(LodgeMessageRemoved { ids: ids.clone(), why })?;
+            let mut live = self.live.lock();
+            ids.iter().for_each(|id| live.forget(id));
+        }
+        Ok(ids.len())
     }
 
-    /// Forgets one message that waits. Answers with the event that says it, if it waited.
+    /// Forgets one message that waits. Answers with the event that says it, if it waited: one with which a turn begins right now
+    /// is said.
     pub(crate) fn withdraw(&self, recorder: &Recorder, id: &str) -> Result<Option<Uuid>, LogError> {
-        let known = recorder.facts(|facts| facts.pending.get(id).is_some());
-        let ids = known.then(|| id.to_owned()).into_iter().collect();
-        self.remove_known(recorder, ids, RemovalReason::Removed)
-    }
-
-    fn remove_known(
-        &self,
-        recorder: &Recorder,
-        ids: Vec<String>,
-        why: RemovalReason,
-    ) -> Result<Option<Uuid>, LogError> {
-        if ids.is_empty() {
+        let mut live = self.live.lock();
+        let is_starting = live.starting.as_deref() == Some(id);
+        if is_starting || recorder.facts(|facts| facts.pending.get(id).is_none()) {
             return Ok(None);
         }
-        let removed = recorder.record(LodgeMessageRemoved { ids: ids.clone(), why })?;
-        let mut live = self.live.lock();
-        ids.iter().for_each(|id| live.forget(id));
+        let (ids, why) = (vec![id.to_owned()], RemovalReason::Removed);
+        let removed = recorder.record(LodgeMessageRemoved { ids, why })?;
+        live.forget(id);
         Ok(Some(removed.id()))
     }
 
@@ -341,6 +336,11 @@ impl Queue {
         if let Some(id) = id {
             self.live.lock().forget(id);
         }
+    }
+
+    /// A message was a command, and is done.
+    pub(crate) fn commanded(&self, id: &str) {
+        self.live.lock().forget(id);
     }
 
     /// Gives a message that waits another text. Answers whether that changed anything.

@@ -57,6 +57,11 @@ impl Face {
         Private::new(home, open)
     }
 
+    /// The files that every client may reach. A path that came from a tool, a model or a log is only ever read beneath these.
+    pub(crate) fn shared_files(&self) -> Files {
+        Files::new(self.directories()).without(self.private())
+    }
+
     /// The files that a client may reach: those of the directories, and what it was granted.
     pub(crate) fn files(&self, client: &str) -> Files {
         let mut roots = self.directories();

@@ -80,7 +80,11 @@ impl Face {
         let kept = self.inner.lock().past_output(uri);
         let limit = self.config.limits.terminal_bytes;
         let whole = match kept {
-            Some(path) => tokio::task::spawn_blocking(move || end_of(&path, limit).ok()).await,
+            Some(path) => {
+                // Commands print what they like: the path is read only where every client may read.
+                let files = self.shared_files();
+                tokio::task::spawn_blocking(move || end_of(&files, &path, limit).ok()).await
+            }
             None => Ok(None),
         };
         let whole = whole.map_err(|error| HostError::Invalid(error.to_string()))?;

@@ -1,14 +1,15 @@
 //! What tool calls said or did that is too much for the state: read at addresses beneath the session's, from its log and from
 //! the contents that it keeps of changed files.
 
-use std::sync::Arc;
+use std::{io::Read, path::Path, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use lodge_files::Files;
 use lodge_host::Session;
 
 use crate::{
     face::Face,
-    projection::{Side, difference_in, said_in, side_named},
+    projection::{Proposed, Side, difference_in, said_in, side_named},
 };
 
 pub(crate) struct ToolContent {
@@ -58,10 +59,31 @@ async fn proposed(face: &Face, session: &str, call: &str, side: Side) -> Option<
         let mut talks = inner.talks.values().filter(|talk| *talk.born == *session);
         talks.find_map(|talk| talk.projector.proposed(call).cloned())?
     };
-    Some(ToolContent::file(match side {
-        Side::After => proposed.new.into_bytes(),
-        Side::Before => tokio::fs::read(proposed.path).await.ok()?,
-    }))
+    let Proposed { diff, new } = proposed;
+    match (side, diff.makes_the_file()) {
+        (Side::Before, true) => return None,
+        // All of it is in the question.
+        (Side::After, true) => return Some(ToolContent::file(new.into_bytes())),
+        (_, false) => {}
+    }
+    let (files, limit) = (face.shared_files(), face.config.limits.resource_bytes);
+    let read = move || {
+        let whole = whole(&files, &diff.path, limit);
+        match (side, whole) {
+            (Side::Before, Some(old)) => old,
+            (Side::After, Some(_)) => new.into_bytes(),
+            // A file that clients may not read: what the person is asked about, and no more.
+            (side, None) => diff.excerpt(side).into_bytes(),
+        }
+    };
+    Some(ToolContent::file(tokio::task::spawn_blocking(read).await.ok()?))
+}
+
+fn whole(files: &Files, path: &Path, limit: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut reader = files.readable(path, limit).ok()?.reader().ok()?;
+    reader.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// What a call made of a file. What is not kept any more is shown as far as the log tells.

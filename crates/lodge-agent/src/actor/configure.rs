@@ -260,22 +260,28 @@ impl Actor {
         let recorder = &self.shared.recorder;
         recorder.record(UserMessage {
             content: text,
-            message_id: Some(id),
+            message_id: Some(id.clone()),
             source: Some(COMMAND_SOURCE.into()),
             delivery: Some(Delivery::Idle),
             ..UserMessage::default()
         })?;
+        self.shared.queue.commanded(&id);
         recorder.record(SessionInfo {
             info_type: COMMAND_SOURCE.into(),
             message: answer,
             ..SessionInfo::default()
         })?;
-        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        let goes_on = !queue.next_needs_preparation(recorder) && queue.has_next(recorder) && self.lease().is_ok();
-        if !(goes_on && self.start_next(Delivery::Queued)) {
+        if !self.go_on() {
             self.tell_idle(crate::turn::Ended::Finished);
         }
         Ok(())
+    }
+
+    /// Begins with what waits, where nothing runs and no client has to prepare it first. Answers whether a turn begins.
+    pub(super) fn go_on(&mut self) -> bool {
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        let can = self.running.is_none() && !queue.next_needs_preparation(recorder) && queue.has_next(recorder);
+        can && self.lease().is_ok() && self.start_next(Delivery::Queued)
     }
 
     pub(super) fn clear_context(&self) -> Result<u64, AgentError> {

@@ -584,6 +584,10 @@ fn keep_messages(inner: &mut Inner, chat: &str, plan: &Plan) -> Result<(), Refus
     let Some(talk) = inner.talk_mut(chat) else {
         return Ok(());
     };
+    let is_starting = |id: &String| talk.agent().is_some_and(|agent| agent.is_starting_with(id));
+    if plan.instead_of.as_ref().is_some_and(is_starting) {
+        return Err("the agent already has this message".to_owned());
+    }
     for send in &plan.effects {
         talk.accept(&said, send, true)?;
     }
@@ -796,6 +800,9 @@ impl Inner {
         let talk = self.talk_mut(chat).ok_or("there is no such chat")?;
         let agent = talk.agent().cloned().ok_or("the session is not open; try again")?;
         let event = match change {
+            QueueAction::Set(Effect::Send { id, .. }) if agent.is_starting_with(&id) => {
+                return Err("the agent already has this message".to_owned());
+            }
             QueueAction::Set(send) => talk.accept(&said, &send, false)?,
             QueueAction::Steer { send, replaces, now } => {
                 let event = talk.accept(&said, &send, true)?;

@@ -1,7 +1,7 @@
 //! Reading attached resources when a turn begins: from the host's files, from what the host holds, and for the rest from the
 //! client that attached them.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use ahp_types::state::{Message, MessageAttachment, MessageResourceAttachment};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -32,7 +32,7 @@ async fn of_host(message: &Message) -> (Given, Vec<(&MessageResourceAttachment, 
         match Place::of(&resource.uri) {
             Place::File(path) if tokio::fs::try_exists(&path).await.unwrap_or(true) => {
                 let text = match &resource.selection {
-                    Some(_) => tokio::fs::read_to_string(&path).await.unwrap_or_default(),
+                    Some(_) => text_of(&path).await,
                     None => String::new(),
                 };
                 let selected = |range: &_| lines(&text, range).unwrap_or_default();
@@ -42,6 +42,16 @@ async fn of_host(message: &Message) -> (Given, Vec<(&MessageResourceAttachment, 
         }
     }
     (given, elsewhere)
+}
+
+/// The text of a file that is small enough to be worth showing a part of. A device or a pipe has none.
+async fn text_of(path: &Path) -> String {
+    match tokio::fs::metadata(path).await {
+        Ok(found) if found.is_file() && found.len() <= BYTES => {
+            tokio::fs::read_to_string(path).await.unwrap_or_default()
+        }
+        _ => String::new(),
+    }
 }
 
 /// Reads what a message attaches, where all of it is in files of this host.

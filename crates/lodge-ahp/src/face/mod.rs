@@ -120,8 +120,15 @@ impl Face {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let (teller, stopped) = (push.clone(), stop.clone());
         tasks.spawn(stopped.run_until_cancelled_owned(async move {
-            while let Some((session, outcome)) = heard.recv().await {
-                teller.tell(&session, outcome).await;
+            while let Some(first) = heard.recv().await {
+                // What came in the meantime counts only as the newest of each session.
+                let mut newest = HashMap::from([first]);
+                while let Ok((session, outcome)) = heard.try_recv() {
+                    newest.insert(session, outcome);
+                }
+                for (session, outcome) in newest {
+                    teller.tell(&session, outcome).await;
+                }
             }
         }));
         Ok(Arc::new(Self {

@@ -42,7 +42,7 @@ pub(crate) fn side_named(name: &str) -> Option<(&str, Side)> {
 /// What a call wants to write, while a person thinks about it.
 #[derive(Debug, Clone)]
 pub(crate) struct Proposed {
-    pub(crate) path: PathBuf,
+    pub(crate) diff: UnifiedDiff,
     pub(crate) new: String,
 }
 
@@ -65,7 +65,7 @@ impl UnifiedDiff {
         })
     }
 
-    fn makes_the_file(&self) -> bool {
+    pub(crate) fn makes_the_file(&self) -> bool {
         self.text
             .lines()
             .nth(1)
@@ -127,7 +127,7 @@ pub(super) fn proposed(request: &PermissionRequest, call: &str) -> Option<(FileE
     let diff = UnifiedDiff::parse(&write.diff)?;
     let items = vec![diff.edit(call)];
     let proposed = Proposed {
-        path: diff.path,
+        diff,
         new: write.new_file_contents.clone()?,
     };
     Some((FileEditCollection { items }, proposed))

@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 pub use self::shells::TerminalNews;
 use self::turns::End;
 pub(crate) use self::{
-    edits::{Side, difference_in, side_named},
+    edits::{Proposed, Side, difference_in, side_named},
     input::{Question, number_value, one_answer},
     message::{message_of, message_of_prompt},
     text::timestamp,

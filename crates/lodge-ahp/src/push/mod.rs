@@ -12,6 +12,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use futures_util::future::join_all;
 use lodge_door::Door;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -136,6 +137,11 @@ impl Push {
         if !(host.starts_with("https://") || local) {
             return Err(PushError::Insecure);
         }
+        if !local && !is_service(&wanted.endpoint) {
+            return Err(PushError::Unreadable(
+                "its endpoint is not the address of a push service",
+            ));
+        }
         if wanted.endpoint.len() > LONGEST {
             return Err(PushError::Unreadable("its endpoint is too long"));
         }
@@ -174,18 +180,33 @@ impl Push {
     pub(crate) async fn tell(&self, session: &Uri, outcome: Outcome) {
         let (key, listeners) = self.listeners();
         let payload = json!({ "kind": outcome.name(), "session": &**session }).to_string();
-        for (device, to) in listeners {
-            match send(&key, &to, &payload, session, outcome).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    if let Err(error) = self.unsubscribe(&device) {
-                        tracing::warn!("{error}");
+        // Side by side: a push service that hangs makes nobody else wait.
+        let sending =
+            listeners.iter().map(
+                async |(device, to)| match send(&key, to, &payload, session, outcome).await {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        if let Err(error) = self.unsubscribe(device) {
+                            tracing::warn!("{error}");
+                        }
                     }
-                }
-                Err(why) => tracing::warn!(device, "a browser could not be told by web push: {why}"),
-            }
-        }
+                    Err(why) => tracing::warn!(device, "a browser could not be told by web push: {why}"),
+                },
+            );
+        join_all(sending).await;
     }
+}
+
+/// Whether an endpoint can be a push service: a named machine, and no credentials in the address. An address of this
+/// machine or its network by number would let a device that may only watch make the host send requests there.
+fn is_service(endpoint: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(endpoint) else {
+        return false;
+    };
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.');
+    let is_number = host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
+    let is_here = host == "localhost" || host.ends_with(".localhost") || host.ends_with(".local");
+    host.contains('.') && !is_number && !is_here && url.username().is_empty() && url.password().is_none()
 }
 
 /// Sends one message. False when the push service no longer knows the browser.
@@ -233,6 +254,28 @@ async fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_named_machines_are_push_services() {
+        for (endpoint, fits) in [
+            ("https://push.example.com/send/abc", true),
+            ("https://push.example.com:8443/send/abc?x=1", true),
+            ("https://127.0.0.1:8443/x", false),
+            ("https://2130706433/x", false),
+            ("https://0x7f.1/x", false),
+            ("https://10.0.0.7/x", false),
+            ("https://[::1]/x", false),
+            ("https://[fd00::1]/x", false),
+            ("https://localhost/x", false),
+            ("https://localhost./x", false),
+            ("https://intranet/x", false),
+            ("https://printer.local/x", false),
+            ("https://user:key@push.example.com/x", false),
+            ("https:///x", false),
+        ] {
+            assert_eq!(is_service(endpoint), fits, "{endpoint}");
+        }
+    }
 
     #[test]
     fn only_a_session_that_worked_comes_to_something() {

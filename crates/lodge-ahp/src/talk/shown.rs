@@ -68,8 +68,11 @@ impl Face {
     /// waits no more in its session.
     pub(crate) fn turn_failed(&self, chat: &Uri, session: Option<&Session>, id: &str, message: &str) {
         self.show_failure(chat, id, message);
-        if let Some(Err(error)) = session.map(|session| session.withdraw(id)) {
-            tracing::warn!(chat = &**chat, %error, "a message that failed stays in the queue");
+        let Some(session) = session else { return };
+        match session.withdraw(id) {
+            // What came behind it waited for it.
+            Ok(_) => session.go_on(),
+            Err(error) => tracing::warn!(chat = &**chat, %error, "a message that failed stays in the queue"),
         }
     }
 

@@ -9,6 +9,7 @@ use ahp_types::state::{
     TerminalClaim, TerminalContentPart, TerminalExitedLifecycleState, TerminalLifecycleState,
     TerminalRunningLifecycleState, TerminalSessionClaim, TerminalState, TerminalUnclassifiedPart,
 };
+use lodge_files::{FileError, Files};
 use lodge_tools::terminal::Piece;
 use serde_json::Value;
 
@@ -136,8 +137,8 @@ impl Inner {
 }
 
 /// The end of a file, from the beginning of a line.
-pub(crate) fn end_of(path: &Path, limit: usize) -> std::io::Result<String> {
-    let mut file = std::fs::File::open(path)?;
+pub(crate) fn end_of(files: &Files, path: &Path, limit: usize) -> Result<String, FileError> {
+    let mut file = files.readable(path, u64::MAX)?.reader()?.into_inner();
     let from = file.metadata()?.len().saturating_sub(limit as u64);
     file.seek(std::io::SeekFrom::Start(from))?;
     let mut bytes = Vec::new();

@@ -118,3 +118,40 @@ async fn what_is_not_kept_of_an_edit_is_shown_as_far_as_the_log_tells() {
     let params = json!({ "channel": ROOT, "uri": format!("lodge:/{}/content/nothing-after/x", uuid(1)) });
     assert_eq!(a.code("resourceRead", params).await, -32008);
 }
+
+/// Whoever may look on may see what a person is asked about, and nothing else of a file that clients may not read.
+#[tokio::test]
+async fn a_question_shows_no_more_of_a_file_outside_than_it_asks_about() {
+    let (_house, mut a, _, chat) = at_home().await;
+    let outside = tempfile::tempdir().unwrap();
+    let path = outside.path().join("secret");
+    let secret: String = (0..40).map(|line| format!("line {line}\n")).collect();
+    std::fs::write(&path, &secret).unwrap();
+
+    let change = json!({ "path": path, "old_str": "line 20\n", "new_str": "the quince\n" });
+    a.say(&chat, "t1", &call("edit", &change)).await;
+    let ready = a.action("chat/toolCallReady").await["action"].clone();
+    let both = sides(&mut a, &ready["edits"]["items"][0]).await;
+    for (side, word) in both.iter().zip(["line 20\n", "the quince\n"]) {
+        let (_, text) = side.as_ref().unwrap();
+        assert!(text.contains(word) && !text.contains("line 1\n"), "{text}");
+    }
+    let deny = |ready: &Value, turn: &str| {
+        json!({
+            "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": ready["toolCallId"], "approved": false,
+            "reason": "denied",
+        })
+    };
+    a.accepted(&chat, deny(&ready, "t1")).await;
+    a.ends(&chat, "t1").await;
+
+    let create = json!({ "path": path, "file_text": "new\n" });
+    a.say(&chat, "t2", &call("create", &create)).await;
+    let ready = a.action("chat/toolCallReady").await["action"].clone();
+    let call = ready["toolCallId"].as_str().unwrap();
+    let before = format!("lodge:/{}/content/{call}-before/secret", uuid(1));
+    let read = json!({ "channel": ROOT, "uri": before });
+    assert_eq!(a.code("resourceRead", read).await, -32008, "{ready}");
+    a.accepted(&chat, deny(&ready, "t2")).await;
+    a.ends(&chat, "t2").await;
+}

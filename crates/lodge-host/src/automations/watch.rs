@@ -34,7 +34,7 @@ impl TurnWatch {
         let own = event.agent_id().is_none();
         match event.payload() {
             Payload::UserMessage(said) if own && said.message_id.as_deref() == Some(&self.message) => {
-                (self.begun, self.aborted) = (true, false);
+                (self.begun, self.aborted, self.rested) = (true, false, false);
             }
             // What somebody said next has a turn of its own; what steers this one comes before it rests.
             Payload::UserMessage(_) if own && self.begun && self.rested => return Some(self.outcome()),
