@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::{
     content,
-    tools::{COMPLETED, Call, FAILED, HIDDEN, PENDING, RUNNING, text},
-    wire::{Chunk, ContentBlock, SessionFeatures, ToolCall, Update},
+    tools::{COMPLETED, Call, FAILED, HIDDEN, PENDING, RUNNING, fenced, text},
+    wire::{Chunk, ContentBlock, SessionFeatures, ToolCall, ToolContent, Update},
 };
 
 /// What of a text is shown already.
@@ -243,7 +243,12 @@ impl Projector {
         let id = request.tool_call_id().unwrap_or(request_id);
         self.begin(id, Call::of_request(request));
         let call = self.calls.get(id).cloned().unwrap_or_else(|| Call::of_request(request));
-        (std::mem::take(&mut self.out), call.shown(id, PENDING, &self.cwd))
+        let mut shown = call.shown(id, PENDING, &self.cwd);
+        let details = details(request);
+        if !details.is_empty() {
+            shown.content.get_or_insert_default().splice(..0, details);
+        }
+        (std::mem::take(&mut self.out), shown)
     }
 
     /// The host went down while these ran, or waited to; nobody goes on with them.
@@ -317,4 +322,22 @@ fn rest(shown: &mut Shown, id: &str, whole: &str) -> Option<Chunk> {
     };
     let rest = whole.get(from..).filter(|rest| !rest.is_empty())?;
     Some(chunk(rest, id))
+}
+
+/// What a person must see of a request before answering it, whatever a title leaves out: the whole command, and where a path
+/// really leads.
+fn details(request: &PermissionRequest) -> Vec<ToolContent> {
+    let leads = |path: &Option<String>| path.as_ref().map(|path| text(&format!("Leads to {path}")));
+    match request {
+        PermissionRequest::Shell(shell) => {
+            let warning = shell.warning.as_deref().map(text);
+            [fenced(&shell.full_command_text, "sh")]
+                .into_iter()
+                .chain(warning)
+                .collect()
+        }
+        PermissionRequest::Write(write) => leads(&write.resolved_path).into_iter().collect(),
+        PermissionRequest::Read(read) => leads(&read.resolved_path).into_iter().collect(),
+        _ => Vec::new(),
+    }
 }

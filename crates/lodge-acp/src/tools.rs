@@ -116,7 +116,7 @@ impl Call {
             let first = letters.next().into_iter().flat_map(char::to_uppercase);
             first.chain(letters).collect()
         };
-        self.title.clone().or(told).unwrap_or_else(name)
+        self.title.as_deref().map(line).or(told).unwrap_or_else(name)
     }
 
     fn locations(&self, cwd: &Path) -> Vec<Location> {
@@ -281,7 +281,7 @@ pub(crate) fn text(text: &str) -> ToolContent {
 }
 
 /// A text as it stands, in Markdown: between more backticks than are in it.
-fn fenced(quoted: &str, language: &str) -> ToolContent {
+pub(crate) fn fenced(quoted: &str, language: &str) -> ToolContent {
     let longest = quoted.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     text(&format!(
