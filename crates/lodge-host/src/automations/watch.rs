@@ -1,6 +1,6 @@
 //! How the turn of one message ends, read from the events of its session.
 
-use lodge_events::{Event, Payload};
+use lodge_events::{COMMAND_SOURCE, Event, Payload};
 
 use super::{RunOutcome, RunUsage};
 
@@ -54,6 +54,8 @@ impl TurnWatch {
             // It may have been aborted before it was recorded.
             Payload::Abort(_) if own => self.aborted = true,
             Payload::AssistantIdle(_) if own => self.rested = true,
+            // The answer of a command is all there is to its turn.
+            Payload::SessionInfo(info) if own && self.begun && info.info_type == COMMAND_SOURCE => self.rested = true,
             Payload::SessionIdle(_) => return self.at_rest(),
             _ => {}
         }
