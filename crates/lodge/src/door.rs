@@ -3,6 +3,7 @@
 
 use std::{
     io,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
 };
 
@@ -51,6 +52,16 @@ pub(crate) fn find(home: &Path) -> Result<Option<Note>> {
     };
     let note = serde_json::from_str(&text).with_context(|| format!("{} cannot be understood", path.display()))?;
     Ok(Some(note))
+}
+
+/// The host that runs on a home: somebody answers where the note says.
+pub(crate) fn running(home: &Path) -> Result<Option<Note>> {
+    let Some(note) = find(home)? else { return Ok(None) };
+    let Some(socket) = &note.join_socket else {
+        // Without a socket nobody can be asked; the note is all there is.
+        return Ok(Some(note));
+    };
+    Ok(UnixStream::connect(socket).is_ok().then_some(note))
 }
 
 /// The token of a home, where there is one.

@@ -9,12 +9,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lodge_host::Host;
-use tokio::net::UnixStream;
 
-use crate::{
-    door::{self, Note},
-    serve::print_line,
-};
+use crate::{door, serve::print_line};
 
 /// How long a host may take to start, and to stop.
 const START: Duration = Duration::from_secs(30);
@@ -23,16 +19,6 @@ const LOOK: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(250);
 /// How long a host that nobody needs stays.
 const LINGER: Duration = Duration::from_secs(15 * 60);
-
-/// The host that runs on a home. A host that was killed leaves its note behind, so somebody has to answer.
-pub(crate) async fn running(home: &Path) -> Result<Option<Note>> {
-    let Some(note) = door::find(home)? else { return Ok(None) };
-    let Some(socket) = &note.join_socket else {
-        // Without a socket nobody can be asked; the note is all there is.
-        return Ok(Some(note));
-    };
-    Ok(UnixStream::connect(socket).await.is_ok().then_some(note))
-}
 
 /// Where a host in the background writes what it has to say.
 fn log_file(home: &Path) -> PathBuf {
@@ -62,7 +48,7 @@ fn start(home: &Path) -> Result<Child> {
 
 /// Makes sure that a host runs on a home.
 pub(crate) async fn ensure(home: &Path) -> Result<()> {
-    if running(home).await?.is_some() {
+    if door::running(home)?.is_some() {
         return Ok(());
     }
     let path = log_file(home);
@@ -71,14 +57,14 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
     loop {
         tokio::time::sleep(LOOK).await;
         let ended = child.try_wait()?;
-        if running(home).await?.is_some() {
+        if door::running(home)?.is_some() {
             return Ok(());
         }
         match ended {
             // Another one was quicker and is about to listen, or a command has the home for a moment.
             Some(status) if status.success() => {
                 tokio::time::sleep(AGAIN).await;
-                if running(home).await?.is_some() {
+                if door::running(home)?.is_some() {
                     return Ok(());
                 }
                 child = start(home)?;
@@ -100,7 +86,7 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
 
 /// Tells the host of a home to stop, and waits until it has.
 pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
-    let Some(note) = running(home).await? else {
+    let Some(note) = door::running(home)? else {
         print_line(&format!("No host is running on {}.", home.display()));
         return Ok(ExitCode::SUCCESS);
     };
@@ -109,7 +95,7 @@ pub(crate) async fn stop(home: &Path) -> Result<ExitCode> {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM)
         .with_context(|| format!("Cannot stop the host (process {})", note.pid))?;
     let patience = Instant::now() + STOP;
-    while running(home).await?.is_some() {
+    while door::running(home)?.is_some() {
         if Instant::now() > patience {
             bail!("The host (process {}) did not stop.", note.pid);
         }

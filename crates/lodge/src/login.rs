@@ -82,7 +82,7 @@ pub(crate) async fn setup(home: &Path) -> Result<ExitCode> {
     }
     replace(&path, text.as_bytes()).with_context(|| format!("Cannot write {}", path.display()))?;
     print_line(&format!("Saved to {}, readable only by you.", path.display()));
-    if launch::running(home).await?.is_some()
+    if crate::door::running(home)?.is_some()
         && yes(
             "A host is running and uses the new model after a restart. Stop it now?",
             true,

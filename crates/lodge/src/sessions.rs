@@ -113,7 +113,7 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
         eprintln!("No sessions yet. Start one with: lodge run \"hello\"");
     }
     let width = listing::width();
-    let host = door::find(home.path()).ok().flatten().is_some();
+    let host = door::running(home.path()).ok().flatten().is_some();
     for session in page.sessions {
         if json {
             writeln!(out, "{}", as_json(&session))?;

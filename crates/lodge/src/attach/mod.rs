@@ -73,7 +73,7 @@ pub(crate) async fn converse(home: &Path) -> Result<ExitCode> {
 
 /// `lodge status`: whether a host runs, and what its sessions do.
 pub(crate) async fn status(home: &Path) -> Result<ExitCode> {
-    let Some(note) = launch::running(home).await? else {
+    let Some(note) = crate::door::running(home)? else {
         print_line(&format!(
             "No host is running on {}. `lodge` starts one.",
             home.display()

@@ -180,3 +180,21 @@ fn what_an_sdk_heard_as_accepted_is_there_once_after_kill_9() {
         }
     }
 }
+
+/// A killed host leaves its note behind; only one that answers goes on with a turn.
+#[test]
+fn the_list_of_sessions_says_that_a_killed_host_left_a_turn_behind() {
+    let mut host = Host::start_in(Home::new(), "");
+    let mut sdk = Sdk::connect(&host);
+    let new = json!({ "workingDirectory": host.home.work() });
+    let session = sdk.call("session.create", new).unwrap()["sessionId"].clone();
+    let mut client = Client { sdk, session };
+    client.send(LONG, "enqueue");
+    client.event("assistant.turn_start");
+    let list = |home: &Home| home.run(["sessions", "list"]).ok().stdout().to_owned();
+    assert!(list(&host.home).contains("working"));
+    host.running.kill();
+    host.running.finish();
+    let listed = list(&host.home);
+    assert!(listed.contains("interrupted"), "{listed}");
+}
