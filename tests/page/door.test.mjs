@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, afterEach, before, test } from "node:test";
 import { begin, closeBrowser, closePages, Host, idle, open, picture, until, visit } from "./lib.mjs";
 
@@ -90,4 +92,22 @@ test("every answer has the policy, and nothing of the page is inline", async () 
   const html = await response.text();
   assert.doesNotMatch(html, /<script(?![^>]*src)|<style|style=|\son\w+=/);
   await until("it is there", () => page.locator("main").count());
+});
+
+test("the settings link to the pages of other hosts", async () => {
+  const known = {
+    work: { url: "wss://work.example:8764/?tkn=secret" },
+    far: { url: "ssh://me@far.example" },
+  };
+  const neighbour = await Host.start({ prepare: (host) => writeFileSync(join(host.home, "hosts.json"), JSON.stringify(known)) });
+  try {
+    const page = await open(neighbour);
+    await visit(page, "#/settings");
+    const link = page.getByRole("link", { name: "work" });
+    await link.waitFor();
+    assert.equal(await link.getAttribute("href"), "https://work.example:8764/");
+    assert.equal(await page.getByText("far.example").count(), 0);
+  } finally {
+    await neighbour.stop();
+  }
 });

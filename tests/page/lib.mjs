@@ -37,7 +37,7 @@ export class Host {
     const host = new Host();
     host.root = mkdtempSync(join(tmpdir(), "lodge-page-"));
     host.home = join(host.root, "home");
-    host.work = join(host.root, "work");
+    host.work = join(host.root, options.directory ?? "work");
     mkdirSync(host.home);
     mkdirSync(host.work);
     await options.prepare?.(host);

@@ -1,7 +1,7 @@
 //! One client: reads what it sends, serves its requests side by side, and holds the sessions that it has open.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     panic::AssertUnwindSafe,
     sync::{
         Arc,
@@ -10,22 +10,25 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::poll_immediate};
-use lodge_host::{Host, Session};
+use lodge_host::{Host, HostError, Session};
+use lodge_rpc::{
+    self as rpc, Error, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, LONGEST, Line, Lines, Message, NOT_FOUND,
+    PARSE_ERROR, Peer,
+};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::mpsc,
 };
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 
 use crate::{
     driver::{Command, Driver},
-    lines::{LONGEST, Line, Lines},
     methods::{self, Outcome},
-    options,
-    peer::Peer,
-    rpc::{self, Error, INVALID_REQUEST, Message, PARSE_ERROR},
     wire::{CancelRequest, ClientCapabilities, SessionId},
 };
 
@@ -34,6 +37,9 @@ pub type Reload = Arc<dyn Fn() -> Result<Host, String> + Send + Sync>;
 
 /// What a client adds to the arguments of this program to have a person bring a model.
 pub const SETUP_ARGUMENT: &str = "--setup";
+
+/// So many requests of a client are served at once.
+const MOST_REQUESTS: usize = 256;
 
 /// Who is at the other end.
 #[derive(Debug)]
@@ -62,7 +68,7 @@ impl Attached {
         }
         // With the answer to this it is known that the client is not attached any more.
         let _ = session.settle_interrupted().await;
-        let (id, facts) = (session.id().to_owned(), session.facts());
+        let (id, facts) = (session.id().to_owned(), session.state());
         let is_empty = facts.user_messages == 0 && facts.first_command.is_none() && session.queue().0.is_empty();
         let is_unused = self.is_made && is_empty && session.clients() == 0;
         drop(session);
@@ -83,6 +89,10 @@ pub(crate) struct Connection {
     sessions: Mutex<HashMap<String, Attached>>,
     /// What can be cancelled, by the id of the request as JSON.
     running: Mutex<HashMap<String, CancellationToken>>,
+    /// The requests that are served.
+    tasks: TaskTracker,
+    /// Nobody is there any more.
+    pub(crate) ended: CancellationToken,
 }
 
 /// Serves a client until it is gone.
@@ -93,12 +103,11 @@ where
 {
     let slot = host.connections().admit(None);
     let peer = Peer::default();
-    let writer = tokio::spawn(peer.clone().write_to(output));
+    tokio::spawn(peer.clone().write_to(output));
     if let Err(error) = slot.authenticate() {
         peer.respond(&Value::Null, Err(Error::new(INVALID_REQUEST, error.to_string())));
         peer.finish();
-        let _ = writer.await;
-        return;
+        return peer.finished().await;
     }
     let connection = Arc::new(Connection {
         peer: peer.clone(),
@@ -108,6 +117,8 @@ where
         client: Mutex::default(),
         sessions: Mutex::default(),
         running: Mutex::default(),
+        tasks: TaskTracker::new(),
+        ended: CancellationToken::new(),
     });
     let mut lines = Lines::new(input, LONGEST);
     loop {
@@ -124,12 +135,14 @@ where
             Ok(None) | Err(_) => break,
         }
     }
-    let sessions = std::mem::take(&mut *connection.sessions.lock());
-    for attached in sessions.into_values() {
-        attached.let_go(&host).await;
-    }
+    connection.ended.cancel();
+    connection.let_go(&host).await;
+    // A session that was being made is open only now.
+    connection.tasks.close();
+    connection.tasks.wait().await;
+    connection.let_go(&host).await;
     peer.finish();
-    let _ = writer.await;
+    peer.finished().await;
     slot.release();
     tracing::debug!("an ACP client is gone");
 }
@@ -151,7 +164,9 @@ impl Connection {
     async fn request(self: &Arc<Self>, id: Value, method: String, params: Value) {
         let cancelled = CancellationToken::new();
         let key = id.to_string();
-        self.running.lock().insert(key.clone(), cancelled.clone());
+        if let Err(why) = self.admit(&key, &cancelled) {
+            return self.peer.respond(&id, Err(Error::new(INVALID_REQUEST, why)));
+        }
         let this = self.clone();
         let mut work = Box::pin(async move {
             let served = AssertUnwindSafe(methods::serve(&this, &method, params, &cancelled)).catch_unwind();
@@ -172,7 +187,32 @@ impl Connection {
         });
         // What needs no waiting is done before the next message is read, in the order that it came in.
         if poll_immediate(&mut work).await.is_none() {
-            tokio::spawn(work);
+            self.tasks.spawn(work);
+        }
+    }
+
+    /// Notes a request that is to be served, so that it can be cancelled.
+    fn admit(&self, key: &str, cancelled: &CancellationToken) -> Result<(), String> {
+        let mut running = self.running.lock();
+        if running.len() >= MOST_REQUESTS {
+            return Err(format!(
+                "{MOST_REQUESTS} requests are being served. Wait for an answer first."
+            ));
+        }
+        match running.entry(key.to_owned()) {
+            Entry::Occupied(_) => Err(format!("A request with the id {key} is being served. Use another id.")),
+            Entry::Vacant(free) => {
+                free.insert(cancelled.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets go of every session that the client has open.
+    async fn let_go(&self, host: &Host) {
+        let sessions = std::mem::take(&mut *self.sessions.lock());
+        for attached in sessions.into_values() {
+            attached.let_go(host).await;
         }
     }
 
@@ -226,7 +266,7 @@ impl Connection {
             sessions.values().map(|attached| attached.session.clone()).collect()
         };
         for session in sessions {
-            options::renew_model(&before, &now, &session).await?;
+            session.renew_model(&before, &now).await.map_err(failed)?;
         }
         self.wants_key.store(false, Ordering::Relaxed);
         Ok(())
@@ -281,7 +321,13 @@ impl Connection {
     }
 }
 
-/// An answer without content.
-pub(crate) fn nothing() -> Value {
-    json!({})
+/// What a client is told of a failure in the host.
+pub(crate) fn failed(error: impl Into<HostError>) -> Error {
+    let error = error.into();
+    let code = match &error {
+        HostError::NotFound(_) => NOT_FOUND,
+        HostError::Invalid(_) | HostError::AlreadyExists(_) => INVALID_PARAMS,
+        _ => INTERNAL_ERROR,
+    };
+    Error::new(code, error.to_string())
 }

@@ -3,11 +3,9 @@
 use lodge_events::{Attachment, BlobAttachment, DirectoryAttachment, FileAttachment, UserMessage};
 use lodge_files::uri;
 use lodge_host::Prompt;
+use lodge_rpc::Error;
 
-use crate::{
-    rpc::Error,
-    wire::{ContentBlock, Resource},
-};
+use crate::wire::{ContentBlock, Resource};
 
 /// A message of these blocks. What the client embeds for the model is no part of what people read. Looks at files.
 pub(crate) fn prompt(blocks: Vec<ContentBlock>) -> Result<Prompt, Error> {

@@ -5,29 +5,22 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use lodge_events::{AbortReason, Event, Payload, RemovalReason};
-use lodge_host::{
-    AgentError, AnsweredBy, Attachment, Prompt, QueueChange, RunOutcome, Session, Subscription, TurnWatch,
-};
+use lodge_events::{AbortReason, Event, Payload};
+use lodge_host::{AgentError, AnsweredBy, Attachment, Prompt, QueueChange, Session, Subscription};
+use lodge_rpc::{AUTH_REQUIRED, Error, NOT_FOUND, Peer};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    connection::{Client, Connection},
+    connection::{Client, Connection, failed},
     options,
-    peer::Peer,
     projection::Projector,
     questions::{self, Kind, Meaning, Question},
-    rpc::{AUTH_REQUIRED, Error, NOT_FOUND},
-    wire::{Chunk, SessionNotification, Update},
+    sessions,
+    turns::{END_TURN, Stopped, ToStop, Turn, Turns},
+    wire::{Chunk, Update},
 };
-
-/// Why a turn stopped, or what went wrong.
-pub(crate) type Stopped = Result<&'static str, Error>;
-
-const END_TURN: &str = "end_turn";
-const CANCELLED: &str = "cancelled";
 
 /// What a client wants of a session.
 pub(crate) enum Command {
@@ -41,21 +34,6 @@ pub(crate) enum Command {
     CancelPrompt(String),
     /// Stop what the client wanted, tell it how that ended, and end.
     Close(oneshot::Sender<()>),
-}
-
-/// A prompt that is not answered yet.
-struct Turn {
-    message_id: String,
-    watch: TurnWatch,
-    /// Whether the agent has the message; before that nothing can be stopped.
-    sent: bool,
-    /// Whether the message is part of the conversation.
-    begun: bool,
-    cancelled: bool,
-    stop_reason: &'static str,
-    /// Why the message did not become part of the conversation, if it does not.
-    error: Option<Error>,
-    answer: oneshot::Sender<Stopped>,
 }
 
 /// A question that the client has before it. Dropped, it is taken back.
@@ -75,39 +53,32 @@ pub(crate) struct Driver {
     /// To itself, for as long as the client has the session open.
     sender: mpsc::WeakUnboundedSender<Command>,
     inbox: mpsc::UnboundedReceiver<Command>,
-    turns: Vec<Turn>,
-    /// Whether the last turn failed or was stopped.
-    failed: bool,
+    turns: Turns,
     asked: HashMap<String, Asked>,
     commands: Vec<Value>,
     closing: Option<oneshot::Sender<()>>,
 }
 
-/// What a driver needs.
-pub(crate) struct Parts {
-    pub(crate) connection: Weak<Connection>,
-    pub(crate) events: Subscription,
-    pub(crate) projector: Projector,
-    pub(crate) peer: Peer,
-    pub(crate) client: Arc<Client>,
-    pub(crate) attachment: Attachment,
-}
-
 impl Driver {
-    pub(crate) fn new(parts: Parts) -> (Self, mpsc::UnboundedSender<Command>) {
+    pub(crate) fn new(
+        connection: &Arc<Connection>,
+        client: Arc<Client>,
+        attachment: Attachment,
+        events: Subscription,
+        projector: Projector,
+    ) -> (Self, mpsc::UnboundedSender<Command>) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let driver = Self {
-            connection: parts.connection,
-            session: parts.attachment.session().clone(),
-            events: parts.events,
-            projector: parts.projector,
-            peer: parts.peer,
-            client: parts.client,
-            _attachment: parts.attachment,
+            connection: Arc::downgrade(connection),
+            session: attachment.session().clone(),
+            events,
+            projector,
+            peer: connection.peer.clone(),
+            client,
+            _attachment: attachment,
             sender: sender.downgrade(),
             inbox,
-            turns: Vec::new(),
-            failed: false,
+            turns: Turns::default(),
             asked: HashMap::new(),
             commands: Vec::new(),
             closing: None,
@@ -151,18 +122,13 @@ impl Driver {
     }
 
     fn send(&self, update: &Update) {
-        let notification = SessionNotification {
-            session_id: self.session.id(),
-            update,
-        };
-        self.peer.notify("session/update", &notification);
+        sessions::show(&self.peer, self.session.id(), update);
     }
 
     async fn event(&mut self, event: &Event) {
         self.settle(event);
-        let is_own_failure = event.agent_id().is_none()
-            && matches!(event.payload(), Payload::SessionError(_))
-            && self.turns.iter().any(|turn| turn.begun);
+        let is_own_failure =
+            event.agent_id().is_none() && matches!(event.payload(), Payload::SessionError(_)) && self.turns.any_begun();
         // A failure of the client's own turn is the answer to its prompt.
         if !is_own_failure {
             for update in self.projector.project(event) {
@@ -266,20 +232,12 @@ impl Driver {
             Command::Prompt(prompt, answer) => self.prompt(*prompt, answer),
             Command::Said(message_id, said) => self.said(&message_id, said),
             Command::Cancel => {
-                for turn in &mut self.turns {
-                    turn.cancelled = true;
-                }
-                self.abort();
+                let all = self.turns.cancel_all();
+                self.stop(all);
             }
             Command::CancelPrompt(message_id) => {
-                let Some(turn) = self.turns.iter_mut().find(|turn| turn.message_id == message_id) else {
-                    return;
-                };
-                turn.cancelled = true;
-                match (turn.sent, turn.begun) {
-                    (true, true) => self.abort(),
-                    (true, false) => self.unqueue(message_id),
-                    (false, _) => {}
+                if let Some(what) = self.turns.cancel(&message_id) {
+                    self.stop(what);
                 }
             }
             Command::Close(done) => {
@@ -291,16 +249,21 @@ impl Driver {
         }
     }
 
-    fn abort(&self) {
-        let session = self.session.clone();
-        tokio::spawn(async move { session.abort(AbortReason::UserInitiated).await });
-    }
-
-    /// Forgets a message that waits, or stops its turn if that is about to begin.
-    fn unqueue(&self, message_id: String) {
+    fn stop(&self, what: ToStop) {
         let session = self.session.clone();
         tokio::spawn(async move {
-            if let Ok(0) = session.change_queue(QueueChange::Remove(message_id)).await {
+            let take_back = async |id| session.change_queue(QueueChange::Remove(id)).await;
+            let waited = match what {
+                ToStop::Turn => false,
+                ToStop::Message(id) => !matches!(take_back(id).await, Ok(0)),
+                ToStop::All(waiting) => {
+                    for id in waiting {
+                        let _ = take_back(id).await;
+                    }
+                    false
+                }
+            };
+            if !waited {
                 let _ = session.abort(AbortReason::UserInitiated).await;
             }
         });
@@ -309,16 +272,7 @@ impl Driver {
     fn prompt(&mut self, prompt: Prompt, answer: oneshot::Sender<Stopped>) {
         let message_id = prompt.message_id.clone().unwrap_or_default();
         self.projector.own.insert(message_id.clone());
-        self.turns.push(Turn {
-            watch: TurnWatch::new(&message_id),
-            message_id: message_id.clone(),
-            sent: false,
-            begun: false,
-            cancelled: false,
-            stop_reason: END_TURN,
-            error: None,
-            answer,
-        });
+        self.turns.add(&message_id, answer);
         let (session, sender) = (self.session.clone(), self.sender.clone());
         let connection = self.connection.clone();
         tokio::spawn(async move {
@@ -338,30 +292,32 @@ impl Driver {
     }
 
     fn said(&mut self, message_id: &str, said: Result<Option<String>, Error>) {
-        let Some(at) = self.turns.iter().position(|turn| turn.message_id == message_id) else {
-            return;
-        };
         match said {
             Ok(None) => {
-                self.turns[at].sent = true;
-                if self.turns[at].cancelled {
-                    self.perform(Command::CancelPrompt(message_id.to_owned()));
+                if let Some(what) = self.turns.sent(message_id) {
+                    self.stop(what);
                 }
+                self.drop_stranded();
             }
             Ok(Some(answer)) => {
                 self.send(&Update::AgentMessageChunk(Chunk {
                     content: answer.into(),
                     message_id: None,
                 }));
-                self.finish(at, Ok(END_TURN));
+                if let Some(turn) = self.turns.take(message_id) {
+                    self.finish(turn, Ok(END_TURN));
+                }
             }
-            Err(_) if self.turns[at].cancelled => self.finish(at, Ok(CANCELLED)),
-            Err(error) => self.finish(at, Err(error)),
+            Err(error) => {
+                if let Some(turn) = self.turns.take(message_id) {
+                    let stopped = turn.refused(error);
+                    self.finish(turn, stopped);
+                }
+            }
         }
     }
 
-    fn finish(&mut self, at: usize, stopped: Stopped) {
-        let turn = self.turns.remove(at);
+    fn finish(&mut self, turn: Turn, stopped: Stopped) {
         self.projector.own.remove(&turn.message_id);
         let wants_key = stopped.as_ref().is_err_and(|error| error.code == AUTH_REQUIRED);
         if let Some(connection) = self.connection.upgrade().filter(|_| wants_key) {
@@ -372,73 +328,32 @@ impl Driver {
 
     /// Answers the prompts whose turns end with this event.
     fn settle(&mut self, event: &Event) {
-        let mut ended = Vec::new();
-        for (at, turn) in self.turns.iter_mut().enumerate() {
-            if let Some(stopped) = turn.event(event) {
-                ended.push((at, stopped));
-            }
+        for (turn, stopped) in self.turns.event(event) {
+            self.finish(turn, stopped);
         }
-        for (at, stopped) in ended.into_iter().rev() {
-            self.finish(at, stopped);
+        if matches!(event.payload(), Payload::SessionIdle(_)) {
+            self.drop_stranded();
         }
-        // What was queued before a turn failed waits for a word of the person, and a client that waits for its answer has none.
-        let own = event.agent_id().is_none();
-        match event.payload() {
-            Payload::SessionError(_) | Payload::Abort(_) if own => self.failed = true,
-            Payload::AssistantTurnStart(_) if own => self.failed = false,
-            _ => {}
+    }
+
+    /// Removes what nobody takes up from the queue.
+    fn drop_stranded(&mut self) {
+        if self.session.is_busy() {
+            return;
         }
-        if self.failed && matches!(event.payload(), Payload::SessionIdle(_)) && !self.session.is_busy() {
-            for turn in self.turns.iter_mut().filter(|turn| turn.sent && !turn.begun) {
-                let unsent = "The turn before this message failed, so it was not sent. Send it again.";
-                turn.error = Some(Error::internal(unsent));
-                let (session, id) = (self.session.clone(), turn.message_id.clone());
-                tokio::spawn(async move { session.change_queue(QueueChange::Remove(id)).await });
-            }
+        for id in self.turns.stranded() {
+            let session = self.session.clone();
+            tokio::spawn(async move { session.change_queue(QueueChange::Remove(id)).await });
         }
     }
 
     fn session_ended(&mut self) {
-        while !self.turns.is_empty() {
-            self.finish(0, Err(Error::new(NOT_FOUND, "The session has ended. Load it again.")));
+        for turn in self.turns.take_all() {
+            self.finish(
+                turn,
+                Err(Error::new(NOT_FOUND, "The session has ended. Load it again.")),
+            );
         }
-    }
-}
-
-impl Turn {
-    /// How the turn ended, if it did with this event.
-    fn event(&mut self, event: &Event) -> Option<Stopped> {
-        let own = event.agent_id().is_none();
-        match event.payload() {
-            Payload::UserMessage(said) if own && said.message_id.as_deref() == Some(&self.message_id) => {
-                self.begun = true;
-            }
-            Payload::LodgeMessageRemoved(removed) if !self.begun && removed.ids.contains(&self.message_id) => {
-                return Some(match self.error.take() {
-                    Some(error) if removed.why != RemovalReason::Aborted && !self.cancelled => Err(error),
-                    _ => Ok(CANCELLED),
-                });
-            }
-            Payload::SessionError(error) if own && !self.begun => {
-                self.error = Some(Error::internal(&error.message));
-            }
-            Payload::SessionWarning(warning) if own => match warning.warning_type.as_str() {
-                "answer_cut" => self.stop_reason = "max_tokens",
-                "answer_filtered" => self.stop_reason = "refusal",
-                _ => {}
-            },
-            // What the model said after that stands for it.
-            Payload::AssistantMessage(_) if own => self.stop_reason = END_TURN,
-            _ => {}
-        }
-        let outcome = self.watch.event(event)?;
-        // A message that was not taken up is told by its removal.
-        self.begun.then_some(match outcome {
-            RunOutcome::Completed(_) => Ok(self.stop_reason),
-            RunOutcome::Cancelled => Ok(CANCELLED),
-            RunOutcome::Failed { kind, message } if kind == "authentication" => Err(Error::new(AUTH_REQUIRED, message)),
-            RunOutcome::Failed { message, .. } => Err(Error::internal(message)),
-        })
     }
 }
 
@@ -446,13 +361,13 @@ impl Turn {
 /// turn has no place in the log, and is given back.
 async fn say(session: &Session, message_id: &str, prompt: Prompt) -> Result<Option<String>, Error> {
     let text = prompt.display_text.clone().unwrap_or_else(|| prompt.text.clone());
-    let Some(answer) = session.say(prompt).await? else {
+    let Some(answer) = session.say(prompt).await.map_err(failed)? else {
         return Ok(None);
     };
     match session.commanded(message_id.to_owned(), text, answer.clone()).await {
         Ok(()) => Ok(None),
         Err(AgentError::Busy) => Ok(Some(answer)),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(failed(error)),
     }
 }
 

@@ -7,16 +7,15 @@
 mod connection;
 mod content;
 mod driver;
-mod lines;
+mod editor;
 mod mcp;
 mod methods;
 mod options;
-mod peer;
 mod projection;
 mod questions;
-mod rpc;
 mod sessions;
 mod tools;
+mod turns;
 mod wire;
 
 pub use connection::{Reload, SETUP_ARGUMENT, serve};

@@ -1,13 +1,10 @@
 //! The MCP servers that a client brings.
 
-use std::collections::BTreeMap;
+use lodge_host::mcp::{Admitted, Configured, ServerConfig, Source, check_name};
+use lodge_rpc::Error;
+use serde_json::{Map, Value, json};
 
-use lodge_host::mcp::{Admitted, Configured, OauthClient, Remote, ServerConfig, Source, Transport, check_name};
-
-use crate::{
-    rpc::Error,
-    wire::{McpServer, NameValue},
-};
+use crate::wire::{McpServer, NameValue};
 
 pub(crate) fn servers(given: Vec<McpServer>) -> Result<Vec<Configured>, Error> {
     given.into_iter().map(server).collect()
@@ -15,46 +12,20 @@ pub(crate) fn servers(given: Vec<McpServer>) -> Result<Vec<Configured>, Error> {
 
 fn server(given: McpServer) -> Result<Configured, Error> {
     check_name(&given.name).map_err(Error::params)?;
-    let pairs = |list: Vec<NameValue>| -> BTreeMap<String, String> {
-        list.into_iter().map(|pair| (pair.name, pair.value)).collect()
+    let pairs = |list: Vec<NameValue>| -> Map<String, Value> {
+        list.into_iter().map(|pair| (pair.name, pair.value.into())).collect()
     };
-    let missing = |what: &str| Error::params(format!("The MCP server `{}` needs a `{what}`.", given.name));
-    let remote = |url: Option<String>, headers| -> Result<Remote, Error> {
-        let url = url.ok_or_else(|| missing("url"))?;
-        if !url.starts_with("http://") && !url.starts_with("https://") {
-            let why = format!("`{url}` is not an address that begins with http:// or https://.");
-            return Err(Error::params(why));
-        }
-        let headers = pairs(headers);
-        Ok(Remote { url, headers })
-    };
-    let transport = match given.kind.as_deref() {
-        None | Some("stdio") => Transport::Stdio {
-            command: given
-                .command
-                .filter(|command| !command.is_empty())
-                .ok_or_else(|| missing("command"))?,
-            args: given.args,
-            env: pairs(given.env),
-            cwd: None,
-        },
-        Some("http") => Transport::Http(remote(given.url, given.headers)?),
-        Some("sse") => Transport::Sse(remote(given.url, given.headers)?),
-        Some(other) => {
-            let why = format!("`{other}` is not a type of MCP server; there are stdio, http and sse.");
-            return Err(Error::params(why));
-        }
-    };
-    let config = ServerConfig {
-        transport,
-        tools: None,
-        excluded_tools: Vec::new(),
-        timeout: None,
-        disabled: false,
-        sampling: false,
-        display_name: None,
-        oauth: OauthClient::default(),
-    };
+    // As people write it in files.
+    let written = json!({
+        "type": given.kind.as_deref().unwrap_or("stdio"),
+        "command": given.command,
+        "args": given.args,
+        "env": pairs(given.env),
+        "url": given.url,
+        "headers": pairs(given.headers),
+    });
+    let wrong = |why: String| Error::params(format!("The MCP server `{}` cannot be used. {why}", given.name));
+    let config = ServerConfig::read(&written).map_err(wrong)?;
     Ok(Configured {
         name: given.name,
         source: Source::Client,
@@ -65,8 +36,6 @@ fn server(given: McpServer) -> Result<Configured, Error> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

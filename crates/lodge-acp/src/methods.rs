@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
+use lodge_rpc::{Error, INVALID_REQUEST, METHOD_NOT_FOUND, params};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    connection::{Client, Connection, SETUP_ARGUMENT, nothing},
+    connection::{Client, Connection, SETUP_ARGUMENT},
     content,
     driver::{Command, Driver},
-    options,
-    rpc::{Error, INVALID_REQUEST, METHOD_NOT_FOUND, params},
-    sessions,
-    wire::{Authenticate, Initialize, PROTOCOL_VERSION, Prompt, SessionId, SetConfigOption, SetMode},
+    options, sessions,
+    wire::{Authenticate, Initialize, PROTOCOL_VERSION, Prompt, SetConfigOption, SetMode},
 };
 
 /// The way to bring a model: at a terminal, where the client has one, or anywhere and then told to this host.
@@ -46,12 +45,22 @@ pub(crate) async fn serve(
         "session/prompt" if connection.client().is_some() => {
             return prompt(connection, params(given)?, cancelled).await;
         }
+        "session/new" => {
+            // Dropped in between it would leave a session that nobody knows of.
+            let made = dispatch(connection, method, given).await?;
+            if !cancelled.is_cancelled() {
+                return Ok(made);
+            }
+            sessions::forget(connection, made).await;
+            return Err(Error::cancelled());
+        }
         _ => {}
     }
     tokio::select! {
         biased;
         served = dispatch(connection, method, given) => served,
         () = cancelled.cancelled() => Err(Error::cancelled()),
+        () = connection.ended.cancelled() => Err(Error::cancelled()),
     }
 }
 
@@ -77,7 +86,7 @@ async fn dispatch(connection: &Arc<Connection>, method: &str, given: Value) -> R
             let SetMode { session_id, mode_id } = params(given)?;
             let (session, _) = connection.session(&session_id)?;
             options::set_mode(&session, &mode_id).await?;
-            Ok(nothing().into())
+            Ok(json!({}).into())
         }
         "session/set_config_option" => {
             let set: SetConfigOption = params(given)?;
@@ -141,7 +150,7 @@ async fn authenticate(connection: &Arc<Connection>, given: Authenticate) -> Resu
         )));
     }
     connection.renew().await?;
-    Ok(nothing().into())
+    Ok(json!({}).into())
 }
 
 async fn prompt(connection: &Arc<Connection>, given: Prompt, cancelled: &CancellationToken) -> Result<Outcome, Error> {
@@ -166,10 +175,4 @@ async fn prompt(connection: &Arc<Connection>, given: Prompt, cancelled: &Cancell
         }
     };
     Ok(json!({ "stopReason": stopped? }).into())
-}
-
-impl SessionId {
-    pub(crate) fn into_inner(self) -> String {
-        self.session_id
-    }
 }

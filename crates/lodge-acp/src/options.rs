@@ -1,11 +1,10 @@
 //! What can be set about a session: its mode, its model, how hard that thinks, and what is asked.
 
-use std::sync::Arc;
-
 use lodge_host::{Approval, Change, Host, Mode, Session};
+use lodge_rpc::Error;
 use serde_json::{Value, json};
 
-use crate::rpc::Error;
+use crate::connection::failed;
 
 const MODEL: &str = "model";
 const EFFORT: &str = "reasoning_effort";
@@ -82,7 +81,7 @@ fn option(value: &str, name: &str, description: Option<&str>) -> Value {
 /// Everything that can be chosen, with what is chosen now.
 pub(crate) fn all(host: &Host, session: &Session) -> Value {
     let settings = session.settings();
-    let model = settings.model.info();
+    let model = &settings.model;
     let modes = MODES
         .iter()
         .map(|(mode, name, description)| option(mode.as_str(), name, Some(description)));
@@ -122,7 +121,7 @@ pub(crate) fn all(host: &Host, session: &Session) -> Value {
 pub(crate) async fn set_mode(session: &Session, mode: &str) -> Result<(), Error> {
     let unknown = || Error::params(format!("There is no mode `{mode}`."));
     let mode = Mode::parse(mode).ok_or_else(unknown)?;
-    Ok(session.configure(Change::Mode(mode)).await?)
+    session.configure(Change::Mode(mode)).await.map_err(failed)
 }
 
 /// Chooses something else.
@@ -143,41 +142,12 @@ pub(crate) async fn set(host: &Host, session: &Session, id: &str, value: &Value)
     }
     let change = match id {
         MODE => return set_mode(session, value).await,
-        MODEL => Change::Model {
-            model: host
-                .models()
-                .resolve(Some(value))
-                .map_err(|error| Error::params(error.to_string()))?,
-            reasoning_effort: None,
-        },
+        MODEL => return session.select_model(host, value).await.map_err(failed),
         EFFORT => Change::ReasoningEffort((value != DEFAULT_EFFORT).then(|| value.to_owned())),
         _ => {
             let known = APPROVALS.iter().find(|(_, known, ..)| *known == value);
             Change::Approval(known.ok_or_else(wrong)?.0)
         }
     };
-    Ok(session.configure(change).await?)
-}
-
-/// Gives a session the same model of another catalogue, in which keys may have changed. One that had the default gets the
-/// new default.
-pub(crate) async fn renew_model(before: &Host, now: &Host, session: &Session) -> Result<(), Error> {
-    let name = session.settings().model.info().id.clone();
-    let wanted = match name == before.models().default_model() {
-        true => now.models().default_model(),
-        false => name,
-    };
-    let model = now
-        .models()
-        .resolve(Some(&wanted))
-        .map_err(|error| Error::params(error.to_string()))?;
-    let current = session.settings().model;
-    if Arc::ptr_eq(&model, &current) {
-        return Ok(());
-    }
-    let change = Change::Model {
-        model,
-        reasoning_effort: None,
-    };
-    Ok(session.configure(change).await?)
+    session.configure(change).await.map_err(failed)
 }

@@ -24,6 +24,13 @@ struct Shown {
     bytes: usize,
 }
 
+impl Shown {
+    /// How many bytes of the text with this id are shown.
+    fn of(&self, id: &str) -> usize {
+        if self.id == id { self.bytes } else { 0 }
+    }
+}
+
 /// The fold of one session's events. It serves the log and what comes after it alike.
 #[derive(Default)]
 pub(crate) struct Projector {
@@ -72,6 +79,17 @@ impl Projector {
             Payload::AssistantMessageDelta(delta) if delta.parent_tool_call_id.is_none() => {
                 let chunk = self.delta(&delta.message_id, &delta.delta_content, |this| &mut this.answer);
                 self.out.extend(chunk.map(Update::AgentMessageChunk));
+            }
+            // The log has it; who listens has seen it.
+            Payload::LodgePartial(piece) => {
+                let shown = self.answer.of(&piece.message_id).checked_sub(piece.at as usize);
+                if let Some(rest) = shown
+                    .and_then(|from| piece.content.get(from..))
+                    .filter(|rest| !rest.is_empty())
+                {
+                    let chunk = self.append(&piece.message_id, rest, |this| &mut this.answer);
+                    self.out.push(Update::AgentMessageChunk(chunk));
+                }
             }
             Payload::AssistantReasoningDelta(delta) => {
                 let chunk = self.delta(&delta.reasoning_id, &delta.delta_content, |this| &mut this.thought);
@@ -186,9 +204,10 @@ impl Projector {
     }
 
     fn delta(&mut self, id: &str, text: &str, shown: fn(&mut Self) -> &mut Shown) -> Option<Chunk> {
-        if self.joined_late {
-            return None;
-        }
+        (!self.joined_late).then(|| self.append(id, text, shown))
+    }
+
+    fn append(&mut self, id: &str, text: &str, shown: fn(&mut Self) -> &mut Shown) -> Chunk {
         let shown = shown(self);
         if shown.id != id {
             *shown = Shown {
@@ -197,7 +216,7 @@ impl Projector {
             };
         }
         shown.bytes += text.len();
-        Some(chunk(text, id))
+        chunk(text, id)
     }
 
     /// A message that is whole: what was not streamed of it, and the calls that it asks for.
@@ -315,7 +334,7 @@ fn chunk(text: &str, id: &str) -> Chunk {
 
 /// What of a text that is whole was not streamed.
 fn rest(shown: &mut Shown, id: &str, whole: &str) -> Option<Chunk> {
-    let from = if shown.id == id { shown.bytes } else { 0 };
+    let from = shown.of(id);
     *shown = Shown {
         id: id.to_owned(),
         bytes: whole.len(),

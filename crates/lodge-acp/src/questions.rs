@@ -2,10 +2,10 @@
 
 use lodge_events::{ElicitationRequested, Event, ExitPlanModeRequested, Payload, UserInputRequested};
 use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, PermissionDecision, UserInputAnswer};
+use lodge_rpc::Error;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    rpc::Error,
     tools::{PENDING, text},
     wire::{ClientCapabilities, ToolCall},
 };
@@ -132,13 +132,11 @@ fn plan(session: &str, asked: &ExitPlanModeRequested) -> Question {
     }
 }
 
-fn elicitation(session: &str, id: &str, call: Option<&String>, message: &str, schema: Value, kind: Kind) -> Question {
-    let mut params = json!({
-        "sessionId": session,
-        "mode": "form",
-        "message": message,
-        "requestedSchema": schema,
-    });
+/// A question that is asked in a form or on a page; `shown` says which.
+fn elicitation(session: &str, id: &str, call: Option<&String>, message: &str, shown: Value, kind: Kind) -> Question {
+    let mut params = shown;
+    params["sessionId"] = session.into();
+    params["message"] = message.into();
     if let Some(call) = call {
         params["toolCallId"] = call.as_str().into();
     }
@@ -148,6 +146,10 @@ fn elicitation(session: &str, id: &str, call: Option<&String>, message: &str, sc
         params,
         kind,
     }
+}
+
+fn fields(schema: Value) -> Value {
+    json!({ "mode": "form", "requestedSchema": schema })
 }
 
 fn input(session: &str, asked: &UserInputRequested) -> Question {
@@ -172,38 +174,26 @@ fn input(session: &str, asked: &UserInputRequested) -> Question {
     }
     let schema = json!({ "type": "object", "properties": properties, "required": required });
     let (id, call) = (&asked.request_id, asked.tool_call_id.as_ref());
-    elicitation(session, id, call, &asked.question, schema, Kind::Input)
+    elicitation(session, id, call, &asked.question, fields(schema), Kind::Input)
 }
 
 fn form(session: &str, asked: &ElicitationRequested, client: &ClientCapabilities) -> Question {
     let (id, call) = (&asked.request_id, asked.tool_call_id.as_ref());
-    let Some(url) = &asked.url else {
-        let schema = asked.requested_schema.as_ref();
-        let schema = schema.map_or_else(|| json!({ "type": "object", "properties": {} }), |schema| json!(schema));
-        return elicitation(session, id, call, &asked.message, schema, Kind::Form);
-    };
-    if !client.shows_pages() {
+    let nothing = || json!({ "type": "object", "properties": {} });
+    let (message, shown, kind) = match &asked.url {
+        None => {
+            let schema = asked.requested_schema.as_ref();
+            let schema = schema.map_or_else(nothing, |schema| json!(schema));
+            (asked.message.clone(), fields(schema), Kind::Form)
+        }
+        Some(url) if client.shows_pages() => {
+            let page = json!({ "mode": "url", "elicitationId": id, "url": url });
+            (asked.message.clone(), page, Kind::Page)
+        }
         // The address in words, and nothing to fill in.
-        let message = format!("{}\n\n{url}", asked.message);
-        let schema = json!({ "type": "object", "properties": {} });
-        return elicitation(session, id, call, &message, schema, Kind::Form);
-    }
-    let mut params = json!({
-        "sessionId": session,
-        "mode": "url",
-        "message": asked.message,
-        "elicitationId": id,
-        "url": url,
-    });
-    if let Some(call) = call {
-        params["toolCallId"] = call.as_str().into();
-    }
-    Question {
-        request_id: id.clone(),
-        method: "elicitation/create",
-        params,
-        kind: Kind::Page,
-    }
+        Some(url) => (format!("{}\n\n{url}", asked.message), fields(nothing()), Kind::Form),
+    };
+    elicitation(session, id, call, &message, shown, kind)
 }
 
 /// What a client's answer means. One that means nothing counts as no.

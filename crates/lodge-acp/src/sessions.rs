@@ -7,20 +7,21 @@ use std::{
 
 use lodge_events::Event;
 use lodge_host::{
-    Attachment, Capabilities, Change, ClientSpec, EventReader, Host, ListFilter, LogError, NewSession, NoCalls, Session,
+    Attachment, Capabilities, Change, ClientSpec, EventReader, Host, HostError, ListFilter, LogError, NewSession,
+    Session, Subscription,
 };
-use serde_json::{Value, json};
+use lodge_rpc::{Error, Peer};
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    connection::{Client, Connection, nothing},
-    driver::{Command, Driver, Parts},
+    connection::{Client, Connection, failed},
+    driver::{Command, Driver},
+    editor::Files,
     mcp,
     methods::Outcome,
     options,
-    peer::Peer,
     projection::Projector,
-    rpc::Error,
     wire::{self, ListSessions, OpenSession, SessionId, SessionNotification, Update},
 };
 
@@ -47,22 +48,28 @@ pub(crate) async fn create(
         client_name: Some(client.name.clone()),
         ..NewSession::default()
     };
-    let session = host.create(new).await?;
+    let session = host.create(new).await.map_err(failed)?;
     let id = session.id().to_owned();
     let events = session.subscribe(QUEUE);
     let projector = projector(&client, &session);
-    let attachment = attach(&client, session).await?;
-    let mut reply = settings(&host, attachment.session());
-    reply["sessionId"] = id.into();
-    let parts = Parts {
-        connection: Arc::downgrade(connection),
-        events,
-        projector,
-        peer: connection.peer.clone(),
-        client,
-        attachment,
+    let attached = attach(connection, &client, session).await;
+    let Ok(attachment) = attached else {
+        // Nobody knows of it.
+        let _ = host.delete(&id).await;
+        return Err(attached.err().unwrap_or_else(Error::cancelled));
     };
-    Ok(opened(connection, parts, reply, true))
+    let mut outcome = opened(connection, client, attachment, events, projector, true);
+    outcome.reply["sessionId"] = id.into();
+    Ok(outcome)
+}
+
+/// Lets go of a session whose client does not want it any more.
+pub(crate) async fn forget(connection: &Connection, made: Outcome) {
+    let id = made.start.as_ref().map(|driver| driver.session_id().to_owned());
+    drop(made);
+    if let Some(attached) = id.and_then(|id| connection.detach(&id)) {
+        attached.let_go(&connection.host()).await;
+    }
 }
 
 /// Opens a session that there is, with its history or without.
@@ -76,25 +83,26 @@ pub(crate) async fn open(
     let cwd = directory(&given.cwd)?;
     let additional = directories(&given.additional_directories)?;
     let servers = mcp::servers(given.mcp_servers)?;
-    let session = host.open_session(&given.session_id).await?;
+    let session = host.open_session(&given.session_id).await.map_err(failed)?;
     let now = session.settings();
     if now.cwd != cwd {
-        session.configure(Change::Cwd(cwd)).await?;
+        session.configure(Change::Cwd(cwd)).await.map_err(failed)?;
     }
     if now.additional_directories != additional {
-        session.configure(Change::AdditionalDirectories(additional)).await?;
+        let change = Change::AdditionalDirectories(additional);
+        session.configure(change).await.map_err(failed)?;
     }
     session.add_mcp_servers(servers);
-    let attachment = attach(&client, session.clone()).await?;
+    let attachment = attach(connection, &client, session.clone()).await?;
     let is_busy = session.is_busy();
-    let (history, events) = session.history_and_subscribe(QUEUE)?;
+    let (history, events) = session.history_and_subscribe(QUEUE).map_err(failed)?;
     let mut projector = projector(&client, &session);
     if replay {
         show_history(&connection.peer, &session, history, &mut projector).await?;
     }
     // After the history, which has beginnings of its own.
     projector.joined_late = is_busy;
-    let waits_for_people = !is_busy && session.facts().waits_for_people();
+    let waits_for_people = !is_busy && session.state().waits_for_people();
     if replay && !is_busy && !waits_for_people {
         for update in projector.interrupt_calls() {
             show(&connection.peer, session.id(), &update);
@@ -102,23 +110,23 @@ pub(crate) async fn open(
     }
     if waits_for_people {
         // What was not answered when the host went down is asked again.
-        session.continue_pending().await?;
+        session.continue_pending().await.map_err(failed)?;
     }
-    let reply = settings(&host, &session);
-    let parts = Parts {
-        connection: Arc::downgrade(connection),
-        events,
-        projector,
-        peer: connection.peer.clone(),
-        client,
-        attachment,
-    };
-    Ok(opened(connection, parts, reply, false))
+    Ok(opened(connection, client, attachment, events, projector, false))
 }
 
-fn opened(connection: &Connection, parts: Parts, reply: Value, is_made: bool) -> Outcome {
-    let session = parts.attachment.session().clone();
-    let (driver, commands) = Driver::new(parts);
+fn opened(
+    connection: &Arc<Connection>,
+    client: Arc<Client>,
+    attachment: Attachment,
+    events: Subscription,
+    projector: Projector,
+    is_made: bool,
+) -> Outcome {
+    let session = attachment.session().clone();
+    let host = connection.host();
+    let reply = json!({ "modes": options::modes(&session), "configOptions": options::all(&host, &session) });
+    let (driver, commands) = Driver::new(connection, client, attachment, events, projector);
     connection.attach(session, commands, is_made);
     Outcome {
         reply,
@@ -126,15 +134,11 @@ fn opened(connection: &Connection, parts: Parts, reply: Value, is_made: bool) ->
     }
 }
 
-fn settings(host: &Host, session: &Session) -> Value {
-    json!({ "modes": options::modes(session), "configOptions": options::all(host, session) })
-}
-
 fn projector(client: &Client, session: &Session) -> Projector {
     Projector::new(&client.capabilities.session, session.settings().cwd)
 }
 
-async fn attach(client: &Client, session: Session) -> Result<Attachment, Error> {
+async fn attach(connection: &Connection, client: &Client, session: Session) -> Result<Attachment, Error> {
     let forms = client.capabilities.shows_forms();
     let spec = ClientSpec {
         name: client.name.clone(),
@@ -147,12 +151,16 @@ async fn attach(client: &Client, session: Session) -> Result<Attachment, Error> 
         },
         tools: Vec::new(),
         commands: Vec::new(),
-        calls: Arc::new(NoCalls),
+        calls: Arc::new(Files {
+            peer: connection.peer.clone(),
+            session_id: session.id().to_owned(),
+            can: client.capabilities.fs.clone(),
+        }),
     };
-    Ok(session.attach_client(spec).await?)
+    session.attach_client(spec).await.map_err(failed)
 }
 
-fn show(peer: &Peer, session_id: &str, update: &Update) {
+pub(crate) fn show(peer: &Peer, session_id: &str, update: &Update) {
     peer.notify("session/update", &SessionNotification { session_id, update });
 }
 
@@ -184,7 +192,7 @@ async fn show_history(
         }
         peer.room().await;
     }
-    Ok(reading.await.map_err(Error::internal)??)
+    reading.await.map_err(Error::internal)?.map_err(failed)
 }
 
 /// A directory that exists.
@@ -221,7 +229,7 @@ pub(crate) async fn list(host: &Host, given: ListSessions) -> Result<Outcome, Er
     };
     let host = host.clone();
     let page = tokio::task::spawn_blocking(move || host.catalogue().list(&filter)).await;
-    let page = page.map_err(Error::internal)??;
+    let page = page.map_err(Error::internal)?.map_err(failed)?;
     let lines = page.sessions.into_iter().map(|session| {
         json!({
             "sessionId": session.id,
@@ -239,7 +247,7 @@ pub(crate) async fn list(host: &Host, given: ListSessions) -> Result<Outcome, Er
 
 /// Stops what the client wanted of a session and lets go of it. Others who have it open keep it.
 pub(crate) async fn close(connection: &Arc<Connection>, given: SessionId) -> Result<Outcome, Error> {
-    let id = given.into_inner();
+    let SessionId { session_id: id } = given;
     let (_, commands) = connection.session(&id)?;
     let (done, closed) = oneshot::channel();
     let _ = commands.send(Command::Close(done));
@@ -248,12 +256,15 @@ pub(crate) async fn close(connection: &Arc<Connection>, given: SessionId) -> Res
     if let Some(attached) = connection.detach(&id) {
         attached.let_go(&connection.host()).await;
     }
-    Ok(nothing().into())
+    Ok(json!({}).into())
 }
 
 pub(crate) async fn delete(connection: &Arc<Connection>, given: SessionId) -> Result<Outcome, Error> {
-    let id = given.into_inner();
+    let SessionId { session_id: id } = given;
     drop(connection.detach(&id));
-    connection.host().delete(&id).await?;
-    Ok(nothing().into())
+    match connection.host().delete(&id).await {
+        // The protocol wants silence about a session that is gone already, or never was.
+        Ok(()) | Err(HostError::NotFound(_)) => Ok(json!({}).into()),
+        Err(error) => Err(failed(error)),
+    }
 }

@@ -19,20 +19,12 @@ pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Initialize {
-    /// A number. There is one version, whichever is asked for.
+    /// There is one version, whichever is asked for.
     #[serde(rename = "protocolVersion")]
-    pub(crate) _protocol_version: Version,
+    pub(crate) _protocol_version: Value,
     #[serde(default, deserialize_with = "nullable")]
     pub(crate) client_capabilities: ClientCapabilities,
     pub(crate) client_info: Option<Implementation>,
-}
-
-/// Some spell it as a text.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Version {
-    Number(#[expect(dead_code, reason = "only that it is one matters")] u64),
-    Text(#[expect(dead_code, reason = "only that it is one matters")] String),
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -48,6 +40,8 @@ pub(crate) struct ClientCapabilities {
     pub(crate) auth: AuthCapabilities,
     pub(crate) elicitation: Option<ElicitationCapabilities>,
     #[serde(deserialize_with = "nullable")]
+    pub(crate) fs: FileCapabilities,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) session: SessionFeatures,
 }
 
@@ -55,6 +49,13 @@ pub(crate) struct ClientCapabilities {
 #[serde(default)]
 pub(crate) struct AuthCapabilities {
     pub(crate) terminal: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct FileCapabilities {
+    pub(crate) read_text_file: bool,
+    pub(crate) write_text_file: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

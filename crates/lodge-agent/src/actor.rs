@@ -4,6 +4,7 @@
 mod configure;
 mod custom;
 mod interrupted;
+mod supply;
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -27,9 +28,11 @@ use crate::{
     client::{ClientId, ClientSpec},
     compaction::{self, Compacted},
     customize::Customized,
+    hooks::Step,
     queue::{Place, Readiness},
     session::Shared,
     settings::{Change, Delivery, Prompt},
+    supply::Supply,
     turn::{self, Ended, Halt, Start},
 };
 
@@ -67,6 +70,8 @@ pub enum Command {
     Detach(ClientId),
     /// Change a setting.
     Configure(Change, oneshot::Sender<Result<(), AgentError>>),
+    /// Use something that a client or the host brings.
+    Supply(Supply, oneshot::Sender<Result<(), AgentError>>),
     /// Record an event that a client asks for (`session.log`, `session.workspace_file_changed`, …).
     Record(Box<lodge_events::Payload>, oneshot::Sender<Result<Event, AgentError>>),
     /// Publish an event that a client asks for and that nobody needs later.
@@ -85,8 +90,6 @@ pub enum Command {
     PutBack(oneshot::Sender<Result<bool, AgentError>>),
     /// A command was given to the host as a message, and answered: its message id, its text, its answer.
     Commanded(Box<[String; 3]>, oneshot::Sender<Result<(), AgentError>>),
-    /// Begin with what waits, if nothing runs.
-    GoOn,
     /// Forget the conversation, keep the session.
     ClearContext(oneshot::Sender<Result<u64, AgentError>>),
     /// Look for skills and agents, unless that was done.
@@ -165,6 +168,8 @@ pub(crate) struct Actor {
     said_late: bool,
     /// Whether the turn takes up what was open when the host went down.
     taking_up: bool,
+    /// Whether what waits comes next and only rests behind a message that its client still prepares.
+    held_back: bool,
     /// How the last turn ended, while sub-agents in the background keep the session from being idle.
     idle_owed: Option<Ended>,
     /// Whether clients were told of the skills.
@@ -180,6 +185,7 @@ impl Actor {
             lease: None,
             said_late: false,
             taking_up: false,
+            held_back: false,
             idle_owed: None,
             skills_told: false,
         }
@@ -197,6 +203,7 @@ impl Actor {
             let shared = self.shared.clone();
             tokio::select! {
                 () = shared.agents.changed.notified() => self.agents_changed(),
+                () = shared.queue.changed.notified() => self.queue_changed(),
                 ended = ended => {
                     let compaction = self.running.take().is_some_and(|running| running.compaction);
                     let ended = match ended {
@@ -269,6 +276,7 @@ impl Actor {
                 self.shared.pending.for_client(id).clear();
             }
             Command::Configure(change, reply) => drop(reply.send(self.configure(change))),
+            Command::Supply(supply, reply) => drop(reply.send(self.supply(supply))),
             Command::Record(payload, reply) => {
                 let _ = reply.send(self.shared.recorder.record(*payload).map_err(AgentError::from));
             }
@@ -287,7 +295,6 @@ impl Actor {
             Command::Truncate(event, reply) => drop(reply.send(self.truncate(event))),
             Command::PutBack(reply) => drop(reply.send(self.put_back())),
             Command::Commanded(said, reply) => drop(reply.send(self.commanded(*said))),
-            Command::GoOn => drop(self.go_on()),
             Command::ClearContext(reply) => drop(reply.send(self.clear_context())),
             Command::Load(reply) => {
                 self.load().await;
@@ -328,8 +335,9 @@ impl Actor {
             }
             return Err(error);
         }
-        if !running {
-            self.start_next(lodge_events::Delivery::Idle);
+        // What is to steer a turn waits for one that is about to begin.
+        if !running && !self.start_next(lodge_events::Delivery::Idle) {
+            self.end_lease();
         }
         Ok(id)
     }
@@ -397,6 +405,7 @@ impl Actor {
 
     fn start(&mut self, start: Start) {
         self.idle_owed = None;
+        self.held_back = false;
         if !std::mem::replace(&mut self.skills_told, true) {
             self.tell_skills();
         }
@@ -436,8 +445,8 @@ impl Actor {
         // What was queued before a turn failed waits for a word of the person; what was said after that is this word.
         let go_on = std::mem::take(&mut self.said_late) || ended == Ended::Finished;
         // Nobody is let past a message that its client has to prepare: the client hears that the session rests, and begins it.
-        let go_on = go_on && !self.shared.queue.next_needs_preparation(&self.shared.recorder);
-        if go_on && self.start_next(lodge_events::Delivery::Queued) {
+        self.held_back = go_on && self.shared.queue.next_needs_preparation(&self.shared.recorder);
+        if go_on && !self.held_back && self.start_next(lodge_events::Delivery::Queued) {
             // The next turn runs.
         } else if ended != Ended::Aborted && self.shared.agents.has_notices() {
             self.start(Start::Notices);
@@ -454,6 +463,13 @@ impl Actor {
         self.shared.busy.store(false, Ordering::Release);
         if !compaction {
             self.tell_idle(ended);
+        }
+    }
+
+    /// The message that the others rest behind may be gone, or not the next one any more.
+    fn queue_changed(&mut self) {
+        if self.held_back {
+            self.go_on();
         }
     }
 
@@ -515,12 +531,20 @@ impl Actor {
         let halt = Halt {
             reason,
             spare_background: false,
+            keeps_unsaid: waiting == Waiting::KeptWithStarting,
         };
         self.stop_turn(halt, waiting).await
     }
 
     async fn cancel(&mut self, id: &str) -> Result<bool, AgentError> {
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        if self.running.is_none()
+            && let Some(unsaid) = queue.unsaid(recorder, id)
+        {
+            self.held_back = false;
+            self.conclude_cancelled(unsaid)?;
+            return Ok(true);
+        }
         if !queue.is_starting_with(id) && queue.remove(recorder, vec![id.to_owned()], RemovalReason::Aborted)? > 0 {
             recorder.note(PendingMessagesModified::default());
             return Ok(true);
@@ -533,6 +557,17 @@ impl Actor {
         Ok(self.abort(AbortReason::UserInitiated, Waiting::Kept).await)
     }
 
+    /// A turn was cancelled that people saw and that had not come to its message: both are part of the conversation.
+    fn conclude_cancelled(&self, prompt: Prompt) -> Result<(), AgentError> {
+        let recorder = &self.shared.recorder;
+        turn::record_unsaid(&self.shared, prompt)?;
+        recorder.note(PendingMessagesModified::default());
+        let reason = AbortReason::UserInitiated;
+        recorder.record(lodge_events::Abort { reason })?;
+        self.tell_idle(Ended::Aborted);
+        Ok(())
+    }
+
     async fn interrupt(&mut self, keep_queue: bool) -> bool {
         if self.running.as_ref().is_some_and(|running| running.compaction) {
             return false;
@@ -540,6 +575,7 @@ impl Actor {
         let halt = Halt {
             reason: AbortReason::UserInitiated,
             spare_background: true,
+            keeps_unsaid: false,
         };
         let waiting = if keep_queue { Waiting::Next } else { Waiting::Forgotten };
         self.stop_turn(halt, waiting).await
@@ -620,8 +656,12 @@ impl Actor {
 
     /// Summarising takes a model call, so it runs beside the actor like a turn, and an abort ends it like one.
     fn compact(&mut self, instructions: Option<String>, reply: oneshot::Sender<Result<Compacted, AgentError>>) {
-        if self.running.is_some() {
-            let _ = reply.send(Err(AgentError::Busy));
+        let ready = match self.running.is_some() {
+            true => Err(AgentError::Busy),
+            false => self.only_with_models("be asked for a summary"),
+        };
+        if let Err(error) = ready {
+            let _ = reply.send(Err(error));
             return;
         }
         let (shared, cancel) = (self.shared.clone(), CancellationToken::new());
@@ -667,10 +707,7 @@ impl Actor {
             ShutdownType::Error => "error",
             _ => "complete",
         };
-        let _ = self
-            .shared
-            .hook("sessionEnd", serde_json::json!({ "reason": reason }))
-            .await;
+        let _ = self.shared.hook(Step::SessionEnd { reason }).await;
         if let Err(error) = self.record_shutdown(shutdown_type, error_reason) {
             tracing::warn!(session = %self.shared.id, %error, "the end of the session could not be recorded");
         }

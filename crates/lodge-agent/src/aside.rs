@@ -27,6 +27,7 @@ pub(crate) async fn ask(shared: &Arc<Shared>, question: String) -> Result<String
         user_agent: settings.client_name.clone(),
         ..ModelRequest::default()
     };
+    shared.recorder.durable().await?;
     let started = Instant::now();
     let mut stream = settings.model.call(Arc::new(request));
     while let Some(chunk) = stream.next().await {

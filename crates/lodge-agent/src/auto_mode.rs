@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lodge_events::{
     AutoModeSwitchCompleted, AutoModeSwitchRequested, AutoModeSwitchResponse, AutoTierFailure, ModelChangeSource,
-    SessionAutoTierSwitchFailed, SessionModelChange,
+    SessionAutoModeResolved, SessionAutoTierSwitchFailed, SessionModelChange,
 };
 use lodge_models::{ErrorKind, Model, ModelError};
 use serde_json::Value;
@@ -74,6 +74,12 @@ impl Turn {
             None => Err(AutoTierFailure::Unsupported),
         };
         let failure = choice.as_ref().err().cloned();
+        if let Ok(chosen) = &choice {
+            shared.recorder.record(SessionAutoModeResolved {
+                chosen_model: chosen.info().id.clone(),
+                ..SessionAutoModeResolved::default()
+            })?;
+        }
         {
             let now = &mut shared.settings.lock().auto;
             now.model = choice.ok().or(now.model.take());

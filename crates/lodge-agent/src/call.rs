@@ -8,17 +8,20 @@ use std::{
 
 use futures_util::StreamExt;
 use lodge_events::{
-    AssistantMessage, AssistantMessageDelta, AssistantMessageStart, AssistantReasoning, AssistantReasoningDelta,
-    AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage, CompactionTrigger,
-    CopilotUsage, LodgeUsage, ModelCallFailure, ModelCallStart, ToolRequest, UsageTokenDetail,
+    AssistantIntent, AssistantMessage, AssistantMessageDelta, AssistantMessageStart, AssistantReasoning,
+    AssistantReasoningDelta, AssistantStreamingDelta, AssistantToolCallDelta, AssistantTurnRetry, AssistantUsage,
+    CallOutcome, CompactionTrigger, CopilotUsage, InterruptedActivity, LodgeUsage, ModelCallFailure, ModelCallFinished,
+    ModelCallStart, QuotaSnapshot, ToolRequest, UsageTokenDetail,
 };
 use lodge_log::LogError;
-use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, SubAgent, ToolSpec};
-use serde_json::{Map, Value, json};
+use lodge_models::{Chunk, Completion, ErrorKind, Model, ModelError, ModelRequest, Quota, SubAgent, ToolSpec};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::{
+    hooks::Step,
     mcp::McpTool,
+    partial::Partial,
     recorder::Recorder,
     redact::{Held, Secrets},
     shortfall,
@@ -40,7 +43,7 @@ struct Live<'a> {
     /// The call came to its end, so what it said is recorded as a whole.
     ended: bool,
     streaming: bool,
-    message_id: String,
+    partial: Partial,
     reasoning_id: String,
     begun: bool,
     text: Streamed,
@@ -57,21 +60,29 @@ struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
+    /// A call that answers anew, or goes on with an answer that broke off when its turn failed or the host went down.
     fn new(turn: &'a Turn, turn_id: &'a str) -> Self {
+        let recorder = &turn.shared.recorder;
+        let unfinished = recorder.facts(|facts| facts.unfinished.answer().cloned());
+        let begun = unfinished.is_some();
+        let (message_id, told) = match unfinished {
+            Some(kept) => (kept.message_id, kept.content),
+            None => (Uuid::new_v4().to_string(), String::new()),
+        };
         Self {
             turn,
             turn_id,
             ended: false,
             streaming: false,
-            message_id: Uuid::new_v4().to_string(),
             reasoning_id: Uuid::new_v4().to_string(),
-            begun: false,
-            text: Streamed::default(),
+            begun,
+            text: Streamed::from(told.clone()),
+            partial: Partial::new(message_id, told),
             reasoning: Streamed::default(),
             recorded_reasoning: 0,
             bytes_told: 0,
             first_chunk: None,
-            secrets: turn.shared.recorder.secrets(),
+            secrets: recorder.secrets(),
             held_text: Held::default(),
             held_reasoning: Held::default(),
             held_calls: BTreeMap::new(),
@@ -90,9 +101,13 @@ impl<'a> Live<'a> {
 
     fn take(&mut self, chunk: Chunk) -> Option<Completion> {
         let recorder = &self.turn.shared.recorder;
-        self.first_chunk.get_or_insert_with(Instant::now);
+        self.first_chunk
+            .get_or_insert_with(|| self.turn.activity.lock().output_begins());
         match chunk {
             Chunk::Done(completion) => {
+                if !self.streaming {
+                    self.text.take_whole(&completion.message.text);
+                }
                 self.finish();
                 self.ended = true;
                 return Some(*completion);
@@ -222,15 +237,21 @@ impl<'a> Live<'a> {
         if !self.begun {
             self.begun = true;
             recorder.note(AssistantMessageStart {
-                message_id: self.message_id.clone(),
+                message_id: self.partial.message_id.clone(),
                 ..Default::default()
             });
         }
+        self.partial.push(&text);
         recorder.note(AssistantMessageDelta {
-            message_id: self.message_id.clone(),
+            message_id: self.partial.message_id.clone(),
             delta_content: text,
             ..AssistantMessageDelta::default()
         });
+        self.partial.keep_if_long(self.turn, self.turn_id);
+    }
+
+    fn keep(&mut self) {
+        self.partial.keep(self.turn, self.turn_id);
     }
 
     fn tell_reasoning(&self, text: String) {
@@ -256,21 +277,36 @@ impl<'a> Live<'a> {
 impl Drop for Live<'_> {
     /// Dropping is how a turn is stopped. What people saw of the answer by then is kept, for them and for the model.
     fn drop(&mut self) {
-        let text = self.text.text();
-        if self.ended || !self.begun || text.trim().is_empty() || !self.turn.cancel.is_cancelled() {
-            return;
+        if !self.ended {
+            self.end_reasoning();
+            self.keep();
         }
-        let recorded = self.turn.shared.recorder.record(AssistantMessage {
-            message_id: self.message_id.clone(),
-            content: text.to_owned(),
+    }
+}
+
+/// Built-in tools that edit files, and the version of this list.
+const EDITING_TOOLS: [&str; 3] = ["create", "edit", "apply_patch"];
+const EDIT_CLASSIFIER_VERSION: u64 = 1;
+
+/// Tells that a call is over when it goes. One that is dropped on its way was cancelled.
+struct CallEnd<'a> {
+    turn: &'a Turn,
+    turn_id: &'a str,
+    started: Instant,
+    outcome: CallOutcome,
+    edits: Option<bool>,
+}
+
+impl Drop for CallEnd<'_> {
+    fn drop(&mut self) {
+        self.turn.shared.recorder.note(ModelCallFinished {
+            turn_id: self.turn_id.into(),
             interaction_id: Some(self.turn.interaction_id.clone()),
-            turn_id: Some(self.turn_id.into()),
-            originating_message_id: self.turn.message_id.clone(),
-            ..AssistantMessage::default()
+            dispatch_duration_ms: self.started.elapsed().as_secs_f64() * 1000.0,
+            outcome: self.outcome.clone(),
+            contains_built_in_file_edit_request: self.edits,
+            edit_classifier_version: EDIT_CLASSIFIER_VERSION,
         });
-        if let Err(error) = recorded {
-            tracing::warn!(%error, "what a stopped answer had said cannot be kept");
-        }
     }
 }
 
@@ -298,11 +334,13 @@ impl Turn {
                 tools = self.shared.specs();
             }
             let (model, request) = self.request(attempt, tools.clone(), live.text.text())?;
-            let started = Instant::now();
+            self.shared.recorder.durable().await?;
+            let started = self.activity.lock().begin(InterruptedActivity::ModelCall);
             let error = match self.try_once(&model, request, turn_id, started, &mut live).await {
                 Ok(called) => return Ok(called),
                 Err(error) => error,
             };
+            live.keep();
             self.shared.recorder.note(ModelCallFailure {
                 source: self.shared.sub.as_ref().map_or("top_level", |_| "subagent").into(),
                 model: Some(model.info().id.clone()),
@@ -328,16 +366,39 @@ impl Turn {
                 }
                 pause = wait;
             }
-            let input = json!({"error": error.message, "errorContext": "model_call", "recoverable": true});
-            self.shared.hook("errorOccurred", input).await?;
+            let step = Step::ErrorOccurred {
+                error: &error.message,
+                error_context: "model_call",
+                recoverable: true,
+            };
+            self.shared.hook(step).await?;
             // Before the wait: people want to know what they wait for.
             self.shared.recorder.note(AssistantTurnRetry {
                 turn_id: turn_id.into(),
                 model: Some(model.info().id.clone()),
                 reason: Some(retry_reason(error.kind).into()),
             });
-            tokio::time::sleep(pause).await;
+            self.activity.lock().begin(InterruptedActivity::RetryBackoff);
+            self.wait(pause, attempt, &error).await;
         }
+    }
+
+    /// Waits for another attempt. People are told why, and how long it still takes.
+    async fn wait(&self, pause: Duration, attempt: u32, error: &ModelError) {
+        let until = Instant::now() + pause;
+        let attempt = format!("attempt {} of {TRIES}", attempt + 1);
+        let tell = |intent: String| self.shared.recorder.note(AssistantIntent { intent });
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let seconds = left.as_millis().div_ceil(1000);
+            tell(format!("Trying again in {seconds} s ({attempt}): {}", error.message));
+            // Until the number changes.
+            tokio::time::sleep(left - Duration::from_secs(seconds as u64 - 1).min(left)).await;
+        }
+        tell(format!("Trying again ({attempt})"));
     }
 
     /// The call to make now, with whatever was changed since the last one.
@@ -393,10 +454,45 @@ impl Turn {
             model: Some(model.info().id.clone()),
             ..ModelCallStart::default()
         });
+        let mut end = CallEnd {
+            turn: self,
+            turn_id,
+            started,
+            outcome: CallOutcome::Cancelled,
+            edits: None,
+        };
+        let result = self.stream(model, request, started, live).await;
+        match &result {
+            Ok(called) => {
+                let calls = &called.completion.message.tool_calls;
+                end.edits = Some(calls.iter().any(|call| EDITING_TOOLS.contains(&call.name.as_str())));
+                end.outcome = CallOutcome::Success;
+            }
+            Err(_) => end.outcome = CallOutcome::Error,
+        }
+        result
+    }
+
+    async fn stream(
+        &self,
+        model: &Arc<dyn Model>,
+        request: Arc<ModelRequest>,
+        started: Instant,
+        live: &mut Live<'_>,
+    ) -> Result<Called, ModelError> {
         live.attempt(&request);
         let (attempt, continued) = (request.attempt, !request.partial.is_empty());
         let mut stream = model.call(request);
-        while let Some(chunk) = stream.next().await {
+        loop {
+            let chunk = tokio::select! {
+                biased;
+                chunk = stream.next() => chunk,
+                () = live.partial.due() => {
+                    live.keep();
+                    continue;
+                }
+            };
+            let Some(chunk) = chunk else { break };
             if let Some(mut completion) = live.take(chunk?) {
                 if continued {
                     completion.message.text = live.text.text().into();
@@ -404,7 +500,7 @@ impl Turn {
                 return Ok(Called {
                     reasoning: live.rest_of_reasoning(completion.message.reasoning_text.as_deref()),
                     completion,
-                    message_id: live.message_id.clone(),
+                    message_id: live.partial.message_id.clone(),
                     model: model.info().id.clone(),
                     attempt,
                     duration: started.elapsed(),
@@ -538,8 +634,28 @@ pub(crate) fn usage(model: String, completion: &Completion, duration: Duration) 
         provider_call_id: completion.provider_call_id.clone(),
         api_endpoint: completion.endpoint.clone().map(Into::into),
         finish_reason: completion.finish_reason.clone(),
+        quota_snapshots: Some(quotas(completion)).filter(|quotas| !quotas.is_empty()),
         ..AssistantUsage::default()
     }
+}
+
+fn quotas(completion: &Completion) -> BTreeMap<String, QuotaSnapshot> {
+    let snapshot = |(kind, quota): (&String, &Quota)| {
+        let unlimited = quota.entitlement < 0.0;
+        let snapshot = QuotaSnapshot {
+            is_unlimited_entitlement: unlimited,
+            entitlement_requests: quota.entitlement as i64,
+            used_requests: quota.used as u64,
+            usage_allowed_with_exhausted_quota: quota.overage_allowed,
+            overage: quota.overage,
+            overage_allowed_with_exhausted_quota: quota.overage_allowed,
+            remaining_percentage: quota.remaining_percentage,
+            reset_date: quota.resets.clone(),
+            ..QuotaSnapshot::default()
+        };
+        (kind.clone(), snapshot)
+    };
+    completion.quotas.iter().map(snapshot).collect()
 }
 
 fn copilot_usage(usage: &lodge_models::CopilotUsage) -> CopilotUsage {

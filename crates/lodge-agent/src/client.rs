@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, ready};
 use lodge_events::AutoModeSwitchResponse;
 use lodge_events::CommandInfo;
+use lodge_tools::Editor;
 use serde_json::Value;
 
 use crate::answer::{ExitPlanAnswer, UserInputAnswer};
@@ -139,6 +140,10 @@ pub trait ClientCalls: Send + Sync {
     fn traceparent(&self, _tool_call_id: &str) -> Option<String> {
         None
     }
+    /// The editor that it is, where it shows files to a person.
+    fn editor(&self) -> Option<Arc<dyn Editor>> {
+        None
+    }
     /// Rewrites one section of the system prompt.
     fn transform_section(&self, _section: String, _content: String) -> BoxFuture<'static, Option<String>> {
         Box::pin(ready(None))
@@ -194,6 +199,11 @@ impl Clients {
     /// The trace that a tool call belongs to, where a client has the session traced.
     pub(crate) fn traceparent(&self, tool_call_id: &str) -> Option<String> {
         self.iter().find_map(|client| client.calls.traceparent(tool_call_id))
+    }
+
+    /// The editor that files are read and written through: the newest.
+    pub(crate) fn editor(&self) -> Option<Arc<dyn Editor>> {
+        self.all.iter().rev().find_map(|(_, client)| client.calls.editor())
     }
 
     /// Commands of all clients; of two with the same name the first counts.

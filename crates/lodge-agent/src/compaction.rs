@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     call,
+    hooks::Step,
     session::{ContextSize, Shared},
     turn::{Stop, Turn},
 };
@@ -199,9 +200,7 @@ async fn finish(
     let recorder = &shared.recorder;
     let by_person = begun.trigger == CompactionTrigger::Manual;
     let trigger = if by_person { "manual" } else { "auto" };
-    shared
-        .hook("preCompact", serde_json::json!({ "trigger": trigger }))
-        .await?;
+    shared.hook(Step::PreCompact { trigger }).await?;
     let started = Instant::now();
     let summarised = tokio::select! {
         biased;

@@ -38,6 +38,8 @@ pub struct Customization {
     pub disabled_agents: BTreeSet<String>,
     /// Files with instructions that are not read.
     pub disabled_instructions: BTreeSet<PathBuf>,
+    /// Plugins that the user installed for all sessions.
+    pub installed_plugins: Vec<Plugin>,
     /// Plugins that the session was opened with.
     pub own_plugins: Vec<Plugin>,
     /// Plugins that clients bring meanwhile.
@@ -75,6 +77,7 @@ impl Default for Customization {
             disabled_instructions: BTreeSet::new(),
             plugins: Vec::new(),
             own_plugins: Vec::new(),
+            installed_plugins: Vec::new(),
             agent: None,
             prompts: BTreeMap::new(),
         }
@@ -104,6 +107,8 @@ pub struct CustomizationChange {
     pub plugins: Option<Vec<Plugin>>,
     /// Plugins that the session is opened with.
     pub own_plugins: Option<Vec<Plugin>>,
+    /// Plugins that the user installed.
+    pub installed_plugins: Option<Vec<Plugin>>,
 }
 
 impl CustomizationChange {
@@ -128,6 +133,7 @@ impl CustomizationChange {
         set(&mut to.hidden_tools, self.hidden_tools);
         set(&mut to.plugins, self.plugins);
         set(&mut to.own_plugins, self.own_plugins);
+        set(&mut to.installed_plugins, self.installed_plugins);
     }
 }
 
@@ -173,8 +179,8 @@ impl Customization {
         agent
     }
 
-    /// Where files are looked for: the project's come first, then the plugins that the session was opened with, then the
-    /// user's, then what clients bring.
+    /// Where files are looked for: the project's come first, then the plugins that the session was opened with and those that
+    /// the user installed, then the user's, then what clients bring.
     fn found_places(&self, kind: Kind, cwd: &Path) -> Vec<Place> {
         let mut places = match self.discover {
             true => Places::project(kind, cwd),
@@ -187,7 +193,7 @@ impl Customization {
             Kind::Skills => plugin.skills.clone(),
             Kind::Agents => plugin.agents.clone(),
         };
-        let own = self.own_plugins.iter().flat_map(of);
+        let own = self.own_plugins.iter().chain(&self.installed_plugins).flat_map(of);
         places.extend(own.map(|path| Place::of_plugin(&path)));
         if self.discover {
             places.extend(user);
@@ -199,20 +205,35 @@ impl Customization {
 
     /// All plugins, those first that count before others.
     pub fn all_plugins(&self) -> impl Iterator<Item = &Plugin> {
-        self.own_plugins.iter().chain(&self.plugins)
+        self.own_plugins
+            .iter()
+            .chain(&self.installed_plugins)
+            .chain(&self.plugins)
     }
 }
 
+/// What the names of skills begin with where the log says what is on and off.
+pub const SKILL_KEY: &str = "skill:";
+
+/// What the log calls a skill when it says whether the skill is on.
+pub fn skill_key(name: &str) -> String {
+    format!("{SKILL_KEY}{name}")
+}
+
 impl Shared {
-    /// The skills that are there, with whether each is on.
+    /// The skills that are there, with whether each is on. What the log says of this session comes before what is
+    /// configured, so whoever asks after a switch was recorded hears of it.
     pub(crate) fn skills(&self) -> Vec<(Skill, bool)> {
+        let switches = self.recorder.session_facts(|facts| facts.switches.clone());
         let found = self.custom.lock().skills.clone().unwrap_or_default();
         let settings = self.settings.lock();
         let disabled = &settings.customization.disabled_skills;
+        let is_on = |skill: &Skill| match switches.get(&skill_key(&skill.name)) {
+            Some(on) => *on,
+            None => !disabled.contains(&skill.name),
+        };
         let skills = found.all.iter();
-        skills
-            .map(|skill| (skill.clone(), !disabled.contains(&skill.name)))
-            .collect()
+        skills.map(|skill| (skill.clone(), is_on(skill))).collect()
     }
 
     /// The skills that the model may load.
@@ -358,7 +379,7 @@ impl Shared {
     }
 
     /// What the project's files may start in this session, at this moment.
-    fn gate(&self) -> Gate {
+    pub(crate) fn gate(&self) -> Gate {
         match self.root().settings.lock().customization.vouched {
             true => Gate::vouched_for(),
             false => Gate::of(&self.trust),

@@ -1,12 +1,16 @@
 //! What a log says about its session in a few words: enough to resume without reading all of it. A fold over events,
 //! so that a session that lived on and one that was read back know the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use lodge_events::{
-    AgentMode, ApprovalMode, AssistantMessage, AutoTier, COMMAND_SOURCE, CodeChanges, Event, LodgeUsage, Payload,
-    SessionRule, SessionShutdown, UserMessage, WorkingDirectoryContext,
+    AgentMode, ApprovalMode, AssistantMessage, AutoTier, COMMAND_SOURCE, CodeChanges, Event, LodgeDirectories,
+    LodgeUsage, Payload, SessionRule, SessionShutdown, Unfinished, UserMessage, WorkingDirectoryContext,
 };
+use lodge_log::About;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,7 +26,11 @@ mod totals;
 /// `infoType` of the `session.info` that closes a turn which the host did not live to finish.
 pub const INTERRUPTED_INFO: &str = "interrupted";
 
-/// What that event says to people.
+/// `errorType` of the `session.error` that ends the turn of a message which could not be prepared. Going on with it would be
+/// saying it unprepared, so it cannot be resumed.
+pub const PREPARATION_FAILED: &str = "sendFailed";
+
+/// What the event of an interrupted turn says to people.
 pub const INTERRUPTED_TURN: &str = "The host stopped in the middle of the last turn; it counts as interrupted.";
 
 /// The facts. They are kept beside the log with the position they are valid for, and folded on from there.
@@ -65,6 +73,8 @@ pub struct Facts {
     pub open_model_call: Option<String>,
     /// The turn that failed, or that the host did not live to finish, while nothing was said since: it can be resumed.
     pub failed_turn: Option<OpenTurn>,
+    /// The answer that streams, or that broke off and is no message yet.
+    pub unfinished: Unfinished,
     /// The custom agent that was chosen.
     pub agent: Option<String>,
     /// Sub-agents that have begun and not ended, by their id.
@@ -83,10 +93,20 @@ pub struct Facts {
     pub questions: Questions,
     /// The message whose turn was taken up after the host had gone down, and how often, while it came no further.
     pub retried: Option<(String, u32)>,
+    /// The conversation of the program that works for the session, by the program's id.
+    pub program_session: Option<String>,
+    /// Where the work tree begins that is still to be made for the session.
+    pub worktree_wanted: Option<String>,
     /// The prompts that are sent at set times.
     pub schedules: Schedules,
+    /// What people arranged about the session as a whole.
+    pub about: About,
+    /// What was turned on and off for this session alone.
+    pub switches: BTreeMap<String, bool>,
     /// What was done so far, for `session.shutdown`.
     pub totals: Totals,
+    /// Why this build must not go on with the log: a newer one has written what it does not understand.
+    pub newer: Option<String>,
 }
 
 /// A turn that has begun and not ended.
@@ -141,10 +161,24 @@ pub struct OpenAgent {
     pub calls: Vec<OpenCall>,
     /// Its model call whose `assistant.turn_end` is still to come, as `turnId`.
     pub open_model_call: Option<String>,
+    /// Its answer that streams, or that broke off and is no message yet.
+    pub unfinished: Unfinished,
+}
+
+/// What this program calls itself in `session.start`.
+pub const PRODUCER: &str = "lodge";
+/// Version of the events that this build writes and understands.
+pub const EVENTS_VERSION: u64 = 1;
+
+/// What an event says of itself to builds that do not know its type.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Critical {
+    critical: bool,
 }
 
 /// Goes up with every event type that facts begin to take into account.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 7;
 
 impl Facts {
     /// Whether kept facts took every event into account that they should. Those of another build may not have: a build that
@@ -191,11 +225,33 @@ impl Facts {
         }
     }
 
+    /// Builds that do not know a type of Lodge's own pass over it. Where they must not, its data says `critical: true`.
+    fn fold_newer(&mut self, event: &Event) {
+        match event.payload() {
+            Payload::SessionStart(start) if start.producer == PRODUCER && start.version > EVENTS_VERSION => {
+                self.newer = Some(format!("its events are of version {}", start.version));
+            }
+            Payload::Unknown(unknown) if event.is_beside() => {
+                let data: Critical = serde_json::from_str(unknown.data()).unwrap_or_default();
+                if data.critical {
+                    self.newer = Some(format!(
+                        "it holds `{}`, which this one does not understand",
+                        unknown.kind()
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// What an event of the agent that these facts are about means.
     pub(crate) fn fold_own(&mut self, event: &Event) {
         self.pending.fold(event.payload());
         self.questions.fold(event.payload());
+        self.unfinished.fold(event.payload());
         self.fold_retried(event.payload());
+        self.about.fold(event.payload());
+        self.fold_newer(event);
         self.schedules.fold(event.payload(), event.timestamp().as_millisecond());
         if event.is::<UserMessage>() {
             // In logs of others a call may never have ended.
@@ -271,7 +327,11 @@ impl Facts {
             Payload::AssistantMessage(message) => {
                 let turn = self.open_turn.get_or_insert_default();
                 turn.message_event = Some(event.id().to_string());
-                turn.calls = calls_of(message);
+                let before = std::mem::replace(&mut turn.calls, calls_of(message));
+                // Another program's agent may ask for more while its calls run.
+                if !turn.calls.is_empty() {
+                    turn.calls.splice(..0, before);
+                }
                 if turn.calls.is_empty() {
                     // The answer is whole: only the turn_end is missing, and nobody misses that after a crash.
                     self.open_turn = None;
@@ -311,6 +371,15 @@ impl Facts {
             Payload::Abort(_) => self.open_turn = None,
             // A turn that a person or a tool ended on purpose asked for tools last, and wants no more of them.
             Payload::AssistantIdle(_) => self.open_turn = None,
+            Payload::SessionError(error) if error.error_type == PREPARATION_FAILED => self.open_turn = None,
+            Payload::LodgeWorktreeWanted(wanted) => self.worktree_wanted = Some(wanted.base.clone()),
+            Payload::LodgeWorktree(_) => self.worktree_wanted = None,
+            Payload::LodgeTurnResumed(resumed) => {
+                let is_last = |(id, _): &(String, String)| *id == resumed.message_id;
+                if self.last_turn.as_ref().is_some_and(is_last) {
+                    self.open_turn = self.failed_turn.take();
+                }
+            }
             Payload::SessionError(_) => self.failed_turn = self.open_turn.take().filter(|turn| !turn.command),
             Payload::SessionInfo(info) if info.info_type == INTERRUPTED_INFO => {
                 self.failed_turn = self.open_turn.take().filter(|turn| !turn.command);
@@ -318,6 +387,7 @@ impl Facts {
             Payload::SessionCompactionComplete(done) if done.success => self.compactions += 1,
             Payload::SubagentSelected(selected) => self.agent = Some(selected.agent_name.clone()),
             Payload::SubagentDeselected(_) => self.agent = None,
+            Payload::LodgeProgram(program) => self.program_session = Some(program.session_id.clone()),
             Payload::LodgeUsage(usage) => self.fold_usage(usage),
             Payload::LodgeUsageCarried(carried) => {
                 self.totals.raise(&carried.model_metrics, carried.total_api_duration_ms);
@@ -330,6 +400,7 @@ impl Facts {
             }
             Payload::LodgeApproval(approval) => self.approval = Some(approval.mode.clone()),
             Payload::LodgeRules(rules) => self.rules.clone_from(&rules.rules),
+            Payload::LodgeSwitched(switched) => self.switches.clone_from(&switched.switches),
             _ => {}
         }
     }
@@ -410,6 +481,7 @@ impl Facts {
 
 impl OpenAgent {
     fn fold(&mut self, payload: &Payload) {
+        self.unfinished.fold(payload);
         match payload {
             Payload::AssistantTurnStart(start) => self.open_model_call = Some(start.turn_id.clone()),
             Payload::AssistantTurnEnd(_) => self.open_model_call = None,
@@ -423,6 +495,15 @@ impl OpenAgent {
             _ => {}
         }
     }
+}
+
+/// Where an agent works beside the directory that it runs in.
+pub fn further_directories(directories: &LodgeDirectories) -> Vec<PathBuf> {
+    let all = match &directories.chosen {
+        Some(chosen) => chosen.get(1..).unwrap_or_default(),
+        None => &directories.further,
+    };
+    all.iter().map(PathBuf::from).collect()
 }
 
 /// The message that opens a turn, and its event.

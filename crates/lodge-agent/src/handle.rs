@@ -9,9 +9,9 @@ use std::{
 
 use lodge_events::{
     AbortReason, AnsweredBy, CommandCompleted, CommandExecute, CommandInfo, ElicitationCompleted, ElicitationRequested,
-    Event, MessageLane, Payload, PendingMessagesModified,
+    Event, MessageLane, Payload, PendingMessagesModified, SessionWarning,
 };
-use lodge_log::{Opened, Position, SessionLog};
+use lodge_log::{Opened, Position, Progress, SessionLog};
 use lodge_tools::{
     OutputSink, SessionTools, Todos, Tool, UserCommand,
     changes::Changes,
@@ -32,14 +32,16 @@ use crate::{
     compaction::Compacted,
     customize::Customized,
     facts::Facts,
-    hooks::{FindHooks, Hooks},
+    hooks::{FindHooks, Hooks, Step},
+    instructions::Instruction,
     permission::Permissions,
     questions::Question,
     queue::{PendingMessage, Place, Queue, Readiness},
-    recorder::{Publish, Recorder, Reopen},
+    recorder::{Publish, Recorder, Remote, Reopen},
     redact::Secrets,
     session::{ContextSize, GitContext, Shared},
-    settings::{Change, Delivery, Prompt, Settings},
+    settings::{Change, Delivery, Outcome, Prompt, Settings},
+    supply::Supply,
 };
 
 /// What an agent is made of.
@@ -74,6 +76,8 @@ pub struct NewAgent {
     pub publish: Arc<dyn Publish>,
     /// What no event may hold.
     pub secrets: Arc<Secrets>,
+    /// Where the log is kept as well, and what is written there before anybody hears of it.
+    pub remote: Option<Remote>,
 }
 
 /// A live session. When the last handle is gone the session leaves memory; its log stays.
@@ -118,7 +122,7 @@ impl Agent {
         let shared = Arc::new_cyclic(|shared| Shared {
             id: new.id.into(),
             dir: new.dir,
-            recorder: Recorder::new(new.log, new.reopen, new.facts, new.publish, new.secrets),
+            recorder: Recorder::new(new.log, new.reopen, new.facts, new.publish, new.secrets, new.remote),
             pending: Default::default(),
             earlier_answers: Default::default(),
             settings: Mutex::new(new.settings),
@@ -135,6 +139,7 @@ impl Agent {
             queue: Queue::default(),
             interjections: Default::default(),
             notice: Default::default(),
+            program: crate::program::ProgramSlot::default(),
             greeted: Default::default(),
             compacting: Default::default(),
             busy: Default::default(),
@@ -166,7 +171,9 @@ impl Agent {
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, AgentError> {
         let (reply, answer) = oneshot::channel();
         self.inbox.send(command(reply)).map_err(|_| AgentError::Gone)?;
-        answer.await.map_err(|_| AgentError::Gone)
+        let answer = answer.await.map_err(|_| AgentError::Gone)?;
+        self.shared.recorder.durable().await?;
+        Ok(answer)
     }
 
     /// Says something to the agent. Answers with the message's id at once; the work goes on beside.
@@ -174,20 +181,17 @@ impl Agent {
         self.ask(|reply| Command::Send(Box::new(prompt), reply)).await?
     }
 
-    /// Accepts a message whose client prepares it now and begins it with [`Agent::begin`]. Whoever is told that it was
-    /// accepted finds it again, also when the host is killed before it is said. Answers with the event that says it, unless
-    /// the log said the same before.
+    /// Accepts a message whose turn is to begin now: people see the turn as soon as the log says so. The client that prepares
+    /// it then begins it with [`Agent::begin`]. Whoever is told that it was accepted finds it again, also when the host is
+    /// killed before it is said. Answers with the event that says it, unless the log said the same before.
     pub fn accept(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
-        self.queue_as(prompt, Readiness::Preparing)
+        self.queue_as(prompt, Readiness::Beginning)
     }
 
     /// Puts a message at the end of the queue, or gives one that waits another content. Its turn begins in its order, once it
     /// is prepared where it needs that. Answers like [`Agent::accept`].
     pub fn enqueue(&self, prompt: Prompt) -> Result<Option<Uuid>, AgentError> {
-        let recorded = self.queue_as(prompt, Readiness::Waiting)?;
-        self.shared.recorder.note(PendingMessagesModified::default());
-        self.shared.recorder.sync();
-        Ok(recorded)
+        self.queue_as(prompt, Readiness::Waiting)
     }
 
     fn queue_as(&self, prompt: Prompt, readiness: Readiness) -> Result<Option<Uuid>, AgentError> {
@@ -199,12 +203,32 @@ impl Agent {
             Delivery::Enqueue => Place::LAST,
         };
         let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
-        Ok(queue.accept(recorder, prompt, place, readiness)?)
+        let recorded = queue.accept(recorder, prompt, place, readiness)?;
+        recorder.note(PendingMessagesModified::default());
+        recorder.sync();
+        Ok(recorded)
     }
 
-    /// Begins to prepare a message that waits: nobody else begins it meanwhile. False when it waits no more.
-    pub fn prepare_message(&self, message_id: &str) -> bool {
-        self.shared.queue.prepare(&self.shared.recorder, message_id)
+    /// Begins the turn of a message that waits, as far as people see; whoever prepares messages prepares it and has it said
+    /// with [`Agent::begin`]. False when it waits no more.
+    pub fn prepare_message(&self, message_id: &str) -> Result<bool, AgentError> {
+        Ok(self.shared.queue.prepare(&self.shared.recorder, message_id)?)
+    }
+
+    /// Whether this process began with a message that is not said yet.
+    pub fn has_begun(&self, message_id: &str) -> bool {
+        self.shared.queue.has_begun(message_id)
+    }
+
+    /// Whether a message waits for a client to prepare it and have it said.
+    pub fn awaits_preparation(&self, message_id: &str) -> bool {
+        self.shared.queue.awaits_preparation(&self.shared.recorder, message_id)
+    }
+
+    /// What a message that waits says to people, with what no log may hold if it was sent to this process.
+    pub fn text_of(&self, message_id: &str) -> Option<String> {
+        let (prompt, _) = self.shared.queue.sent(&self.shared.recorder, message_id)?;
+        Some(prompt.display_text.unwrap_or(prompt.text))
     }
 
     /// Has a message said that was accepted and is prepared. False when it was withdrawn meanwhile.
@@ -228,9 +252,46 @@ impl Agent {
         Ok(removed)
     }
 
-    /// Begins with what waits, where nothing runs: what it waited for will not come.
-    pub fn go_on(&self) {
-        let _ = self.inbox.send(Command::GoOn);
+    /// Forgets a message that another one, which was accepted, has taken the place of. What the log cannot be told now it is
+    /// told with the next message, and until then the message is not said.
+    pub fn supersede(&self, message_id: &str) {
+        let (queue, recorder) = (&self.shared.queue, &self.shared.recorder);
+        queue.supersede(recorder, message_id);
+        recorder.note(PendingMessagesModified::default());
+    }
+
+    /// Records what hangs beside the chain. It is no part of the conversation, so it waits for nothing.
+    pub fn record_beside(&self, payload: impl Into<Payload>) -> Result<Event, AgentError> {
+        let payload = payload.into();
+        debug_assert!(lodge_events::is_beside(payload.kind()), "{}", payload.kind());
+        match self.has_ended() {
+            true => Err(AgentError::Gone),
+            false => Ok(self.shared.recorder.record(payload)?),
+        }
+    }
+
+    /// A message that was accepted cannot be prepared: its turn fails, when it comes. One that was to steer a turn does not wait
+    /// any more, and a warning says why.
+    pub async fn fail_message(&self, message_id: &str, reason: &str) -> Result<(), AgentError> {
+        let Some((prompt, lane)) = self.shared.queue.sent(&self.shared.recorder, message_id) else {
+            return Ok(());
+        };
+        if lane != MessageLane::Steer {
+            let outcome = Some(Outcome::Failed(reason.to_owned()));
+            return self.begin(Prompt { outcome, ..prompt }).await.map(drop);
+        }
+        if self.withdraw(message_id)?.is_some() {
+            let text = prompt.display_text.unwrap_or(prompt.text);
+            self.shared.recorder.record(SessionWarning {
+                warning_type: "message_dropped".into(),
+                message: format!(
+                    "The message {:?} was not sent: {reason}",
+                    crate::title_of(&text).unwrap_or_default()
+                ),
+                ..SessionWarning::default()
+            })?;
+        }
+        Ok(())
     }
 
     /// Puts messages that wait for after the turn into this order, before those that it does not name. Answers with the event
@@ -304,6 +365,11 @@ impl Agent {
     /// Changes a setting.
     pub async fn configure(&self, change: Change) -> Result<(), AgentError> {
         self.ask(|reply| Command::Configure(change, reply)).await?
+    }
+
+    /// Uses something that a client or the host brings, for as long as the session is in memory.
+    pub async fn supply(&self, supply: Supply) -> Result<(), AgentError> {
+        self.ask(|reply| Command::Supply(supply, reply)).await?
     }
 
     /// Records an event that a client asks for.
@@ -381,6 +447,12 @@ impl Agent {
         self.ask(Command::Rest).await.unwrap_or(false)
     }
 
+    /// Waits until the session's log is lost to another host, where one could take it. False when the session leaves memory
+    /// first. It does not keep the session there.
+    pub fn lost(&self) -> impl Future<Output = bool> + Send + use<> {
+        self.shared.recorder.lost()
+    }
+
     /// Whether the session has left memory, and nothing can be done with it any more.
     pub fn has_ended(&self) -> bool {
         self.inbox.is_closed()
@@ -453,6 +525,13 @@ impl Agent {
         tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
 
+    /// The instructions of files that are read into the system prompt.
+    pub async fn instructions(&self) -> Vec<Instruction> {
+        let settings = self.shared.settings();
+        let read = move || settings.instructions(GitContext::of(&settings.cwd).root.as_deref());
+        tokio::task::spawn_blocking(read).await.unwrap_or_default()
+    }
+
     /// The settings as they are now.
     pub fn settings(&self) -> Settings {
         self.shared.settings()
@@ -466,6 +545,17 @@ impl Agent {
     /// What the log says, in short.
     pub fn facts(&self) -> Facts {
         self.shared.recorder.facts(Clone::clone)
+    }
+
+    /// How far the conversation got, as its log says it.
+    pub fn progress(&self) -> Progress {
+        self.shared.recorder.facts(|facts| match &facts.open_turn {
+            _ if facts.waits_for_people() => Progress::Asking,
+            Some(turn) if turn.command => Progress::Running,
+            Some(_) => Progress::Working,
+            None if facts.failed_turn.is_some() => Progress::Failed,
+            None => Progress::Idle,
+        })
     }
 
     /// About how many tokens the next model call would take.
@@ -571,9 +661,15 @@ impl Agent {
             .map_err(|error| AgentError::Refused(error.0))
     }
 
-    /// Has clients that want hooks hear of something; the output is what they say to it.
-    pub async fn hook(&self, hook_type: &str, input: serde_json::Value) -> Result<serde_json::Value, AgentError> {
-        Ok(self.shared.hook(hook_type, input).await?)
+    /// Tells hooks that an app shows the person a question about permission.
+    pub async fn permission_prompt_shown(&self, message: &str) -> Result<(), AgentError> {
+        let step = Step::Notification {
+            message,
+            notification_type: "permission_prompt",
+            tool_name: None,
+        };
+        self.shared.hook(step).await?;
+        Ok(())
     }
 
     /// Reads the hooks of files and plugins anew. Answers how many there are.

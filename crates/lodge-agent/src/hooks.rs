@@ -1,6 +1,8 @@
 //! Hooks: whoever wants to know, or to have a say, at the steps of a session. Commands that files describe come first, then
 //! the clients that want hooks; one mechanism serves both, and none of them can hold a session for ever.
 
+mod steps;
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
@@ -11,9 +13,10 @@ use lodge_tools::{
     hooks::{FileHooks, ONLY_IN_FILES},
 };
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
+pub(crate) use self::steps::{Decision, Output as HookOutput, Step, Subagent, TextResult};
 use crate::session::Shared;
 
 /// How long a client may take. A person may have to answer, so it is long.
@@ -107,16 +110,21 @@ impl Shared {
         Ok(())
     }
 
-    /// Invokes a hook everywhere it is wanted. The last output that says something wins per key, but a denial stays one.
-    pub(crate) async fn hook(&self, hook_type: &str, mut input: Value) -> Result<Value, LogError> {
-        let files = self.hooks.files.lock().of(hook_type, &input);
+    /// Tells whoever wants to know of a step. Answers with what they said to it together.
+    pub(crate) async fn hook(&self, step: Step<'_>) -> Result<HookOutput, LogError> {
+        let hook_type = step.name();
+        let mut output = HookOutput::default();
         let clients = match ONLY_IN_FILES.contains(&hook_type) {
             true => Vec::new(),
             false => self.clients.lock().calls(|can| can.hooks),
         };
-        let mut output = Map::new();
+        if clients.is_empty() && self.hooks.len() == 0 {
+            return Ok(output);
+        }
+        let mut input = step.input();
+        let files = self.hooks.files.lock().of(hook_type, &input);
         if files.is_empty() && clients.is_empty() {
-            return Ok(Value::Object(output));
+            return Ok(output);
         }
         // So that hooks can tell a sub-agent's doings from those of the session's own agent.
         input["sessionId"] = json!(self.sub.as_ref().map_or(&*self.id, |sub| &sub.task.id));
@@ -142,9 +150,9 @@ impl Shared {
         }
         for (source, invocation) in invocations {
             let given = self.invoke(hook_type, &input, source, invocation, limit).await?;
-            merge(&mut output, given);
+            output.merge(HookOutput::read(given));
         }
-        Ok(Value::Object(output))
+        Ok(output)
     }
 
     async fn invoke(
@@ -162,6 +170,7 @@ impl Shared {
             input: Some(input.clone()),
             ..HookStart::default()
         })?;
+        self.recorder.durable().await?;
         let ended = tokio::time::timeout(limit, invocation).await;
         let (given, error) = match ended.unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs()))) {
             Ok(given) => (given, None),
@@ -183,60 +192,5 @@ impl Shared {
             ..HookEnd::default()
         })?;
         Ok(given)
-    }
-}
-
-/// Takes one hook's output into that of those before it.
-fn merge(output: &mut Map<String, Value>, given: Option<Value>) {
-    let Some(Value::Object(mut given)) = given else { return };
-    if output
-        .get("permissionDecision")
-        .is_some_and(|decision| decision == "deny")
-    {
-        given.remove("permissionDecision");
-        given.remove("permissionDecisionReason");
-    }
-    if let (Some(Value::String(before)), Some(Value::String(more))) =
-        (output.get("additionalContext"), given.get_mut("additionalContext"))
-    {
-        *more = format!("{before}\n\n{more}");
-    }
-    output.extend(given);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn outputs_are_merged_and_a_denial_stays() {
-        for (outputs, expected) in [
-            (vec![json!({"a": 1}), json!({"a": 2, "b": 3})], json!({"a": 2, "b": 3})),
-            (
-                vec![json!({"additionalContext": "one"}), json!({"additionalContext": "two"})],
-                json!({"additionalContext": "one\n\ntwo"}),
-            ),
-            (
-                vec![
-                    json!({"permissionDecision": "deny", "permissionDecisionReason": "no"}),
-                    json!({"permissionDecision": "allow"}),
-                ],
-                json!({"permissionDecision": "deny", "permissionDecisionReason": "no"}),
-            ),
-            (
-                vec![
-                    json!({"permissionDecision": "allow"}),
-                    json!({"permissionDecision": "deny"}),
-                ],
-                json!({"permissionDecision": "deny"}),
-            ),
-            (vec![json!("text"), json!(null)], json!({})),
-        ] {
-            let mut output = Map::new();
-            for given in outputs {
-                merge(&mut output, Some(given));
-            }
-            assert_eq!(Value::Object(output), expected);
-        }
     }
 }

@@ -25,7 +25,9 @@ mod mcp_login;
 mod modes;
 mod offered;
 mod own_tools;
+mod partial;
 mod permission;
+mod program;
 mod questions;
 mod queue;
 mod recorder;
@@ -37,6 +39,7 @@ mod settings;
 mod shortfall;
 mod streamed;
 mod subagents;
+mod supply;
 mod system_prompt;
 mod taken_back;
 mod tool_call;
@@ -53,10 +56,10 @@ pub use client::{
     UserInputQuestion,
 };
 pub use compaction::{Compacted, begin_checkpoints};
-pub use customize::{Customization, CustomizationChange, Customized, skill_info};
+pub use customize::{Customization, CustomizationChange, Customized, SKILL_KEY, skill_info, skill_key};
 pub use facts::{
-    Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenSchedule, OpenTurn, Schedules,
-    Totals, title_of,
+    EVENTS_VERSION, Facts, INTERRUPTED_INFO, INTERRUPTED_TURN, ModelTotals, OpenAgent, OpenCall, OpenSchedule,
+    OpenTurn, PREPARATION_FAILED, PRODUCER, Schedules, Totals, further_directories, title_of,
 };
 pub use handle::{Agent, NewAgent, NewTask};
 pub use hooks::{FindHooks, HookFiles};
@@ -65,16 +68,16 @@ pub use limits::limits;
 pub use lodge_events::AnsweredBy;
 pub use questions::{Questions, RecordedQuestion};
 pub use queue::{PendingMessage, PendingMessages};
-pub use recorder::{Publish, Reopen};
+pub use recorder::{Publish, Remote, RemoteLog, Reopen};
 pub use redact::Secrets;
 pub use rewound::may_go;
 pub use session::{ContextSize, GitContext};
 pub use settings::{
-    Approval, AutoChoice, Change, Compaction, Delivery, ManagedPolicy, Mode, ModelSource, Prompt, RulesChange,
-    Settings, ToolFilter,
+    Approval, AutoChoice, Change, Compaction, Delivery, Mode, Outcome, Prompt, RulesChange, Settings, ToolFilter,
 };
 pub use shortfall::INCOMPLETE_ANSWERS;
 pub use subagents::{SubagentOverride, SubagentSettings, TaskInfo, TaskStatus};
+pub use supply::{ManagedPolicy, ModelSource, Supply};
 pub use system_prompt::{SECTIONS, SectionChange, SystemMessage};
 pub use transcript::INTERRUPTED;
 pub use turn::Ended;

@@ -12,7 +12,8 @@ use lodge_events::{
     ElicitationCompleted, ElicitationMode, ElicitationRequested, McpOauthCompleted, McpOauthRequired,
     McpPromptsListChanged, McpResourcesListChanged, McpServer, McpServerMetadata, McpSource, McpStatus,
     McpToolsListChanged, McpTransport, OauthChallenge, OauthClientConfig, OauthOutcome, OauthReason,
-    SessionMcpServerRemoved, SessionMcpServerStatusChanged, SessionMcpServersLoaded, ToolExecutionStart,
+    SessionMcpServerNeedsReconnect, SessionMcpServerRemoved, SessionMcpServerStatusChanged, SessionMcpServersLoaded,
+    ToolExecutionStart,
 };
 use lodge_mcp::{
     AuthReason, AuthRequest, Configured, Elicitation, ElicitationAnswer as McpAnswer, List, Owner, Sampling,
@@ -141,6 +142,13 @@ impl Owner for McpOwner {
         let Some(shared) = self.0.upgrade() else { return };
         shared.recorder.note(SessionMcpServersLoaded {
             servers: servers.iter().map(server_event).collect(),
+        });
+    }
+
+    fn lost(&self, server: &str) {
+        let Some(shared) = self.0.upgrade() else { return };
+        shared.recorder.note(SessionMcpServerNeedsReconnect {
+            server_name: server.to_owned(),
         });
     }
 

@@ -8,9 +8,10 @@ use lodge_events::{
 };
 use lodge_mcp::{CallResult, McpError};
 use lodge_tools::spill::Collected;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
+    hooks::Step,
     mcp::McpTool,
     tool_call::{Call, Outcome, Success},
     turn::Stop,
@@ -36,22 +37,17 @@ impl Call<'_> {
                 .or_else(|| shared.plan_refusal(tool.tool.read_only));
         }
         if let Some(refused) = refused {
-            self.start(args.clone())?;
+            self.start(args.clone()).await?;
             return Ok(refused);
         }
-        self.start(args.clone())?;
-        let hook = json!({
-            "toolCallId": self.id,
-            "serverName": &*tool.server,
-            "toolName": tool.tool.name,
-            "arguments": args,
-        });
-        let said = shared.hook("preMcpToolCall", hook).await?;
-        let meta = match said.get("metaToUse") {
-            None => None,
-            Some(Value::Object(meta)) => Some(Some(meta.clone())),
-            Some(_) => Some(None),
+        self.start(args.clone()).await?;
+        let step = Step::PreMcpToolCall {
+            tool_call_id: self.id,
+            server_name: &tool.server,
+            tool_name: &tool.tool.name,
+            arguments: args,
         };
+        let meta = shared.hook(step).await?.meta_to_use;
         let progress = {
             let (recorder, id) = (Arc::downgrade(shared), self.id.to_owned());
             Arc::new(move |progress_message| {
@@ -160,6 +156,8 @@ fn block(value: &Value) -> Option<ContentBlock> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn check(content: Value, structured: Option<Value>, expected: &str) {

@@ -17,7 +17,8 @@ use crate::{
     answer::{Answer, PermissionDecision, QuestionKind},
     questions::Question,
     session::Shared,
-    settings::{Approval, ManagedPolicy, RulesChange},
+    settings::{Approval, RulesChange},
+    supply::ManagedPolicy,
 };
 
 /// What came of asking.

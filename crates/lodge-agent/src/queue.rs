@@ -10,11 +10,12 @@ use std::{
 };
 
 use lodge_events::{
-    LodgeMessageEdited, LodgeMessageMoved, LodgeMessageQueued, LodgeMessageRemoved, MessageLane, QueuedMessage,
-    RemovalReason,
+    LodgeMessageBegun, LodgeMessageEdited, LodgeMessageMoved, LodgeMessageQueued, LodgeMessageRemoved, MessageLane,
+    QueuedMessage, RemovalReason,
 };
 use lodge_log::LogError;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 pub use self::pending::{PendingMessage, PendingMessages};
@@ -47,6 +48,8 @@ impl Interjections {
 pub(crate) struct Queue {
     live: Mutex<Live>,
     damage: OnceLock<String>,
+    /// What comes next may be something else than before.
+    pub(crate) changed: Notify,
 }
 
 #[derive(Default)]
@@ -55,8 +58,8 @@ struct Live {
     starting: Option<String>,
     /// Whether a client is attached that prepares messages.
     has_preparer: bool,
-    /// Being prepared.
-    held: HashSet<String>,
+    /// People see them as turns already.
+    begun: HashSet<String>,
     /// Prepared: their turns may begin.
     prepared: HashSet<String>,
     /// Not wanted any more, and the log could not be told.
@@ -67,21 +70,30 @@ struct Live {
 
 impl Live {
     fn waits(&self, message: &PendingMessage) -> bool {
-        !self.held.contains(&message.id) && self.starting.as_ref() != Some(&message.id)
+        !self.unwanted.contains(&message.id) && self.starting.as_ref() != Some(&message.id)
     }
 
+    /// Whether it cannot begin yet. Without a client that prepares it, it waits until there is one.
     fn needs_preparation(&self, message: &PendingMessage) -> bool {
-        self.has_preparer && message.needs_preparation() && !self.prepared.contains(&message.id)
+        message.needs_preparation() && !self.prepared.contains(&message.id)
     }
 
-    /// The message that can begin next.
+    /// The message that can begin next. What is to steer a turn waits for one that people see begin.
     fn next<'a>(&self, pending: &'a PendingMessages) -> Option<&'a PendingMessage> {
-        let mut waiting = pending.all().filter(|message| self.waits(message) && !message.parked);
+        let waits = |message: &&PendingMessage| self.waits(message) && !message.parked;
+        let mut begun = pending.next.iter().filter(waits);
+        let steers = !begun.any(|message| self.begun.contains(&message.id));
+        let mut waiting = pending
+            .steer
+            .iter()
+            .filter(|_| steers)
+            .chain(&pending.next)
+            .filter(waits);
         waiting.find(|message| !self.needs_preparation(message))
     }
 
     fn forget(&mut self, id: &str) {
-        self.held.remove(id);
+        self.begun.remove(id);
         self.prepared.remove(id);
         self.sent.remove(id);
     }
@@ -121,8 +133,8 @@ impl Place {
 pub(crate) enum Readiness {
     /// Nothing.
     Ready,
-    /// A client that is attached prepares it right now.
-    Preparing,
+    /// Its preparation, if it needs any. Its turn is what comes next, and people see it begin.
+    Beginning,
     /// Its preparation, if it needs any, which begins when those before it are done.
     Waiting,
 }
@@ -171,21 +183,29 @@ impl Queue {
             Some(known.item == item && !known.parked)
         });
         let message_id = id.clone();
-        let recorded = match known {
+        let begins = readiness == Readiness::Beginning && place.lane == MessageLane::Next;
+        let mut recorded = match known {
             None => Some(recorder.record(LodgeMessageQueued {
                 message_id,
                 item,
                 lane: place.lane,
                 at: place.at.map(|at| at as u64),
+                begins: begins.then_some(true),
             })?),
             Some(false) => Some(recorder.record(LodgeMessageEdited { message_id, item })?),
             Some(true) => None,
         };
+        if begins && known.is_some() {
+            let message_id = id.clone();
+            recorded = Some(recorder.record(LodgeMessageBegun { message_id })?);
+        }
+        let begun = begins || live.begun.contains(&id);
         live.forget(&id);
-        match readiness {
-            Readiness::Ready => drop(live.prepared.insert(id.clone())),
-            Readiness::Preparing => drop(live.held.insert(id.clone())),
-            Readiness::Waiting => {}
+        if begun {
+            live.begun.insert(id.clone());
+        }
+        if readiness == Readiness::Ready {
+            live.prepared.insert(id.clone());
         }
         live.sent.insert(id, prompt);
         Ok(recorded.map(|event| event.id()))
@@ -194,19 +214,60 @@ impl Queue {
     /// Whether clients that prepare messages are attached.
     pub(crate) fn set_preparer(&self, attached: bool) {
         self.live.lock().has_preparer = attached;
+        self.changed.notify_one();
     }
 
-    /// A client begins to prepare a message. False when it waits no more.
-    pub(crate) fn prepare(&self, recorder: &Recorder, id: &str) -> bool {
+    /// A client begins with a message that waits: people see its turn from now on. False when it waits no more.
+    pub(crate) fn prepare(&self, recorder: &Recorder, id: &str) -> Result<bool, LogError> {
         let mut live = self.live.lock();
         let waits = recorder.facts(|facts| facts.pending.get(id).is_some_and(|message| live.waits(message)));
         if waits {
-            live.held.insert(id.to_owned());
+            let message_id = id.to_owned();
+            recorder.record(LodgeMessageBegun { message_id })?;
+            live.begun.insert(id.to_owned());
         }
-        waits
+        Ok(waits)
     }
 
-    /// Whether the message that comes next has to be prepared first.
+    /// A message that waits, as it was sent to this process.
+    pub(crate) fn sent(&self, recorder: &Recorder, id: &str) -> Option<(Prompt, MessageLane)> {
+        let live = self.live.lock();
+        recorder.facts(|facts| {
+            let steers = facts.pending.steer.iter().any(|message| message.id == id);
+            let lane = if steers { MessageLane::Steer } else { MessageLane::Next };
+            Some((live.prompt(facts.pending.get(id)?, &lane), lane))
+        })
+    }
+
+    /// Whether people were shown a message as a turn by this process, and it was not said yet.
+    pub(crate) fn has_begun(&self, id: &str) -> bool {
+        self.live.lock().begun.contains(id)
+    }
+
+    /// Whether a message waits and is not prepared.
+    pub(crate) fn awaits_preparation(&self, recorder: &Recorder, id: &str) -> bool {
+        let live = self.live.lock();
+        let awaits = |message: &PendingMessage| live.waits(message) && live.needs_preparation(message);
+        recorder.facts(|facts| facts.pending.get(id).is_some_and(awaits))
+    }
+
+    /// A message that people see as a turn and that was not said, as it would be said.
+    pub(crate) fn unsaid(&self, recorder: &Recorder, id: &str) -> Option<Prompt> {
+        let live = self.live.lock();
+        recorder.facts(|facts| {
+            let message = facts.pending.get(id).filter(|_| live.begun.contains(id))?;
+            live.waits(message).then(|| live.prompt(message, &MessageLane::Next))
+        })
+    }
+
+    /// The message whose turn has begun, also for people, and that was not said.
+    pub(crate) fn starting_unsaid(&self, recorder: &Recorder) -> Option<Prompt> {
+        let live = self.live.lock();
+        let id = live.starting.as_ref().filter(|id| live.begun.contains(*id))?;
+        recorder.facts(|facts| Some(live.prompt(facts.pending.get(id)?, &MessageLane::Next)))
+    }
+
+    /// Whether the message that comes next has to be prepared first, by a client that is there.
     pub(crate) fn next_needs_preparation(&self, recorder: &Recorder) -> bool {
         let live = self.live.lock();
         recorder.facts(|facts| {
@@ -214,7 +275,7 @@ impl Queue {
                 .pending
                 .all()
                 .filter(|message| live.waits(message) && !message.parked);
-            waiting.next().is_some_and(|next| live.needs_preparation(next))
+            live.has_preparer && waiting.next().is_some_and(|next| live.needs_preparation(next))
         })
     }
 
@@ -226,6 +287,7 @@ impl Queue {
             recorder.record(LodgeMessageRemoved { ids: ids.clone(), why })?;
             let mut live = self.live.lock();
             ids.iter().for_each(|id| live.forget(id));
+            self.changed.notify_one();
         }
         Ok(ids.len())
     }
@@ -241,6 +303,7 @@ impl Queue {
         let (ids, why) = (vec![id.to_owned()], RemovalReason::Removed);
         let removed = recorder.record(LodgeMessageRemoved { ids, why })?;
         live.forget(id);
+        self.changed.notify_one();
         Ok(Some(removed.id()))
     }
 
@@ -311,11 +374,22 @@ impl Queue {
             return;
         };
         if let Err(error) = self.remove(recorder, vec![id.clone()], why) {
-            tracing::warn!(%error, "the log cannot be told that a message waits no more");
-            let mut live = self.live.lock();
-            live.held.insert(id.clone());
-            live.unwanted.push(id);
+            self.untold(&id, &error);
         }
+    }
+
+    /// A message that waits has another one in its place.
+    pub(crate) fn supersede(&self, recorder: &Recorder, id: &str) {
+        if let Err(error) = self.withdraw(recorder, id) {
+            self.untold(id, &error);
+        }
+    }
+
+    /// A message is not wanted any more. The log hears of it with the next one that is accepted.
+    fn untold(&self, id: &str, error: &LogError) {
+        tracing::warn!(%error, "the log cannot be told that a message waits no more");
+        self.live.lock().unwanted.push(id.to_owned());
+        self.changed.notify_one();
     }
 
     /// What is to be said to the running turn next.
@@ -326,7 +400,7 @@ impl Queue {
                 .pending
                 .steer
                 .iter()
-                .find(|message| live.waits(message) && !message.parked)?;
+                .find(|message| live.waits(message) && !message.parked && !live.needs_preparation(message))?;
             Some(live.prompt(next, &MessageLane::Steer))
         })
     }
@@ -338,9 +412,11 @@ impl Queue {
         }
     }
 
-    /// A message was a command, and is done.
-    pub(crate) fn commanded(&self, id: &str) {
-        self.live.lock().forget(id);
+    /// A message is part of the conversation, without a turn of the model's.
+    pub(crate) fn concluded(&self, id: &str) {
+        let mut live = self.live.lock();
+        live.starting.take_if(|starting| starting == id);
+        live.forget(id);
     }
 
     /// Gives a message that waits another text. Answers whether that changed anything.
@@ -382,7 +458,9 @@ impl Queue {
             let waits = |id: &String| recorder.facts(|facts| facts.pending.next.iter().any(|known| known.id == *id));
             order.splice(..0, starting.filter(waits));
         }
-        Ok(recorder.record(LodgeMessageMoved { lane, order })?.id())
+        let moved = recorder.record(LodgeMessageMoved { lane, order })?;
+        self.changed.notify_one();
+        Ok(moved.id())
     }
 
     /// The message that comes next, if it is a command of which only the log tells, with stars where a secret was.

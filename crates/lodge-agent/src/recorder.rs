@@ -1,17 +1,23 @@
 //! The one place where events of a session come into being: chained, written, folded, then published, in that order
 //! and under one lock, so that the log, the state and what clients see can never disagree.
 
+mod outbox;
+#[cfg(test)]
+mod tests;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use lodge_events::{Event, LodgeRewound, LodgeUsage, Payload, SessionError, SessionSnapshotRewind, UserMessage};
-use lodge_log::{LogError, Position, Recorded, SessionLog, Snapshot, SyncTicket};
+use lodge_log::{LogError, Position, Recorded, SessionLog, Snapshot, SyncTicket, goes_with_chain};
 use lodge_models::{Message, ToolCall};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use self::outbox::Outbox;
+pub use self::outbox::{Remote, RemoteLog};
 use crate::{AgentError, facts::Facts, redact::Secrets, rewound, transcript::Transcript};
 
 /// How often the facts are saved at most while turns follow each other quickly.
@@ -41,6 +47,8 @@ struct Inner {
     told_unsynced: bool,
     /// Whether what was taken back last is kept, because it can still be put back.
     can_undo: bool,
+    /// What waits for a log elsewhere, where there is one.
+    outbox: Option<Outbox>,
 }
 
 /// Records and publishes.
@@ -67,10 +75,11 @@ impl Recorder {
         facts: Facts,
         publish: Arc<dyn Publish>,
         secrets: Arc<Secrets>,
+        remote: Option<Remote>,
     ) -> Self {
         let (head, can_undo) = (log.last_id(), rewound::is_kept(&*log));
-        Self {
-            inner: Arc::new(Mutex::new(Inner {
+        let inner = |outbox| {
+            Arc::new(Mutex::new(Inner {
                 log,
                 reopen,
                 head,
@@ -80,10 +89,29 @@ impl Recorder {
                 secrets,
                 told_unsynced: false,
                 can_undo,
-            })),
+                outbox,
+            }))
+        };
+        let inner = match remote {
+            None => inner(None),
+            Some(remote) => outbox::start(remote, |outbox| inner(Some(outbox)), publish.clone()),
+        };
+        Self {
+            inner,
             publish,
             lane: None,
         }
+    }
+
+    /// Waits until everything that was recorded so far is safe, wherever it has to be. Whoever answers a client, or does what
+    /// must not be done twice, waits for this first.
+    pub(crate) async fn durable(&self) -> Result<(), LogError> {
+        outbox::durable(&self.inner).await
+    }
+
+    /// Waits until a log elsewhere is lost to this host; false when that does not happen any more.
+    pub(crate) fn lost(&self) -> impl Future<Output = bool> + Send + use<> {
+        outbox::lost_to_us(&self.inner)
     }
 
     /// A recorder for a sub-agent of this session that a tool call started.
@@ -104,6 +132,14 @@ impl Recorder {
         self.inner
             .lock()
             .record(payload.into(), self.lane.as_ref(), &*self.publish)
+    }
+
+    /// Makes a message of an answer that broke off, where nobody goes on with it. Only while no model is called.
+    pub(crate) fn settle_answer(&self) -> Result<(), LogError> {
+        if let Some(message) = self.facts(|facts| facts.unfinished.message()) {
+            self.record(message)?;
+        }
+        Ok(())
     }
 
     /// Like [`Recorder::record`] for an event that speaks of the conversation as it is when the event is recorded.
@@ -129,11 +165,11 @@ impl Recorder {
 
     /// Tells clients, and nobody else, of something that could not be written.
     pub(crate) fn publish_unrecorded(&self, payload: impl Into<Payload>) -> Event {
-        let inner = self.inner.lock();
+        let mut inner = self.inner.lock();
         let agent = self.lane.as_ref().map(|lane| lane.agent_id.clone());
         let event = Event::new_ephemeral(inner.head, agent, payload.into());
         let event = inner.secrets.hide(event);
-        self.publish.publish(&event);
+        inner.publish(&event, &*self.publish);
         event
     }
 
@@ -175,6 +211,11 @@ impl Recorder {
             None => look(&self.inner.lock().facts),
             Some(lane) => look(&lane.own.lock().0),
         }
+    }
+
+    /// Looks at the facts of the whole session, also from a sub-agent.
+    pub(crate) fn session_facts<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
+        look(&self.inner.lock().facts)
     }
 
     /// Records what a model call used. Before the first such record of a session that an earlier build counted for, what
@@ -257,10 +298,11 @@ impl Recorder {
     /// beside the chain stays: it says what is true of the session, not of the conversation. Answers how many events went.
     pub(crate) fn rewind(&self, to: Uuid) -> Result<u64, AgentError> {
         let mut inner = self.inner.lock();
+        inner.check_local()?;
         let mut gone = Vec::new();
         for event in inner.log.read_back()?.events() {
             let event = event?;
-            if event.is_beside() {
+            if !goes_with_chain(&event) {
                 continue;
             }
             let is_last = event.id() == to;
@@ -273,7 +315,7 @@ impl Recorder {
                 inner.append_after(first.parent_id(), &gone, &[], &*self.publish)?;
                 drop(inner);
                 self.compact();
-                return Ok(gone.len() as u64);
+                return Ok(chain_length(&gone));
             }
         }
         Err(AgentError::Refused(format!("Event not found: {to}")))
@@ -283,6 +325,7 @@ impl Recorder {
     /// something was said since. What a process that died had begun to put back is completed.
     pub(crate) fn put_back(&self) -> Result<bool, AgentError> {
         let mut inner = self.inner.lock();
+        inner.check_local()?;
         let Some(kept) = rewound::kept(&*inner.log)? else {
             return Ok(false);
         };
@@ -322,6 +365,11 @@ impl Recorder {
     }
 }
 
+/// How many of some events are of the chain.
+fn chain_length(events: &[Event]) -> u64 {
+    events.iter().filter(|event| !event.is_beside()).count() as u64
+}
+
 /// The ids of the messages among some events.
 fn messages(events: &[Event]) -> Vec<String> {
     let own = events.iter().filter(|event| event.agent_id().is_none());
@@ -330,7 +378,30 @@ fn messages(events: &[Event]) -> Vec<String> {
 }
 
 impl Inner {
-    /// The events of the chain that come after one of them, or all without one, oldest first. Nothing when it is not there.
+    /// Hands an event on, or keeps it until what was recorded before it is safe.
+    fn publish(&mut self, event: &Event, publish: &dyn Publish) {
+        match &mut self.outbox {
+            None => publish.publish(event),
+            Some(outbox) => {
+                if let Some(event) = outbox.hold(event.clone()) {
+                    publish.publish(&event);
+                }
+            }
+        }
+    }
+
+    /// Refuses what a log elsewhere cannot follow yet.
+    fn check_local(&self) -> Result<(), AgentError> {
+        match self.outbox {
+            None => Ok(()),
+            Some(_) => Err(AgentError::Refused(
+                "A conversation whose log is kept by a fleet cannot be taken back.".into(),
+            )),
+        }
+    }
+
+    /// The events of the chain that come after one of them, or all without one, with what goes with them, oldest first.
+    /// Nothing when it is not there.
     fn since(&self, parent: Option<Uuid>) -> Result<Option<Vec<Event>>, LogError> {
         let mut since = Vec::new();
         let mut found = parent.is_none();
@@ -340,7 +411,7 @@ impl Inner {
             if found && parent.is_some() {
                 break;
             }
-            if !event.is_beside() {
+            if goes_with_chain(&event) {
                 since.push(event);
             }
         }
@@ -357,7 +428,7 @@ impl Inner {
         publish: &dyn Publish,
     ) -> Result<(), LogError> {
         let up_to = gone.first().map(|event| event.id().to_string());
-        let events_removed = gone.len() as u64;
+        let events_removed = chain_length(gone);
         let rewind = up_to.clone().map(|up_to_event_id| {
             let rewound = LodgeRewound {
                 up_to_event_id,
@@ -407,13 +478,17 @@ impl Inner {
         };
         let mut event = self.secrets.hide(Event::new(self.head, agent.clone(), payload));
         if !event.is_ephemeral() {
-            match self.log.append(&event) {
-                Err(LogError::Moved { .. }) => {
-                    self.catch_up(publish)?;
-                    event = Event::new(self.head, agent, event.payload().clone());
-                    self.log.append(&event)?;
-                }
-                other => drop(other?),
+            match &self.outbox {
+                // It is written once it is safe elsewhere.
+                Some(outbox) => outbox.check()?,
+                None => match self.log.append(&event) {
+                    Err(LogError::Moved { .. }) => {
+                        self.catch_up(publish)?;
+                        event = Event::new(self.head, agent, event.payload().clone());
+                        self.log.append(&event)?;
+                    }
+                    other => drop(other?),
+                },
             }
             if !event.is_beside() {
                 self.head = Some(event.id());
@@ -434,7 +509,7 @@ impl Inner {
                 transcript.fold_own(&event);
             }
         }
-        publish.publish(&event);
+        self.publish(&event, publish);
         Ok(event)
     }
 
@@ -478,12 +553,19 @@ impl Inner {
             for event in self.log.read(Position::START, Position::END)?.events() {
                 transcript.fold(&event?);
             }
+            for event in self.outbox.iter().flat_map(Outbox::unwritten) {
+                transcript.fold(event);
+            }
             self.transcript = Some(transcript);
         }
         Ok(look(self.transcript.as_mut().expect("it was just put there")))
     }
 
     fn save_facts(&mut self) -> SyncTicket {
+        // The facts may know more than the file, and then they are not what the file adds up to.
+        if self.outbox.as_ref().is_some_and(|outbox| !outbox.is_empty()) {
+            return self.log.request_sync();
+        }
         self.saved = Some(Instant::now());
         if let Ok(facts) = self.facts.encode() {
             self.log.save_snapshot(Snapshot {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lodge_events::{COMMAND_SOURCE, Event, Payload};
-use lodge_log::{LogError, SessionLog};
+use lodge_log::{LogError, SessionLog, goes_with_chain};
 
 use crate::AgentError;
 
@@ -11,7 +11,7 @@ fn path(log: &dyn SessionLog) -> PathBuf {
     log.dir().join("rewound.jsonl")
 }
 
-/// Keeps some events of the chain.
+/// Keeps some events of the chain, and what goes with them.
 pub(crate) fn keep(log: &dyn SessionLog, events: &[Event]) -> Result<(), AgentError> {
     let mut text = Vec::new();
     for event in events {
@@ -31,8 +31,8 @@ pub(crate) fn kept(log: &dyn SessionLog) -> Result<Option<Vec<Event>>, LogError>
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     // Nothing at all, if the conversation went on. One that cannot be read makes all of it useless: only all of it is what was there.
     let events: Option<Vec<Event>> = lines.map(|line| Event::parse(line.to_vec().into()).ok()).collect();
-    // Earlier builds kept what hangs beside the chain, too, which was never gone.
-    Ok(events.map(|events| events.into_iter().filter(|event| !event.is_beside()).collect()))
+    // Earlier builds kept all that hangs beside the chain, too, most of which was never gone.
+    Ok(events.map(|events| events.into_iter().filter(goes_with_chain).collect()))
 }
 
 pub(crate) fn is_kept(log: &dyn SessionLog) -> bool {

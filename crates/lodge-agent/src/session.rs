@@ -27,6 +27,7 @@ use crate::{
     mcp::McpTool,
     offered::Offered,
     permission::Permissions,
+    program::ProgramSlot,
     questions::Questions,
     queue::{Interjections, Queue},
     recorder::Recorder,
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) greeted: AtomicBool,
     /// Whether a turn runs.
     pub(crate) busy: AtomicBool,
+    /// The program that works for the session, where it is no model that does.
+    pub(crate) program: ProgramSlot,
     /// Skills and agents that were found.
     pub(crate) custom: Arc<Mutex<Loaded>>,
     /// The sub-agents.
@@ -123,7 +126,8 @@ impl Shared {
         let client_tools = clients.tools();
         let mut tools = Vec::new();
         for tool in self.builtins.iter() {
-            if !client_tools.iter().any(|client| client.name == tool.name()) {
+            let wanted = settings.memory || tool.name() != lodge_tools::STORE_MEMORY;
+            if wanted && !client_tools.iter().any(|client| client.name == tool.name()) {
                 let spec = ToolSpec {
                     name: tool.name().into(),
                     description: tool.description().into(),

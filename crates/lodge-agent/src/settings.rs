@@ -2,27 +2,18 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use futures_util::future::BoxFuture;
 use lodge_events::{Attachment, AutoTier};
 use lodge_models::{Model, ResponseFormat};
-use lodge_tools::{Environment, custom::tool_alias, rules::Rule};
+use lodge_tools::{custom::tool_alias, rules::Rule};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     customize::{Customization, CustomizationChange},
     hooks::HookFiles,
     subagents::SubagentSettings,
+    supply::ModelSource,
     system_prompt::SystemMessage,
 };
-
-/// Where a session gets models by name, for agents that want one of their own.
-pub trait ModelSource: Send + Sync {
-    /// The model of that name, or why there is none.
-    fn model(&self, name: String) -> BoxFuture<'static, Result<Arc<dyn Model>, String>>;
-
-    /// The names of those that are known.
-    fn names(&self) -> BoxFuture<'static, Vec<String>>;
-}
 
 /// Everything about a session that can change while it lives.
 #[derive(Clone)]
@@ -61,6 +52,8 @@ pub struct Settings {
     pub headers: BTreeMap<String, String>,
     /// Whether answers shall say what in attached documents they rest on.
     pub citations: bool,
+    /// Whether facts about the project are kept, and the model is told those that are.
+    pub memory: bool,
     /// Whether and when the conversation is compacted on its own.
     pub compaction: Compaction,
     /// Results longer than this many bytes go to a file.
@@ -260,10 +253,24 @@ pub struct Prompt {
     pub before: Vec<Prompt>,
     /// A command that the person runs: no model is asked, and it waits like any message while a turn runs.
     pub command: Option<String>,
-    /// Its turn begins when a client that prepares messages says so ([`Capabilities::prepares`]), if one is attached.
+    /// The client that sent it, where what it attaches may have to be read from there.
+    pub client: Option<String>,
+    /// Its turn begins when a client that prepares messages says so ([`Capabilities::prepares`]).
     ///
     /// [`Capabilities::prepares`]: crate::Capabilities::prepares
     pub needs_preparation: bool,
+    /// What came of it already, so that no model is asked. No log has this: the turn records it.
+    #[serde(skip)]
+    pub outcome: Option<Outcome>,
+}
+
+/// What came of a message before a model was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was a command, and this is the answer.
+    Answered(String),
+    /// It could not be prepared: its turn fails.
+    Failed(String),
 }
 
 impl Prompt {
@@ -295,16 +302,9 @@ pub enum Delivery {
     Immediate,
 }
 
-/// A change of settings.
-#[derive(Clone)]
+/// A change of settings: plain data. What takes an object is a [`Supply`](crate::Supply).
+#[derive(Debug, Clone)]
 pub enum Change {
-    /// Another model, from the next call on.
-    Model {
-        /// The model.
-        model: Arc<dyn Model>,
-        /// The effort; none given keeps the old one where the new model knows it.
-        reasoning_effort: Option<String>,
-    },
     /// Another effort.
     ReasoningEffort(Option<String>),
     /// Another form of the reasoning's summary.
@@ -332,14 +332,22 @@ pub enum Change {
     Cwd(PathBuf),
     /// Further directories.
     AdditionalDirectories(Vec<PathBuf>),
+    /// The further directories of its session, and those of all its directories that this chat of it has, the one that it
+    /// runs in first; all if absent.
+    ChatDirectories {
+        /// The further directories of the session.
+        further: Vec<PathBuf>,
+        /// Those that the chat has.
+        chosen: Option<Vec<PathBuf>>,
+    },
     /// Whether deltas are streamed.
     Streaming(bool),
     /// Whether answers say what they rest on.
     Citations(bool),
+    /// Whether facts about the project are kept.
+    Memory(bool),
     /// Whether the agent asks by forms.
     AskByForm(bool),
-    /// The variables that programs begin with from now on.
-    Environment(Environment),
     /// What becomes of large results.
     LargeOutput {
         /// Those longer than this many bytes go to a file.
@@ -347,8 +355,6 @@ pub enum Change {
         /// In this directory, if not in the session's own.
         dir: Option<PathBuf>,
     },
-    /// The policy that whoever opens the session brings; it takes the place of the one before.
-    Managed(Option<ManagedPolicy>),
     /// Who the session belongs to.
     ClientName(Option<String>),
     /// Automatic compaction.
@@ -374,25 +380,12 @@ pub enum Change {
     },
     /// What is set about sub-agents.
     Subagents(SubagentSettings),
-    /// Where sub-agents get models by name.
-    Models(Arc<dyn ModelSource>),
     /// The models that the session may use; none for all.
     AllowedModels(Option<Vec<String>>),
     /// Forget what was approved for this session.
     ForgetApprovals,
     /// Other permission rules.
     Rules(RulesChange),
-}
-
-/// An organisation's policy, which nobody in the session can wave aside.
-#[derive(Debug, Clone)]
-pub struct ManagedPolicy {
-    /// What is allowed, asked and denied.
-    pub rules: Vec<Rule>,
-    /// Whether permissions may not be waved through all at once.
-    pub no_bypass: bool,
-    /// The same in the words of whoever brought it.
-    pub text: serde_json::Value,
 }
 
 /// A change of permission rules.

@@ -19,6 +19,13 @@ pub(crate) enum Piece {
     Other(String),
 }
 
+impl From<String> for Streamed {
+    /// What clients saw before this call.
+    fn from(text: String) -> Self {
+        Self { text, again: None }
+    }
+}
+
 impl Streamed {
     /// Another attempt begins: it may say the same again.
     pub(crate) fn restart(&mut self) {
@@ -49,6 +56,16 @@ impl Streamed {
         }
         self.again = None;
         Piece::Other(format!("{}{piece}", &self.text[..at]))
+    }
+
+    /// Takes an attempt that came as a whole.
+    pub(crate) fn take_whole(&mut self, text: &str) {
+        if let Piece::Other(text) = self.take(text.to_owned()) {
+            self.append(&text);
+        }
+        if let Some(rest) = self.finish() {
+            self.append(&rest);
+        }
     }
 
     /// The attempt is at its end. What it repeated without getting further was no repetition.
@@ -109,6 +126,10 @@ mod tests {
             }
             assert_eq!(shown, *expected, "{pieces:?}");
             assert_eq!(streamed.text(), *expected, "{pieces:?}");
+            let mut at_once = Streamed::from("Once up".to_owned());
+            at_once.restart();
+            at_once.take_whole(&pieces.concat());
+            assert_eq!(at_once.text(), *expected, "{pieces:?} at once");
         }
     }
 }

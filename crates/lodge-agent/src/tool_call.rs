@@ -26,6 +26,7 @@ use crate::{
     call::parse_arguments,
     client::ClientTool,
     facts::{Facts, OpenCall},
+    hooks::{Decision, HookOutput, Step, TextResult},
     mcp::McpTool,
     permission::Verdict,
     session::{AnyTool, Shared},
@@ -201,7 +202,7 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
     let mut args = match parse_arguments(arguments) {
         Ok(args) => args,
         Err(error) => {
-            call.start(json!({}))?;
+            call.start(json!({})).await?;
             // Events have no place for arguments that are none, so they are told here.
             let written: String = arguments.chars().take(LONGEST_MALFORMED).collect();
             let text = format!(
@@ -211,13 +212,12 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
             return call.complete(Outcome::failed(text, "failure")).map(|()| End::GoesOn);
         }
     };
-    let before = shared
-        .hook(
-            "preToolUse",
-            json!({"toolName": call.name, "toolArgs": args.to_string()}),
-        )
-        .await?;
-    if let Some(changed) = before.get("modifiedArgs").filter(|changed| !changed.is_null()) {
+    let step = Step::PreToolUse {
+        tool_name: call.name,
+        tool_args: args.to_string(),
+    };
+    let before = shared.hook(step).await?;
+    if let Some(changed) = &before.modified_args {
         // Hooks get the arguments as text, and some give them back as text.
         args = match changed.as_str().and_then(|text| serde_json::from_str(text).ok()) {
             Some(parsed) => parsed,
@@ -225,21 +225,20 @@ async fn run_one(call: Call<'_>, arguments: &str, tool: Option<&AnyTool>, names:
         };
     }
     let written = args.clone();
-    let outcome = if before["permissionDecision"] == "deny" {
-        let reason = before["permissionDecisionReason"]
-            .as_str()
-            .unwrap_or("No reason provided");
-        call.start(args.clone())?;
+    let outcome = if before.permission_decision == Some(Decision::Deny) {
+        let reason = before.permission_decision_reason.as_deref();
+        let reason = reason.unwrap_or("No reason provided");
+        call.start(args.clone()).await?;
         Outcome::failed(format!("Denied by preToolUse hook: {reason}"), "denied")
     } else {
-        let allowed = before["permissionDecision"] == "allow";
+        let allowed = before.permission_decision == Some(Decision::Allow);
         match tool {
             Some(AnyTool::Builtin(tool)) => call.builtin(tool, &mut args, allowed).await?,
             Some(AnyTool::Client(tool)) => call.external(tool, &mut args, allowed).await?,
             Some(AnyTool::Agent(tool)) => call.own(*tool, args.clone()).await?,
             Some(AnyTool::Mcp(tool)) => call.mcp(tool, &mut args, allowed).await?,
             None => {
-                call.start(args)?;
+                call.start(args).await?;
                 let text = format!(
                     "Tool '{}' does not exist. Available tools that can be called are {}.",
                     call.name,
@@ -296,7 +295,8 @@ impl Call<'_> {
         request_id(&self.turn.shared.id, &format!("{}:{}", self.message, self.id), about)
     }
 
-    pub(crate) fn start(&self, arguments: Value) -> Result<(), Stop> {
+    /// Records that the call begins; it may begin when this returns.
+    pub(crate) async fn start(&self, arguments: Value) -> Result<(), Stop> {
         let shared = &self.turn.shared;
         if let Some(sub) = &shared.sub {
             sub.task.activity.lock().line(format!("▸ {}", self.name));
@@ -309,7 +309,7 @@ impl Call<'_> {
             model: Some(shared.settings.lock().model.info().id.clone()),
             ..self.mcp.map(|tool| shared.mcp_start(tool)).unwrap_or_default()
         })?;
-        Ok(())
+        Ok(shared.recorder.durable().await?)
     }
 
     fn complete(&self, outcome: Outcome) -> Result<(), Stop> {
@@ -345,9 +345,7 @@ impl Call<'_> {
             }
         }
         if let Some(sub) = &shared.sub {
-            let mut activity = sub.task.activity.lock();
-            activity.tool_calls += 1;
-            activity.line(format!("{} {}", if complete.success { "✓" } else { "✗" }, self.name));
+            sub.task.activity.lock().call_ended(self.name, complete.success);
         }
         shared.recorder.record(complete)?;
         Ok(())
@@ -383,27 +381,34 @@ impl Call<'_> {
     /// What hooks say to a question before a person is asked. They cannot allow what policy wants a person to answer.
     async fn answered_by_hook(&self, request: &PermissionRequest, args: &Value) -> Result<Option<Verdict>, Stop> {
         let shared = &self.turn.shared;
-        let input = json!({"toolName": self.name, "toolArgs": args, "toolCallId": self.id});
-        let output = shared.hook("permissionRequest", input).await?;
-        let decision = match &output["decision"] {
-            decision @ Value::Object(_) => decision,
-            _ => &output,
+        let step = Step::PermissionRequest {
+            tool_name: self.name,
+            tool_args: args,
+            tool_call_id: self.id,
         };
-        match decision["behavior"].as_str() {
-            Some("deny") => {
-                let why = decision["message"].as_str().filter(|why| !why.is_empty());
+        let output = shared.hook(step).await?;
+        let answer = output.permission();
+        match answer.behavior {
+            Some(Decision::Deny) => {
+                let why = answer.message.as_deref().filter(|why| !why.is_empty());
                 let why = why.unwrap_or("A hook refused it.");
                 return Ok(Some(Verdict::Denied(why.to_owned())));
             }
-            Some("allow") if !shared.is_governed(request) => return Ok(Some(Verdict::Allowed { approved: true })),
+            Some(Decision::Allow) if !shared.is_governed(request) => {
+                return Ok(Some(Verdict::Allowed { approved: true }));
+            }
             _ => {}
         }
         let (shared, name) = (shared.clone(), self.name.to_owned());
         tokio::spawn(async move {
             let message = format!("Lodge needs your permission to use {name}");
-            let input = json!({"message": message, "notificationType": "permission_prompt", "toolName": name});
+            let step = Step::Notification {
+                message: &message,
+                notification_type: "permission_prompt",
+                tool_name: Some(&name),
+            };
             // A log that cannot be written is told by whoever writes next.
-            let _ = shared.hook("notification", input).await;
+            let _ = shared.hook(step).await;
         });
         Ok(None)
     }
@@ -417,7 +422,7 @@ impl Call<'_> {
 
     fn own(&self, tool: AgentTool, args: Value) -> BoxFuture<'_, Result<Outcome, Stop>> {
         Box::pin(async move {
-            self.start(args.clone())?;
+            self.start(args.clone()).await?;
             match tool {
                 AgentTool::AskUser => self.ask_user(args).await,
                 AgentTool::ExitPlanMode => self.exit_plan_mode(args).await,
@@ -430,26 +435,30 @@ impl Call<'_> {
     }
 
     /// Lets hooks see, and change, what came of it.
-    async fn after(&self, outcome: Outcome, args: &Value, before: &Value) -> Result<Outcome, Stop> {
+    async fn after(&self, outcome: Outcome, args: &Value, before: &HookOutput) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
-        let context = before["additionalContext"].as_str();
-        let said = |output: &Value| output["additionalContext"].as_str().map(str::to_owned);
+        let context = before.additional_context.clone();
         match outcome {
             Outcome::Done(mut done) => {
-                let result = json!({"textResultForLlm": done.content, "resultType": "success"});
-                let input = json!({"toolName": self.name, "toolArgs": args, "toolResult": result});
-                let output = shared.hook("postToolUse", input).await?;
-                let changed = &output["modifiedResult"];
-                if let Some(text) = changed.as_str().or_else(|| changed["textResultForLlm"].as_str()) {
+                let step = Step::PostToolUse {
+                    tool_name: self.name,
+                    tool_args: args,
+                    tool_result: TextResult {
+                        text_result_for_llm: &done.content,
+                        result_type: "success",
+                    },
+                };
+                let output = shared.hook(step).await?;
+                if let Some(text) = output.modified_result() {
                     done.content = text.to_owned();
                 }
-                if before["suppressOutput"] == true || output["suppressOutput"] == true {
+                if before.suppresses_output() || output.suppresses_output() {
                     *done = Success {
                         content: "(The output is suppressed by a hook.)".into(),
                         ..Success::default()
                     };
                 }
-                for more in context.map(str::to_owned).into_iter().chain(said(&output)) {
+                for more in context.into_iter().chain(output.additional_context) {
                     done.content = format!("{}\n\n{more}", done.content);
                 }
                 Ok(Outcome::Done(done))
@@ -459,13 +468,17 @@ impl Call<'_> {
                 code,
                 telemetry,
             } => {
-                let input = json!({"toolName": self.name, "toolArgs": args, "error": text});
-                let output = shared.hook("postToolUseFailure", input).await?;
+                let step = Step::PostToolUseFailure {
+                    tool_name: self.name,
+                    tool_args: args,
+                    error: &text,
+                };
+                let output = shared.hook(step).await?;
                 if let Some(more) = context {
                     text = format!("{text}\n\n{more}");
                 }
                 // The result stays what it was; the hook's advice is a message of its own.
-                if let Some(advice) = said(&output) {
+                if let Some(advice) = output.additional_context {
                     let text = format!(
                         "Tool \"{}\" failed. Additional guidance from postToolUseFailure hook:\n{advice}",
                         self.name

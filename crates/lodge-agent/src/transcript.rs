@@ -191,12 +191,6 @@ impl Transcript {
             Payload::SkillInvoked(skill) if skill.trigger != Some(SkillTrigger::ContextLoad) => {
                 self.add(&skill_context(&skill.name, &skill.path, &skill.content));
             }
-            // What was taken back before anything came of it was not said, as the Copilot CLI has it.
-            Payload::Abort(_) => {
-                while let Some(taken) = self.entries.pop_if(|entry| matches!(entry, Entry::User(..))) {
-                    self.bytes -= taken.bytes();
-                }
-            }
             Payload::SessionContextCleared(_) => {
                 self.entries.clear();
                 self.summarising = self.summarising.map(|_| 0);

@@ -3,29 +3,32 @@
 //! Runs as a task beside the actor. Dropping its future is how a turn is aborted: the model's connection and the tools'
 //! processes go with it, and [`run`] writes down what that leaves behind.
 
+mod activity;
 mod system;
 
 use std::sync::{Arc, atomic::AtomicBool};
 
 use lodge_events::{
-    Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, Delivery, PendingMessagesModified,
-    SessionError, SessionInfo, SessionTitleChanged, SessionUsageInfo, ToolError, ToolExecutionComplete,
-    ToolExecutionStart, UserMessage,
+    Abort, AbortReason, AssistantIdle, AssistantTurnEnd, AssistantTurnStart, COMMAND_SOURCE, Delivery,
+    InterruptedActivity, PendingMessagesModified, SessionError, SessionInfo, SessionTitleChanged, SessionUsageInfo,
+    ToolError, ToolExecutionComplete, ToolExecutionStart, UserMessage,
 };
+use lodge_external::Program;
 use lodge_log::LogError;
 use lodge_models::{Model, ModelError, ToolCall, ToolSpec};
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub(crate) use self::activity::Activity;
 use crate::{
     context,
-    facts::OpenCall,
+    facts::{OpenCall, PREPARATION_FAILED},
+    hooks::{HookOutput, Step},
     images,
     modes::{AUTOPILOT, Autopilot},
     recorder::Recorder,
     session::Shared,
-    settings::{Mode, Prompt},
+    settings::{Mode, Outcome, Prompt},
     transcript::INTERRUPTED,
 };
 
@@ -58,6 +61,8 @@ pub(crate) struct Halt {
     pub(crate) reason: AbortReason,
     /// Whether sub-agents in the background go on.
     pub(crate) spare_background: bool,
+    /// Whether a message that was not said yet waits on.
+    pub(crate) keeps_unsaid: bool,
 }
 
 impl Default for Halt {
@@ -65,6 +70,7 @@ impl Default for Halt {
         Self {
             reason: AbortReason::UserInitiated,
             spare_background: false,
+            keeps_unsaid: false,
         }
     }
 }
@@ -77,6 +83,8 @@ pub(crate) enum Stop {
     Model(Box<ModelError>),
     /// A person said no.
     Rejected,
+    /// The message could not be prepared.
+    Unprepared(String),
 }
 
 impl From<LogError> for Stop {
@@ -102,6 +110,8 @@ pub(crate) struct Turn {
     pub(crate) blocked_stops: u32,
     /// The model of the agent that a person chose, where it wants one of its own.
     pub(crate) model: Option<Arc<dyn Model>>,
+    /// What it is doing, for whoever interrupts it.
+    pub(crate) activity: parking_lot::Mutex<Activity>,
 }
 
 /// A hook that never lets the agent stop is not asked any more after this often.
@@ -123,17 +133,30 @@ pub(crate) async fn run(
     shared.take_questions_back();
     shared.files_settled().await;
     shared.permissions.end_loan();
+    let mut stopped = 0;
     if result.is_none() {
         let spare = halt.lock().spare_background;
         // They record their own ends before this one's.
-        shared.agents.stop(|task| !spare || task.is_waited_for()).await;
+        stopped = shared.agents.stop(|task| !spare || task.is_waited_for()).await;
     }
     let recorder = &shared.recorder;
     let ended = match result {
         Some(Ok(()) | Err(Stop::Rejected)) => Ended::Finished,
         None => {
             let reason = halt.lock().reason.clone();
-            let closed = close_open_calls(&shared).and_then(|()| recorder.record(Abort { reason }).map(drop));
+            // People saw the turn begin, and somebody stopped it: the message is part of the conversation.
+            let unsaid = shared.queue.starting_unsaid(recorder);
+            let unsaid = unsaid.filter(|_| !halt.lock().keeps_unsaid);
+            let kept = unsaid.map_or(Ok(()), |prompt| record_unsaid(&shared, prompt));
+            let closed = kept
+                .and_then(|()| close_open_calls(&shared))
+                .and_then(|()| recorder.settle_answer())
+                .and_then(|()| {
+                    if reason == AbortReason::UserInitiated {
+                        recorder.note(turn.interruption(stopped));
+                    }
+                    recorder.record(Abort { reason }).map(drop)
+                });
             if let Err(error) = closed {
                 tell_log_error(&shared, &error);
             }
@@ -150,13 +173,29 @@ pub(crate) async fn run(
             if let Err(error) = told {
                 tell_log_error(&shared, &error);
             }
-            let input = json!({"error": error.message, "errorContext": "model_call", "recoverable": false});
-            let _ = shared.hook("errorOccurred", input).await;
+            let step = Step::ErrorOccurred {
+                error: &error.message,
+                error_context: "model_call",
+                recoverable: false,
+            };
+            let _ = shared.hook(step).await;
             Ended::Failed
         }
         Some(Err(Stop::Log(error))) => {
             tell_log_error(&shared, &error);
             Ended::Failed
+        }
+        // What waits did not wait for this message's answer.
+        Some(Err(Stop::Unprepared(message))) => {
+            let error = SessionError {
+                error_type: PREPARATION_FAILED.into(),
+                message,
+                ..SessionError::default()
+            };
+            if let Err(error) = recorder.record(error) {
+                tell_log_error(&shared, &error);
+            }
+            Ended::Finished
         }
     };
     // What the log could not take has been told.
@@ -203,6 +242,33 @@ pub(crate) fn end_model_call(recorder: &Recorder) -> Result<(), LogError> {
         })?;
     }
     Ok(())
+}
+
+/// Takes a message into the conversation whose turn is over before it began.
+pub(crate) fn record_unsaid(shared: &Shared, prompt: Prompt) -> Result<(), LogError> {
+    let recorder = &shared.recorder;
+    let id = prompt.message_id.clone().unwrap_or_default();
+    let untitled = recorder.facts(|facts| facts.first_prompt.is_none());
+    recorder.record(UserMessage {
+        content: prompt.display_text.unwrap_or(prompt.text),
+        attachments: Some(prompt.attachments).filter(|list| !list.is_empty()),
+        source: prompt.source,
+        message_id: prompt.message_id,
+        delivery: Some(Delivery::Idle),
+        ..UserMessage::default()
+    })?;
+    shared.queue.concluded(&id);
+    if untitled && shared.settings.lock().name.is_none() {
+        tell_title(recorder);
+    }
+    Ok(())
+}
+
+/// Tells what the first message calls the session.
+pub(crate) fn tell_title(recorder: &Recorder) {
+    if let Some(title) = recorder.facts(crate::facts::Facts::title) {
+        recorder.note(SessionTitleChanged { title });
+    }
 }
 
 /// Gives every open tool call the result that it was interrupted.
@@ -299,14 +365,29 @@ impl Turn {
             task_done: AtomicBool::new(false),
             blocked_stops: 0,
             model: None,
+            activity: parking_lot::Mutex::default(),
         }
     }
 
-    async fn go(&mut self, start: Start) -> Result<(), Stop> {
+    async fn go(&mut self, mut start: Start) -> Result<(), Stop> {
+        if matches!(start, Start::Prompt(..) | Start::Notices) {
+            self.shared.recorder.settle_answer()?;
+        }
+        if let Start::Prompt(prompt, delivery) = &mut start
+            && let Some(outcome) = prompt.outcome.take()
+        {
+            return self
+                .conclude(std::mem::take(&mut **prompt), outcome, delivery.clone())
+                .await;
+        }
         if let Start::Prompt(prompt, delivery) = &start
             && let Some(command) = prompt.command.clone()
         {
             return crate::tool_call::run_for_person(self, prompt, &command, delivery.clone()).await;
+        }
+        let model = self.shared.settings.lock().model.clone();
+        if let Some(program) = Program::behind(&*model) {
+            return self.go_elsewhere(program, start).await;
         }
         self.shared.mcp_ready().await;
         self.shared.tell_tools();
@@ -344,7 +425,7 @@ impl Turn {
                 self.work(turn_id + 1).await
             }
             Start::Resume => {
-                let failed = self.shared.recorder.facts(|facts| facts.failed_turn.clone());
+                let failed = self.shared.recorder.facts(|facts| facts.open_turn.clone());
                 let failed = failed.unwrap_or_default();
                 self.interaction_id = failed.interaction_id.unwrap_or_else(|| self.interaction_id.clone());
                 self.prepare_system().await?;
@@ -358,6 +439,50 @@ impl Turn {
         }
     }
 
+    /// The same where another program does the work.
+    async fn go_elsewhere(&mut self, program: &Program, start: Start) -> Result<(), Stop> {
+        match start {
+            Start::Prompt(prompt, delivery) => {
+                self.begin(*prompt, delivery).await?;
+                self.work_by(program).await
+            }
+            // Nobody knows how far it came, and the program is not there any more that would know what to do.
+            Start::Continue => Ok(close_open_calls(&self.shared)?),
+            Start::Resume => Err(Stop::Model(Box::new(
+                program.refusal("go on with a turn that failed; send the message again"),
+            ))),
+            Start::Notices => Ok(()),
+        }
+    }
+
+    /// Records a message and what came of it before a model was asked.
+    async fn conclude(&mut self, prompt: Prompt, outcome: Outcome, delivery: Delivery) -> Result<(), Stop> {
+        let shared = self.shared.clone();
+        match outcome {
+            Outcome::Answered(answer) => {
+                shared.recorder.record(UserMessage {
+                    content: prompt.display_text.unwrap_or(prompt.text),
+                    message_id: prompt.message_id,
+                    source: Some(COMMAND_SOURCE.into()),
+                    delivery: Some(delivery),
+                    ..UserMessage::default()
+                })?;
+                shared.queue.begun();
+                shared.recorder.record(SessionInfo {
+                    info_type: COMMAND_SOURCE.into(),
+                    message: answer,
+                    ..SessionInfo::default()
+                })?;
+                Ok(())
+            }
+            Outcome::Failed(reason) => {
+                self.add_user_message(prompt, None, delivery).await?;
+                shared.queue.begun();
+                Err(Stop::Unprepared(reason))
+            }
+        }
+    }
+
     /// Everything before the first model call.
     async fn begin(&mut self, mut prompt: Prompt, delivery: Delivery) -> Result<(), Stop> {
         let shared = self.shared.clone();
@@ -366,15 +491,16 @@ impl Turn {
             shared.set_mode(mode)?;
         }
         let greeting = self.greet(&prompt).await?;
-        let submitted = shared
-            .hook("userPromptSubmitted", json!({"prompt": prompt.text}))
-            .await?;
-        if let Some(text) = submitted["modifiedPrompt"].as_str() {
-            prompt.text = text.into();
+        let submitted = shared.hook(Step::UserPromptSubmitted { prompt: &prompt.text }).await?;
+        if let Some(text) = submitted.modified_prompt {
+            prompt.text = text;
         }
-        let added = submitted["additionalContext"].as_str().map(str::to_owned);
-        self.prepare_system().await?;
-        if let Some(text) = greeting["additionalContext"].as_str() {
+        let added = submitted.additional_context;
+        let is_program = Program::behind(&*shared.settings.lock().model).is_some();
+        if !is_program {
+            self.prepare_system().await?;
+        }
+        if let Some(text) = greeting.additional_context {
             self.add_user_message(Prompt::of_hook(text), None, delivery.clone())
                 .await?;
         }
@@ -388,13 +514,16 @@ impl Turn {
     }
 
     /// Tells hooks, once in the life of a session in memory, that it begins or goes on.
-    async fn greet(&self, prompt: &Prompt) -> Result<Value, Stop> {
+    async fn greet(&self, prompt: &Prompt) -> Result<HookOutput, Stop> {
         if self.shared.greeted.swap(true, std::sync::atomic::Ordering::Relaxed) {
-            return Ok(Value::Null);
+            return Ok(HookOutput::default());
         }
         let new = self.shared.recorder.facts(|facts| facts.user_messages == 0);
-        let input = json!({"source": if new { "new" } else { "resume" }, "initialPrompt": prompt.text});
-        Ok(self.shared.hook("sessionStart", input).await?)
+        let step = Step::SessionStart {
+            source: if new { "new" } else { "resume" },
+            initial_prompt: &prompt.text,
+        };
+        Ok(self.shared.hook(step).await?)
     }
 
     /// Records a message of the person as the next thing in the conversation.
@@ -418,10 +547,12 @@ impl Turn {
         }
         .unwrap_or_else(|_| prompt.text.clone());
         if shared.sub.is_none() {
-            let input = json!({"prompt": prompt.text, "transformedPrompt": transformed});
-            let output = shared.hook("userPromptTransformed", input).await?;
-            if let Some(text) = output["modifiedTransformedPrompt"].as_str() {
-                transformed = text.to_owned();
+            let step = Step::UserPromptTransformed {
+                prompt: &prompt.text,
+                transformed_prompt: &transformed,
+            };
+            if let Some(text) = shared.hook(step).await?.modified_transformed_prompt {
+                transformed = text;
             }
         }
         let first = shared.sub.is_none()
@@ -441,11 +572,8 @@ impl Turn {
             delivery: Some(delivery),
             ..UserMessage::default()
         })?;
-        if first
-            && !named
-            && let Some(title) = shared.recorder.facts(crate::facts::Facts::title)
-        {
-            shared.recorder.note(SessionTitleChanged { title });
+        if first && !named {
+            tell_title(&shared.recorder);
         }
         // What a hook adds is part of what the person asked for: its answer answers that.
         if self.message_id.is_none() || prompt.source.as_deref() != Some("hook") {
@@ -498,6 +626,9 @@ impl Turn {
             let calls = called.completion.message.tool_calls.clone();
             let event = self.record_answer(called, &turn_id)?;
             drop(compacting);
+            if !calls.is_empty() {
+                self.activity.lock().begin(InterruptedActivity::ToolCall);
+            }
             let (rejected, ended) = match self.run_tools(event, &calls, &turn_id).await {
                 Err(Stop::Rejected) => (true, true),
                 other => (false, other?),
@@ -561,14 +692,15 @@ impl Turn {
         if self.shared.sub.is_some() {
             return self.sub_agent_may_stop().await;
         }
-        let mut input = json!({"stopReason": "end_turn", "transcriptPath": self.shared.dir.join("events.jsonl")});
-        if self.blocked_stops > 0 {
-            input["stop_hook_active"] = json!(true);
-        }
-        let output = self.shared.hook("agentStop", input).await?;
-        if output["decision"] == "block"
-            && self.blocked_stops < MOST_BLOCKED_STOPS
-            && let Some(why) = output["reason"].as_str()
+        let transcript = self.shared.dir.join("events.jsonl");
+        let step = Step::AgentStop {
+            stop_reason: "end_turn",
+            transcript_path: transcript.to_string_lossy(),
+            was_blocked: self.blocked_stops > 0,
+        };
+        let output = self.shared.hook(step).await?;
+        if self.blocked_stops < MOST_BLOCKED_STOPS
+            && let Some(why) = output.blocks_stop()
         {
             self.blocked_stops += 1;
             self.add_user_message(Prompt::of_hook(why), None, Delivery::Steering)

@@ -107,7 +107,7 @@ impl Face {
         let inner = self.inner.lock();
         let mut busy = inner.talks.iter().filter(|(chat, talk)| {
             let chat = inner.core.chats.get(*chat);
-            let running = chat.is_some_and(|chat| chat.store.head().active_turn.is_some());
+            let running = chat.is_some_and(crate::state::ChatEntry::is_running);
             running && inner.core.has_audience(&talk.session)
         });
         busy.find_map(|(_, talk)| self.host.live(&talk.host_id))

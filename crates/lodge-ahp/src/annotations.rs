@@ -1,24 +1,21 @@
 //! Annotations: remarks that persons put on files, kept with a session, seen by everybody who works in it, and given to the
 //! agent with a message that refers to them.
 
-use std::{
-    collections::HashSet,
-    fmt::Write as _,
-    fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::HashSet, fmt::Write as _};
 
 use ahp_types::{
     StateAction,
     common::StringOrMarkdown,
-    state::{Annotation, AnnotationEntry, AnnotationsState, AnnotationsSummary, MessageAnnotationsAttachment},
+    state::{
+        Annotation, AnnotationEntry, AnnotationOrigin, AnnotationsState, AnnotationsSummary,
+        MessageAnnotationsAttachment, TextPosition, TextRange,
+    },
 };
 use lodge_host::HostError;
 
 use crate::{
     face::{Face, Inner},
-    state::{Core, Service, Uri, seq::set_aside},
+    state::{Core, Service, Uri},
 };
 
 /// A session has at most so many, and each so many entries.
@@ -42,51 +39,64 @@ pub(crate) fn session_of(channel: &str) -> Option<&str> {
         .filter(|session| !session.is_empty())
 }
 
-/// One small file for each session that has any.
-fn file(home: &Path, id: &str) -> PathBuf {
-    home.join("ahp/annotations").join(format!("{id}.json"))
-}
-
-fn read(home: &Path, id: &str) -> AnnotationsState {
-    let none = AnnotationsState {
-        annotations: Vec::new(),
-    };
-    let file = file(home, id);
-    match fs::read(&file).and_then(|text| Ok(serde_json::from_slice(&text)?)) {
-        Ok(kept) => kept,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => none,
-        Err(error) => {
-            let aside = set_aside(&file);
-            tracing::error!(
-                "the annotations in {} cannot be read ({error}); {aside}",
-                file.display()
-            );
-            none
-        }
-    }
-}
-
-fn keep(home: &Path, id: &str, state: &AnnotationsState) -> io::Result<()> {
-    let file = file(home, id);
-    if state.annotations.is_empty() {
-        return match fs::remove_file(file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
-    }
-    if let Some(directory) = file.parent() {
-        fs::create_dir_all(directory)?;
-    }
-    lodge_files::replace(&file, &serde_json::to_vec(state)?)
-}
-
-/// What lists say of a session whose annotations and entries are counted.
-pub(crate) fn counted(session: &str, counts: Option<(i64, i64)>) -> Option<AnnotationsSummary> {
-    counts.map(|(annotation_count, entry_count)| AnnotationsSummary {
+/// What lists say of a session with these annotations.
+pub(crate) fn counted(session: &str, kept: &[lodge_host::Annotation]) -> Option<AnnotationsSummary> {
+    (!kept.is_empty()).then(|| AnnotationsSummary {
         resource: channel(session),
-        annotation_count,
-        entry_count,
+        annotation_count: kept.len() as i64,
+        entry_count: kept.iter().map(|one| one.entries.len() as i64).sum(),
     })
+}
+
+/// An annotation as the host keeps it.
+fn kept(one: &Annotation) -> lodge_host::Annotation {
+    let place = |position: &TextPosition| (position.line, position.character);
+    let entries = one.entries.iter().map(|entry| lodge_host::AnnotationEntry {
+        id: entry.id.clone(),
+        text: text(&entry.text).to_owned(),
+        markdown: matches!(entry.text, StringOrMarkdown::Markdown { .. }),
+        notes: entry.meta.clone(),
+    });
+    lodge_host::Annotation {
+        id: one.id.clone(),
+        session: one.origin.session.clone(),
+        chat: one.origin.chat.clone(),
+        turn: one.origin.turn_id.clone(),
+        file: one.resource.clone(),
+        range: one.range.as_ref().map(|range| [place(&range.start), place(&range.end)]),
+        resolved: one.resolved,
+        entries: entries.collect(),
+        notes: one.meta.clone(),
+    }
+}
+
+/// An annotation that the host keeps, as clients see it.
+fn shown(one: lodge_host::Annotation) -> Annotation {
+    let place = |(line, character)| TextPosition { line, character };
+    let entries = one.entries.into_iter().map(|entry| AnnotationEntry {
+        id: entry.id,
+        text: match entry.markdown {
+            true => StringOrMarkdown::Markdown { markdown: entry.text },
+            false => StringOrMarkdown::Plain(entry.text),
+        },
+        meta: entry.notes,
+    });
+    Annotation {
+        id: one.id,
+        origin: AnnotationOrigin {
+            session: one.session,
+            chat: one.chat,
+            turn_id: one.turn,
+        },
+        resource: one.file,
+        range: one.range.map(|[start, end]| TextRange {
+            start: place(start),
+            end: place(end),
+        }),
+        resolved: one.resolved,
+        entries: entries.collect(),
+        meta: one.notes,
+    }
 }
 
 fn summary(session: &str, state: &AnnotationsState) -> AnnotationsSummary {
@@ -238,13 +248,12 @@ impl Core {
 
 impl Face {
     /// Opens the annotations of an open session.
-    pub(crate) async fn open_annotations(self: &Arc<Self>, uri: &str, session: &str) -> Result<(), HostError> {
+    pub(crate) fn open_annotations(&self, uri: &str, session: &str) -> Result<(), HostError> {
         let missing = || HostError::NotFound(uri.to_owned());
-        let id = self.inner.lock().host_id(session).ok_or_else(missing)?;
-        let home = self.host.home().path().to_owned();
-        let state = tokio::task::spawn_blocking(move || read(&home, &id)).await;
-        let state = state.map_err(|error| HostError::Invalid(error.to_string()))?;
         let mut inner = self.inner.lock();
+        let id = inner.host_id(session).ok_or_else(missing)?;
+        let annotations = self.host.marks().annotations(&id).into_iter().map(shown).collect();
+        let state = AnnotationsState { annotations };
         let session = inner.core.session_of(session).ok_or_else(missing)?;
         if inner.core.service(uri).is_none() {
             let service = Service::Annotations(state);
@@ -267,7 +276,9 @@ impl Face {
         };
         let mut after = state.clone();
         ahp::reducers::apply_action_to_annotations(&mut after, action);
-        keep(self.host.home().path(), &id, &after).map_err(|error| format!("this cannot be kept: {error}"))
+        let annotations = after.annotations.iter().map(kept).collect();
+        let kept = self.host.marks().set_annotations(&id, &annotations);
+        kept.map_err(|error| format!("this cannot be kept: {error}"))
     }
 
     /// Tells the list of sessions what was said.
@@ -275,22 +286,14 @@ impl Face {
         let Some(session) = session_of(uri).and_then(|session| inner.core.session_of(session)) else {
             return;
         };
-        let (Some(Service::Annotations(state)), Some(id)) = (inner.core.service(uri), inner.host_id(&session)) else {
+        let Some(Service::Annotations(state)) = inner.core.service(uri) else {
             return;
         };
         let summary = summary(&session, state);
-        let counts = (summary.annotation_count, summary.entry_count);
-        self.store
-            .update(&id, |record| record.annotated = (counts.0 > 0).then_some(counts));
         if let Some(entry) = inner.core.sessions.get_mut(&session) {
             entry.annotations = (summary.annotation_count > 0).then_some(summary);
             entry.dirty = true;
         }
-    }
-
-    /// Forgets the annotations of a session that is gone.
-    pub(crate) fn forget_annotations(&self, id: &str) {
-        let _ = fs::remove_file(file(self.host.home().path(), id));
     }
 }
 

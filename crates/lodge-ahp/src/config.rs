@@ -44,6 +44,8 @@ pub enum Policy {
 pub struct AhpConfig {
     /// Where to listen.
     pub listen: Listen,
+    /// Whether a free port does where the one to listen on is taken.
+    pub any_port: bool,
     /// Who may come in.
     pub door: Arc<Door>,
     /// `Host` names that are accepted besides `localhost` and bare addresses.
@@ -54,6 +56,8 @@ pub struct AhpConfig {
     pub pages: Option<Pages>,
     /// What tokens cost, by the ids of models, for clients that show it.
     pub pricing: HashMap<String, serde_json::Value>,
+    /// Pages of other hosts that the person knows: names and addresses.
+    pub other_hosts: Vec<(String, String)>,
     /// TLS, wanted for anything but loopback.
     pub tls: Option<TlsFiles>,
     /// Directories whose files clients may read and write, besides those of sessions.
@@ -75,11 +79,13 @@ impl AhpConfig {
     pub fn loopback(token: impl Into<Arc<str>>) -> Self {
         Self {
             listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
+            any_port: false,
             door: Arc::new(Door::with_token(token)),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             pages: None,
             pricing: HashMap::new(),
+            other_hosts: Vec::new(),
             tls: None,
             roots: Vec::new(),
             resources: Policy::Ask,
@@ -94,7 +100,7 @@ impl AhpConfig {
 /// Bounds on what one client, or all of them, can make the host hold.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes of one frame from a client.
+    /// Bytes of one message from a client. Those of clients that write files may be as large as what they read.
     pub frame_bytes: usize,
     /// Levels of nesting in it.
     pub json_depth: usize,
@@ -112,7 +118,7 @@ pub struct Limits {
     pub window_bytes: usize,
     /// The same for clients that cannot ask for the turns before.
     pub whole_bytes: usize,
-    /// Bytes of a file that is read in one piece.
+    /// Bytes of a file that is read or written in one piece.
     pub resource_bytes: u64,
     /// Watches at a time; the system has few.
     pub watches: usize,
@@ -130,6 +136,14 @@ pub struct Limits {
     pub terminal_bytes: usize,
     /// How long a terminal lives on whose client is gone and that nobody watches.
     pub terminal_grace: Duration,
+}
+
+impl Limits {
+    /// Bytes of one message from a client that writes files: what it could read in one piece, in base64, and what is around it.
+    pub(crate) fn writers_frame_bytes(&self) -> usize {
+        let contents = usize::try_from(self.resource_bytes).unwrap_or(usize::MAX);
+        (contents / 3 * 4 + (1 << 20)).max(self.frame_bytes)
+    }
 }
 
 impl Default for Limits {

@@ -265,7 +265,11 @@ async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::UnboundedRec
                 conn.drained().await;
                 let Some(found) = methods::find(&method, conn.peer()) else {
                     tracing::debug!(method, "no such method here");
-                    answer(&conn, Some(&id), Err(RpcError::method(&method)));
+                    let mut error = RpcError::method(&method);
+                    if conn.peer().is_none() {
+                        error.message += " before initialize";
+                    }
+                    answer(&conn, Some(&id), Err(error));
                     continue;
                 };
                 match found.order {

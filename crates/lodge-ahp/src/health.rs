@@ -101,6 +101,22 @@ fn render(host: &Host) -> String {
     let build = format!("{{version=\"{}\"}}", host.version());
     text.family("lodge_build_info", "gauge", "The version that runs.", &[(&build, 1.0)]);
     text.gauge("lodge_sessions_live", "Sessions in memory.", host.live_count() as f64);
+    let backlog = host.backlog();
+    text.gauge(
+        "lodge_sessions_busy",
+        "Sessions in which a turn runs.",
+        backlog.busy_sessions as f64,
+    );
+    text.gauge(
+        "lodge_messages_queued",
+        "Messages that wait for their turn.",
+        backlog.queued_messages as f64,
+    );
+    text.gauge(
+        "lodge_questions_open",
+        "Questions that nobody has answered yet.",
+        backlog.open_questions as f64,
+    );
     if let Ok(stored) = host.stored_count() {
         text.gauge("lodge_sessions_stored", "Sessions in the home.", stored as f64);
     }
@@ -157,7 +173,7 @@ fn render(host: &Host) -> String {
             bytes(disk.f_blocks),
         );
     }
-    if let Some(resident) = resident() {
+    if let Some(resident) = lodge_telemetry::resident_memory() {
         text.gauge(
             "process_resident_memory_bytes",
             "Memory of the process.",
@@ -179,12 +195,4 @@ fn model_calls(text: &mut Text, buckets: &[u64], seconds: f64) {
         let _ = writeln!(text.0, "{NAME}_bucket{{le=\"{bound}\"}} {sum}");
     }
     let _ = writeln!(text.0, "{NAME}_sum {seconds}\n{NAME}_count {sum}");
-}
-
-/// Memory of this process, where the system tells it in a file.
-fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes << 10)
 }

@@ -94,7 +94,11 @@ async fn upgrade(
         Ok(upgrade) => upgrade,
         Err(status) => return status.into_response(),
     };
-    let limit = doorway.face.config.limits.frame_bytes;
+    let limits = &doorway.face.config.limits;
+    let limit = match admission.check(lodge_door::Role::Full) {
+        Ok(()) => limits.writers_frame_bytes(),
+        Err(_) => limits.frame_bytes,
+    };
     let face = doorway.face.clone();
     upgrade.accept(limit, move |socket| connection::run(face, socket, admission))
 }

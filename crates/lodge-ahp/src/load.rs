@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use ahp_types::state::{
-    ChatOrigin, ChatState, ProjectInfo, SessionConfigSchema, SessionConfigState, SessionLifecycle, SessionOrigin,
-    SessionState, SessionStatus,
+    ChatOrigin, ChatState, Message, MessageKind, ProjectInfo, SessionConfigSchema, SessionConfigState,
+    SessionLifecycle, SessionOrigin, SessionState, SessionStatus,
 };
 use lodge_events::Timestamp;
 use lodge_host::{HostError, Session};
@@ -14,13 +14,13 @@ use tokio::sync::mpsc;
 use crate::{
     annotations, automations,
     changesets::{Kind, catalogue},
+    chats::{self, Chat},
     face::{Face, chat_state, summary_of},
     projection::{Projector, Scope, object, timestamp},
     reading::{Read, read},
     session_config::{Branching, Isolation},
     state::{ChatStore, Closing, SessionEntry, Uri},
-    store::{ChatRecord, SessionRecord},
-    talk::{Draft, Driver, Effect, Setting, Talk},
+    talk::{Draft, Driver, Effect, Feed, Shown, Talk},
     telemetry::Signal,
     terminals::end_of,
     uri,
@@ -34,19 +34,15 @@ pub(crate) const UNTITLED: &str = "";
 struct Opened {
     chat: Uri,
     id: String,
-    /// What people called the session behind it.
-    name: Option<String>,
     effects: mpsc::UnboundedSender<Effect>,
     read: Read,
     driver: Driver,
 }
 
 impl Face {
-    /// What the catalogue says about a session. It is a database: not for threads that serve others.
+    /// What the catalogue says about a session.
     pub(crate) async fn summary(&self, id: &str) -> Option<lodge_host::SessionSummary> {
-        let (host, id) = (self.host.clone(), id.to_owned());
-        let found = tokio::task::spawn_blocking(move || host.summary(&id)).await;
-        found.ok()?.ok()?
+        self.host.find(id).await.ok()?
     }
 
     /// Whether the host has a session of this id.
@@ -56,7 +52,7 @@ impl Face {
 
     /// Whether a session of this URI is on disk, as far as that can be told at once.
     pub(crate) fn is_kept(&self, uri: &str) -> bool {
-        self.store.id_of(uri).is_some() || uri::id_in(uri).is_some_and(|id| self.host.read(id).is_ok())
+        self.host.marks().id_at(uri).is_some() || uri::id_in(uri).is_some_and(|id| self.host.read(id).is_ok())
     }
 
     /// The session that a URI belongs to: its URI and the host's id of it.
@@ -65,13 +61,24 @@ impl Face {
         let of_call = || uri::call_of_tool_terminal(uri).map(|(session, _)| session);
         let within = of_chat.or_else(of_call);
         let uri = within.as_deref().unwrap_or(uri);
-        if let Some(id) = self.store.id_of(uri) {
+        if let Some(id) = self.host.marks().id_at(uri) {
             return Some((self.uri_of(&id), id));
         }
+        if uri.starts_with(uri::CHAT) {
+            let line = self.host.chat_at(uri).await.ok()??;
+            let id = line.about.chat_of().unwrap_or(&line.id);
+            return Some((self.uri_of(id), id.to_owned()));
+        }
         let id = uri.strip_prefix(uri::PROVIDER)?.strip_prefix(":/")?;
-        let record = self.store.session(id);
-        let shown = record.uri.is_none() && record.chat_of.is_none();
-        (shown && self.exists(id).await).then(|| (uri.to_owned(), id.to_owned()))
+        if self.host.marks().get(id).address.is_some() {
+            return None;
+        }
+        let is_chat = match (self.host.live(id), self.summary(id).await) {
+            (Some(session), _) => session.state().about.chat_of().is_some(),
+            (None, Some(line)) => line.about.chat_of().is_some(),
+            (None, None) => true,
+        };
+        (!is_chat).then(|| (uri.to_owned(), id.to_owned()))
     }
 
     /// Opens the session that a URI belongs to, if there is one and it is not open already.
@@ -106,7 +113,7 @@ impl Face {
         }
         if let Some(session) = annotations::session_of(uri) {
             Box::pin(self.open(session)).await?;
-            return self.open_annotations(uri, session).await;
+            return self.open_annotations(uri, session);
         }
         if uri.starts_with(automations::RUN) {
             return self.open_run(uri).await;
@@ -134,8 +141,14 @@ impl Face {
     /// Opens what has what was made in a session. It keeps its address when its chat is moved, so that is the session itself, and
     /// whichever its chats were moved to.
     pub(crate) async fn open_born(self: &Arc<Self>, born: &str) -> Result<(), HostError> {
-        let moved = self.store.with_chats_of(born);
-        for id in &moved {
+        let chats = self.host.chats().await?;
+        let is_moved = |line: &&lodge_host::SessionSummary| {
+            let chat = line.about.chat.as_ref();
+            chat.is_some_and(|chat| chat.born.as_deref() == Some(born))
+        };
+        let moved: Vec<_> = chats.iter().filter(is_moved).collect();
+        for line in &moved {
+            let id = line.about.chat_of().unwrap_or(&line.id);
             Box::pin(self.open_session_of(&self.uri_of(id))).await?;
         }
         match Box::pin(self.open_session_of(born)).await {
@@ -146,21 +159,26 @@ impl Face {
 
     /// Opens a session whose gate is held by the caller.
     pub(crate) async fn open_held(self: &Arc<Self>, session_uri: &Uri, id: &str) -> Result<(), HostError> {
-        let record = self.store.session(id);
-        let own = record.own.as_ref();
-        let chat: Uri = own
-            .map_or_else(|| uri::default_chat(session_uri), |own| own.uri.clone())
-            .into();
+        let marks = self.host.marks().get(id);
+        let session = self.open_session(id).await?;
+        let about = session.state().about;
+        let own = Chat::of(id, &about).filter(|chat| chat.is_own);
+        let chat = own.as_ref().map(|own| own.uri.clone());
+        let chat: Uri = chat.unwrap_or_else(|| uri::default_chat(session_uri)).into();
         let created = self
             .summary(id)
             .await
             .map_or_else(Timestamp::now, |summary| summary.created);
-        let main = match own {
+        let main = match &own {
             Some(own) => self.open_extra(session_uri, own).await?,
-            None => self.open_talk(session_uri, id, default_head(&chat, &record), 0).await?,
+            None => {
+                let head = self.default_head(&chat, id);
+                self.open_talk(session_uri, id, head, 0).await?
+            }
         };
         let mut opened = vec![main];
-        for extra in &record.chats {
+        let chats = self.host.chats_of(id).await?;
+        for extra in &chats.iter().filter_map(Chat::of_line).collect::<Vec<_>>() {
             match self.open_extra(session_uri, extra).await {
                 Ok(talk) => opened.push(talk),
                 Err(error) => tracing::warn!(chat = extra.uri, %error, "a chat cannot be opened"),
@@ -172,21 +190,20 @@ impl Face {
         let schema = self.config_schema(branching_of(&state).as_ref(), &[], true);
         state.changesets = Some(catalogue(session_uri, state.project.is_some(), true));
         let mut entry = SessionEntry::new(state, Some(schema), timestamp(created), chat);
-        entry.changes = record.changes;
-        entry.decisions = record.decisions;
-        entry.annotations = annotations::counted(session_uri, record.annotated);
+        entry.changes = marks.changes.map(chats::changes);
+        entry.decisions = session.switches();
+        entry.annotations = annotations::counted(session_uri, &self.host.marks().annotations(id));
         entry.state.annotations.clone_from(&entry.annotations);
         inner.core.insert_session(session_uri.clone(), entry);
         for talk in opened {
             self.tasks.spawn(inner.show(session_uri, talk).run());
         }
         if let Some(entry) = inner.core.sessions.get_mut(session_uri) {
-            let place = |chat: &str| record.order.iter().position(|known| known == chat);
             let chats = &mut entry.state.chats;
-            if let (Some(title), Some(default)) = (&record.default_title, chats.first_mut()) {
+            if let (Some(title), Some(default)) = (&about.chats.default_title, chats.first_mut()) {
                 default.title.clone_from(title);
             }
-            chats.sort_by_key(|chat| place(&chat.resource).unwrap_or(usize::MAX));
+            chats::sort(chats, &about.chats.order, &entry.default_chat, |chat| &chat.resource);
         }
         // What was asked elsewhere before anybody looked at it here.
         inner.core.input_needed(session_uri);
@@ -212,26 +229,28 @@ impl Face {
     ) -> Result<Opened, HostError> {
         let session = self.open_session(id).await?;
         let chat: Uri = head.resource.as_str().into();
-        let state = self.session_state(&session, &self.store.session(id), &chat);
+        let head = ChatState {
+            working_directories: chats::chosen_directories(&session.state().about),
+            ..head
+        };
+        let state = self.session_state(&session, &chat);
         let keep = self.inner.lock().core.bounds.keep.clone();
         let unread = Read::new(born.clone(), chat.clone(), state, head, keep);
         let (driver, effects) = self.driver(&chat, id);
         let _people = driver.take_up(&session).await?;
         let (mut read, events) = read(session.clone(), unread, self.said.clone()).await?;
         read.hide(hidden);
-        let name = session.settings().name;
         let driver = driver.with_session(session, events).await?;
         Ok(Opened {
             chat,
             id: id.to_owned(),
-            name,
             effects,
             read,
             driver,
         })
     }
 
-    async fn open_extra(self: &Arc<Self>, session_uri: &Uri, record: &ChatRecord) -> Result<Opened, HostError> {
+    async fn open_extra(self: &Arc<Self>, session_uri: &Uri, record: &Chat) -> Result<Opened, HostError> {
         let head = self.extra_head(record);
         let born = record.born.as_deref().map_or_else(|| session_uri.clone(), Uri::from);
         let mut opened = self.open_talk(&born, &record.id, head, record.hidden_turns).await?;
@@ -240,26 +259,30 @@ impl Face {
             .chats
             .get(&Scope::Main)
             .is_some_and(|chat| chat.turns().is_empty());
-        opened.driver.preface = record.selection.clone().filter(|_| fresh);
-        // What a chat is called is the name of the session behind it, also when the host did not live to be told.
-        if !record.title.is_empty() && opened.name.as_deref() != Some(record.title.as_str()) {
-            // The driver is right here.
-            let _ = opened
-                .effects
-                .send(Effect::Change(Setting::Title(record.title.clone())));
-        }
+        opened.driver.preface = record.selection().filter(|_| fresh);
         Ok(opened)
     }
 
-    fn extra_head(&self, record: &ChatRecord) -> ChatState {
-        let kept = self.store.session(&record.id);
+    fn extra_head(&self, record: &Chat) -> ChatState {
         let head = chat_state(&record.uri, record.title.clone(), record.origin.clone());
         ChatState {
-            draft: kept.draft,
-            movable: Some(kept.chat_of.is_some()),
-            working_directories: kept.own_directories,
+            draft: self.draft_of(&record.id),
+            movable: Some(!record.is_own),
             ..head
         }
+    }
+
+    fn default_head(&self, chat: &Uri, id: &str) -> ChatState {
+        ChatState {
+            draft: self.draft_of(id),
+            ..chat_state(chat, UNTITLED.to_owned(), ChatOrigin::User)
+        }
+    }
+
+    /// What somebody was about to say in a chat.
+    fn draft_of(&self, id: &str) -> Option<Message> {
+        let draft = self.host.marks().draft(id)?;
+        Some(chats::shown_message(draft, MessageKind::User))
     }
 
     fn driver(self: &Arc<Self>, chat: &Uri, id: &str) -> (Driver, mpsc::UnboundedSender<Effect>) {
@@ -282,13 +305,15 @@ impl Face {
             inner
                 .core
                 .insert_chat(chat.clone(), session.clone(), ChatStore::new(head, keep));
+            let feed = Feed::new(session.clone(), Projector::default());
             let talk = Talk::new(
                 session.clone(),
                 session.clone(),
                 id.to_owned(),
-                Projector::default(),
+                inner.core.lend(chat.clone(), feed),
                 effects,
                 None,
+                Shown::default(),
             );
             inner.talks.insert(chat, talk);
             self.count_changes(&mut inner, session);
@@ -304,7 +329,7 @@ impl Face {
     }
 
     /// Puts a further chat into an open session.
-    pub(crate) async fn insert_extra(self: &Arc<Self>, session: &Uri, record: &ChatRecord) -> Result<(), HostError> {
+    pub(crate) async fn insert_extra(self: &Arc<Self>, session: &Uri, record: &Chat) -> Result<(), HostError> {
         let opened = self.open_extra(session, record).await?;
         let driver = self.inner.lock().show(session, opened);
         self.tasks.spawn(driver.run());
@@ -321,8 +346,7 @@ impl Face {
         for channel in inner.core.chats_of(&session).iter().chain(std::iter::once(&session)) {
             for subscriber in inner
                 .core
-                .channels
-                .get(channel)
+                .channel(channel)
                 .iter()
                 .flat_map(|channel| &channel.subscribers)
             {
@@ -332,14 +356,16 @@ impl Face {
         inner.remove_session(&session);
     }
 
-    pub(crate) fn session_state(&self, session: &Session, record: &SessionRecord, chat: &Uri) -> SessionState {
+    pub(crate) fn session_state(&self, session: &Session, chat: &Uri) -> SessionState {
+        let marks = self.host.marks().get(session.id());
         let settings = session.settings();
-        let facts = session.facts();
+        let facts = session.state();
         let git = lodge_host::GitContext::of(&settings.cwd);
-        let branching = match &record.worktree {
-            Some(worktree) => Some(Branching {
+        let base = facts.about.worktree.as_ref().map(|worktree| worktree.base.clone());
+        let branching = match base.or_else(|| facts.worktree_wanted.clone()) {
+            Some(branch) => Some(Branching {
                 isolation: Isolation::Worktree,
-                branch: worktree.base.clone(),
+                branch,
             }),
             None => Branching::folder(&git),
         };
@@ -349,26 +375,20 @@ impl Face {
             .or_else(|| facts.title())
             .unwrap_or_else(|| UNTITLED.to_owned());
         let auto = settings.approval == lodge_host::Approval::ApproveAll;
-        let mut further = record.directories.clone();
-        for directory in settings.additional_directories.iter().map(uri::file) {
-            if !further.contains(&directory) {
-                further.push(directory);
-            }
-        }
         new_state(NewState {
-            provider: record.provider(),
+            provider: chats::provider(&marks),
             title,
             cwd: Some(settings.cwd.clone()),
-            further,
+            further: chats::addresses(&facts.about.directories.further),
             git_root: git.root,
             chat,
             mode: settings.mode.as_str(),
             auto_approve: auto,
-            model: Some(settings.model.info().id.clone()),
+            model: Some(settings.model.id.clone()),
             branching,
             lifecycle: SessionLifecycle::Ready,
-            flags: flags(record),
-            origin: record.origin(),
+            flags: chats::flags(&marks),
+            origin: chats::made_by(&marks),
         })
     }
 }
@@ -451,19 +471,6 @@ pub(crate) fn branching_of(state: &SessionState) -> Option<Branching> {
     })
 }
 
-/// The flags of the person, as bits of a status.
-pub(crate) fn flags(record: &SessionRecord) -> u32 {
-    let bit = |set: bool, flag: SessionStatus| if set { flag.bits() } else { 0 };
-    bit(record.read, SessionStatus::IsRead) | bit(record.archived, SessionStatus::IsArchived)
-}
-
-fn default_head(chat: &Uri, record: &SessionRecord) -> ChatState {
-    let mut head = chat_state(chat, UNTITLED.to_owned(), ChatOrigin::User);
-    head.draft.clone_from(&record.draft);
-    head.working_directories.clone_from(&record.own_directories);
-    head
-}
-
 impl crate::face::Inner {
     /// Puts a conversation that was read into the state.
     fn show(&mut self, session: &Uri, opened: Opened) -> Driver {
@@ -473,10 +480,14 @@ impl crate::face::Inner {
             effects,
             mut read,
             driver,
-            name: _,
         } = opened;
-        let agent = driver.live.as_ref().map(|live| live.session.clone());
-        let talk = Talk::new(session.clone(), read.born.clone(), id, read.projector, effects, agent);
+        let live = driver.live.as_ref();
+        let agent = live.map(|live| live.session.clone());
+        let shown = live.map(|live| live.shown.clone()).unwrap_or_default();
+        let born = read.born.clone();
+        let feed = Feed::new(session.clone(), read.projector);
+        let feed = self.core.lend(chat.clone(), feed);
+        let talk = Talk::new(session.clone(), born, id, feed, effects, agent, shown);
         let mut summaries = Vec::new();
         for scope in &read.order {
             let Some(store) = read.chats.remove(scope) else {

@@ -1,38 +1,41 @@
-//! What earlier builds kept in this face's files and belongs elsewhere.
+//! What earlier builds kept in this face's files and belongs into logs.
 
 use std::sync::Arc;
 
-use lodge_host::{Delivery, HostError};
+use ahp_types::state::MessageKind;
+use lodge_host::{CarriedMessage, Delivery, HostError};
 
 use crate::{
+    chats::shown_message,
     face::Face,
     talk::{Effect, accept_message},
 };
 
-/// Brings queued messages into the logs of their sessions. Each is there before the file forgets it, and one that is brought
-/// in again is recognised.
+/// Brings queued messages into the logs of their sessions. Each is there before the register forgets it, and one that is
+/// brought in again is recognised.
 pub(crate) async fn bring_in_queues(face: Arc<Face>) {
-    for id in face.store.with_queues() {
-        if let Err(error) = bring_in(&face, &id).await {
-            tracing::error!(session = id, %error, "messages that waited in this session stay in the files of an earlier build");
+    for (id, messages) in face.host.marks().carried_messages() {
+        if let Err(error) = bring_in(&face, &id, messages).await {
+            tracing::error!(session = id, %error, "messages that waited in this session stay where an earlier build kept them");
         }
     }
 }
 
-async fn bring_in(face: &Face, id: &str) -> Result<(), HostError> {
+async fn bring_in(face: &Face, id: &str, messages: Vec<CarriedMessage>) -> Result<(), HostError> {
     let session = face.open_session(id).await?;
-    for queued in face.store.session(id).queue {
-        if session.facts().pending.was_said(&queued.id) {
+    for queued in messages {
+        if session.state().pending.was_said(&queued.id) {
             continue;
         }
         let send = Effect::Send {
             id: queued.id,
-            message: Box::new(queued.message),
+            message: Box::new(shown_message(queued.message, MessageKind::User)),
             delivery: Delivery::Enqueue,
             chats: Vec::new(),
+            client: None,
         };
         accept_message(&session, &face.said, &send, false).map_err(HostError::Invalid)?;
     }
-    face.store.update(id, |record| record.queue.clear());
-    Ok(())
+    let forgotten = face.host.marks().forget_carried(id);
+    forgotten.map_err(|error| HostError::Invalid(error.to_string()))
 }

@@ -43,7 +43,7 @@ pub(crate) async fn read(session: Session, mut read: Read, said: Said) -> Result
     let pending = session.pending();
     let id = session.id().to_owned();
     let read = aside(move || {
-        read.projector.set_said(said.of(&id));
+        read.projector.read_history(said.of(&id));
         read.project(history, now, &pending)
     })
     .await?;
@@ -51,7 +51,7 @@ pub(crate) async fn read(session: Session, mut read: Read, said: Said) -> Result
 }
 
 fn now(session: &Session) -> Now {
-    let facts = session.facts();
+    let facts = session.state();
     if session.is_busy() {
         Now::Busy
     } else if facts.open_turn.is_some() || !facts.open_agents.is_empty() {
@@ -142,7 +142,7 @@ impl Read {
                     }
                 }
                 // What was printed long ago is made when somebody asks for it.
-                Step::Terminal { .. } | Step::Rested | Step::Queued | Step::Orphaned { .. } => {}
+                Step::Terminal { .. } | Step::Prepare { .. } | Step::Rested | Step::Queued | Step::Orphaned { .. } => {}
             }
         }
     }

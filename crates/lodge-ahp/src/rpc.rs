@@ -83,9 +83,50 @@ pub fn null() -> RpcResult {
     ok(())
 }
 
-/// Reads the parameters of a method. Absent parameters are an empty object.
+/// Reads the parameters of a method, which are named, never counted. Absent parameters are an empty object.
 pub fn params<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Result<T, RpcError> {
-    serde_json::from_str(raw.map_or("{}", RawValue::get)).map_err(|error| RpcError::params(error.to_string()))
+    let text = raw.map_or("{}", RawValue::get);
+    if !text.starts_with('{') {
+        return Err(RpcError::params("params must be an object"));
+    }
+    read(&mut serde_json::Deserializer::from_str(text))
+}
+
+/// Reads something that a client wrote; what is wrong with it is said with its place.
+pub fn read<'de, T, D>(from: D) -> Result<T, RpcError>
+where
+    T: Deserialize<'de>,
+    D: serde::Deserializer<'de, Error = serde_json::Error>,
+{
+    serde_path_to_error::deserialize(from).map_err(|error| {
+        let (place, wrong) = (error.path().to_string(), error.inner().to_string());
+        // Where it is in the bytes is of no use to anybody.
+        let wrong = wrong.rsplit_once(" at line ").map_or(&*wrong, |(wrong, _)| wrong);
+        RpcError::params(match place.as_str() {
+            "." => wrong.to_owned(),
+            place => format!("{place}: {wrong}"),
+        })
+    })
+}
+
+/// An object that may be absent. Serde would take a list of its values for it, too.
+pub fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: serde::de::DeserializeOwned,
+{
+    let fields: Option<serde_json::Map<String, Value>> = Option::deserialize(deserializer)?;
+    let read = fields.map(|fields| T::deserialize(Value::Object(fields)));
+    read.transpose().map_err(serde::de::Error::custom)
+}
+
+/// Something optional that has a default: `null` says as little as nothing.
+pub fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A count or a position: a whole number that is not negative. JavaScript writes `20` and `20.0` alike.
@@ -99,7 +140,7 @@ impl<'de> Deserialize<'de> for Whole {
         let number = f64::deserialize(deserializer)?;
         if number.fract() != 0.0 || !(0.0..=MOST).contains(&number) {
             return Err(serde::de::Error::custom(format!(
-                "{number} is not a whole number of 0 or more"
+                "{number:?} is not a whole number of 0 or more"
             )));
         }
         Ok(Self(number as u64))

@@ -19,7 +19,9 @@ use crate::{
     face::Face,
     http::{self, Doorway},
     listener::Listener,
-    local, migrate,
+    local,
+    methods::Chats,
+    migrate,
 };
 
 /// Why the face does not listen.
@@ -59,7 +61,7 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         let what = what.to_owned();
         move |error| ServeError::Io { what, error }
     };
-    let listen = config.listen.clone();
+    let (listen, any_port) = (config.listen.clone(), config.any_port);
     let acceptor = config.tls.as_ref().map(crate::tls::acceptor).transpose()?;
     if let Listen::Tcp(address) = &listen
         && !address.ip().is_loopback()
@@ -95,9 +97,13 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     face.host.keep_schedules();
     let (address, socket, task) = match listen {
         Listen::Tcp(address) => {
-            let listener = tokio::net::TcpListener::bind(address)
-                .await
-                .map_err(io(&format!("cannot listen on {address}")))?;
+            let listener = match tokio::net::TcpListener::bind(address).await {
+                Err(error) if any_port && error.kind() == std::io::ErrorKind::AddrInUse => {
+                    tokio::net::TcpListener::bind((address.ip(), 0)).await
+                }
+                bound => bound,
+            };
+            let listener = listener.map_err(io(&format!("cannot listen on {address}")))?;
             let bound = listener
                 .local_addr()
                 .map_err(io("the address listened on is not known"))?;
@@ -168,6 +174,7 @@ impl Server {
 /// Keeps the list of sessions right for what other faces do.
 async fn watch(face: Arc<Face>) {
     let mut lifecycle = face.host.lifecycle();
+    let mut decisions = face.host.decisions().changed();
     let mut list = List::default();
     let mut tick = tokio::time::interval(std::time::Duration::from_millis(200));
     loop {
@@ -177,6 +184,7 @@ async fn watch(face: Arc<Face>) {
                 Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "clients may show sessions as they were"),
                 Err(RecvError::Closed) => return,
             },
+            Ok(()) = decisions.changed() => face.decided_for_all(),
             _ = tick.tick(), if !list.changed.is_empty() => {
                 for id in std::mem::take(&mut list.changed) {
                     list.tell(&face, &id).await;
@@ -210,13 +218,16 @@ impl List {
             Lifecycle::Updated(id) => {
                 self.changed.insert(id);
             }
-            Lifecycle::Deleted(id) => {
+            Lifecycle::Deleted { id, address, chat_of } => {
                 self.changed.remove(&id);
                 self.made.remove(&id);
                 self.told.remove(&id);
-                if !face.removing.lock().remove(&id) && face.store.session(&id).chat_of.is_none() {
-                    let session = face.uri_of(&id);
-                    face.forget(&id, &session);
+                if face.removals.is_own(&id) {
+                    return;
+                }
+                match chat_of {
+                    Some(_) => face.chat_gone(&id),
+                    None => face.forget(&address.unwrap_or_else(|| crate::uri::session(&id))),
                 }
             }
         }
@@ -236,7 +247,10 @@ impl List {
                 return;
             }
         }
-        let Some(line) = face.summary(id).await.and_then(|line| face.line(&line)) else {
+        let Ok(chats) = Chats::of(&face.host, id).await else {
+            return;
+        };
+        let Some(line) = face.summary(id).await.and_then(|line| face.line(&line, &chats)) else {
             return;
         };
         let Ok(Value::Object(map)) = serde_json::to_value(&line) else {

@@ -196,7 +196,7 @@ impl Face {
     /// Gives a frame to whoever listens and keeps up. Who does not is told how much it missed once it reads again.
     fn send_signal(&self, uri: &Uri, signal: Signal, frame: &Frame, logs: usize, unheard: &mut HashMap<u64, usize>) {
         let inner = self.inner.lock();
-        let Some(channel) = inner.core.channels.get(uri) else {
+        let Some(channel) = inner.core.channel(uri) else {
             return;
         };
         for listener in &channel.subscribers {
@@ -220,10 +220,7 @@ impl Face {
             let core = &self.inner.lock().core;
             (core.sessions.len() as u64, core.conns.len() as u64)
         };
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kibibytes = resident.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        let bytes = kibibytes.unwrap_or_default() * 1024;
+        let bytes = lodge_telemetry::resident_memory().unwrap_or_default();
         [
             ("ahp.sessions", "{session}", sessions),
             ("ahp.connections", "{connection}", connections),

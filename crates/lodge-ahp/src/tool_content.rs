@@ -57,7 +57,7 @@ async fn proposed(face: &Face, session: &str, call: &str, side: Side) -> Option<
     let proposed = {
         let inner = face.inner.lock();
         let mut talks = inner.talks.values().filter(|talk| *talk.born == *session);
-        talks.find_map(|talk| talk.projector.proposed(call).cloned())?
+        talks.find_map(|talk| talk.projector().proposed(call).cloned())?
     };
     let Proposed { diff, new } = proposed;
     match (side, diff.makes_the_file()) {
@@ -79,7 +79,8 @@ async fn proposed(face: &Face, session: &str, call: &str, side: Side) -> Option<
     Some(ToolContent::file(tokio::task::spawn_blocking(read).await.ok()?))
 }
 
-fn whole(files: &Files, path: &Path, limit: u64) -> Option<Vec<u8>> {
+/// All that is in a file, if it may be read and is not too large.
+pub(crate) fn whole(files: &Files, path: &Path, limit: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut reader = files.readable(path, limit).ok()?.reader().ok()?;
     reader.read_to_end(&mut bytes).ok()?;

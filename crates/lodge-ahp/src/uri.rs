@@ -24,6 +24,9 @@ pub(crate) fn id_in(session: &str) -> Option<&str> {
     ((8..=64).contains(&id.len()) && id.chars().all(plain)).then_some(id)
 }
 
+/// What the addresses of chats begin with.
+pub(crate) const CHAT: &str = "ahp-chat:";
+
 /// The default chat of a session, spelt as editors work it out for themselves.
 pub(crate) fn default_chat(session: &str) -> String {
     format!("ahp-chat://default/{}", URL_SAFE_NO_PAD.encode(session))

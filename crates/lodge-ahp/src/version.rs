@@ -41,6 +41,22 @@ pub fn negotiate(offered: &[String]) -> Result<Option<&str>, &str> {
     Ok(best.map(|(_, text)| text))
 }
 
+/// What a client is told that offers nothing which is served: who has to be updated.
+pub fn refusal(offered: &[String], host: &str) -> String {
+    let served = "1.x, 0.9.x and 0.1.x";
+    let newest = offered.iter().filter_map(|text| parse(text)).max();
+    let advice = match newest {
+        None => "Offer one of them in protocolVersions.",
+        Some(newest) if Some(newest) > parse(SUPPORTED[0]) => "Update Lodge on this machine, or use an older client.",
+        Some(_) => "Update the client.",
+    };
+    let offered = match offered {
+        [] => "no version".to_owned(),
+        some => some.join(", "),
+    };
+    format!("Lodge {host} speaks AHP {served}; the client offers {offered}. {advice}")
+}
+
 fn parse(text: &str) -> Option<[u64; 3]> {
     let mut parts = text.split('.').map(|part| {
         let plain = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -78,6 +94,23 @@ mod tests {
         check(&["1.0.0", "latest"], Err("latest"));
         check(&["1.0"], Err("1.0"));
         check(&["01.0.0"], Err("01.0.0"));
+    }
+
+    #[test]
+    fn who_offers_nothing_that_is_served_hears_whose_turn_it_is_to_update() {
+        let told = |offered: &[&str]| {
+            let offered: Vec<String> = offered.iter().map(|text| (*text).to_owned()).collect();
+            assert_eq!(negotiate(&offered), Ok(None), "{offered:?}");
+            refusal(&offered, "0.1.0")
+        };
+        let lodge = "Update Lodge on this machine, or use an older client.";
+        assert_eq!(
+            told(&["2.0.0"]),
+            format!("Lodge 0.1.0 speaks AHP 1.x, 0.9.x and 0.1.x; the client offers 2.0.0. {lodge}")
+        );
+        assert!(told(&["0.8.0", "2.1.0"]).ends_with(lodge));
+        assert!(told(&["0.8.0", "0.7.0"]).ends_with("the client offers 0.8.0, 0.7.0. Update the client."));
+        assert!(told(&[]).ends_with("the client offers no version. Offer one of them in protocolVersions."));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! What goes over the socket: text frames that are made once and shared by everybody who gets them.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 /// One JSON-RPC message, ready to send. Cheap to clone: the bytes are shared.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frame(Utf8Bytes);
 
 impl Frame {
@@ -47,34 +49,68 @@ pub struct Origin {
 
 const ACTION_HEAD: &str = r#"{"jsonrpc":"2.0","method":"action","params":"#;
 
+/// The frame of an action but for its number, which is the last that it gets.
+#[derive(Debug, Clone)]
+pub(crate) struct Unnumbered {
+    before: String,
+    after: Cow<'static, str>,
+}
+
+impl Unnumbered {
+    /// Room that a number takes.
+    const NUMBER: usize = 20;
+
+    fn new(mut before: String, after: impl Into<Cow<'static, str>>) -> Self {
+        let after = after.into();
+        before.push_str(r#","serverSeq":"#);
+        before.reserve_exact(Self::NUMBER + after.len());
+        Self { before, after }
+    }
+
+    /// The frame with its number.
+    pub(crate) fn frame(self, server_seq: u64) -> Frame {
+        let mut text = self.before;
+        text.push_str(&server_seq.to_string());
+        text.push_str(&self.after);
+        Frame::from(text)
+    }
+}
+
 /// The envelope of an action. `channel` is absent in the seed's dialect.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Envelope<'a, A: Serialize> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) channel: Option<&'a str>,
     pub(crate) action: &'a A,
-    pub(crate) server_seq: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<&'a Origin>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rejection_reason: Option<&'a str>,
 }
 
 impl<A: Serialize> Envelope<'_, A> {
     /// The `action` notification that carries it.
-    pub(crate) fn frame(&self) -> Frame {
+    pub(crate) fn spell(&self) -> Unnumbered {
         let mut text = String::with_capacity(256);
         text.push_str(ACTION_HEAD);
-        text.push_str(&to_json(self));
-        text.push('}');
-        Frame::from(text)
+        text.push('{');
+        if let Some(channel) = self.channel {
+            text.push_str(r#""channel":""#);
+            escape(channel, &mut text);
+            text.push_str(r#"","#);
+        }
+        text.push_str(r#""action":"#);
+        text.push_str(&to_json(self.action));
+        if self.origin.is_none() && self.rejection_reason.is_none() {
+            return Unnumbered::new(text, "}}");
+        }
+        let origin = self.origin.map(|origin| format!(r#","origin":{}"#, to_json(origin)));
+        let reason = self.rejection_reason;
+        let reason = reason.map(|reason| format!(r#","rejectionReason":{}"#, to_json(&reason)));
+        let after = [origin.unwrap_or_default(), reason.unwrap_or_default(), "}}".to_owned()];
+        Unnumbered::new(text, after.concat())
     }
 }
 
 /// The frame of what a terminal printed: the same bytes as those of its envelope, made without a detour, because there may
 /// be a hundred megabytes of it a second.
-pub(crate) fn printed(channel: &str, data: &str, server_seq: u64) -> Frame {
+pub(crate) fn printed(channel: &str, data: &str) -> Unnumbered {
     // Lines end in two characters that are escaped.
     let mut text = String::with_capacity(data.len() + data.len() / 16 + channel.len() + 256);
     text.push_str(ACTION_HEAD);
@@ -82,10 +118,8 @@ pub(crate) fn printed(channel: &str, data: &str, server_seq: u64) -> Frame {
     escape(channel, &mut text);
     text.push_str(r#"","action":{"type":"terminal/data","data":""#);
     escape(data, &mut text);
-    text.push_str(r#""},"serverSeq":"#);
-    text.push_str(&server_seq.to_string());
-    text.push_str("}}");
-    Frame::from(text)
+    text.push_str(r#""}"#);
+    Unnumbered::new(text, "}}")
 }
 
 /// Adds a text to a JSON string. Most of it needs no change and is looked at many bytes at a time.
@@ -177,11 +211,11 @@ mod tests {
                 let envelope = Envelope {
                     channel: Some(channel),
                     action: &action,
-                    server_seq: 17,
                     origin: None,
                     rejection_reason: None,
                 };
-                assert_eq!(printed(channel, data, 17), envelope.frame(), "{data:?}");
+                let frame = envelope.spell().frame(17);
+                assert_eq!(printed(channel, data).frame(17), frame, "{data:?}");
             }
         }
     }

@@ -43,6 +43,7 @@ pub(crate) struct SessionConfig {
     pub(crate) additional_directories: Option<Vec<PathBuf>>,
     pub(crate) streaming: Option<bool>,
     pub(crate) enable_citations: Option<bool>,
+    pub(crate) memory: Option<MemoryConfig>,
     pub(crate) config_dir: Option<PathBuf>,
     #[serde(deserialize_with = "lenient")]
     pub(crate) default_agent: Option<DefaultAgentConfig>,
@@ -232,6 +233,13 @@ pub(crate) struct InfiniteSessions {
     pub(crate) enabled: Option<bool>,
     pub(crate) background_compaction_threshold: Option<f64>,
     pub(crate) buffer_exhaustion_threshold: Option<f64>,
+}
+
+/// Whether facts about the project are kept from one session to the next.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct MemoryConfig {
+    pub(crate) enabled: bool,
 }
 
 /// What happens to long tool results.

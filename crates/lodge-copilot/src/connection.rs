@@ -14,6 +14,7 @@ use serde_json::{Value, value::RawValue};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
+    accounts::Accounts,
     frame::{FrameReader, Inbound, MAX_BODY},
     generation::Generation,
     github,
@@ -43,6 +44,8 @@ pub(crate) struct Connection {
     pub(crate) exchanges: Arc<Exchanges>,
     /// Sessions that the client created or resumed, by id.
     sessions: Mutex<HashMap<String, Arc<Attached>>>,
+    /// GitHub accounts that the client signed in with. Nobody else works with them.
+    pub(crate) accounts: Accounts,
     /// What `connect` told about the client.
     state: Mutex<ConnectionState>,
     /// Its place in the host's budget of connections, where it came over the network.
@@ -93,6 +96,7 @@ impl Connection {
             shared,
             exchanges: Arc::default(),
             sessions: Mutex::default(),
+            accounts: Accounts::default(),
             state: Mutex::default(),
             slot,
             known,
@@ -448,10 +452,17 @@ impl Connection {
         state.plugins.iter().chain(&state.additional_plugins).cloned().collect()
     }
 
+    /// The GitHub token where the client names none: of the account that it signed in with last, or the one that the host was
+    /// started with.
+    pub(crate) fn github_token(&self) -> Option<String> {
+        let account = self.accounts.current().map(|account| account.token);
+        account.or_else(|| self.shared.options.github_token.clone())
+    }
+
     /// The models there are with a GitHub token, for a session of this client or, without one, for a list.
     pub(crate) fn catalogue(&self, token: Option<&str>, session_id: Option<&str>) -> Catalogue {
-        let token = token.or(self.shared.options.github_token.as_deref());
-        self.through(self.shared.tokens.catalogue(&self.host, token), session_id)
+        let token = token.map(str::to_owned).or_else(|| self.github_token());
+        self.through(self.shared.tokens.catalogue(&self.host, token.as_deref()), session_id)
     }
 
     /// The same with tokens that the client gives out for a session.

@@ -4,6 +4,9 @@
 //! SDKs before 1.0 shake hands by `ping`, all later ones by `connect`. Their versions are told nowhere else. The log and
 //! what other clients get are not touched, and no event that comes in numbers is among these.
 
+#[cfg(test)]
+mod matrix;
+
 use bytes::Bytes;
 use lodge_events::{Event, EventType};
 use serde_json::{Value, json};
@@ -32,12 +35,104 @@ impl Generation {
 fn before_connect(event: &Event) -> Option<Bytes> {
     let change = match event.event_type()? {
         EventType::PermissionCompleted => permission_result,
+        EventType::PermissionRequested => permission_request,
         EventType::ElicitationCompleted => without_content,
         EventType::SessionCompactionComplete => by_the_seeds_names,
+        EventType::SessionIdle => without_mode,
+        EventType::SessionPermissionsChanged => by_booleans,
+        EventType::SessionCustomAgentsUpdated => with_lists_of_tools,
+        EventType::SessionManagedSettingsEnforced => without_action,
+        EventType::ToolExecutionComplete => known_contents,
+        EventType::UserMessage => known_attachments,
+        EventType::SystemNotification => return as_information(event),
         _ => return None,
     };
     let mut json: Value = serde_json::from_slice(event.json()).ok()?;
     change(&mut json["data"]).then(|| json.to_string().into())
+}
+
+fn without(data: &mut Value, field: &str) -> bool {
+    let data = data.as_object_mut();
+    data.and_then(|data| data.remove(field)).is_some()
+}
+
+/// They know no questions of hooks; to them it is one of a tool.
+fn permission_request(data: &mut Value) -> bool {
+    let of_hook = |request: &Value| request["kind"] == "hook";
+    let mut changed = false;
+    for name in ["permissionRequest", "promptRequest"] {
+        if let Some(request) = data.get_mut(name).filter(|request| of_hook(request)) {
+            request["kind"] = json!("custom-tool");
+            request["toolDescription"] = request["hookMessage"].as_str().unwrap_or_default().into();
+            request["args"] = request["toolArgs"].take();
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// They take the mode for that of a form.
+fn without_mode(data: &mut Value) -> bool {
+    without(data, "mode")
+}
+
+/// They take the mode for that of a form, and know permissions as on and off.
+fn by_booleans(data: &mut Value) -> bool {
+    let all = |mode: &Value| json!(mode == "allow-all");
+    *data = json!({
+        "allowAllPermissions": all(&data["mode"]), "previousAllowAllPermissions": all(&data["previousMode"]),
+    });
+    true
+}
+
+/// They want a list where all tools are meant.
+fn with_lists_of_tools(data: &mut Value) -> bool {
+    let mut changed = false;
+    for agent in data["agents"].as_array_mut().into_iter().flatten() {
+        if agent["tools"].is_null() {
+            agent["tools"] = json!(["*"]);
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// They take the action for that of a form.
+fn without_action(data: &mut Value) -> bool {
+    without(data, "action")
+}
+
+/// Removes what is of a type that they do not know from a list.
+fn only(list: Option<&mut Value>, known: &[&str]) -> bool {
+    let Some(list) = list.and_then(Value::as_array_mut) else {
+        return false;
+    };
+    let had = list.len();
+    list.retain(|item| known.iter().any(|known| item["type"] == *known));
+    list.len() < had
+}
+
+fn known_contents(data: &mut Value) -> bool {
+    let known = ["text", "terminal", "image", "audio", "resource_link", "resource"];
+    only(data.pointer_mut("/result/contents"), &known)
+}
+
+fn known_attachments(data: &mut Value) -> bool {
+    let known = ["file", "directory", "selection", "github_reference"];
+    only(data.get_mut("attachments"), &known)
+}
+
+/// Notifications of kinds that they do not know are what they are to people: information.
+fn as_information(event: &Event) -> Option<Bytes> {
+    let mut json: Value = serde_json::from_slice(event.json()).ok()?;
+    let data = &json["data"];
+    let known = ["agent_completed", "shell_completed", "shell_detached_completed"];
+    if known.iter().any(|known| data["kind"]["type"] == *known) {
+        return None;
+    }
+    json["data"] = json!({"infoType": "notification", "message": data["content"]});
+    json["type"] = json!("session.info");
+    Some(json.to_string().into())
 }
 
 /// They know five outcomes.
@@ -55,8 +150,7 @@ fn permission_result(data: &mut Value) -> bool {
 
 /// Some take the content of a form for text.
 fn without_content(data: &mut Value) -> bool {
-    let data = data.as_object_mut();
-    data.and_then(|data| data.remove("content")).is_some()
+    without(data, "content")
 }
 
 /// They want all three of the seeds' names, which events of earlier builds and of the Copilot CLI lack.
@@ -75,6 +169,13 @@ fn by_the_seeds_names(data: &mut Value) -> bool {
             used.insert(old.to_owned(), tokens);
             added = true;
         }
+    }
+    if let Some(cost) = used
+        .get_mut("copilotUsage")
+        .filter(|cost| cost["tokenDetails"].is_null())
+    {
+        cost["tokenDetails"] = json!([]);
+        added = true;
     }
     added
 }
@@ -134,6 +235,25 @@ mod tests {
                 None,
             ),
             ("something.new", json!({"result": {"kind": "cancelled"}}), None),
+            ("session.idle", json!({"mode": "plan"}), Some(json!({}))),
+            ("session.idle", json!({"aborted": true}), None),
+            (
+                "session.permissions_changed",
+                json!({"previousMode": "manual", "mode": "allow-all"}),
+                Some(json!({"allowAllPermissions": true, "previousAllowAllPermissions": false})),
+            ),
+            (
+                "permission.requested",
+                json!({"requestId": "r", "permissionRequest": {"kind": "hook", "toolName": "t", "toolArgs": 1}}),
+                Some(json!({"requestId": "r", "permissionRequest": {
+                    "kind": "custom-tool", "toolName": "t", "toolArgs": null, "toolDescription": "", "args": 1,
+                }})),
+            ),
+            (
+                "user.message",
+                json!({"content": "c", "attachments": [{"type": "blob", "data": "", "mimeType": "a/b"}]}),
+                Some(json!({"content": "c", "attachments": []})),
+            ),
         ] {
             let event = event(kind, &data);
             assert_eq!(Generation::Current.json(&event), event.json(), "{data}");

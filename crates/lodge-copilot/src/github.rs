@@ -2,6 +2,7 @@
 //! server.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,6 +10,7 @@ use std::{
 use futures_util::{StreamExt, future::BoxFuture};
 use lodge_host::mcp::{Admitted, Configured, ServerConfig, Source};
 use lodge_models::{HttpRequest, ModelError, Network, TokenSource, Transport};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{config::SessionConfig, connection::Ctx, peer::Peer, providers::no_token, rpc::RpcError};
@@ -125,6 +127,70 @@ pub(crate) async fn user(api: &str, token: &str) -> Result<Value, String> {
     }
 }
 
+/// What is left of a quota, as clients know it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Quota {
+    is_unlimited_entitlement: bool,
+    entitlement_requests: i64,
+    used_requests: u64,
+    usage_allowed_with_exhausted_quota: bool,
+    remaining_percentage: f64,
+    overage: f64,
+    overage_allowed_with_exhausted_quota: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reset_date: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Snapshot {
+    #[serde(default)]
+    entitlement: f64,
+    #[serde(default)]
+    overage_count: f64,
+    #[serde(default)]
+    overage_permitted: bool,
+    #[serde(default)]
+    percent_remaining: f64,
+    #[serde(default)]
+    timestamp_utc: Option<String>,
+    #[serde(default)]
+    quota_reset_at: Option<String>,
+    #[serde(default)]
+    unlimited: bool,
+}
+
+/// The quotas of an account, by their kind, from what GitHub says of it. One that cannot be read is left out.
+pub(crate) fn quotas(user: &Value) -> BTreeMap<String, Quota> {
+    let snapshots = user["quota_snapshots"].as_object().into_iter().flatten();
+    let reset = user["quota_reset_date"].as_str();
+    let read = |(kind, snapshot): (&String, &Value)| {
+        let snapshot = Snapshot::deserialize(snapshot).ok()?;
+        let used = snapshot.entitlement * (1.0 - snapshot.percent_remaining / 100.0);
+        let date = snapshot.quota_reset_at.or_else(|| reset.map(str::to_owned));
+        let quota = Quota {
+            is_unlimited_entitlement: snapshot.unlimited,
+            entitlement_requests: if snapshot.unlimited {
+                -1
+            } else {
+                snapshot.entitlement as i64
+            },
+            used_requests: if snapshot.unlimited {
+                0
+            } else {
+                used.round().max(0.0) as u64
+            },
+            usage_allowed_with_exhausted_quota: snapshot.overage_permitted,
+            remaining_percentage: snapshot.percent_remaining,
+            overage: snapshot.overage_count,
+            overage_allowed_with_exhausted_quota: snapshot.overage_permitted,
+            reset_date: date.or(snapshot.timestamp_utc),
+        };
+        Some((kind.clone(), quota))
+    };
+    snapshots.filter_map(read).collect()
+}
+
 /// GitHub's own MCP server, for an app that asks for what there is to be found, and has a token. It only reads, unless the
 /// app wants all of its tools or some more.
 pub(crate) fn server(ctx: &Ctx, config: &SessionConfig) -> Option<Configured> {
@@ -132,7 +198,7 @@ pub(crate) fn server(ctx: &Ctx, config: &SessionConfig) -> Option<Configured> {
         return None;
     }
     let options = &ctx.shared.options;
-    let token = config.git_hub_token.as_ref().or(options.github_token.as_ref())?;
+    let token = config.git_hub_token.clone().or_else(|| ctx.github_token())?;
     let api = options.copilot_api.as_deref()?.trim_end_matches('/');
     let tools = config.github_mcp_tool_config.clone().unwrap_or_default();
     let mut headers = json!({"Authorization": format!("Bearer {token}")});

@@ -5,6 +5,7 @@
 //! other faces, nor how models are reached over HTTP. Whatever a method does, it does through `lodge-host`; a method that
 //! is not served is absent from the dispatch table and answers `-32601`.
 
+mod accounts;
 mod args;
 mod beneath;
 mod board;

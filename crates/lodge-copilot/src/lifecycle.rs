@@ -23,7 +23,7 @@ pub(crate) async fn tell(host: Host, peers: Arc<Peers>) {
             let (kind, id) = match &change {
                 Lifecycle::Created(id) => ("session.created", id),
                 Lifecycle::Updated(id) => ("session.updated", id),
-                Lifecycle::Deleted(id) => ("session.deleted", id),
+                Lifecycle::Deleted { id, .. } => ("session.deleted", id),
             };
             // Serialised once for all of them.
             let frame = Frame::whole(notification(&host, kind, id).to_string());
@@ -36,7 +36,7 @@ fn notification(host: &Host, kind: &str, id: &str) -> Value {
     let mut params = json!({"type": kind, "sessionId": id});
     // A session that something happens to is in memory; the catalogue on disk need not be asked.
     if let Some(session) = host.live(id) {
-        let facts = session.facts();
+        let facts = session.state();
         let started = Timestamp::from_millisecond(facts.started_ms).unwrap_or_default();
         params["metadata"] = json!({
             "startTime": lodge_events::timestamp_text(started),

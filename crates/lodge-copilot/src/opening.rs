@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use lodge_events::AutoTier;
 use lodge_host::{
     AgentDefinition, Approval, Change, Compaction, Customization, CustomizationChange, HookFiles, ManagedPolicy,
-    McpFiles, ModelChoice, NewSession, Origin, Plugin, Resume, SectionChange, Session, Startable, SystemMessage,
-    ToolFilter,
+    McpFiles, ModelChoice, NewSession, Origin, Plugin, Resume, SectionChange, Session, Startable, Supply,
+    SystemMessage, ToolFilter,
     mcp::{self, Admitted, Configured, ServerConfig, Source, Status},
 };
 use uuid::Uuid;
@@ -103,7 +103,7 @@ pub(crate) async fn create(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
         lodge_host::begin_checkpoints(attached.session().dir()).map_err(RpcError::failed)?;
         attached.keep_files(files, ctx.shared.options.queue_bytes, false);
     }
-    attached.session().configure(Change::Managed(policy)).await?;
+    attached.session().supply(Supply::Managed(policy)).await?;
     attached.attach(ctx, client_name(ctx, config), config).await?;
     attached.chose(chosen).await?;
     Ok(attached)
@@ -158,8 +158,8 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     // Without a word about models the session keeps the one it has, also when another client brought it. One that comes
     // back from its log gets the model that the log names, where this client's providers have it.
     let chosen = match (&config.model, &config.provider) {
-        (None, None) => match session.facts().model.filter(|_| fresh) {
-            Some(model) if model != session.settings().model.info().id => chooser
+        (None, None) => match session.state().model.filter(|_| fresh) {
+            Some(model) if model != session.settings().model.id => chooser
                 .choose(Some(&model), config.model_capabilities.as_ref())
                 .await
                 .ok(),
@@ -193,7 +193,7 @@ pub(crate) async fn resume(ctx: &Ctx, config: &SessionConfig) -> Result<Attached
     if config.available_tools.is_some() || config.excluded_tools.is_some() {
         attached.session().configure(Change::Tools(tool_filter(config))).await?;
     }
-    attached.session().configure(Change::Managed(policy.clone())).await?;
+    attached.session().supply(Supply::Managed(policy.clone())).await?;
     attached.attach(ctx, client_name(ctx, config), config).await?;
     if let Some(tier) = auto_tier(config) {
         let change = Change::AutoTier {

@@ -95,6 +95,10 @@ impl ModelSource for Chooser {
         let this = self.clone();
         Box::pin(async move { this.available().await.into_iter().map(|model| model.id).collect() })
     }
+
+    fn agents(&self) -> Vec<String> {
+        self.catalogue.agents()
+    }
 }
 
 /// A model, and what people must be told about the choice.
@@ -317,7 +321,7 @@ impl Chooser {
 /// The models of a catalogue, after asking its providers when they have not been asked yet.
 pub(crate) async fn available(catalogue: &Catalogue) -> Vec<ModelInfo> {
     let known = catalogue.list();
-    if known.len() > 1 {
+    if known.len() > 1 + catalogue.agents().len() {
         return known;
     }
     catalogue.discover().await;

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use lodge_events::{CommandInfo, Event, is_beside};
 use lodge_host::{
     AgentError, Answer, AnsweredBy, Attachment, Capabilities, Change, ClientSpec, ClientTool, Listening,
-    MAX_TOOL_OUTPUT, Publish, Session,
+    MAX_TOOL_OUTPUT, Publish, Session, Supply,
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -75,6 +75,7 @@ pub(crate) struct Attached {
 fn changes(config: &SessionConfig) -> Vec<Change> {
     let mut changes = Vec::new();
     changes.extend(config.enable_citations.map(Change::Citations));
+    changes.extend(config.memory.as_ref().map(|memory| Change::Memory(memory.enabled)));
     changes.extend(config.enable_host_git_operations.map(Change::Git));
     let variant = config.ask_user_variant;
     changes.extend(variant.map(|variant| Change::AskByForm(variant == AskUserVariant::Elicitation)));
@@ -446,14 +447,10 @@ impl Attached {
             chooser.catalogue = catalogue;
             chooser.clone()
         };
-        let model = self.session.settings().model.info().id.clone();
+        let model = self.session.settings().model.id.clone();
         let chosen = chooser.choose(Some(&model), None).await?;
-        let change = Change::Model {
-            model: chosen.model.clone(),
-            reasoning_effort: None,
-        };
-        self.session.configure(change).await?;
-        self.session.configure(Change::Models(Arc::new(chooser))).await?;
+        self.session.supply(Supply::model(chosen.model.clone())).await?;
+        self.session.supply(Supply::Models(Arc::new(chooser))).await?;
         self.chose(chosen).await
     }
 

@@ -92,13 +92,6 @@ events! {
         input_delta: String = "Raw piece of input to append.",
     }
 
-    "assistant.server_tool_progress" AssistantServerToolProgress ephemeral newer
-        "Progress of a tool that runs on the provider's side." {
-        output_index: i64 = "Position of the call in the answer.",
-        kind: String = "Kind of tool, such as `web_search`.",
-        status: String = "`in_progress`, `searching` or `completed`.",
-    }
-
     "assistant.turn_retry" AssistantTurnRetry ephemeral newer
         "The model is called again within the same turn." {
         turn_id: String = "The turn.",

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::macros::{events, shapes};
-use crate::{AgentMode, ApprovalMode, AskedKind, Attachment, MessageLane, ModelMetric, RemovalReason, RuleEffect};
+use crate::{
+    AgentMode, ApprovalMode, AskedKind, Attachment, ChatBeginning, MessageLane, ModelMetric, RemovalReason, RuleEffect,
+};
 
 /// What the name of every type of Lodge's own begins with.
 const NAMESPACE: &str = "lodge.";
@@ -56,6 +58,12 @@ events! {
         message_id: String = "The message that was sent.",
     }
 
+    "lodge.program" LodgeProgram persisted newer
+        "Another program's agent holds the conversation from here on." {
+        agent: String = "The agent, as sessions choose it.",
+        session_id: String = "The program's id for the conversation.",
+    }
+
     "lodge.rules" LodgeRules persisted newer
         "The rules of the session have changed. Rules for a directory or a user are never in a log." {
         rules: Vec<SessionRule> = "All rules of the session from now on.",
@@ -74,6 +82,12 @@ events! {
         item: QueuedMessage = "The message.",
         lane: MessageLane = "What it waits for.",
         at? u64 = "Its place among those that wait for the same; the last one if left out.",
+        begins? bool = "True when its turn begins at once, as far as its sender can see: people see it as a turn, not as a message that waits.",
+    }
+
+    "lodge.message_begun" LodgeMessageBegun persisted newer
+        "The turn of a message that waits begins: people see it as a turn. It is said once it is prepared." {
+        message_id: String = "Identifier of the message.",
     }
 
     "lodge.message_edited" LodgeMessageEdited persisted newer
@@ -104,6 +118,26 @@ events! {
         message_id: String = "Identifier of the message that the turn answers.",
     }
 
+    "lodge.partial" LodgePartial persisted newer
+        "A piece of an answer that streams, written every second or 4 KiB. The `assistant.message` with the same id stands for all of them; without one, the answer broke off." {
+        message_id: String = "Identifier of the answer.",
+        at: u64 = "Where the piece begins, in bytes of the answer.",
+        content: String = "The piece.",
+        turn_id? String = "The model call.",
+        interaction_id? String = "The interaction it belongs to.",
+        originating_message_id? String = "The message that is answered.",
+    }
+
+    "lodge.turn_resumed" LodgeTurnResumed persisted newer
+        "The turn that failed, or that the host did not live to finish, goes on." {
+        message_id: String = "Identifier of the message that the turn answers.",
+    }
+
+    "lodge.worktree_wanted" LodgeWorktreeWanted persisted newer
+        "The session is to work in a git worktree of its own. It is made before the first message is said." {
+        base: String = "Where the worktree begins: a branch, or `HEAD`.",
+    }
+
     "lodge.question" LodgeQuestion persisted newer
         "People were asked something. Asked again after a restart, it has the same id." {
         request_id: String = "Identifier of the question.",
@@ -122,6 +156,45 @@ events! {
         by: AnsweredBy = "Who answered.",
         answer: Value = "The answer. What a form for an MCP server holds is left out.",
     }
+
+    "lodge.named" LodgeNamed persisted newer
+        "A person named the session, or took the name back. Clients are told by `session.title_changed`." {
+        name? String = "The name; without one the first message names the session.",
+    }
+
+    "lodge.directories" LodgeDirectories persisted newer
+        "The directories that the session works in beside its working directory have changed." {
+        further: Vec<String> = "All of them from now on.",
+        chosen? Vec<String> = "Those of its session's directories that this chat has, the one it works in first; all if left out.",
+    }
+
+    "lodge.worktree" LodgeWorktree persisted newer
+        "A git worktree was made for the session. It goes with the session." {
+        path: String = "Where it is.",
+        repository: String = "The root of the work tree it was made from.",
+        branch: String = "Its own branch.",
+        base: String = "The branch that it began at.",
+    }
+
+    "lodge.switched" LodgeSwitched persisted newer
+        "Skills, agents, MCP servers or instructions were turned on or off for this session alone." {
+        switches: BTreeMap<String, bool> = "All such decisions from now on: what is on, and what is off.",
+    }
+
+    "lodge.chat" LodgeChat persisted newer
+        "The session is a chat of another one, or became a session of its own." {
+        session? String = "The session that it is a chat of; left out when it is a session of its own.",
+        address: String = "What clients call the chat.",
+        origin: ChatSource = "How it came to be.",
+        hidden_turns? u64 = "How many of its first turns are not shown: they only are what a side chat knows.",
+        born? String = "What clients called the session that it was made in, when it was moved.",
+    }
+
+    "lodge.chats" LodgeChats persisted newer
+        "How the chats of the session are listed has changed." {
+        order: Vec<String> = "What clients call the chats, in their order; those that are not named come after them.",
+        default_title? String = "What its first chat is called beside others.",
+    }
 }
 
 shapes! {
@@ -136,6 +209,7 @@ shapes! {
         message_id? String = "Identifier of a message that is said before another one.",
         before? Vec<QueuedMessage> = "Messages that are said before this one and not answered by themselves.",
         command? String = "The command that the person runs; no model is asked.",
+        client? String = "The client that sent it: what only that client has is read from it.",
         needs_preparation? bool = "True when the face that it came through prepares it and begins its turn, where that face is attached.",
     }
     AnsweredBy "Who answered a question." {
@@ -143,6 +217,13 @@ shapes! {
         device? String = "The paired device; none for the owner.",
         role? String = "What whoever answered may do.",
         rule? bool = "True when a rule decided and nobody was asked.",
+    }
+    ChatSource "How a chat came to be." {
+        kind: ChatBeginning = "What it began as.",
+        chat? String = "The chat that it was made from.",
+        turn_id? String = "The turn of that chat up to which it knows what was said.",
+        selection? String = "The text that a side chat is about.",
+        part_id? String = "The part of an answer that the text was in.",
     }
     SessionRule "A permission rule of a session." {
         effect: RuleEffect = "What it does.",

@@ -206,33 +206,34 @@ macro_rules! catalogue {
 
 catalogue! {
     AssistantTurnStart AssistantIntent AssistantReasoning AssistantReasoningDelta AssistantStreamingDelta
-    AssistantMessage AssistantMessageStart AssistantMessageDelta AssistantToolCallDelta AssistantServerToolProgress
+    AssistantMessage AssistantMessageStart AssistantMessageDelta AssistantToolCallDelta
     AssistantTurnRetry AssistantTurnEnd AssistantIdle AssistantUsage
     ModelCallStart ModelCallFinished ModelCallFailure AgentInterrupted
     ToolUserRequested ToolExecutionStart ToolExecutionPartialResult ToolExecutionProgress ToolExecutionComplete
     SessionStart SessionResume SessionIdle SessionError SessionInfo SessionWarning
-    SessionCompactionStart SessionCompactionComplete SessionTruncation SessionContextCleared SessionSnapshotRewind
-    SessionTitleChanged SessionContextChanged SessionUsageInfo SessionUsageCheckpoint SessionTaskComplete
+    SessionCompactionStart SessionCompactionComplete SessionContextCleared SessionSnapshotRewind
+    SessionTitleChanged SessionContextChanged SessionUsageInfo SessionTaskComplete
     SessionShutdown SessionModelChange SessionAutoTierSwitchFailed SessionModeChanged SessionPlanChanged SessionTodosChanged
-    SessionWorkspaceFileChanged SessionBackgroundTasksChanged SessionBinaryAsset SessionHandoff
+    SessionWorkspaceFileChanged SessionBackgroundTasksChanged SessionBinaryAsset
     SessionRemoteSteerableChanged
     SessionPermissionsChanged SessionSessionLimitsChanged SessionToolsUpdated CapabilitiesChanged CommandsChanged
     SessionCustomAgentsUpdated SessionSkillsLoaded SessionManagedSettingsResolved SessionManagedSettingsEnforced
-    SessionAutoModeResolved SessionCustomNotification SessionMemoryChanged
+    SessionAutoModeResolved SessionMemoryChanged
     SessionScheduleCreated SessionScheduleCancelled SessionScheduleRearmed
     PermissionRequested PermissionCompleted UserInputRequested UserInputCompleted ElicitationRequested
     ElicitationCompleted ExternalToolRequested ExternalToolCompleted CommandQueued CommandExecute CommandCompleted
     ExitPlanModeRequested ExitPlanModeCompleted AutoModeSwitchRequested AutoModeSwitchCompleted
     SessionLimitsExhaustedRequested SessionLimitsExhaustedCompleted
     SubagentStarted SubagentConfigured SubagentCompleted SubagentFailed SubagentSelected SubagentDeselected
-    SkillInvoked HookStart HookProgress HookEnd
+    SkillInvoked HookStart HookEnd
     UserMessage PendingMessagesModified SystemMessage SystemNotification Abort
     SessionMcpServersLoaded SessionMcpServerStatusChanged SessionMcpServerRemoved SessionMcpServerNeedsReconnect
     McpToolsListChanged McpResourcesListChanged McpPromptsListChanged McpOauthRequired McpOauthCompleted
     SamplingRequested SamplingCompleted
-    LodgeUsage LodgeUsageCarried LodgeApproval LodgeScheduleRan LodgeRules LodgeRewound
-    LodgeMessageQueued LodgeMessageEdited LodgeMessageMoved LodgeMessageRemoved LodgeMessageParked
-    LodgeTurnRetried LodgeQuestion LodgeAnswered
+    LodgeUsage LodgeUsageCarried LodgeApproval LodgeScheduleRan LodgeProgram LodgeRules LodgeRewound
+    LodgeMessageQueued LodgeMessageBegun LodgeMessageEdited LodgeMessageMoved LodgeMessageRemoved LodgeMessageParked
+    LodgeTurnRetried LodgePartial LodgeTurnResumed LodgeQuestion LodgeAnswered
+    LodgeNamed LodgeDirectories LodgeWorktreeWanted LodgeWorktree LodgeSwitched LodgeChat LodgeChats
 }
 
 impl EventType {

@@ -29,6 +29,7 @@ mod head;
 mod info;
 mod macros;
 mod time;
+mod unfinished;
 
 pub mod ask;
 pub mod assistant;
@@ -70,6 +71,7 @@ pub use tool::*;
 pub use words::*;
 
 pub use time::timestamp_text;
+pub use unfinished::{BrokenOff, Unfinished};
 
 pub use jiff::Timestamp;
 pub use uuid::Uuid;

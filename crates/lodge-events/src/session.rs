@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use crate::macros::events;
 use crate::{
     AgentMetric, AutoTier, AutoTierFailure, BackgroundTasks, BinaryType, CodeChanges, CompactionTokensUsed,
-    CompactionTrigger, ContextTier, FileOperation, GithubMcpToolConfig, HandoffRepository, HandoffSource,
-    ModelCacheState, ModelChangeSource, ModelMetric, ReasoningSummary, Remediation, RepositoryHostType, SessionLimits,
-    SessionMode, ShutdownType, TaskOutcome, TokenDetail, Verbosity, WorkingDirectoryContext,
+    CompactionTrigger, ContextTier, FileOperation, GithubMcpToolConfig, ModelChangeSource, ModelMetric,
+    ReasoningSummary, Remediation, RepositoryHostType, SessionLimits, SessionMode, ShutdownType, TaskOutcome,
+    TokenDetail, Verbosity, WorkingDirectoryContext,
 };
 use serde_json::Value;
 
@@ -128,18 +128,6 @@ events! {
         trigger? CompactionTrigger = "What made it start.",
     }
 
-    "session.truncation" SessionTruncation persisted newer
-        "Messages were dropped to fit the context window." {
-        token_limit: u64 = "Size of the context window.",
-        pre_truncation_tokens_in_messages: u64 = "Tokens before.",
-        pre_truncation_messages_length: u64 = "Messages before.",
-        post_truncation_tokens_in_messages: u64 = "Tokens after.",
-        post_truncation_messages_length: u64 = "Messages after.",
-        tokens_removed_during_truncation: u64 = "Tokens dropped.",
-        messages_removed_during_truncation: u64 = "Messages dropped.",
-        performed_by: String = "What did it.",
-    }
-
     "session.context_cleared" SessionContextCleared persisted newer
         "The conversation was cleared." {
         initial_message? String = "First message after it.",
@@ -179,14 +167,6 @@ events! {
         conversation_tokens? u64 = "Tokens of all other messages.",
         tool_definitions_tokens? u64 = "Tokens of tool definitions.",
         is_initial? bool = "True for the first of a session.",
-    }
-
-    "session.usage_checkpoint" SessionUsageCheckpoint persisted newer
-        "Sums of usage, kept so that they survive a restart." {
-        total_nano_aiu: f64 = "Cost so far in billionths of an AI unit.",
-        total_premium_requests? f64 = "Premium requests so far.",
-        model_cache_state? Vec<ModelCacheState> = "When the prompt caches of models expire.",
-        prompt_cache_break_state? Vec<Value> = "State of the cache break detector.",
     }
 
     "session.task_complete" SessionTaskComplete persisted seed
@@ -274,17 +254,6 @@ events! {
         data: String = "The bytes in base64.",
         description? String = "What it is, for people.",
         metadata? Value = "What the tool that made it says about it.",
-    }
-
-    "session.handoff" SessionHandoff persisted newer
-        "The session was taken over from elsewhere." {
-        handoff_time: String = "When.",
-        source_type: HandoffSource = "Where from.",
-        repository? HandoffRepository = "Its repository.",
-        context? String = "Context handed over.",
-        summary? String = "What had been done.",
-        remote_session_id? String = "Identifier of the session there.",
-        host? String = "Host it came from.",
     }
 
     "session.remote_steerable_changed" SessionRemoteSteerableChanged persisted newer

@@ -92,15 +92,6 @@ events! {
         has_image? bool = "Whether the prompt held an image.",
     }
 
-    "session.custom_notification" SessionCustomNotification ephemeral newer
-        "A notification that means something to its source alone." {
-        source: String = "Who made it.",
-        name: String = "What it is.",
-        version? u64 = "Version of the payload.",
-        subject? BTreeMap<String, String> = "What it is about.",
-        payload: Value = "The payload.",
-    }
-
     "session.memory_changed" SessionMemoryChanged ephemeral newer
         "A memory was stored or voted on." {}
 }

@@ -203,16 +203,6 @@ shapes! {
         additional_tools? Vec<String> = "Tools to add.",
         enable_insiders_mode? bool = "Whether to use the preview.",
     }
-    ModelCacheState "When the prompt cache of a model expires." {
-        model_id: String = "The model.",
-        cache_expires_at: String = "When.",
-        cache_ttl_seconds: u64 = "Its lifetime in seconds.",
-    }
-    HandoffRepository "Repository of a handed-off session." {
-        owner: String = "Owner.",
-        name: String = "Name.",
-        branch? String = "Branch.",
-    }
     ElicitationSchema "The fields of a form, as a JSON Schema of type `object`." {
         type_: SchemaType = "Always `object`.",
         properties: Map<String, Value> = "The fields.",

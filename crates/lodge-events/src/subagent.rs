@@ -103,12 +103,6 @@ events! {
         parent_tool_call_id? String = "Set when it runs for a sub-agent.",
     }
 
-    "hook.progress" HookProgress ephemeral newer
-        "A running hook tells how far it is." {
-        message: String = "Progress, for people.",
-        temporary? bool = "Whether it replaces the message before.",
-    }
-
     "hook.end" HookEnd persisted newer
         "A hook ended." {
         hook_invocation_id: String = "Matches `hook.start`.",

@@ -73,6 +73,7 @@ words! {
     "Why a message that waited is not said." RemovalReason {
         Removed = "removed", Aborted = "aborted", Failed = "failed",
     }
+    "What a chat began as." ChatBeginning { User = "user", Fork = "fork", SideChat = "side_chat" }
     "What a permission rule does." RuleEffect { Deny = "deny", Ask = "ask", Allow = "allow" }
     "What is done with a memory." MemoryAction { Store = "store", Vote = "vote" }
     "A vote on a memory." MemoryDirection { Upvote = "upvote", Downvote = "downvote" }
@@ -92,7 +93,6 @@ words! {
     }
     "What was done to a file." FileOperation { Create = "create", Update = "update", Delete = "delete" }
     "Who made a schedule." ScheduleOrigin { User = "user", Model = "model" }
-    "Where a handed-off session came from." HandoffSource { Remote = "remote", Local = "local" }
     "What a binary asset is." BinaryType { Image = "image", Resource = "resource" }
     "Why binary data is not in the log." OmittedReason { TooLarge = "too_large", AssetUnavailable = "asset_unavailable" }
     "What a GitHub reference points at." GithubReferenceType { Issue = "issue", Pr = "pr", Discussion = "discussion" }

@@ -180,7 +180,7 @@ impl Session {
         if self.is_busy() {
             return Err(lodge_agent::AgentError::Busy.into());
         }
-        let changes = self.changes().clone();
+        let changes = self.agent().changes().clone();
         with_git(self.settings().cwd, move |git, cwd| {
             let mut differing = git.changes(&cwd, Against::Head)?;
             differing.retain(|change| only.as_ref().is_none_or(|only| only.contains(&change.path)));
@@ -193,7 +193,7 @@ impl Session {
         &self,
         run: impl FnOnce(&Changes) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, HostError> {
-        let changes: Arc<Changes> = self.changes().clone();
+        let changes: Arc<Changes> = self.agent().changes().clone();
         let done = tokio::task::spawn_blocking(move || run(&changes)).await;
         done.map_err(|_| HostError::Invalid("The changes could not be looked at.".into()))?
     }

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use futures_util::future::BoxFuture;
 use lodge_agent::{
     Approval, AutoChoice, Change, Compaction, Customization, CustomizationChange, Facts, HookFiles, Mode, ModelSource,
-    Settings, SubagentSettings, SystemMessage, ToolFilter,
+    Settings, SubagentSettings, Supply, SystemMessage, ToolFilter, further_directories,
 };
-use lodge_events::AutoTier;
+use lodge_events::{AutoTier, LodgeChat};
 use lodge_mcp::Configured;
 use lodge_models::{Catalogue, Model};
 use lodge_tools::{Database, custom::Places};
@@ -66,6 +66,8 @@ pub struct NewSession {
     pub cwd: Option<PathBuf>,
     /// Further directories that may be written.
     pub additional_directories: Vec<PathBuf>,
+    /// The branch that a worktree for it begins at, when it shall have one ([`crate::Session::make_worktree`]).
+    pub worktree: Option<String>,
     /// The system prompt.
     pub system_message: SystemMessage,
     /// Which tools are offered.
@@ -100,6 +102,8 @@ pub struct NewSession {
     pub models: Option<Arc<dyn ModelSource>>,
     /// Where its files are kept.
     pub storage: Storage,
+    /// What makes it a chat of another session.
+    pub chat: Option<LodgeChat>,
 }
 
 impl Default for NewSession {
@@ -113,6 +117,7 @@ impl Default for NewSession {
             streaming: true,
             cwd: None,
             additional_directories: Vec::new(),
+            worktree: None,
             system_message: SystemMessage::Default,
             tools: ToolFilter::default(),
             mode: Mode::Interactive,
@@ -130,6 +135,7 @@ impl Default for NewSession {
             agent: None,
             models: None,
             storage: Storage::default(),
+            chat: None,
         }
     }
 }
@@ -149,6 +155,10 @@ impl ModelSource for OfCatalogue {
     fn names(&self) -> BoxFuture<'static, Vec<String>> {
         let names = self.0.list().into_iter().map(|info| info.id).collect();
         Box::pin(std::future::ready(names))
+    }
+
+    fn agents(&self) -> Vec<String> {
+        self.0.agents()
     }
 }
 
@@ -199,11 +209,15 @@ pub struct Resume {
 
 impl Host {
     fn model(&self, choice: &ModelChoice) -> Result<Arc<dyn Model>, HostError> {
-        let name = match choice {
-            ModelChoice::Given(model) => return Ok(model.clone()),
-            ModelChoice::Named(name) => Some(name.as_str()),
-            ModelChoice::Default => None,
-        };
+        match choice {
+            ModelChoice::Given(model) => Ok(model.clone()),
+            ModelChoice::Named(name) => self.resolve_model(Some(name)),
+            ModelChoice::Default => self.resolve_model(None),
+        }
+    }
+
+    /// One of the caller's models by name, or its default.
+    pub(crate) fn resolve_model(&self, name: Option<&str>) -> Result<Arc<dyn Model>, HostError> {
         self.models()
             .resolve(name)
             .map_err(|error| HostError::Invalid(error.to_string()))
@@ -220,7 +234,10 @@ impl Host {
         };
         let mut customization = new.customization.clone();
         customization.places = Places::of_user(self.0.home_path());
-        customization.disabled_skills.extend(self.0.disabled_skills());
+        customization
+            .disabled_skills
+            .extend(self.decisions().disabled_skills_at(&cwd));
+        customization.installed_plugins = self.plugins().enabled();
         Ok(Settings {
             customization,
             subagents: SubagentSettings::default(),
@@ -245,6 +262,7 @@ impl Host {
             client_name: new.client_name.clone(),
             headers: new.headers.clone(),
             citations: false,
+            memory: false,
             compaction: new.compaction,
             max_tool_output: MAX_TOOL_OUTPUT,
             ask_by_form: false,
@@ -277,46 +295,54 @@ impl Host {
             settings.mode = mode;
         }
         settings.customization.agent = facts.agent.clone();
+        let disabled = &mut settings.customization.disabled_skills;
+        disabled.extend(self.decisions().disabled_skills_at(&settings.cwd));
+        settings.additional_directories = further_directories(&facts.about.directories);
         let labels = self.0.labels(id);
-        settings.name = labels.name.filter(|_| labels.user_named);
+        settings.name = match &facts.about.named {
+            Some(named) => named.name.clone(),
+            // A log of an earlier build does not say it.
+            None => labels.name.filter(|_| labels.user_named),
+        };
         settings.client_name = labels.client_name;
         Ok(settings)
     }
 
-    /// What resuming changes.
-    pub(crate) fn changes(&self, resume: &Resume) -> Result<Vec<Change>, HostError> {
-        let mut changes = Vec::new();
-        let effort = resume.reasoning_effort.clone();
-        match &resume.model {
-            ModelChoice::Default => changes.extend(effort.map(|effort| Change::ReasoningEffort(Some(effort)))),
-            choice => changes.push(Change::Model {
-                model: self.model(choice)?,
-                reasoning_effort: effort,
-            }),
+    /// What resuming brings.
+    pub(crate) fn supplies(&self, resume: &Resume) -> Result<Vec<Supply>, HostError> {
+        let mut supplies = Vec::new();
+        if !matches!(resume.model, ModelChoice::Default) {
+            supplies.push(Supply::Model {
+                model: self.model(&resume.model)?,
+                reasoning_effort: resume.reasoning_effort.clone(),
+            });
         }
-        changes.extend(resume.limit.map(|limit| Change::Limit(Some(limit))));
-        changes.extend(resume.streaming.map(Change::Streaming));
-        changes.extend(resume.cwd.clone().map(Change::Cwd));
-        changes.extend(resume.additional_directories.clone().map(Change::AdditionalDirectories));
-        changes.extend(
-            resume
-                .instruction_directories
-                .clone()
-                .map(Change::InstructionDirectories),
-        );
-        changes.extend(resume.system_message.clone().map(Change::SystemMessage));
-        changes.extend(resume.tools.clone().map(Change::Tools));
-        changes.extend(resume.approval.map(Change::Approval));
-        changes.extend(resume.client_name.clone().map(|name| Change::ClientName(Some(name))));
-        changes.extend(resume.compaction.map(Change::Compaction));
-        changes.extend(resume.hook_files.map(Change::HookFiles));
-        changes.extend(
-            resume
-                .customization
-                .clone()
-                .map(|change| Change::Customization(Box::new(change))),
-        );
-        changes.extend(resume.models.clone().map(Change::Models));
-        Ok(changes)
+        supplies.extend(resume.models.clone().map(Supply::Models));
+        Ok(supplies)
+    }
+}
+
+impl Resume {
+    /// What resuming changes.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if matches!(self.model, ModelChoice::Default) {
+            let effort = self.reasoning_effort.clone();
+            changes.extend(effort.map(|effort| Change::ReasoningEffort(Some(effort))));
+        }
+        changes.extend(self.limit.map(|limit| Change::Limit(Some(limit))));
+        changes.extend(self.streaming.map(Change::Streaming));
+        changes.extend(self.cwd.clone().map(Change::Cwd));
+        changes.extend(self.additional_directories.clone().map(Change::AdditionalDirectories));
+        changes.extend(self.instruction_directories.clone().map(Change::InstructionDirectories));
+        changes.extend(self.system_message.clone().map(Change::SystemMessage));
+        changes.extend(self.tools.clone().map(Change::Tools));
+        changes.extend(self.approval.map(Change::Approval));
+        changes.extend(self.client_name.clone().map(|name| Change::ClientName(Some(name))));
+        changes.extend(self.compaction.map(Change::Compaction));
+        changes.extend(self.hook_files.map(Change::HookFiles));
+        let customization = self.customization.clone();
+        changes.extend(customization.map(|change| Change::Customization(Box::new(change))));
+        changes
     }
 }

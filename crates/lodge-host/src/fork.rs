@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use lodge_events::{Event, LodgeUsage, LodgeUsageCarried, SessionScheduleCancelled, UserMessage};
+use lodge_events::{
+    Event, LodgeChat, LodgePartial, LodgeUsage, LodgeUsageCarried, SessionScheduleCancelled, UserMessage,
+};
+use lodge_external::Program;
 use lodge_log::{EventReader, LogError, Store};
 use lodge_tools::changes::Changes;
 use uuid::Uuid;
@@ -12,7 +15,21 @@ use crate::{Host, HostError, Lifecycle, host::Inner, session::Session};
 impl Host {
     /// Copies a session up to and including an event (or all of it) into a new one.
     pub async fn fork(&self, id: &str, up_to: Option<Uuid>, new_id: Option<String>) -> Result<Session, HostError> {
+        self.fork_as(id, up_to, new_id, None).await
+    }
+
+    /// The same for a copy that is a chat of a session.
+    pub async fn fork_as(
+        &self,
+        id: &str,
+        up_to: Option<Uuid>,
+        new_id: Option<String>,
+        chat: Option<LodgeChat>,
+    ) -> Result<Session, HostError> {
         let source = self.open_session(id).await?;
+        if let Some(program) = Program::behind(&*source.agent().settings().model) {
+            return Err(HostError::Invalid(program.cannot("be copied into another session")));
+        }
         let reader = source.history()?;
         let new_id = new_id.unwrap_or_else(|| Uuid::new_v4().to_string());
         let (inner, from, name) = (self.0.clone(), id.to_owned(), new_id.clone());
@@ -21,10 +38,13 @@ impl Host {
             .map_err(|_| HostError::Invalid(format!("The session {id} could not be copied.")))??;
         let session = self.open_session(&new_id).await?;
         // What is sent at set times is sent in the session that it was scheduled in.
-        for id in session.facts().schedules.open.into_keys() {
+        for id in session.state().schedules.open.into_keys() {
             session.record(SessionScheduleCancelled { id }).await?;
         }
         self.0.label(&session, session.settings().name);
+        if let Some(chat) = chat {
+            session.set_chat(chat)?;
+        }
         let _ = self.0.lifecycle.send(Lifecycle::Created(new_id));
         Ok(session)
     }
@@ -33,7 +53,7 @@ impl Host {
 /// Whether an event is part of a copy of its session. What people allowed in a session holds in that one only, and what a
 /// newer build recorded may be just that.
 pub(crate) fn goes_along(event: &Event) -> bool {
-    !event.is_beside() || event.is::<LodgeUsage>() || event.is::<LodgeUsageCarried>()
+    !event.is_beside() || event.is::<LodgeUsage>() || event.is::<LodgeUsageCarried>() || event.is::<LodgePartial>()
 }
 
 impl Inner {

@@ -2,19 +2,26 @@
 //!
 //! This room knows every session and brings them to life and to rest. It may not know any wire.
 
+mod annotations;
+mod arranged;
 mod automations;
 mod changes;
 mod commands;
 mod config;
 mod connections;
 mod custom;
+mod decisions;
+mod elsewhere;
 mod export;
 mod fork;
 mod host;
 mod hub;
 pub mod import;
+mod keeper;
+mod marks;
 mod metrics;
 mod migrate;
+mod plugins;
 mod readiness;
 mod registers;
 mod retention;
@@ -24,10 +31,12 @@ mod servers;
 mod session;
 mod settings;
 mod stored;
+mod trial;
 mod trust;
 mod watched;
 mod worktree;
 
+pub use annotations::{Annotation, AnnotationEntry};
 pub use automations::{
     Automation, AutomationChange, AutomationError, AutomationFace, Automations, Definition, MessageTemplate, Misfire,
     NamedModel, PreparedRun, RUN_HISTORY, Run, RunCause, RunEnd, RunOutcome, RunSession, RunUsage, Schedule,
@@ -37,43 +46,75 @@ pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
 pub use connections::{ConnectionLimits, Connections, Slot, TooManyClients};
-pub use custom::disabled_skills;
+pub use decisions::{Decision, Decisions, disabled_skills, server_key, server_of, skill_key};
+pub use elsewhere::{Described, GivenUp};
 pub use export::{Export, Format};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
-pub use metrics::{Counts, MODEL_CALL_BUCKETS, Metrics};
+pub use keeper::Keeper;
+pub use marks::{CarriedMessage, ChangeCounts, KnownClient, MadeBy, Marks, SessionMarks};
+pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics};
+pub use plugins::{Installed, InstalledPlugin, Marketplace, Offer, PluginError, PluginSource, Plugins, Refreshed};
 pub use registers::RegisterError;
 pub use retention::{Expired, Expiry, Retention};
 pub use rewind::{RewindPoint, Rewound, can_put_back};
 pub use schedules::{Clock, ScheduledPrompt};
 pub use servers::{logins, mcp_servers};
-pub use session::{Attachment, Session};
+pub use session::{Attachment, Session, SessionSettings};
 pub use stored::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};
+pub use trial::servers_on_trial;
 pub use trust::{Brought, Trust};
 pub use worktree::{Worktree, WorktreeError, branches, can_begin};
 
+// What commands, answers and questions are made of. Nothing here does anything by itself.
 pub use lodge_agent::{
-    AccessToken, Agent, AgentError, Answer, AnsweredBy, Approval, AutoModeQuestion, Capabilities, Change, ClientCalls,
-    ClientId, ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange,
-    Customized, Delivery, ElicitationAnswer, Ending, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts,
+    AccessToken, AgentError, Answer, AnsweredBy, Approval, AutoModeQuestion, Capabilities, Change, ClientCalls,
+    ClientSpec, ClientTool, Compacted, Compaction, ContextSize, Customization, CustomizationChange, Customized,
+    Delivery, ElicitationAnswer, Ending, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, Facts as SessionState,
     GitContext, HookFiles, INCOMPLETE_ANSWERS, INTERRUPTED, INTERRUPTED_INFO, INTERRUPTED_TURN, Instruction,
-    ManagedPolicy, Mode, ModelSource, NewTask, NoCalls, PendingMessage, PendingMessages, PendingQuestion,
-    PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, RulesChange, SECTIONS, SectionChange, Settings,
-    SubagentOverride, SubagentSettings, SystemMessage, TaskInfo, TaskStatus, ToolAnswer, ToolFilter, UserInputAnswer,
-    UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits, sign_in_id, skill_info, title_of,
+    ManagedPolicy, Mode, ModelSource, NewTask, NoCalls, Outcome, PREPARATION_FAILED, PendingMessage, PendingMessages,
+    PendingQuestion, PermissionDecision, Prompt, Publish, QuestionKind, QueueChange, Remote, RemoteLog, RulesChange,
+    SectionChange, SubagentOverride, SubagentSettings, Supply, SystemMessage, TaskInfo, TaskStatus, ToolAnswer,
+    ToolFilter, UserInputAnswer, UserInputQuestion, begin_checkpoints, instruction_places, instructions, limits,
+    sign_in_id, skill_info,
 };
 pub use lodge_log::{
-    Catalogue, EventReader, Home, HomeOptions, ListFilter, LogError, Page, SearchHit, SessionSummary, SyncPolicy,
+    About, Catalogue, EventReader, Home, HomeOptions, ListFilter, Listed, LogError, Page, Progress, SearchHit,
+    SessionSummary, SyncPolicy,
 };
-pub use lodge_mcp as mcp;
-pub use lodge_tools::changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip};
-pub use lodge_tools::custom::{
-    AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES, Skill,
-    Tier, find_agents, find_skills,
+pub use lodge_tools::{
+    BackgroundShell, Database, Editor, Environment, OutputSink, Statement, Table, Todos, ToolUpdate, UserCommand,
+    changes::{Against, Delta, Entry, GitChange, Hash, Restored, Skip},
+    custom::{
+        AgentDefinition, AgentSource, Found, Kind, Place, Places, Plugin, ROOT_VARIABLES as PLUGIN_ROOT_VARIABLES,
+        Skill, Tier, find_agents, find_skills,
+    },
+    spill::Pointer as SpillPointer,
 };
 pub use lodge_trust::{Gate, Origin, Standing, Startable};
 
-pub use lodge_tools::{BackgroundShell, Database, OutputSink, Statement, Table, Todos, ToolUpdate, UserCommand, rules};
+/// MCP servers: how they are described, what they are doing.
+pub mod mcp {
+    pub use lodge_mcp::{
+        Admitted, AuthReason, AuthRequest, Call, Configured, LoginOptions, Logins, McpError, OauthClient, Remote,
+        Secret, ServerConfig, ServerInfo, Servers, Source, Status, Tool, Transport, check_name,
+    };
+
+    /// Files that describe servers.
+    pub mod files {
+        pub use lodge_mcp::files::{UserFile, file_of, of_person, of_plugin, of_project, of_user};
+    }
+}
+
+/// Permission rules.
+pub mod rules {
+    pub use lodge_tools::rules::{Access, Policy, Rule, RuleSet, Scope, What, location, sampling_of};
+}
+
+/// Terminals of people, beside the agent.
+pub mod terminal {
+    pub use lodge_tools::terminal::{Modes, Opening, Output, Piece, Terminal, screen};
+}
 
 /// What happened to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +124,14 @@ pub enum Lifecycle {
     /// Something was recorded in it.
     Updated(String),
     /// It was removed.
-    Deleted(String),
+    Deleted {
+        /// The session.
+        id: String,
+        /// What its maker called it.
+        address: Option<String>,
+        /// The session that it was a chat of.
+        chat_of: Option<String>,
+    },
 }
 
 /// Why the host did not do what it was asked.
@@ -95,6 +143,16 @@ pub enum HostError {
     /// There is such a session already.
     #[error("Session already exists: {0}")]
     AlreadyExists(String),
+    /// A newer build has written to it what this one does not understand.
+    #[error(
+        "The session {id} was written by a newer Lodge: {why}. Update Lodge to go on with it. It can still be read and exported."
+    )]
+    Newer {
+        /// The session.
+        id: String,
+        /// What is not understood.
+        why: String,
+    },
     /// It makes no sense or cannot be done, and the text says why.
     #[error("{0}")]
     Invalid(String),

@@ -54,6 +54,17 @@ pub struct Counts {
     pub dropped_clients: u64,
 }
 
+/// What waits at a moment, over all sessions in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Sessions in which a turn or a sub-agent runs.
+    pub busy_sessions: usize,
+    /// Messages that wait for their turn, or for the next step of a running one.
+    pub queued_messages: usize,
+    /// Questions that nobody has answered yet.
+    pub open_questions: usize,
+}
+
 impl Metrics {
     /// Counts what an event says. Most events, the deltas among them, say nothing.
     pub(crate) fn observe(&self, event: &Event) {

@@ -88,7 +88,7 @@ impl Session {
         self.finish_interrupted().await?;
         let (begun, mut report) = match files {
             true => {
-                let head = self.paused(|log| log.last_id());
+                let head = self.agent().paused(|log| log.last_id());
                 let half = LogHalf::TakeBack { to, head };
                 self.begin_restoration(Span::Since(to.to_string()), &half).await?
             }
@@ -124,7 +124,7 @@ impl Session {
         self.finish_interrupted().await?;
         let Some(first) = first_kept(self.dir()) else {
             // Where there is nothing to put back, or not any more, nothing happens to files either.
-            return Ok(self.put_back().await?.then(Restored::default));
+            return Ok(self.agent().put_back().await?.then(Restored::default));
         };
         let half = LogHalf::PutBack { first };
         let (begun, mut report) = match self.kept_undo(first) {
@@ -132,10 +132,10 @@ impl Session {
             None => (None, Restored::default()),
         };
         let Some(begun) = begun else {
-            return Ok(self.put_back().await?.then_some(report));
+            return Ok(self.agent().put_back().await?.then_some(report));
         };
         let begun = Arc::new(begun);
-        match self.put_back().await {
+        match self.agent().put_back().await {
             Ok(true) => {}
             Ok(false) => {
                 self.abandon(&begun, None).await?;
@@ -239,7 +239,7 @@ impl Session {
                     return Ok(true);
                 }
                 // What was said since must not go with what was to go.
-                let back = self.paused(|log| log.read_back())?;
+                let back = self.agent().paused(|log| log.read_back())?;
                 let moved = tokio::task::spawn_blocking(move || {
                     for event in back.events() {
                         let event = event?;
@@ -254,7 +254,7 @@ impl Session {
                 });
                 Ok(!moved.await.map_err(|_| unreadable())??)
             }
-            Some(LogHalf::PutBack { first }) => match self.put_back().await {
+            Some(LogHalf::PutBack { first }) => match self.agent().put_back().await {
                 Ok(true) => Ok(true),
                 Ok(false) => self.has_event(first).await,
                 Err(AgentError::Refused(_)) => Ok(false),
@@ -264,7 +264,7 @@ impl Session {
     }
 
     async fn has_event(&self, wanted: Uuid) -> Result<bool, HostError> {
-        let back = self.paused(|log| log.read_back())?;
+        let back = self.agent().paused(|log| log.read_back())?;
         let found = tokio::task::spawn_blocking(move || {
             for event in back.events() {
                 if event?.id() == wanted {

@@ -5,7 +5,7 @@ use std::path::Path;
 use lodge_mcp::{Configured, Logins};
 use lodge_trust::Gate;
 
-use crate::{McpFiles, host::Inner, session::Session, trust::Trust};
+use crate::{McpFiles, host::Inner, plugins::Plugins, session::Session, trust::Trust};
 
 impl Inner {
     /// What [`mcp_servers`] says of this host.
@@ -16,11 +16,19 @@ impl Inner {
 }
 
 impl Session {
-    /// The MCP servers that files describe for this session now, if it is to have any of files. Reads files.
+    /// The MCP servers that installed plugins and files describe for this session now, if it is to have any of files. Reads
+    /// files.
     pub fn configured_servers(&self) -> Vec<Configured> {
         let files = self.0.mcp_files.lock().clone();
+        let settings = self.settings();
         let host = self.0.host.upgrade();
-        host.map_or_else(Vec::new, |host| host.mcp_of_files(&files, &self.settings().cwd))
+        let mut servers = host.map_or_else(Vec::new, |host| host.mcp_of_files(&files, &settings.cwd));
+        for server in Plugins::servers(&settings.customization.installed_plugins) {
+            if servers.iter().all(|known| known.name != server.name) {
+                servers.push(server);
+            }
+        }
+        servers
     }
 
     /// Says which MCP servers of files the session has, and gives it those.

@@ -45,7 +45,6 @@ impl Host {
         for place in Trust::at(home).hook_places(cwd).into_iter().chain(servers) {
             look.at(&place, 1);
         }
-        look.at(&home.join(crate::custom::SKILLS_FILE), 0);
         look.hasher.finish()
     }
 }

@@ -5,12 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use lodge_events::LodgeWorktree;
+use lodge_log::Home;
 
-use crate::GitContext;
+use crate::{AgentError, Change, GitContext, HostError, Session};
 
 /// A work tree that was made for a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Worktree {
     /// Where it is.
     pub path: PathBuf,
@@ -20,6 +21,17 @@ pub struct Worktree {
     pub branch: String,
     /// The branch that it began at.
     pub base: String,
+}
+
+impl From<&LodgeWorktree> for Worktree {
+    fn from(event: &LodgeWorktree) -> Self {
+        Self {
+            path: PathBuf::from(&event.path),
+            repository: PathBuf::from(&event.repository),
+            branch: event.branch.clone(),
+            base: event.base.clone(),
+        }
+    }
 }
 
 /// Why there is no work tree.
@@ -102,11 +114,21 @@ pub fn can_begin(directory: &Path, base: &str) -> Result<(), WorktreeError> {
     commit(directory, base).map(drop)
 }
 
+/// Whether the work tree with this root was made beneath `place` for a session.
+fn is_of_session(root: &Path, place: &Path, id: &str) -> bool {
+    let place = std::fs::canonicalize(place);
+    root.ends_with(id) && place.is_ok_and(|place| root.starts_with(place))
+}
+
 impl Worktree {
     /// Makes a work tree for a session, beneath `place`, that begins where `base` is now. Blocks.
     pub fn create(place: &Path, directory: &Path, base: &str, id: &str) -> Result<Self, WorktreeError> {
         let root = GitContext::of(directory).root;
         let root = PathBuf::from(root.ok_or_else(|| WorktreeError::NoRepository(directory.display().to_string()))?);
+        if is_of_session(&root, place, id) {
+            // A host that was killed after it had moved the session and before it could say so.
+            return Self::made_before(root, base);
+        }
         let commit = commit(&root, base)?;
         let name = root.file_name().unwrap_or("repository".as_ref());
         let path = place.join(name).join(id);
@@ -119,6 +141,10 @@ impl Worktree {
         let free = |branch: &String| self::commit(&root, branch).is_err();
         let branch = (1..100).map(named).find(free).unwrap_or_else(|| format!("lodge/{id}"));
         let target = path.to_string_lossy().into_owned();
+        if path.exists() {
+            // A host that was killed before it could say that the work tree is made: nobody has worked in it.
+            let _ = git(&root, &["worktree", "remove", &target]);
+        }
         git(&root, &["worktree", "add", "--quiet", "-b", &branch, &target, &commit])?;
         Ok(Self {
             path,
@@ -128,11 +154,54 @@ impl Worktree {
         })
     }
 
+    /// The one at this place.
+    fn made_before(path: PathBuf, base: &str) -> Result<Self, WorktreeError> {
+        let common = git(&path, &["rev-parse", "--path-format=absolute", "--git-common-dir"])?;
+        let repository = Path::new(&common).parent().unwrap_or(Path::new(&common));
+        Ok(Self {
+            repository: repository.to_owned(),
+            branch: git(&path, &["symbolic-ref", "--short", "HEAD"])?,
+            base: base.to_owned(),
+            path,
+        })
+    }
+
     /// The directory in it that stands for one in the repository.
     pub fn directory(&self, of: &Path) -> PathBuf {
+        if of.starts_with(&self.path) {
+            return of.to_owned();
+        }
         let below = of.strip_prefix(&self.repository).unwrap_or(Path::new(""));
         let inside = self.path.join(below);
         if inside.is_dir() { inside } else { self.path.clone() }
+    }
+
+    /// Makes one for a session, in the home.
+    async fn make(home: &Home, directory: &Path, base: &str, session: &str) -> Result<Self, HostError> {
+        let (place, directory) = (home.path().join("worktrees"), directory.to_owned());
+        let (base, session) = (base.to_owned(), session.to_owned());
+        let made = tokio::task::spawn_blocking(move || Self::create(&place, &directory, &base, &session));
+        let made = made.await.map_err(|error| HostError::Invalid(error.to_string()))?;
+        made.map_err(|error| HostError::Invalid(format!("the work tree cannot be made: {error}")))
+    }
+
+    /// The event that says it.
+    fn event(&self) -> LodgeWorktree {
+        LodgeWorktree {
+            path: self.path.to_string_lossy().into_owned(),
+            repository: self.repository.to_string_lossy().into_owned(),
+            branch: self.branch.clone(),
+            base: self.base.clone(),
+        }
+    }
+
+    /// Removes it, beside everything else, unless there is work in it.
+    pub(crate) fn remove_later(self) {
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = self.remove() {
+                tracing::warn!(path = %self.path.display(), %error, "a worktree stays");
+            }
+        });
     }
 
     /// Removes it, unless there is work in it that is not committed. A branch with commits that are nowhere else stays.
@@ -144,6 +213,25 @@ impl Worktree {
             tracing::info!(branch = self.branch, %error, "a branch stays");
         }
         Ok(())
+    }
+}
+
+impl Session {
+    /// Makes the work tree that the session is to work in, if that is still to be done, and moves the session there.
+    pub async fn make_worktree(&self) -> Result<Option<PathBuf>, HostError> {
+        let Some(base) = self.state().worktree_wanted else {
+            return Ok(None);
+        };
+        let host = self.host().ok_or(AgentError::Gone)?;
+        let cwd = self.settings().cwd;
+        let made = Worktree::make(host.home(), &cwd, &base, self.id()).await?;
+        let directory = made.directory(&cwd);
+        if let Err(error) = self.configure(Change::Cwd(directory.clone())).await {
+            made.remove_later();
+            return Err(error.into());
+        }
+        self.agent().record_beside(made.event())?;
+        Ok(Some(directory))
     }
 }
 
@@ -181,6 +269,10 @@ mod tests {
         );
         assert_eq!(one.directory(&root.join("sub")), one.path.join("sub"));
         assert_eq!(std::fs::read_to_string(one.path.join("sub/file")).unwrap(), "one");
+        // Killed before it was said that the session works there: it is the same one.
+        let again = Worktree::create(&place, &one.path.join("sub"), "feature/x", "0123456789").unwrap();
+        assert_eq!(again, one);
+        assert_eq!(again.directory(&one.path.join("sub")), one.path.join("sub"));
         let two = Worktree::create(&place, &root, "HEAD", "01234567-other").unwrap();
         assert_eq!(two.branch, "lodge/01234567-2");
         // Neither what is changed nor what is new is removed.

@@ -73,6 +73,12 @@ pub enum LogError {
         /// Where it ends.
         found: u64,
     },
+    /// The log is kept elsewhere as well, and what was recorded did not get there, or cannot any more.
+    #[error("the log is not written by this host any more: {reason}")]
+    Uncommitted {
+        /// Why not.
+        reason: String,
+    },
     /// The home was opened for reading beside a running host.
     #[error("{} was opened for reading only", path.display())]
     ReadOnly {

@@ -32,7 +32,7 @@ mod store;
 mod survey;
 mod sync;
 
-pub use catalogue::{Catalogue, ListFilter, Page, SearchHit, SessionSummary};
+pub use catalogue::{About, Catalogue, ListFilter, Listed, Page, Progress, SearchHit, SessionSummary};
 pub use disk::{Disk, DiskFile, Mode, RealDisk, Stat};
 pub use error::LogError;
 pub use file_store::FileStore;
@@ -40,6 +40,6 @@ pub use home::{Home, HomeOptions};
 pub use labels::Labels;
 pub use pool::descriptor_limit;
 pub use repair::{Damage, Finding, Findings, Repair, Report};
-pub use rewinds::without_rewound;
+pub use rewinds::{goes_with_chain, without_rewound};
 pub use store::{Entry, EventReader, Opened, Position, Recorded, SessionLog, Snapshot, Store};
 pub use sync::{SyncPolicy, SyncTicket};

@@ -1,7 +1,7 @@
 //! Rewinds. A log is only ever appended to: an event ([`LodgeRewound`]) says from which event of the chain on nothing counts
 //! any more. Readers pass over what it hides and over the event itself, so nobody above this room sees either. What hangs
-//! beside the chain is not hidden, but for what a message said while it waited that was taken back: it would wait again, and
-//! its text would stay.
+//! beside the chain is not hidden, but for what a message said while it waited that was taken back (it would wait again, and
+//! its text would stay), for pieces of answers, and for the note that a turn was resumed.
 //!
 //! Hidden bytes leave a file when [`SessionLog::compact`](crate::SessionLog::compact) rewrites it.
 
@@ -49,6 +49,13 @@ fn queued(event: &Event) -> Option<&str> {
         Payload::LodgeMessageEdited(edited) => Some(&edited.message_id),
         _ => None,
     }
+}
+
+/// Whether an event is taken back with the part of the chain that it stands in: those of the chain, and those beside it that
+/// say something about that part alone.
+pub fn goes_with_chain(event: &Event) -> bool {
+    let of_chain = [EventType::LodgePartial, EventType::LodgeTurnResumed];
+    !event.is_beside() || event.event_type().is_some_and(|kind| of_chain.contains(&kind))
 }
 
 /// A stretch of a log of which only what hangs beside the chain counts.
@@ -175,7 +182,7 @@ impl Hidden {
         // The last that covers it is the one that knows what is left of the chain.
         let event = match self.0.iter().rfind(covers) {
             None => event,
-            Some(stretch) if event.is_beside() => event.with_parent(stretch.head),
+            Some(stretch) if !goes_with_chain(&event) => event.with_parent(stretch.head),
             Some(_) => return None,
         };
         Some(Recorded { position, event })
@@ -221,7 +228,7 @@ pub fn without_rewound(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
         });
         let Some(first) = first else { continue };
         let tail = kept.split_off(first);
-        let beside = tail.iter().filter(|event| event.is_beside());
+        let beside = tail.iter().filter(|event| !goes_with_chain(event));
         kept.extend(beside.map(|event| event.with_parent(head)));
     }
     kept

@@ -202,6 +202,12 @@ impl ServerConfig {
         self.tools.as_deref().is_none_or(named) && !named(&self.excluded_tools)
     }
 
+    /// Whether the configuration lets every tool through.
+    pub(crate) fn offers_all(&self) -> bool {
+        let all = |tools: &Vec<String>| tools.iter().any(|entry| entry == "*");
+        self.tools.as_ref().is_none_or(all) && self.excluded_tools.is_empty()
+    }
+
     /// The word for how it is reached.
     pub fn kind(&self) -> &'static str {
         match self.transport {

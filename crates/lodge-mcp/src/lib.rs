@@ -16,9 +16,9 @@ mod login;
 mod loopback;
 mod owner;
 mod pace;
-mod process;
 mod servers;
 mod sse;
+mod surroundings;
 mod tasks;
 
 pub use auth::{AuthReason, AuthRequest, Challenge, Secret};
@@ -28,8 +28,8 @@ pub use info::{Configured, Prompt, ServerInfo, Status, Tool};
 pub use lodge_trust::Admitted;
 pub use login::{Login, LoginOptions, Logins};
 pub use owner::{Elicitation, ElicitationAnswer, List, Owner, Sampling};
-pub use process::Surroundings;
 pub use servers::Servers;
+pub use surroundings::Surroundings;
 
 /// Why a server did not do what was asked of it.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use lodge_rpc::Process;
 use parking_lot::Mutex;
 use rmcp::{
     RoleClient, ServiceExt,
@@ -29,8 +30,8 @@ use crate::{
     http::Http,
     owner::Owner,
     pace::{Messages, Paced},
-    process::{Process, Surroundings},
     sse::SseWire,
+    surroundings::Surroundings,
     tasks::{Looked, TaskOnly},
 };
 
@@ -141,7 +142,8 @@ pub(crate) async fn connect(
     let mut tasks = TaskOnly::default();
     let (service, process, auth) = match &config.transport {
         Transport::Stdio { command, .. } => {
-            let (process, stdout, stdin) = Process::start(&config.transport, around)
+            let launch = around.launch(&config.transport).unwrap_or_default();
+            let (process, stdout, stdin) = Process::start(&launch)
                 .map_err(|error| McpError::Failed(format!("`{command}` cannot be started: {error}")))?;
             let stdout = Looked::new(Paced::new(stdout), tasks.clone());
             let wire = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES);

@@ -55,6 +55,10 @@ pub trait Owner: Send + Sync + 'static {
     fn changed(&self, server: &ServerInfo);
     /// All servers that were to start have started or failed.
     fn loaded(&self, servers: &[ServerInfo]);
+    /// The connection to a server ended that nobody had asked to end.
+    fn lost(&self, server: &str) {
+        let _ = server;
+    }
     /// A server is no longer there.
     fn removed(&self, server: &str);
     /// A list of a server changed. For tools, the new ones are known when this is called.

@@ -23,7 +23,7 @@ use crate::{
     config::{ServerConfig, Source, Transport},
     info::{Configured, Prompt, ServerInfo, Status, Tool},
     owner::Owner,
-    process::Surroundings,
+    surroundings::Surroundings,
 };
 
 /// How long a server may take to start and to tell its tools.
@@ -209,6 +209,26 @@ impl Servers {
         let entries = self.0.entries.lock();
         let entry = entries.iter().find(|entry| *entry.name == *name)?;
         entry.config.as_ref().ok().cloned()
+    }
+
+    /// The servers that another program may be told to connect to: those that are on, with variables by their values. Nobody
+    /// could hold it to a choice of tools, so servers of which only some are offered are left out.
+    pub fn shareable(&self) -> Vec<(String, ServerConfig)> {
+        let around = self.0.around.lock().clone();
+        let by_reference = self.0.by_reference.load(Ordering::Relaxed);
+        let entries = self.0.entries.lock();
+        let on = entries
+            .iter()
+            .filter(|entry| !matches!(entry.state, State::Disabled | State::Stopped));
+        on.filter_map(|entry| {
+            let config = entry.config.as_ref().ok().filter(|config| config.offers_all())?;
+            let config = match by_reference {
+                true => config.resolved(|name| around.variable(name)),
+                false => ServerConfig::clone(config),
+            };
+            Some((entry.name.to_string(), config))
+        })
+        .collect()
     }
 
     /// The tools that may be called now, with the names of their servers.

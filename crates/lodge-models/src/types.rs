@@ -1,13 +1,13 @@
 //! What a model is asked and what it answers, the same for every wire.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{any::Any, collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 /// A model that can be called. Dropping the stream cancels the call and closes whatever connection it used.
-pub trait Model: Send + Sync {
+pub trait Model: Any + Send + Sync {
     /// What the model is and can do.
     fn info(&self) -> &ModelInfo;
     /// For a name that leaves the choice to the provider: asks for the model that it is to be, preferably of this tier.
@@ -252,6 +252,25 @@ pub struct Completion {
     pub model: Option<String>,
     /// Path that was called, e.g. `/chat/completions`.
     pub endpoint: Option<String>,
+    /// What is left of the account's quotas, by their kind, where the provider says so.
+    pub quotas: BTreeMap<String, Quota>,
+}
+
+/// What is left of a quota.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Quota {
+    /// Requests that are allowed; -1 for no limit.
+    pub entitlement: f64,
+    /// Requests that were used.
+    pub used: f64,
+    /// What is left, 0 to 100.
+    pub remaining_percentage: f64,
+    /// Requests beyond the limit.
+    pub overage: f64,
+    /// Whether there may be some.
+    pub overage_allowed: bool,
+    /// When it starts anew.
+    pub resets: Option<String>,
 }
 
 /// Tokens used by a call, each where the provider said so.

@@ -1,24 +1,21 @@
-//! Where spans go: lines of a file, or a collector.
+//! Where spans go: lines of a file, or a collector, which gets metrics made from them, too.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
-use futures_util::StreamExt;
 use jiff::Timestamp;
-use lodge_models::{HttpRequest, Network, Transport};
 use serde_json::{Value, json};
-use tokio::{fs::OpenOptions, io::AsyncWriteExt, sync::mpsc, time::timeout};
+use tokio::{fs::OpenOptions, io::AsyncWriteExt, sync::mpsc};
 
-use crate::{Exporter, TraceOptions, otlp, spans::Span, traces::Message};
+use crate::{Exporter, TraceOptions, collector::Collector, meter::Meter, otlp, protobuf, spans::Span, traces::Message};
 
 /// How many spans go out at once.
 const BATCH: usize = 256;
-/// How long a collector may take.
-const LIMIT: Duration = Duration::from_secs(10);
 
 /// Exports until nobody is left who could send anything.
 pub(crate) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Message>) {
     let mut batch = Vec::new();
     let mut failing = false;
+    let mut meter = Meter::new();
     while messages.recv_many(&mut batch, BATCH).await > 0 {
         let (mut spans, mut waiting) = (Vec::new(), Vec::new());
         for message in batch.drain(..) {
@@ -31,7 +28,7 @@ pub(crate) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Mess
         if !spans.is_empty() {
             let sent = match &options.exporter {
                 Exporter::File(path) => append(path, &options.source, &spans).await,
-                Exporter::Otlp(url) => post(url, &options.source, &spans).await,
+                Exporter::Otlp(collector) => post(collector, &options.source, &spans, &mut meter).await,
             };
             // Said once, until it works again.
             if let (Err(error), false) = (&sent, failing) {
@@ -89,28 +86,15 @@ fn line(source: &str, span: &Span) -> Value {
     line
 }
 
-async fn post(url: &str, source: &str, spans: &[Span]) -> Result<(), String> {
-    let body = otlp::traces(source, &spans.iter().map(written).collect::<Vec<_>>());
-    let request = HttpRequest {
-        method: "POST",
-        url: format!("{}/v1/traces", url.trim_end_matches('/')),
-        headers: vec![("content-type".to_owned(), "application/json".to_owned())],
-        body: body.to_string().into(),
-        sub_agent: None,
-    };
-    let send = async {
-        let mut response = Network::default()
-            .send(request)
-            .await
-            .map_err(|error| error.to_string())?;
-        while response.body.next().await.is_some_and(|piece| piece.is_ok()) {}
-        match response.status {
-            200..=299 => Ok(()),
-            status => Err(format!("the collector answered with HTTP {status}")),
-        }
-    };
-    let answer = timeout(LIMIT, send).await;
-    answer.unwrap_or_else(|_| Err("the collector does not answer".to_owned()))
+/// What was counted goes along with the spans it was counted from.
+async fn post(collector: &Collector, source: &str, spans: &[Span], meter: &mut Meter) -> Result<(), String> {
+    let traces = otlp::traces(source, &spans.iter().map(written).collect::<Vec<_>>());
+    let sent = collector.traces.send(&traces, protobuf::TRACES).await;
+    spans.iter().for_each(|span| meter.count(span));
+    if let Some(metrics) = meter.request(source) {
+        collector.metrics.send(&metrics, protobuf::METRICS).await?;
+    }
+    sent
 }
 
 /// A span as OTLP writes it in JSON.

@@ -98,5 +98,10 @@ pub fn metrics(taken: &Taken, gauges: &[(&str, &str, u64)]) -> Value {
         let sum = json!({ "aggregationTemporality": 1, "isMonotonic": true, "dataPoints": [point] });
         all.push(json!({ "name": name, "sum": sum }));
     }
-    json!({ "resourceMetrics": [{ "resource": resource(), "scopeMetrics": [{ "scope": scope("lodge"), "metrics": all }] }] })
+    metrics_of("lodge", &all)
+}
+
+/// `ExportMetricsServiceRequest` of an instrumentation scope with this name.
+pub(crate) fn metrics_of(source: &str, all: &[Value]) -> Value {
+    json!({ "resourceMetrics": [{ "resource": resource(), "scopeMetrics": [{ "scope": scope(source), "metrics": all }] }] })
 }

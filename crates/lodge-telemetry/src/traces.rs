@@ -13,6 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    collector::Collector,
     export,
     spans::{Fold, Span},
 };
@@ -27,8 +28,8 @@ const WAITING: usize = 4096;
 pub enum Exporter {
     /// A file with one span per line.
     File(PathBuf),
-    /// The address of a collector that speaks OTLP over HTTP.
-    Otlp(String),
+    /// A collector that speaks OTLP over HTTP.
+    Otlp(Box<Collector>),
 }
 
 /// Which traces are wanted.
@@ -53,9 +54,7 @@ impl TraceOptions {
         let to_collector = variable("COPILOT_OTEL_EXPORTER_TYPE").is_some_and(|kind| kind == "otlp-http");
         let exporter = match file {
             Some(path) if !to_collector => Exporter::File(path.into()),
-            _ => Exporter::Otlp(
-                variable("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_else(|| "http://localhost:4318".to_owned()),
-            ),
+            _ => Exporter::Otlp(Box::new(Collector::of(&variable))),
         };
         Some(Self {
             exporter,
@@ -248,7 +247,10 @@ mod tests {
 
     #[test]
     fn variables_say_which_traces_are_wanted() {
-        let otlp = |url: &str| Exporter::Otlp(url.to_owned());
+        let otlp = |url: &str| {
+            let endpoint = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| url.to_owned());
+            Exporter::Otlp(Box::new(Collector::of(&endpoint)))
+        };
         check(&[], None);
         check(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c")], None);
         check(

@@ -36,6 +36,7 @@ fn main() {
         Channel::new("c".into(), chat, 0),
     );
     let mut app = App::new(Setup {
+        host: None,
         mirror,
         client_id: "me".into(),
         history: Vec::new(),

@@ -58,8 +58,15 @@ impl Chunks {
             // What may still become a fence is prose until its line is whole.
             self.paragraph(&text[self.read..], self.read);
         }
+        // The end of code is not shown, whether its line is whole or not.
+        let tail = text[self.read..].trim_end();
+        let closes = |fence: Fence| !fence.inner && tail.bytes().all(|byte| byte == fence.mark);
+        let end = match self.fence.is_some_and(closes) {
+            true => self.read,
+            false => text.len(),
+        };
         if let Some(last) = self.all.last_mut() {
-            last.end = text.len();
+            last.end = end.max(last.start);
         }
     }
 
@@ -209,6 +216,7 @@ mod tests {
             ("- a\n\n  b\n\nc", vec![prose("- a\n\n  b\n\n"), prose("c")]),
             ("```rust\nx\n```\nafter", vec![code("x\n"), prose("after")]),
             ("before\n```\nx\n\ny", vec![prose("before\n"), code("x\n\ny")]),
+            ("```\nx\n```", vec![code("x\n")]),
             (
                 "- a\n  ```\n  x\n\n  y\n  ```\n",
                 vec![prose("- a\n  ```\n  x\n\n  y\n  ```\n")],

@@ -9,9 +9,10 @@ use crossterm::{
     terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate},
 };
 use ratatui_core::{
-    buffer::{Buffer, Cell},
+    buffer::Buffer,
     layout::Rect,
-    style::{Color, Modifier},
+    style::{Color, Modifier, Style},
+    text::Line,
 };
 
 /// The screen as the terminal has it.
@@ -82,7 +83,7 @@ fn write_cells(bytes: &mut Vec<u8>, before: &Buffer, now: &Buffer) -> io::Result
         }
         let wanted = (cell.fg, cell.bg, cell.modifier);
         if style != Some(wanted) {
-            set_style(bytes, cell)?;
+            set_style(bytes, wanted)?;
             style = Some(wanted);
         }
         queue!(bytes, Print(cell.symbol()))?;
@@ -95,7 +96,25 @@ fn write_cells(bytes: &mut Vec<u8>, before: &Buffer, now: &Buffer) -> io::Result
     Ok(())
 }
 
-fn set_style(bytes: &mut Vec<u8>, cell: &Cell) -> io::Result<()> {
+/// A row as it is printed, with nothing of its style left behind it.
+pub(crate) fn row(bytes: &mut Vec<u8>, row: &Line) {
+    let mut styled = false;
+    for span in &row.spans {
+        let style = row.style.patch(span.style);
+        if style != Style::new() || styled {
+            let colours = (style.fg.unwrap_or(Color::Reset), style.bg.unwrap_or(Color::Reset));
+            // Writing into memory does not fail.
+            let _ = set_style(bytes, (colours.0, colours.1, style.add_modifier));
+            styled = true;
+        }
+        bytes.extend(span.content.as_bytes());
+    }
+    if styled {
+        let _ = queue!(bytes, SetAttribute(Attribute::Reset));
+    }
+}
+
+fn set_style(bytes: &mut Vec<u8>, (fg, bg, modifiers): (Color, Color, Modifier)) -> io::Result<()> {
     queue!(bytes, SetAttribute(Attribute::Reset))?;
     for (modifier, attribute) in [
         (Modifier::BOLD, Attribute::Bold),
@@ -105,12 +124,12 @@ fn set_style(bytes: &mut Vec<u8>, cell: &Cell) -> io::Result<()> {
         (Modifier::REVERSED, Attribute::Reverse),
         (Modifier::CROSSED_OUT, Attribute::CrossedOut),
     ] {
-        if cell.modifier.contains(modifier) {
+        if modifiers.contains(modifier) {
             queue!(bytes, SetAttribute(attribute))?;
         }
     }
-    if cell.fg != Color::Reset || cell.bg != Color::Reset {
-        queue!(bytes, SetColors(Colors::new(colour(cell.fg), colour(cell.bg))))?;
+    if fg != Color::Reset || bg != Color::Reset {
+        queue!(bytes, SetColors(Colors::new(colour(fg), colour(bg))))?;
     }
     Ok(())
 }

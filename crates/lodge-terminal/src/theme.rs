@@ -2,9 +2,11 @@
 //! on whatever background somebody likes; only what must stand on a tinted background differs between light and dark.
 
 use ratatui_core::style::{Color, Modifier, Style};
+use serde::{Deserialize, Serialize};
 
 /// The background that colours must be readable on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Scheme {
     /// Light text on a dark background.
     #[default]

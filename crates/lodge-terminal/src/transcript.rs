@@ -5,13 +5,14 @@ mod entry;
 
 use std::{
     collections::{HashMap, HashSet},
-    rc::Rc,
+    sync::Arc,
 };
 
 use ahp::ahp_types::state::{ChatState, Message, ResponsePart, Turn, TurnState, UsageInfo};
 use ratatui_core::text::Line;
 
 use crate::theme::Theme;
+pub use entry::is_command;
 use entry::{Entry, What};
 
 /// Blocks whose rows are kept.
@@ -19,10 +20,27 @@ const KEPT: usize = 400;
 
 /// A block: turn, entry, block of the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Position {
+pub(crate) struct Position {
     turn: usize,
     entry: usize,
     block: usize,
+}
+
+impl Position {
+    /// The message of the first turn.
+    pub(crate) const FIRST: Self = Self {
+        turn: 0,
+        entry: 0,
+        block: 0,
+    };
+}
+
+/// What comes after a block: rows that stay as they are, and below them rows that may change.
+pub(crate) struct Tail {
+    /// The last block of those that stay.
+    pub(crate) printed: Position,
+    pub(crate) settled: Vec<Line<'static>>,
+    pub(crate) open: Vec<Line<'static>>,
 }
 
 /// A row of a block.
@@ -63,6 +81,11 @@ impl<'a> Shown<'a> {
         }
     }
 
+    /// Whether this is what the turn does right now.
+    fn is_live(&self, what: What) -> bool {
+        self.end.is_none() && matches!(what, What::Part(index) if index + 1 == self.parts.len())
+    }
+
     fn over(turn: &'a Turn) -> Self {
         Self {
             id: &turn.id,
@@ -78,12 +101,14 @@ impl<'a> Shown<'a> {
 pub(crate) struct Look<'a> {
     pub(crate) width: usize,
     pub(crate) theme: &'a Theme,
+    /// Lines of output below a command that has ended and is not open.
+    pub(crate) output: usize,
 }
 
 struct Cached {
     stamp: (usize, usize),
     used: u64,
-    rows: Rc<Vec<Line<'static>>>,
+    rows: Arc<Vec<Line<'static>>>,
 }
 
 /// The conversation.
@@ -244,6 +269,50 @@ impl Transcript {
         rows.skip(surplus).collect()
     }
 
+    /// What comes after a block.
+    pub(crate) fn tail(&mut self, printed: Position, chat: &ChatState, look: Look) -> Tail {
+        self.frame += 1;
+        let mut tail = Tail {
+            printed,
+            settled: Vec::new(),
+            open: Vec::new(),
+        };
+        let mut next = self.after(printed);
+        let mut settled = true;
+        while let Some(at) = next {
+            let rows = self.block(at, chat, look);
+            settled &= self.is_settled(at, chat);
+            if settled {
+                tail.settled.extend(rows.iter().cloned());
+                tail.printed = at;
+            } else {
+                tail.open.extend(rows.iter().cloned());
+            }
+            next = self.after(at);
+        }
+        self.forget();
+        tail
+    }
+
+    /// Whether a block stays as it is.
+    fn is_settled(&self, at: Position, chat: &ChatState) -> bool {
+        let Some(turn) = Shown::at(chat, at.turn) else {
+            return true;
+        };
+        let entry = &self.turns[at.turn].entries[at.entry];
+        match entry.what {
+            What::Message | What::End => true,
+            What::Part(_) if turn.end.is_some() => true,
+            What::Part(index) => {
+                let more_blocks = at.block + 1 < entry.blocks();
+                let more_parts = index + 1 < turn.parts.len();
+                turn.parts
+                    .get(index)
+                    .is_none_or(|part| entry::is_settled(part, more_blocks, more_parts))
+            }
+        }
+    }
+
     /// Scrolls by so many rows, back if negative.
     pub(crate) fn scroll(&mut self, by: isize, chat: &ChatState, look: Look) {
         // Several keys may come between two frames.
@@ -277,11 +346,7 @@ impl Transcript {
     }
 
     pub(crate) fn jump_to_start(&mut self) {
-        let first = Position {
-            turn: 0,
-            entry: 0,
-            block: 0,
-        };
+        let first = Position::FIRST;
         let first = self.exists(first).then_some(first).or_else(|| self.after(first));
         self.anchor = first.map(|at| Anchor { at, row: 0 });
     }
@@ -323,8 +388,8 @@ impl Transcript {
     }
 
     /// The rows of a block, from memory where it has not changed.
-    fn block(&mut self, at: Position, chat: &ChatState, look: Look) -> Rc<Vec<Line<'static>>> {
-        let empty = Rc::new(Vec::new());
+    fn block(&mut self, at: Position, chat: &ChatState, look: Look) -> Arc<Vec<Line<'static>>> {
+        let empty = Arc::new(Vec::new());
         let Some(turn) = Shown::at(chat, at.turn) else {
             return empty;
         };
@@ -339,7 +404,7 @@ impl Transcript {
             What::Message | What::End => None,
         };
         let open = part.and_then(entry::opens).is_some_and(|id| self.is_open(id));
-        let stamp = entry.stamp(at.block, open);
+        let stamp = entry.stamp(at.block, open, turn.is_live(entry.what));
         let key = (view.id.clone(), at.entry, at.block);
         if let Some(cached) = self.cache.get_mut(&key)
             && cached.stamp == stamp
@@ -352,7 +417,7 @@ impl Transcript {
         if at.turn == 0 && at.entry == 0 && at.block == 0 && rows.first().is_some_and(|row| row.width() == 0) {
             rows.remove(0);
         }
-        let rows = Rc::new(rows);
+        let rows = Arc::new(rows);
         let cached = Cached {
             stamp,
             used: self.frame,

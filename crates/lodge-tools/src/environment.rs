@@ -59,3 +59,28 @@ impl fmt::Debug for Environment {
         f.debug_struct("Environment").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_lodges_own_variables_programs_see_the_harmless_ones_and_nothing_that_is_hidden() {
+        let names = [
+            "PATH",
+            "LODGE_HOME",
+            "LODGE_MODEL",
+            "LODGE_FLEET",
+            "LODGE_FLEET_SYSTEM",
+            "LODGE_TOKEN",
+            "LODGE_PROVIDER_BASE_URL",
+            "LODGE_SOMETHING_NEW",
+            "OPENAI_API_KEY",
+            "HEADERS_OF_A_COLLECTOR",
+        ];
+        process::hide_variables(["HEADERS_OF_A_COLLECTOR".to_owned()]);
+        let all = Environment::of(names.map(|name| (name.into(), "value".into())));
+        let seen: Vec<OsString> = all.visible().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(seen, ["LODGE_HOME", "LODGE_MODEL", "PATH"]);
+    }
+}

@@ -145,6 +145,19 @@ pub(crate) fn unrestricted(directory: &Path) -> Command {
     with_overrides(directory, vec![("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned())])
 }
 
+/// Git that fetches a repository which a person named, with the person's own ways to sign in: by protocols that start no
+/// program which an address names, and without what the repository would start when it is checked out.
+pub fn fetching(directory: &Path) -> Command {
+    let variables = [
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_ALLOW_PROTOCOL", "https:http:ssh:file"),
+        ("GIT_LFS_SKIP_SMUDGE", "1"),
+    ];
+    let mut command = with_overrides(directory, variables.iter().map(owned).collect());
+    command.args(["-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false"]);
+    command
+}
+
 /// As [`command`], with what [`repository_overrides`] gave before.
 pub(crate) fn with_overrides(directory: &Path, overrides: Vec<(String, String)>) -> Command {
     let mut command = Command::new("git");

@@ -13,11 +13,14 @@ pub mod custom;
 mod cx;
 mod database;
 mod diff;
+mod editor;
 mod environment;
+mod for_programs;
 pub mod git_env;
 mod guard;
 pub mod hooks;
 mod html;
+mod memory;
 pub mod paths;
 mod process;
 mod request;
@@ -35,8 +38,11 @@ mod tools;
 mod user;
 
 pub use database::{Database, Statement, Table};
+pub use editor::{Editor, Shown};
 pub use environment::Environment;
+pub use for_programs::difference;
 pub use guard::{GUARD, guard_with, stand_guard};
+pub use memory::{Memories, Memory};
 pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans};
 pub use scratch::{Todo, TodoDependency, Todos};
 pub use shells::BackgroundShell;
@@ -44,3 +50,6 @@ pub use state::SessionTools;
 pub use tool::*;
 pub use tools::builtin;
 pub use user::UserCommand;
+
+/// The tool that keeps facts; it is offered where memory is wanted.
+pub const STORE_MEMORY: &str = "store_memory";

@@ -26,7 +26,18 @@ use crate::Environment;
 /// Environment variable that marks everything a shell starts.
 const MARK: &str = "LODGE_SHELL";
 
-/// Variables of the host that no command may see: what a command prints ends in events and logs.
+/// Variables of Lodge's own that say nothing which a command may not know. It sees no others of them.
+const HARMLESS: &[&str] = &[
+    MARK,
+    "LODGE_BIN",
+    "LODGE_HOME",
+    "LODGE_LOG",
+    "LODGE_MODEL",
+    "LODGE_PLAIN",
+    "LODGE_SYNC",
+];
+
+/// Variables of others that no command may see: what a command prints ends in events and logs.
 const SECRET: &[&str] = &[
     "COPILOT_SDK_AUTH_TOKEN",
     "COPILOT_CONNECTION_TOKEN",
@@ -241,7 +252,7 @@ impl Group {
     }
 }
 
-/// From now on no program that the host starts sees these variables: they hold keys of providers.
+/// From now on no program that the host starts sees these variables: the host reads credentials from them.
 pub fn hide_variables(names: impl IntoIterator<Item = String>) {
     HIDDEN.lock().extend(names);
 }
@@ -256,10 +267,9 @@ pub(crate) fn hidden() -> Vec<String> {
 /// Whether no program may see a variable, by its own name or because it is among the hidden ones.
 pub(crate) fn is_secret(name: &OsStr, hidden: &[String]) -> bool {
     let text = name.to_string_lossy();
-    let words = ["TOKEN", "KEY", "SECRET", "PASSWORD"];
     SECRET.contains(&text.as_ref())
         || hidden.iter().any(|hidden| *hidden == text)
-        || (text.starts_with("LODGE_") && words.iter().any(|word| text.contains(word)))
+        || (text.starts_with("LODGE_") && !HARMLESS.contains(&text.as_ref()))
 }
 
 /// What is ignored in this process from the start is caught instead, and nothing comes of it, which is the same to this process.

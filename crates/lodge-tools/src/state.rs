@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Database, Environment, ToolCx, ToolError, process,
+    Database, Environment, Memories, Memory, ToolCx, ToolError, process,
     rules::Exclusions,
     sandbox::{self, Jail, SandboxLauncher, SandboxSpec},
     scratch::Scratch,
@@ -45,6 +45,8 @@ pub struct SessionTools {
     pub(crate) scratch: Scratch,
     /// Takes the place of the scratch database, where a client keeps one for the session.
     pub(crate) database: Option<Arc<dyn Database>>,
+    /// What is kept of projects.
+    pub(crate) memories: Option<Arc<Memories>>,
     /// The name that models know the session's directory by, where it has another.
     shown: Option<PathBuf>,
     /// Where large results go, if not to the session's directory.
@@ -73,6 +75,7 @@ impl SessionTools {
             scratch: Scratch::new(dir.join("session.db")),
             dir,
             database: None,
+            memories: None,
             shown: None,
             large: Mutex::default(),
             name: uuid::Uuid::new_v4().simple().to_string(),
@@ -114,6 +117,21 @@ impl SessionTools {
         beyond
             .iter()
             .any(|known| known.iter().all(|program| programs.contains(program)))
+    }
+
+    /// Facts about projects are kept here.
+    pub fn with_memories(mut self, memories: Arc<Memories>) -> Self {
+        self.memories = Some(memories);
+        self
+    }
+
+    /// What is kept of the project that a directory is part of.
+    pub fn memories(&self, cwd: &Path) -> Vec<Memory> {
+        let list = self.memories.as_ref().map(|memories| memories.list(cwd));
+        list.transpose()
+            .inspect_err(|error| tracing::warn!(%error, "what is kept of the project cannot be read"))
+            .unwrap_or_default()
+            .unwrap_or_default()
     }
 
     /// Runs shell commands in a sandbox.

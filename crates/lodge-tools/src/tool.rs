@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::changes::Touches;
+use crate::{Editor, Shown, changes::Touches, paths::Located};
 
 /// A built-in tool.
 pub trait Tool: Send + Sync {
@@ -26,6 +26,10 @@ pub trait Tool: Send + Sync {
     /// What a call may do to files, so that it can be told and undone.
     fn touches(&self, _arguments: &Value, _cx: &ToolCx) -> Touches {
         Touches::Nothing
+    }
+    /// The text file that a call reads, which a person may have changed in an editor and not saved.
+    fn text_file(&self, _arguments: &Value, _cx: &ToolCx) -> Option<Located> {
+        None
     }
     /// A short phrase of what this call is about, from the arguments (`assistant.intent`).
     fn intent(&self, _arguments: &Value) -> Option<String> {
@@ -82,6 +86,10 @@ pub struct ToolCx {
     pub number_lines: bool,
     /// Output while it happens.
     pub out: OutputSink,
+    /// The editor that a person has the session open in.
+    pub editor: Option<Arc<dyn Editor>>,
+    /// The call's file as that shows it.
+    pub shown: Option<Shown>,
     /// The session's long-lived shells and scratch database.
     pub state: Arc<crate::SessionTools>,
     /// Fires when the session or the turn is aborted.
@@ -166,6 +174,8 @@ pub struct ToolOutput {
     pub changes: Vec<FileChange>,
     /// Whether the list of things to do may have changed.
     pub todos_changed: bool,
+    /// Whether a fact was kept for later sessions.
+    pub memory_changed: bool,
 }
 
 /// One changed file.

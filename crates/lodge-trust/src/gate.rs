@@ -170,6 +170,16 @@ impl Gate {
         Ok(Admitted(startable.what))
     }
 
+    /// Whether a program may be started that obeys what it finds in this folder by itself: only where the folder is trusted.
+    pub fn enter(&self, folder: &Path) -> Result<(), Untrusted> {
+        match self.vouched || crate::store::covers(&self.folders, folder) {
+            true => Ok(()),
+            false => Err(Untrusted::Folder {
+                folder: folder.to_owned(),
+            }),
+        }
+    }
+
     /// Whether what comes from there would pass.
     pub fn check(&self, origin: &Origin) -> Result<(), Untrusted> {
         let (folder, fingerprints) = match origin {

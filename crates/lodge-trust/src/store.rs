@@ -163,6 +163,9 @@ mod tests {
             (dir.path().join("a/none"), false),
         ] {
             assert_eq!(store.covers(&folder), expected, "{}", folder.display());
+            let entered = Gate::of(&store).enter(&folder);
+            assert_eq!(entered.is_ok(), expected, "{}", folder.display());
+            assert!(Gate::vouched_for().enter(&folder).is_ok());
         }
         store.forget(&dir.path().join("a")).unwrap();
         assert!(!store.covers(&inside));

@@ -23,6 +23,9 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+    /// Open the conversation of a session: its id, the beginning of it, or the last one
+    #[arg(long, value_name = "ID|last", num_args = 0..=1, default_missing_value = "last")]
+    pub(crate) resume: Option<String>,
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
 }
@@ -60,6 +63,15 @@ pub(crate) enum Command {
   lodge serve --listen 0.0.0.0:8764   # needs TLS: lodge tls init
   lodge serve --stop")]
     Serve(ServeCommand),
+    /// Look at a fleet: its hosts, its sessions; drain a host
+    #[cfg(feature = "fleet")]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  lodge fleet status --fleet nats://one:4222,nats://two:4222
+  lodge fleet drain one --fleet nats://one:4222"
+    )]
+    Fleet(crate::fleet::FleetCommand),
     /// Show whether a host is running, where, and what its sessions are doing
     #[command(after_help = "Examples:
   lodge status")]
@@ -403,6 +415,9 @@ pub(crate) struct ServeArgs {
     /// Another name of this host
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    pub(crate) fleet: crate::fleet::FleetArgs,
 }
 
 impl ServeArgs {
@@ -496,6 +511,9 @@ pub(crate) struct AttachArgs {
     /// The host: ssh://, wss://, ws:// or unix:, or its name in `lodge hosts` [default: the host of --home]
     #[arg(long, env = "LODGE_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) url: Option<String>,
+    /// What a person calls the host that `url` leads to.
+    #[arg(skip)]
+    pub(crate) host: Option<String>,
     /// The host's token [default: that of the host of --home]
     #[arg(long, env = "LODGE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,

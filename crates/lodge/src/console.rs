@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use lodge_terminal::Scheme;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -27,6 +28,8 @@ pub(crate) enum Heard {
     End,
     /// Presses Ctrl-C.
     Interrupt,
+    /// Gives the terminal another size.
+    Resized(Size),
     /// Has left.
     Gone,
 }
@@ -40,18 +43,30 @@ pub(crate) enum Shown {
     Exit(u8),
 }
 
+/// Columns and rows of a terminal.
+pub(crate) type Size = (u16, u16);
+
 /// Which ends of the program are a terminal.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Terminal {
     pub(crate) stdin: bool,
     pub(crate) stderr: bool,
+    /// The size of a terminal that can be drawn on, where all output goes to it.
+    pub(crate) screen: Option<Size>,
+    /// The colours that its variables ask for.
+    pub(crate) scheme: Scheme,
 }
 
 impl Terminal {
     pub(crate) fn own() -> Self {
+        let stderr = io::stderr().is_terminal();
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let able = variable("TERM").is_some_and(|term| term != "dumb") && variable("LODGE_PLAIN").is_none();
         Self {
             stdin: io::stdin().is_terminal(),
-            stderr: io::stderr().is_terminal(),
+            stderr,
+            screen: size().filter(|_| able && stderr && io::stdout().is_terminal()),
+            scheme: Scheme::detect(variable),
         }
     }
 
@@ -166,10 +181,13 @@ impl Console {
         write!(self.err, "{question}")?;
         self.err.flush()?;
         self.flush().await?;
-        Ok(match self.heard().await {
-            Heard::Line(line) => Some(line),
-            Heard::End | Heard::Interrupt | Heard::Gone => None,
-        })
+        loop {
+            return Ok(match self.heard().await {
+                Heard::Line(line) => Some(line),
+                Heard::Resized(_) => continue,
+                Heard::End | Heard::Interrupt | Heard::Gone => None,
+            });
+        }
     }
 }
 
@@ -185,6 +203,27 @@ fn hear_own(into: &mpsc::UnboundedSender<Heard>, lines: bool) {
     if lines {
         read_lines(into.clone());
     }
+    hear_sizes(into.clone());
+}
+
+/// The size of this process's terminal; nothing where it has none.
+fn size() -> Option<Size> {
+    let size = crossterm::terminal::size().ok()?;
+    (size.0 > 0 && size.1 > 0).then_some(size)
+}
+
+/// Hears when this process's terminal gets another size.
+pub(crate) fn hear_sizes(into: mpsc::UnboundedSender<Heard>) {
+    let Ok(mut signals) = signal(SignalKind::window_change()) else {
+        return;
+    };
+    tokio::spawn(async move {
+        while signals.recv().await.is_some() {
+            if size().is_some_and(|size| into.send(Heard::Resized(size)).is_err()) {
+                return;
+            }
+        }
+    });
 }
 
 /// Reads lines from standard input. A thread of its own: reading from a terminal cannot be cancelled, and must not keep the

@@ -290,10 +290,7 @@ fn custom(page: &mut Page, home: &Path) {
     match disabled_skills(home) {
         Ok(off) => {
             for skill in skills.all.iter().filter(|skill| off.contains(&skill.name)) {
-                page.hint(format!(
-                    "{} is off in new sessions (skills.json in the home)",
-                    skill.name
-                ));
+                page.hint(format!("{} is off in new sessions", skill.name));
             }
         }
         Err(error) => page.bad(format!("{error}; no skill is off")),

@@ -251,6 +251,7 @@ async fn watch(stream: UnixStream) -> Result<ExitCode> {
     if Terminal::own().has_person() {
         console::read_lines(typed.clone());
     }
+    console::hear_sizes(typed.clone());
     let mut interrupted = false;
     let mut ctrl_c = std::pin::pin!(tokio::signal::ctrl_c());
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());

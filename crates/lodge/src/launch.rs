@@ -1,8 +1,7 @@
 //! The host that a conversation brings along: started in the background when there is none, and ended when it is not needed any more.
 
 use std::{
-    fs::OpenOptions,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
@@ -10,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use lodge_host::Host;
 
-use crate::{door, serve::print_line};
+use crate::{door, log_file, serve::print_line};
 
 /// How long a host may take to start, and to stop.
 const START: Duration = Duration::from_secs(30);
@@ -20,20 +19,17 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// How long a host that nobody needs stays.
 const LINGER: Duration = Duration::from_secs(15 * 60);
 
-/// Where a host in the background writes what it has to say.
-fn log_file(home: &Path) -> PathBuf {
-    home.join("host.log")
+/// A host that is being started, and where in the log file its own lines begin.
+struct Starting {
+    child: Child,
+    from: u64,
 }
 
 /// Starts a host in the background. It ends at once, without an error, where the home is somebody else's.
-fn start(home: &Path) -> Result<Child> {
+fn start(home: &Path) -> Result<Starting> {
     std::fs::create_dir_all(home).with_context(|| format!("Cannot make {}", home.display()))?;
-    let path = log_file(home);
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let log = options.open(&path).and_then(|log| log.set_len(0).map(|()| log));
-    let log = log.with_context(|| format!("Cannot write {}", path.display()))?;
+    let (log, from) =
+        log_file::open(home).with_context(|| format!("Cannot write {}", log_file::path(home).display()))?;
     let program = std::env::current_exe().context("Cannot find the `lodge` program to start the host")?;
     let mut command = Command::new(program);
     command
@@ -43,7 +39,8 @@ fn start(home: &Path) -> Result<Child> {
         .stdout(log.try_clone()?)
         .stderr(log);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command.spawn().context("Cannot start the host")
+    let child = command.spawn().context("Cannot start the host")?;
+    Ok(Starting { child, from })
 }
 
 /// Makes sure that a host runs on a home.
@@ -51,12 +48,12 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
     if door::running(home)?.is_some() {
         return Ok(());
     }
-    let path = log_file(home);
-    let mut child = start(home)?;
+    let path = log_file::path(home);
+    let mut host = start(home)?;
     let patience = Instant::now() + START;
     loop {
         tokio::time::sleep(LOOK).await;
-        let ended = child.try_wait()?;
+        let ended = host.child.try_wait()?;
         if door::running(home)?.is_some() {
             return Ok(());
         }
@@ -67,13 +64,15 @@ pub(crate) async fn ensure(home: &Path) -> Result<()> {
                 if door::running(home)?.is_some() {
                     return Ok(());
                 }
-                child = start(home)?;
+                host = start(home)?;
             }
             Some(status) => {
-                let said = std::fs::read_to_string(&path).unwrap_or_default();
+                let log = std::fs::read(&path).unwrap_or_default();
+                let from = usize::try_from(host.from).unwrap_or(usize::MAX);
+                let reason = String::from_utf8_lossy(log.get(from..).unwrap_or_default()).into_owned();
                 bail!(
                     "The host did not start ({status}). {}",
-                    lodge_terminal::plain(said.trim())
+                    lodge_terminal::plain(reason.trim())
                 );
             }
             None => {}

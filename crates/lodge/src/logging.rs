@@ -37,6 +37,14 @@ pub(crate) fn parse_level(text: &str) -> Result<String, String> {
 
 /// Logs go to standard error: standard output belongs to answers and to clients.
 pub(crate) fn log_to_stderr(level: &str) {
+    log_to(level, std::io::stderr);
+}
+
+/// Logs go somewhere else.
+pub(crate) fn log_to<W>(level: &str, writer: W)
+where
+    W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
     // What the library says of MCP servers that fail is said by Lodge as well, to those whom it concerns.
     let plain = ["off", "error", "warn", "info"].contains(&level);
     let level = if plain {
@@ -45,7 +53,7 @@ pub(crate) fn log_to_stderr(level: &str) {
         level.to_owned()
     };
     let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("warn"));
-    let shown = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let shown = fmt::layer().with_writer(writer).with_ansi(false);
     let shown = match goes_to_journal() {
         true => shown.event_format(Journal).boxed(),
         false => shown.boxed(),

@@ -6,6 +6,8 @@ mod cli;
 mod console;
 mod doctor;
 mod door;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod form;
 mod grants;
 mod guest;
@@ -13,6 +15,7 @@ mod history;
 mod join;
 mod launch;
 mod listing;
+mod log_file;
 mod logging;
 mod login;
 mod mcp;
@@ -107,10 +110,17 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
 }
 
 fn dispatch(cli: Cli) -> Result<ExitCode> {
-    logging::log_to_stderr(&cli.global.log_level);
     let home = setup::home_path(cli.global.home.as_deref());
+    let file = match (&cli.command, &home) {
+        (Some(Command::Serve(args)), Ok(home)) if args.background => Some(log_file::LogFile::open(home)?),
+        _ => None,
+    };
+    match file {
+        Some(file) => logging::log_to(&cli.global.log_level, file),
+        None => logging::log_to_stderr(&cli.global.log_level),
+    }
     match cli.command {
-        None if is_conversation() => runtime()?.block_on(attach::converse(&home?)),
+        None if cli.resume.is_some() || is_conversation() => runtime()?.block_on(attach::converse(&home?, cli.resume)),
         None => runtime()?.block_on(serve::host(&home?, &cli.global, &cli.serve, serve::Ends::WhenTold)),
         Some(Command::Serve(args)) if args.stop => runtime()?.block_on(launch::stop(&home?)),
         Some(Command::Serve(args)) => {
@@ -120,6 +130,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
             };
             runtime()?.block_on(serve::host(&home?, &cli.global, &args.serve, ends))
         }
+        #[cfg(feature = "fleet")]
+        Some(Command::Fleet(command)) => runtime()?.block_on(fleet::run(&command)),
         Some(Command::Status) => runtime()?.block_on(attach::status(&home?)),
         Some(Command::Setup) => runtime()?.block_on(login::setup(&home?)),
         Some(Command::Acp(args)) if args.setup => runtime()?.block_on(login::setup(&home?)),

@@ -1,21 +1,16 @@
 //! `lodge mcp`: the MCP servers that sessions here get, and signing in to those elsewhere.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use futures_util::future::{BoxFuture, ready};
 use lodge_host::{
     McpFiles, Trust, logins,
-    mcp::{
-        AuthReason, AuthRequest, Configured, Elicitation, ElicitationAnswer, List, LoginOptions, Logins, Owner,
-        ServerInfo, Servers, Source, Status, Surroundings, Transport,
-    },
-    mcp_servers,
+    mcp::{Configured, LoginOptions, ServerInfo, Servers, Source, Status, Transport},
+    mcp_servers, servers_on_trial,
 };
 
 use crate::{cli::McpCommand, listing::count, serve::print_line, setup};
@@ -142,16 +137,7 @@ pub(crate) fn state(server: &ServerInfo, tools: usize) -> String {
 
 /// Starts servers as a session would. Answers how each is, and how many tools it has.
 pub(crate) async fn try_out(home: &Path, known: Vec<Configured>) -> Vec<(ServerInfo, usize)> {
-    let owner = Nobody {
-        logins: Arc::new(logins(home)),
-        known: known.clone(),
-    };
-    let servers = Servers::new(Arc::new(owner));
-    servers.surround(Surroundings {
-        cwd: std::env::current_dir().unwrap_or_default(),
-        ..Surroundings::default()
-    });
-    servers.configure(known);
+    let servers = servers_on_trial(home, std::env::current_dir().unwrap_or_default(), known);
     tokio::select! {
         () = servers.ready(PATIENCE) => {}
         () = tell_progress(&servers) => {}
@@ -221,48 +207,5 @@ fn remote(known: &[Configured], name: &str) -> Result<String> {
         Ok(Some(remote)) => Ok(remote.url.clone()),
         Ok(None) => bail!("{name} is a program on this machine: there is nothing to sign in to"),
         Err(error) => bail!("{name} cannot be used: {error}"),
-    }
-}
-
-/// Somebody who only looks: no forms are filled in, and tokens are those that are kept.
-struct Nobody {
-    logins: Arc<Logins>,
-    known: Vec<Configured>,
-}
-
-impl Owner for Nobody {
-    fn changed(&self, _: &ServerInfo) {}
-
-    fn loaded(&self, _: &[ServerInfo]) {}
-
-    fn removed(&self, _: &str) {}
-
-    fn list_changed(&self, _: &str, _: List) {}
-
-    fn elicit(&self, _: &str, _: Elicitation) -> BoxFuture<'static, ElicitationAnswer> {
-        Box::pin(ready(ElicitationAnswer {
-            action: "cancel".into(),
-            content: None,
-        }))
-    }
-
-    fn roots(&self) -> Vec<PathBuf> {
-        std::env::current_dir().into_iter().collect()
-    }
-
-    fn token(&self, server: &str) -> Option<String> {
-        self.logins.token(&remote(&self.known, server).ok()?)
-    }
-
-    fn authorize(&self, _: &str, request: AuthRequest) -> BoxFuture<'static, Option<String>> {
-        let logins = self.logins.clone();
-        Box::pin(async move {
-            if request.reason != AuthReason::Refresh {
-                return None;
-            }
-            logins
-                .renew(&request.url, &request.client, request.rejected.as_ref())
-                .await
-        })
     }
 }

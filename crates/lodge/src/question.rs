@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use lodge_events::{Event, Payload, PermissionRequest};
 use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, PermissionDecision, UserInputAnswer};
 
+use lodge_terminal::Body;
+
 use crate::{
     form::{Filled, Form},
-    view::plain,
+    view::{Asking, plain},
 };
 
 enum Question {
@@ -19,7 +21,7 @@ enum Question {
 
 struct Asked {
     request: String,
-    text: String,
+    asking: Asking,
     question: Question,
 }
 
@@ -58,12 +60,17 @@ impl Asker {
     }
 
     /// The question that the person is to see now.
-    pub(crate) fn unseen(&mut self) -> Option<&str> {
+    pub(crate) fn unseen(&mut self) -> Option<&Asking> {
         let asked = self.waiting.front()?;
         match std::mem::replace(&mut self.shown, true) {
             true => None,
-            false => Some(&asked.text),
+            false => Some(&asked.asking),
         }
+    }
+
+    /// Whether a question is open.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// The next answer, if what was typed is one.
@@ -74,7 +81,7 @@ impl Asker {
                 self.shown = false;
                 let answer = read_answer(&mut asked.question, line.trim());
                 if let Question::Form(form) = &asked.question {
-                    asked.text = form.text();
+                    asked.asking.prompt = form.text();
                 }
                 answer?
             }
@@ -92,41 +99,44 @@ impl Asker {
             return;
         }
         match event.payload() {
-            Payload::PermissionRequested(asked) => self.ask(
-                &asked.request_id,
-                format!(
-                    "{}\nAllow? [y]es, [n]o, [a]lways in this session: ",
-                    describe(&asked.permission_request)
-                ),
-                Question::Permission,
-            ),
+            Payload::PermissionRequested(asked) => {
+                let (title, body) = describe(&asked.permission_request);
+                let asking = Asking {
+                    title,
+                    body,
+                    prompt: "Allow? [y]es, [n]o, [a]lways in this session: ".to_owned(),
+                };
+                self.ask(&asked.request_id, asking, Question::Permission);
+            }
             Payload::UserInputRequested(asked) => {
                 let choices = asked.choices.clone().unwrap_or_default();
-                let mut text = plain(&asked.question);
-                for (number, choice) in choices.iter().enumerate() {
-                    text.push_str(&format!("\n  {}. {}", number + 1, plain(choice)));
-                }
-                text.push_str("\n> ");
+                let asking = Asking {
+                    title: asked.question.clone(),
+                    body: Body::None,
+                    prompt: numbered(choices.iter().cloned()) + "> ",
+                };
                 let freeform = asked.allow_freeform.unwrap_or(true);
-                self.ask(&asked.request_id, text, Question::Input { choices, freeform });
+                self.ask(&asked.request_id, asking, Question::Input { choices, freeform });
             }
             Payload::ExitPlanModeRequested(asked) => {
                 let actions: Vec<String> = asked.actions.iter().map(|action| action.as_str().to_owned()).collect();
-                let mut text = format!(
-                    "Plan: {}\n\n{}\n",
-                    plain(&asked.summary),
-                    plain(asked.plan_content.trim())
-                );
-                for (number, action) in actions.iter().enumerate() {
-                    text.push_str(&format!("\n  {}. {}", number + 1, plain(&in_words(action))));
-                }
-                text.push_str("\nGo ahead? [y]es, [n]o, a number, or say what to change: ");
+                let choices = numbered(actions.iter().map(|action| in_words(action)));
+                let asking = Asking {
+                    title: format!("Plan: {}", asked.summary),
+                    body: Body::Markdown(asked.plan_content.trim().to_owned()),
+                    prompt: choices + "Go ahead? [y]es, [n]o, a number, or say what to change: ",
+                };
                 let recommended = asked.recommended_action.as_str().to_owned();
-                self.ask(&asked.request_id, text, Question::ExitPlan { actions, recommended });
+                self.ask(&asked.request_id, asking, Question::ExitPlan { actions, recommended });
             }
             Payload::ElicitationRequested(asked) => {
                 let form = Form::of(asked);
-                self.ask(&asked.request_id, form.text(), Question::Form(Box::new(form)));
+                let asking = Asking {
+                    title: String::new(),
+                    body: Body::None,
+                    prompt: form.text(),
+                };
+                self.ask(&asked.request_id, asking, Question::Form(Box::new(form)));
             }
             Payload::ElicitationCompleted(done) => self.forget(&done.request_id),
             Payload::PermissionCompleted(done) => self.forget(&done.request_id),
@@ -136,10 +146,10 @@ impl Asker {
         }
     }
 
-    fn ask(&mut self, request: &str, text: String, question: Question) {
+    fn ask(&mut self, request: &str, asking: Asking, question: Question) {
         self.waiting.push_back(Asked {
             request: request.to_owned(),
-            text,
+            asking,
             question,
         });
     }
@@ -230,10 +240,22 @@ fn in_words(action: &str) -> String {
     .to_owned()
 }
 
-fn describe(request: &PermissionRequest) -> String {
-    match request {
+/// Choices to choose from by their numbers, a line each.
+fn numbered(choices: impl Iterator<Item = String>) -> String {
+    let lines = choices.enumerate();
+    lines
+        .map(|(at, choice)| format!("  {}. {}\n", at + 1, plain(&choice)))
+        .collect()
+}
+
+/// What is to be allowed.
+fn describe(request: &PermissionRequest) -> (String, Body) {
+    if let PermissionRequest::Write(write) = request {
+        let diff = write.diff.trim_end_matches('\n').to_owned();
+        return (format!("Write {}", plain(&write.file_name)), Body::Diff(diff));
+    }
+    let title = match request {
         PermissionRequest::Shell(shell) => format!("Run: {}", plain(&shell.full_command_text)),
-        PermissionRequest::Write(write) => format!("Write {}\n{}", plain(&write.file_name), plain(&write.diff)),
         PermissionRequest::Read(read) => format!("Read {}", plain(&read.path)),
         PermissionRequest::Url(url) => format!("Fetch {}", plain(&url.url)),
         PermissionRequest::Mcp(mcp) if mcp.is_sampling() => {
@@ -244,7 +266,8 @@ fn describe(request: &PermissionRequest) -> String {
         PermissionRequest::Memory(memory) => format!("Remember: {}", plain(&memory.fact)),
         PermissionRequest::CustomTool(tool) => format!("Call {}", plain(&tool.tool_name)),
         other => plain(&serde_json::to_string(other).unwrap_or_default()),
-    }
+    };
+    (title, Body::None)
 }
 
 /// What a server would say to the model.

@@ -9,6 +9,8 @@ use lodge_host::{
     NewSession, NoCalls, Prompt, Resume, Session,
 };
 
+use tokio::time::Instant;
+
 use crate::{
     cli::{ApprovalArg, ModeArg, RunArgs},
     console::{Console, Heard},
@@ -56,7 +58,11 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
     let _attached = session.attach_client(client).await?;
     // What was recorded for this run before anybody could listen is shown too, so that `--json` is the whole of it.
     let (history, mut events) = session.history_and_subscribe(QUEUE_BYTES)?;
-    let mut view = View::new(args.json, console);
+    let scheme = crate::setup::config(host.home().path())?
+        .terminal
+        .theme
+        .scheme(console.terminal.scheme);
+    let mut view = View::new(args.json, scheme, console);
     if args.json && args.resume.is_none() {
         for event in history.events() {
             view.show(&event?)?;
@@ -68,7 +74,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
     };
     if let Some(answer) = session.say(prompt).await? {
         // A command that is done already: no turn follows.
-        view.console.say(crate::view::plain(&answer).trim_end())?;
+        view.answer(&answer)?;
         return Ok(Exit::Finished as u8);
     }
     let mut asker = Asker::new(interactive);
@@ -83,10 +89,14 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
             // What was typed before may be the answer.
             continue;
         }
+        view.waits(asker.is_asking());
         if let Err(error) = view.flush().await {
             return stop_quietly(&session, error).await;
         }
+        let due = view.due();
+        let frame = async { tokio::time::sleep_until(due.unwrap_or_else(Instant::now)).await };
         tokio::select! {
+            () = frame, if due.is_some() => {}
             batch = events.next_batch() => {
                 let Some(batch) = batch else { break };
                 for event in batch {
@@ -113,7 +123,11 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
                 }
             }
             heard = view.console.heard() => match heard {
-                Heard::Line(line) => asker.hear(line),
+                Heard::Line(line) => {
+                    view.typed();
+                    asker.hear(line);
+                }
+                Heard::Resized(size) => view.resized(size),
                 Heard::End => asker.end(),
                 Heard::Gone => return stop_quietly(&session, std::io::ErrorKind::BrokenPipe.into()).await,
                 Heard::Interrupt => {
@@ -196,7 +210,11 @@ async fn open(host: &Host, args: &RunArgs) -> Result<Session> {
     let cwd = cwd.map(std::fs::canonicalize).transpose()?;
     match &args.resume {
         Some(wanted) => {
-            let id = crate::sessions::find(host.home(), wanted)?;
+            // A fleet has sessions that this home has not, and knows them by their whole id.
+            let id = match crate::sessions::find(host.home(), wanted) {
+                Err(_) if host.is_kept() => wanted.clone(),
+                found => found?,
+            };
             let resume = Resume {
                 model,
                 reasoning_effort: args.reasoning_effort.clone(),

@@ -1,13 +1,20 @@
 //! Starting the host and its faces; and the small commands that look at the machine.
 
-use std::{ffi::OsString, io::IsTerminal, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString,
+    io::IsTerminal,
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use lodge_ahp::{AhpConfig, Listen, Pages, ServeError, TlsFiles};
 use lodge_copilot::{ServerArgs, ServerOptions, Transport};
 use lodge_door::{Door, LocalListener};
 use lodge_events::AbortReason;
-use lodge_host::LogError;
+use lodge_host::{Host, Keeper, LogError, SyncPolicy};
 use lodge_telemetry::TraceOptions;
 use lodge_tools::Environment;
 use tokio::net::TcpListener;
@@ -126,6 +133,7 @@ async fn hand_on_all(home: &Path, hello: &Hello, listener: TcpListener) -> Resul
 /// How clients of the SDKs are served, by the arguments and the variables of the program that they started.
 pub(crate) fn sdk_options(args: &ServerArgs, environment: &Environment, cwd: &Path) -> ServerOptions {
     let variable = |name: &str| environment.text(name);
+    lodge_tools::hide_variables(args.auth_token_env.clone());
     let token = args.auth_token_env.as_deref().and_then(variable);
     let github_token = token.or_else(|| {
         args.auto_login
@@ -165,13 +173,38 @@ pub(crate) enum Ends {
     WhenUnneeded,
 }
 
+/// How long a home may be taken by a host that does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Opens a home for a host alone. One that was killed a moment ago has the home until the system closed the last of its
+/// files, so a home whose host does not answer is tried again.
+async fn open(home: &Path, sync: SyncPolicy, keeper: Option<Arc<dyn Keeper>>) -> Result<Host> {
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        let error = match setup::host_with(home, setup::Use::Alone, sync, None, keeper.clone()) {
+            Err(error) if matches!(error.downcast_ref(), Some(LogError::Locked { .. })) => error,
+            other => return other,
+        };
+        if door::running(home)?.is_some() || Instant::now() > patience {
+            return Err(error);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// Starts the host with all its faces and runs until it ends.
 pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: Ends) -> Result<ExitCode> {
     if ends == Ends::WhenUnneeded {
         // The terminal that it was started from may go. It fails only for who leads a session already.
         let _ = rustix::process::setsid();
     }
-    let host = match setup::host(home, setup::Use::Alone, global.sync, None) {
+    #[cfg(feature = "fleet")]
+    let mut member = crate::fleet::Member::join(&args.fleet).await?;
+    #[cfg(feature = "fleet")]
+    let keeper = member.as_ref().map(crate::fleet::Member::keeper);
+    #[cfg(not(feature = "fleet"))]
+    let keeper = None;
+    let host = match open(home, global.sync, keeper).await {
         Err(error) if matches!(error.downcast_ref(), Some(LogError::Locked { .. })) => {
             let why = format!("{error}. Stop it, connect to it, or use another --home.");
             // Whoever started a host in the background looks for the one that has the home.
@@ -181,6 +214,10 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         }
         host => host?,
     };
+    #[cfg(feature = "fleet")]
+    if let Some(member) = &mut member {
+        member.work(&host).await?;
+    }
     // What tools of a killed host left running. Looking through all processes takes a while: beside the start.
     tokio::task::spawn_blocking(lodge_tools::sweep_orphans);
     let door = Arc::new(Door::open(home)?);
@@ -190,16 +227,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     let sdk = sdk_listener.local_addr()?;
     let listen = match &args.socket {
         Some(path) => Listen::Unix(path.clone()),
-        None => {
-            let address = args.listen_address();
-            let taken =
-                |error: &std::io::Error| error.kind() == std::io::ErrorKind::AddrInUse && ends == Ends::WhenUnneeded;
-            let free = match std::net::TcpListener::bind(address) {
-                Err(error) if taken(&error) => std::net::SocketAddr::new(address.ip(), 0),
-                _ => address,
-            };
-            Listen::Tcp(free)
-        }
+        None => Listen::Tcp(args.listen_address()),
     };
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(certificate), Some(key)) => Some(TlsFiles {
@@ -220,6 +248,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         .map(|root| lodge_tools::paths::absolute(home, root));
     let config = AhpConfig {
         listen,
+        any_port: ends == Ends::WhenUnneeded,
         tls,
         allowed_origins: args.allow_origin.clone(),
         allowed_hosts: args.allow_host.clone(),
@@ -230,6 +259,11 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         door: door.clone(),
         pages: Some(Pages::new(lodge_web::serve)),
         pricing,
+        // Links for people; a broken list of them keeps no host from starting.
+        other_hosts: remote::pages(home).unwrap_or_else(|error| {
+            tracing::warn!("{}", crate::describe(&error));
+            Vec::new()
+        }),
         ..AhpConfig::loopback("")
     };
     let ahp = lodge_ahp::serve(host.clone(), config)
@@ -330,6 +364,10 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     notify::stopping();
     ahp.shutdown().await;
     host.shutdown_because(reason).await;
+    #[cfg(feature = "fleet")]
+    if let Some(member) = member {
+        member.leave().await;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

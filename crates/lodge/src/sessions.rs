@@ -1,14 +1,15 @@
 //! `lodge sessions` and `lodge check`: looking at what is on disk, also beside a running host.
 
 use std::{
+    collections::BTreeSet,
     io::{BufWriter, Write},
     path::Path,
     process::ExitCode,
 };
 
 use anyhow::{Context, Result, bail};
-use lodge_events::Payload;
-use lodge_host::{Home, HomeOptions, Host, ListFilter, SessionSummary, can_put_back};
+use lodge_events::{BrokenOff, Payload};
+use lodge_host::{Home, HomeOptions, Host, ListFilter, Progress, SessionSummary, can_put_back};
 use lodge_log::{Damage, Findings, Position, Store};
 
 use crate::{
@@ -93,13 +94,22 @@ pub(crate) fn find(home: &Home, wanted: &str) -> Result<String> {
     if home.sessions().exists(wanted)? {
         return Ok(wanted.to_owned());
     }
-    let mut found: Vec<String> = home
-        .sessions()
-        .list()?
-        .into_iter()
-        .map(|entry| entry.id)
+    let here = home.sessions().list()?.into_iter().map(|entry| entry.id);
+    let begins = ListFilter {
+        id_prefix: Some(wanted.to_owned()),
+        include_empty: true,
+        ..ListFilter::default()
+    };
+    // The catalogue has those of other hosts, too.
+    let listed = home.catalogue().list(&begins)?.sessions.into_iter();
+    let found: BTreeSet<String> = here
         .filter(|id| id.starts_with(wanted))
+        .chain(listed.map(|session| session.id))
         .collect();
+    if let Some(exact) = found.get(wanted) {
+        return Ok(exact.clone());
+    }
+    let mut found = Vec::from_iter(found);
     match found.len() {
         0 => bail!("There is no session {wanted:?}. List them with `lodge sessions list`."),
         1 => Ok(found.remove(0)),
@@ -122,7 +132,7 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
         let title = session.title().unwrap_or_else(|| "(no messages)".into());
         let row = Row {
             id: &session.id,
-            state: listing::state(&session.dir, host),
+            state: state(&session, host),
             age: listing::age(session.modified, jiff::Timestamp::now()),
             directory: listing::directory(session.cwd.as_deref()),
             title: &one_line(&title, 200),
@@ -132,18 +142,37 @@ fn list(home: &Home, filter: &ListFilter, json: bool, out: &mut impl Write) -> R
     Ok(())
 }
 
+/// What goes on in a session: by its log, or by what another host says of it.
+fn state(session: &SessionSummary, host: bool) -> &'static str {
+    match session.progress {
+        _ if session.log_bytes > 0 => listing::state(&session.dir, host),
+        Progress::Idle => "idle",
+        Progress::Working | Progress::Running | Progress::Asking => "working",
+        Progress::Failed => "interrupted",
+    }
+}
+
 /// The beginning of a text, on one line.
 fn one_line(text: &str, longest: usize) -> String {
     shorten(&plain(text).replace('\n', " "), longest)
 }
 
 fn show(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
+    let mut broken = BrokenOff::default();
     for event in home.sessions().read(id, Position::START, Position::END)?.events() {
         let event = event?;
+        if event.agent_id().is_none()
+            && let Some(text) = broken.before(event.payload())
+        {
+            writeln!(out, "{}", plain(&text))?;
+        }
         match event.payload() {
             Payload::UserMessage(message) => writeln!(out, "\n> {}\n", plain(&message.content).replace('\n', "\n> "))?,
-            Payload::AssistantMessage(message) if !message.content.is_empty() => {
-                writeln!(out, "{}", plain(&message.content))?
+            Payload::AssistantMessage(message) => {
+                let text = broken.rest_of(&message.message_id, &message.content);
+                if !text.is_empty() {
+                    writeln!(out, "{}", plain(text))?;
+                }
             }
             Payload::ToolExecutionStart(start) => {
                 let arguments = start.arguments.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -167,6 +196,9 @@ fn show(home: &Home, id: &str, out: &mut impl Write) -> Result<()> {
             Payload::Abort(_) => writeln!(out, "Aborted.")?,
             _ => {}
         }
+    }
+    if let Some(text) = broken.rest() {
+        writeln!(out, "{}", plain(&text))?;
     }
     Ok(())
 }

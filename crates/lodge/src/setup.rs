@@ -1,13 +1,16 @@
 //! Where things are and how they are put together: home, configuration, models, host.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
-use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig, SyncPolicy, mcp::Configured};
-use lodge_models::{Catalogue, ModelsConfig};
+use lodge_external::{AgentEntry, Program};
+use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig, Keeper, SyncPolicy, mcp::Configured};
+use lodge_models::{Catalogue, Model, ModelsConfig};
 use lodge_terminal::Scheme;
 use lodge_tools::{
     Environment,
@@ -31,6 +34,8 @@ pub(crate) struct Config {
     pub(crate) sandbox_network: SandboxNetwork,
     /// What clients on the AHP face may reach.
     pub(crate) ahp: Ahp,
+    /// Agents of other programs, by the name that sessions choose them by.
+    pub(crate) agents: BTreeMap<String, AgentEntry>,
     /// MCP servers.
     pub(crate) mcp: Mcp,
     /// The conversation at the terminal.
@@ -78,10 +83,10 @@ pub(crate) enum ThemeSetting {
 }
 
 impl ThemeSetting {
-    /// The colours; variables decide where nobody else did.
-    pub(crate) fn scheme(self, variable: impl Fn(&str) -> Option<String>) -> Scheme {
+    /// The colours: those that the terminal's variables ask for, where nobody chose.
+    pub(crate) fn scheme(self, detected: Scheme) -> Scheme {
         match self {
-            Self::Auto => Scheme::detect(variable),
+            Self::Auto => detected,
             Self::Dark => Scheme::Dark,
             Self::Light => Scheme::Light,
             Self::Plain => Scheme::Plain,
@@ -158,7 +163,10 @@ pub(crate) fn config(home: &Path) -> Result<Config> {
 
 /// The models of the configuration and the environment.
 pub(crate) fn models(config: &Config, environment: &Environment) -> Result<Catalogue> {
+    let agents = config.agents.iter();
+    let agents = agents.map(|(name, entry)| Arc::new(Program::new(name, entry.clone())) as Arc<dyn Model>);
     Catalogue::from(config.models.clone(), |name| environment.text(name))
+        .and_then(|models| models.with_agents(agents.collect()))
         .context("The models are not configured correctly")
 }
 
@@ -173,6 +181,17 @@ pub(crate) enum Use {
 
 /// Starts a host on a home.
 pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<Duration>) -> Result<Host> {
+    host_with(home, how, sync, idle_after, None)
+}
+
+/// The same for a host whose sessions are kept elsewhere as well.
+pub(crate) fn host_with(
+    home: &Path,
+    how: Use,
+    sync: SyncPolicy,
+    idle_after: Option<Duration>,
+    keeper: Option<Arc<dyn Keeper>>,
+) -> Result<Host> {
     let config = config(home)?;
     let models = models(&config, &Environment::default())?;
     if let Ok(exe) = std::env::current_exe() {
@@ -184,6 +203,7 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
         ..HomeOptions::default()
     };
     lodge_tools::hide_variables([crate::notify::VARIABLE.to_owned()]);
+    lodge_tools::hide_variables(lodge_telemetry::CREDENTIAL_VARIABLES.map(str::to_owned));
     lodge_tools::hide_variables(
         config
             .models
@@ -193,14 +213,15 @@ pub(crate) fn host(home: &Path, how: Use, sync: SyncPolicy, idle_after: Option<D
     );
     lodge_tools::hand_on_no_ignored_signals();
     let home = Home::open(home, options)?;
-    let host = Host::new(HostConfig {
+    let config_of_host = HostConfig {
         sandbox: sandbox_launcher(&config, home.path())?,
         home,
         models,
         idle_after: idle_after.unwrap_or(IDLE_AFTER),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: Clock::default(),
-    })?;
+    };
+    let host = Host::with_keeper(config_of_host, keeper)?;
     host.add_mcp_servers(config.mcp.servers());
     Ok(host)
 }
@@ -241,6 +262,9 @@ mod tests {
         let mut checked = 0;
         for entry in std::fs::read_dir(docs).unwrap() {
             let path = entry.unwrap().path();
+            if path.is_dir() {
+                continue;
+            }
             let page = std::fs::read_to_string(&path).unwrap();
             let blocks = page
                 .split("```toml\n")

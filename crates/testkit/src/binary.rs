@@ -219,7 +219,12 @@ impl Running {
                 return line;
             }
         }
-        panic!("the output ended without {text:?}: {:#?}", self.seen);
+        let stderr = self.stderr.take().and_then(|thread| thread.join().ok());
+        panic!(
+            "the output ended without {text:?}: {:#?}\n{}",
+            self.seen,
+            stderr.unwrap_or_default()
+        );
     }
 
     /// Types a line into a program that was started with [`Home::talk`].

@@ -9,6 +9,8 @@ pub mod events;
 pub mod fuzz;
 pub mod json_schema;
 pub mod model_server;
+#[cfg(unix)]
+pub mod nats;
 pub mod random;
 pub mod schema;
 

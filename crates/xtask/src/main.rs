@@ -9,23 +9,29 @@ mod dist;
 mod docs;
 mod features;
 mod neighbours;
+mod pictures;
 mod sh;
 mod soak;
 mod test;
+mod vscode;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust node page
-                                      python go java rust-sdk packages
-cargo xtask bench [--peer copilot]    measures against the budgets, beside the peers when asked; --only, --quick
+cargo xtask test [--only STEP,STEP]   everything that must hold; steps: clients deps fmt clippy docs rust fleet node
+                                      page python go java rust-sdk packages
+cargo xtask bench [--peer copilot]    measures against the budgets, beside the peers when asked; --only, --quick,
+                                      --record keeps the numbers for the chart in docs/
 cargo xtask docs [--check]            writes the generated pages in docs/, or says which are stale
 cargo xtask soak crash [ROUNDS]       kills the binary in the middle of turns, thousands of times
 cargo xtask soak accepted [ROUNDS]    kills the binary right after it accepted something, by each wire
 cargo xtask soak sync [ROUNDS]        random clients of one host, thousands of histories
 cargo xtask soak agent [ROUNDS]       random tools, failures and aborts, about ten minutes
-cargo xtask soak neighbours           other people's model servers and MCP servers, installed below target/neighbours
+cargo xtask soak fleet [FAULTS]       NATS servers, hosts and the network fail while sessions are written, about an hour
+cargo xtask soak neighbours           other people's model servers, MCP servers and agents, installed below target/neighbours
+cargo xtask soak vscode               VS Code's own page in a headless browser, installed below target/clients
 cargo xtask dist [--binary PATH]      packages: tarball, .deb, wheel, npm, checksums, SBOM; --glibc, --out, --pages-by
+cargo xtask pictures                  draws the pictures in docs/pictures again: the terminal as a film, the page
 cargo xtask clients                   installs the clients that the tests use, below target/clients
 ";
 
@@ -38,8 +44,10 @@ fn main() -> ExitCode {
         ["docs", "--check"] => docs::check(),
         ["bench", rest @ ..] => bench::run(rest),
         ["soak", "neighbours"] => neighbours::run(),
+        ["soak", "vscode"] => vscode::run(),
         ["soak", rest @ ..] => soak::run(rest),
         ["dist", rest @ ..] => dist::run(rest),
+        ["pictures"] => pictures::draw(),
         ["clients"] => clients::install_all(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

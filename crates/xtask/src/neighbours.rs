@@ -1,4 +1,4 @@
-//! `cargo xtask soak neighbours`: model servers and MCP servers of other people, installed below `target/neighbours`, with the
+//! `cargo xtask soak neighbours`: model servers, MCP servers and agents of other people, installed below `target/neighbours`, with the
 //! built binary in front of them. Says what each passes.
 
 use std::{
@@ -14,12 +14,14 @@ use anyhow::{Context, Result, bail};
 use crate::sh;
 
 /// What is installed from npm.
-const NPM: [&str; 5] = [
+const NPM: [&str; 7] = [
     "@modelcontextprotocol/server-everything",
     "@modelcontextprotocol/server-filesystem",
     "@modelcontextprotocol/server-memory",
     "@modelcontextprotocol/server-sequential-thinking",
     "@copilotkit/aimock",
+    "opencode-ai@1.18.33",
+    "@github/copilot@1.0.102",
 ];
 /// What the model servers are told to answer.
 const ANSWER: &str = "Hello from next door.";
@@ -67,10 +69,29 @@ pub(crate) fn run() -> Result<()> {
     mcp_servers(&dir, &mut report)?;
     aimock(&dir, &mut report)?;
     litellm(&dir, &mut report)?;
+    agents(&dir, &mut report);
     println!("\n{}", report.lines);
     match report.failed {
         0 => Ok(()),
         failed => bail!("{failed} neighbours did not get on with Lodge"),
+    }
+}
+
+/// Other people's agents, hosted. What each does is said by the test as it goes.
+fn agents(dir: &Path, report: &mut Report) {
+    for name in ["opencode", "copilot"] {
+        let test = format!("neighbours::{name}_is_hosted");
+        let passed = sh::run(
+            sh::cargo()
+                .args(["test", "--locked", "--package", "lodge", "--test", "it", &test])
+                .args(["--", "--ignored", "--nocapture"])
+                .env("LODGE_NEIGHBOURS", dir.join("node_modules")),
+        );
+        report.line(
+            name,
+            passed.is_ok(),
+            "works as an agent of this host, also after a kill of either side",
+        );
     }
 }
 

@@ -31,6 +31,12 @@ const SOAKS: &[(&str, [&str; 5], &str, u64)] = &[
         500,
     ),
     (
+        "fleet",
+        ["--package", "lodge-fleet", "--test", "it", "faults::"],
+        "LODGE_FLEET_FAULTS",
+        250,
+    ),
+    (
         "strangers",
         ["--package", "lodge", "--test", "it", "strangers::"],
         "LODGE_STRANGER_ROUNDS",

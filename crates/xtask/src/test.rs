@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -43,12 +44,14 @@ const STEPS: &[Step] = &[
     }),
     ("docs", || one(docs::check())),
     ("rust", rust),
+    ("fleet", fleet),
     ("node", node),
     ("page", page),
     ("python", python),
     ("go", go),
     ("java", java),
     ("rust-sdk", || one(rust_sdk())),
+    ("rust-acp", rust_acp),
     ("packages", packages),
 ];
 
@@ -132,10 +135,30 @@ fn empty_home() -> Result<PathBuf> {
 }
 
 fn rust() -> Result<Count> {
-    let mut count = Count::default();
+    cargo_test(&["--workspace", "--exclude", "lodge-fleet"], &[])
+}
+
+/// Sessions on real NATS servers.
+fn fleet() -> Result<Count> {
+    clients::install_nats()?;
+    let room = cargo_test(&["--package", "lodge-fleet"], &[])?;
+    let hosts = cargo_test(
+        &["--package", "lodge", "--features", "fleet", "--test", "it"],
+        &["fleet::"],
+    )?;
+    Ok(Count {
+        passed: room.passed + hosts.passed,
+        failed: room.failed + hosts.failed,
+    })
+}
+
+fn cargo_test(packages: &[&str], tests: &[&str]) -> Result<Count> {
     let mut cargo = sh::cargo();
     cargo
-        .args(["test", "--workspace", "--locked", "--no-fail-fast", "--quiet"])
+        .arg("test")
+        .args(packages)
+        .args(["--locked", "--no-fail-fast", "--quiet"])
+        .args(tests)
         .env("LODGE_REQUIRE_CLIENTS", "1");
     let home = std::env::home_dir().unwrap_or_default();
     for (name, dir) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
@@ -143,8 +166,13 @@ fn rust() -> Result<Count> {
             cargo.env(name, home.join(dir));
         }
     }
-    cargo.env("HOME", empty_home()?);
-    let succeeded = sh::watch(&mut cargo, |line| {
+    libtest(cargo.env("HOME", empty_home()?))
+}
+
+/// Runs cargo's tests and counts them.
+fn libtest(cargo: &mut Command) -> Result<Count> {
+    let mut count = Count::default();
+    let succeeded = sh::watch(cargo, |line| {
         if let Some(result) = line.strip_prefix("test result: ") {
             for part in result.split(['.', ';']) {
                 match part.split_whitespace().collect::<Vec<_>>()[..] {
@@ -346,6 +374,18 @@ fn rust_sdk() -> Result<()> {
         bail!("the example did not print what examples/expected.txt says");
     }
     Ok(())
+}
+
+/// The official Rust client of ACP. It is a package of its own for the same reason.
+fn rust_acp() -> Result<Count> {
+    build()?;
+    let mut cargo = sh::cargo();
+    cargo
+        .current_dir(clients::source("rust"))
+        .args(["test", "--locked", "--quiet", "--no-fail-fast"])
+        .env("CARGO_TARGET_DIR", clients::dir("rust"))
+        .env("LODGE_BIN", sh::lodge("debug"));
+    libtest(&mut cargo)
 }
 
 fn files(dir: &std::path::Path, end: &str) -> Result<Vec<std::path::PathBuf>> {

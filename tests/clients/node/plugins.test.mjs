@@ -108,3 +108,37 @@ test("plugins of the program's arguments and of the client are in every session,
   await assert.rejects(other.rpc.agentRegistry.spawn({ cwd: work }), /agentRegistry\.spawn is not enabled/);
   await assert.rejects(other.rpc.plugins.builtin.set({ paths: ["relative"] }), /not an absolute path/);
 });
+
+test("plugins are installed from a marketplace for all new sessions", async ({ start, work }) => {
+  const market = join(work, "market");
+  await plugin(join(market, "pack"), "pack");
+  const entry = { name: "pack", source: "./pack", description: "Packs", version: "1.0.0" };
+  await writeFile(join(market, "marketplace.json"), JSON.stringify({ name: "market", plugins: [entry] }));
+  const client = start();
+  await client.start();
+  const { plugins } = client.rpc;
+  assert.deepEqual(await plugins.marketplaces.add({ source: "market", workingDirectory: work }), { name: "market" });
+  assert.deepEqual(await plugins.marketplaces.browse({ name: "market" }), { plugins: [{ name: "pack", description: "Packs" }] });
+  const installed = await plugins.install({ source: "pack@market" });
+  assert.deepEqual(installed, {
+    plugin: { name: "pack", marketplace: "market", version: "1.0.0", enabled: true },
+    skillsInstalled: 1,
+  });
+  const { session: chat, events } = await session(client, { workingDirectory: work });
+  assert.deepEqual((await chat.rpc.plugins.list()).plugins, [
+    { name: "pack", marketplace: "market", version: "1.0.0", enabled: true },
+  ]);
+  assert.deepEqual((await chat.rpc.skills.list()).skills.map(({ name }) => name), ["pack-skill"]);
+  await ask(chat, "call pack-server-get-env {} then say done");
+  assert.equal(ofType(events, "tool.execution_complete").at(-1).data.success, true);
+  // Its servers end at once, the rest when the session reads its plugins again.
+  await plugins.disable({ names: ["pack@market"] });
+  assert.deepEqual((await chat.rpc.mcp.list()).servers, []);
+  await chat.rpc.plugins.reload();
+  assert.deepEqual((await chat.rpc.skills.list()).skills, []);
+  assert.deepEqual((await plugins.list()).plugins.map(({ enabled }) => enabled), [false]);
+  assert.deepEqual(await plugins.marketplaces.remove({ name: "market" }), { removed: false, dependentPlugins: ["pack"] });
+  assert.deepEqual(await plugins.marketplaces.remove({ name: "market", force: true }), { removed: true });
+  assert.deepEqual(await plugins.list(), { plugins: [] });
+  await assert.rejects(plugins.install({ source: "nothing" }), /give name@marketplace/);
+});

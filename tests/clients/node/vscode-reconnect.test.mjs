@@ -64,7 +64,7 @@ test("a host that was killed is found again with all that was said", async ({ wi
 for (const [how, host] of Object.entries({
   "": async () => {},
   " nor when the host is killed": ({ restart }) => restart(),
-  " nor when it forgets the window": ({ restart }, home) => restart(() => rm(join(home, "ahp", "clients.jsonl"))),
+  " nor when it forgets the window": ({ restart }, home) => restart(() => rm(join(home, "registers.jsonl"))),
 })) {
   test(`a turn whose echo was lost is not begun again${how}`, async ({ window, work, home, host: running }) => {
     const [chat, other] = await shared(window, work);

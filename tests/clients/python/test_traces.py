@@ -4,7 +4,7 @@ import http.server
 import json
 import threading
 
-from help import Test, ask, until
+from help import Test, ask, environment, until
 
 
 class Collector:
@@ -12,12 +12,15 @@ class Collector:
 
     def __enter__(self):
         self.spans = []
+        self.posts = []
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                if self.path == "/v1/traces":
+                body = self.rfile.read(int(self.headers["content-length"]))
+                outer.posts.append((self.path, dict(self.headers), body))
+                if self.headers["content-type"] == "application/json" and self.path == "/v1/traces":
+                    body = json.loads(body)
                     for scope in body["resourceSpans"][0]["scopeSpans"]:
                         outer.spans += [(scope["scope"]["name"], span) for span in scope["spans"]]
                 self.send_response(200)
@@ -73,6 +76,41 @@ class Traces(Test):
             self.assertEqual([span["parentSpanId"] for span in chats], [agent["spanId"]])
             self.assertLessEqual(int(agent["startTimeUnixNano"]), int(agent["endTimeUnixNano"]))
             self.assertNotIn("secret", json.dumps(collector.spans))
+
+    async def test_metrics_count_the_calls_and_their_tokens(self):
+        with Collector() as collector:
+            chat, _ = await self.session(await self.start(telemetry={"otlp_endpoint": collector.url}))
+            await ask(chat, "say one")
+            await ask(chat, "say two")
+
+            def counted():
+                bodies = [json.loads(body) for path, _, body in collector.posts if path == "/v1/metrics"]
+                metrics = bodies[-1]["resourceMetrics"][0]["scopeMetrics"][0]["metrics"] if bodies else []
+                points = {metric["name"]: metric["histogram"]["dataPoints"] for metric in metrics}
+                calls = points.get("gen_ai.client.operation.duration", [])
+                return points if [point["count"] for point in calls] == ["2"] else None
+
+            points = await until("both calls are counted", counted)
+            tokens = points["gen_ai.client.token.usage"]
+            self.assertEqual([point["count"] for point in tokens], ["2", "2"])
+            for point in tokens:
+                self.assertEqual(sum(int(count) for count in point["bucketCounts"]), 2)
+                self.assertGreater(point["sum"], 0)
+
+    async def test_a_collector_is_told_what_its_variables_say_in_the_protocol_that_they_name(self):
+        with Collector() as collector:
+            telemetry = {"otlp_endpoint": collector.url, "otlp_protocol": "http/protobuf", "source_name": "mine"}
+            env = environment() | {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20mine,x-team=one"}
+            chat, _ = await self.session(await self.start(telemetry=telemetry, env=env))
+            await ask(chat, "say fine")
+            await until("the agent's span is there", lambda: any(b"invoke_agent" in body for _, _, body in collector.posts))
+            await until("metrics are there", lambda: any(path == "/v1/metrics" for path, _, _ in collector.posts))
+            for _, headers, body in collector.posts:
+                headers = {name.lower(): value for name, value in headers.items()}
+                self.assertEqual(headers["content-type"], "application/x-protobuf")
+                self.assertEqual((headers["authorization"], headers["x-team"]), ("Bearer mine", "one"))
+                self.assertEqual(body[0], 10)
+                self.assertIn(b"mine", body)
 
     async def test_nothing_listens_and_nothing_waits(self):
         chat, _ = await self.session(await self.start(telemetry={"otlp_endpoint": "http://127.0.0.1:1"}))

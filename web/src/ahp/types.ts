@@ -40,6 +40,7 @@ export interface RootState {
   activeSessions?: number;
   terminals?: TerminalInfo[];
   config?: ConfigState;
+  _meta?: { otherHosts?: { name: string; url: string }[] };
 }
 
 export interface ChangesSummary {

@@ -20,6 +20,9 @@ const ROLES = {
 const own = (agents: { customizations?: Customization[] }[]) =>
   agents.flatMap((agent) => agent.customizations ?? []).flatMap((item) => (item.type === "mcpServer" ? [item] : (item.children ?? [])));
 
+/** The address, if it leads to a page. */
+const web = (url: string) => (/^https?:\/\//.test(url) ? url : undefined);
+
 export default function SettingsView() {
   const device = () => client.device();
   return (
@@ -142,6 +145,21 @@ export default function SettingsView() {
                     )}
                   </For>
                 </ul>
+                <Show when={(state()._meta?.otherHosts?.length ?? 0) > 0}>
+                  <h3>Other hosts</h3>
+                  <ul class="plain">
+                    <For each={state()._meta!.otherHosts}>
+                      {(host) => (
+                        <li>
+                          <a href={web(host.url)} rel="noopener">
+                            {visible(host.name)}
+                          </a>
+                          <span class="note"> · {visible(host.url)}</span>
+                        </li>
+                      )}
+                    </For>
+                  </ul>
+                </Show>
               </>
             )}
           </Show>

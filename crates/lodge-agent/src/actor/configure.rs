@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use lodge_events::{
-    COMMAND_SOURCE, Delivery, FileOperation, MessageLane, PendingMessagesModified, RemovalReason, SessionInfo,
-    SessionModelChange, SessionPlanChanged, SessionTitleChanged, UserMessage,
+    COMMAND_SOURCE, Delivery, FileOperation, LodgeDirectories, LodgeNamed, MessageLane, PendingMessagesModified,
+    RemovalReason, SessionInfo, SessionModelChange, SessionPlanChanged, SessionTitleChanged, UserMessage,
 };
+use lodge_external::Program;
 use uuid::Uuid;
 
 use super::{Actor, QueueChange};
@@ -21,34 +22,6 @@ impl Actor {
     pub(super) fn configure(&mut self, change: Change) -> Result<(), AgentError> {
         let recorder = &self.shared.recorder;
         match change {
-            Change::Model {
-                model,
-                reasoning_effort,
-            } => {
-                let (previous, previous_effort, effort) = {
-                    let mut settings = self.shared.settings.lock();
-                    settings.check_allowed(&model.info().id).map_err(AgentError::Refused)?;
-                    let previous = std::mem::replace(&mut settings.model, model.clone());
-                    settings.auto.forget_choice();
-                    let previous_effort = settings.reasoning_effort.clone();
-                    if reasoning_effort.is_some() {
-                        settings.reasoning_effort = reasoning_effort;
-                    }
-                    (previous, previous_effort, settings.reasoning_effort.clone())
-                };
-                // The log has it as the session's model already; it only was not at hand when the session came back.
-                let known = recorder.facts(|facts| facts.model.as_ref() == Some(&model.info().id));
-                if known && previous.info().id != model.info().id && previous_effort == effort {
-                    return Ok(());
-                }
-                recorder.record(SessionModelChange {
-                    previous_model: Some(previous.info().id.clone()),
-                    new_model: model.info().id.clone(),
-                    previous_reasoning_effort: previous_effort,
-                    reasoning_effort: effort,
-                    ..SessionModelChange::default()
-                })?;
-            }
             Change::ReasoningEffort(effort) => {
                 let (model, previous) = {
                     let mut settings = self.shared.settings.lock();
@@ -71,11 +44,12 @@ impl Actor {
             Change::Limit(limit) => self.shared.set_limit(limit)?,
             Change::Mode(mode) => self.shared.set_mode(mode)?,
             Change::Name(name) => {
-                let title = {
-                    let mut settings = self.shared.settings.lock();
-                    settings.name = name;
-                    settings.name.clone()
-                };
+                let known = recorder.facts(|facts| facts.about.named.as_ref().is_some_and(|known| known.name == name));
+                if !known {
+                    recorder.record(LodgeNamed { name: name.clone() })?;
+                }
+                self.shared.settings.lock().name.clone_from(&name);
+                let title = name;
                 if let Some(title) = title.or_else(|| recorder.facts(crate::facts::Facts::title)) {
                     recorder.record(SessionTitleChanged { title })?;
                 }
@@ -84,9 +58,7 @@ impl Actor {
             Change::Tools(tools) => self.shared.settings.lock().tools = tools,
             Change::SystemMessage(message) => self.shared.settings.lock().system_message = message,
             Change::Approval(approval) => self.shared.set_approval(approval)?,
-            Change::Managed(policy) => self.shared.set_managed(policy),
             Change::AskByForm(by_form) => self.shared.settings.lock().ask_by_form = by_form,
-            Change::Environment(environment) => self.shared.tool_state.use_environment(environment),
             Change::LargeOutput { bytes, dir } => {
                 let dir = {
                     let mut settings = self.shared.settings.lock();
@@ -95,8 +67,10 @@ impl Actor {
                 };
                 self.shared.tool_state.keep_large_results_in(dir);
             }
-            Change::AdditionalDirectories(dirs) => self.shared.settings.lock().additional_directories = dirs,
+            Change::AdditionalDirectories(further) => self.change_directories(&further, None)?,
+            Change::ChatDirectories { further, chosen } => self.change_directories(&further, chosen.as_deref())?,
             Change::Citations(citations) => self.shared.settings.lock().citations = citations,
+            Change::Memory(memory) => self.shared.settings.lock().memory = memory,
             Change::Streaming(streaming) => self.shared.settings.lock().streaming = streaming,
             Change::ClientName(name) => self.shared.settings.lock().client_name = name,
             Change::Compaction(compaction) => self.shared.settings.lock().compaction = compaction,
@@ -124,7 +98,6 @@ impl Actor {
                 self.shared.settings.lock().customization.prompts.insert(agent, prompt);
             }
             Change::Subagents(subagents) => self.shared.settings.lock().subagents = subagents,
-            Change::Models(models) => self.shared.settings.lock().models = Some(models),
             Change::AllowedModels(allowed) => self.shared.settings.lock().allowed_models = allowed,
         }
         Ok(())
@@ -141,6 +114,21 @@ impl Actor {
         *self.shared.custom.lock() = Loaded::default();
         self.skills_told = false;
         self.shared.recorder.record(GitContext::of(&cwd).changed(&cwd))?;
+        Ok(())
+    }
+
+    /// The agent works in all directories of its session, or in those that were chosen for it.
+    fn change_directories(&self, further: &[PathBuf], chosen: Option<&[PathBuf]>) -> Result<(), AgentError> {
+        let texts = |all: &[PathBuf]| all.iter().map(|dir| dir.to_string_lossy().into_owned()).collect();
+        let directories = LodgeDirectories {
+            further: texts(further),
+            chosen: chosen.map(texts),
+        };
+        let recorder = &self.shared.recorder;
+        if !recorder.facts(|facts| facts.about.directories == directories) {
+            recorder.record(directories.clone())?;
+        }
+        self.shared.settings.lock().additional_directories = crate::facts::further_directories(&directories);
         Ok(())
     }
 
@@ -232,7 +220,17 @@ impl Actor {
         Ok(1)
     }
 
+    /// Refuses what another program's agent cannot do: it keeps the conversation by itself.
+    pub(super) fn only_with_models(&self, what: &str) -> Result<(), AgentError> {
+        let settings = self.shared.settings.lock();
+        match Program::behind(&*settings.model) {
+            Some(program) => Err(AgentError::Refused(program.cannot(what))),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn truncate(&self, event: Uuid) -> Result<u64, AgentError> {
+        self.only_with_models("take back what was said")?;
         if self.running.is_some() || !self.shared.agents.running().is_empty() {
             return Err(AgentError::Busy);
         }
@@ -265,7 +263,7 @@ impl Actor {
             delivery: Some(Delivery::Idle),
             ..UserMessage::default()
         })?;
-        self.shared.queue.commanded(&id);
+        self.shared.queue.concluded(&id);
         recorder.record(SessionInfo {
             info_type: COMMAND_SOURCE.into(),
             message: answer,
@@ -285,6 +283,7 @@ impl Actor {
     }
 
     pub(super) fn clear_context(&self) -> Result<u64, AgentError> {
+        self.only_with_models("forget the conversation")?;
         if self.running.is_some() || !self.shared.agents.running().is_empty() {
             return Err(AgentError::Busy);
         }

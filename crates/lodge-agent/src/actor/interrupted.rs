@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use lodge_events::{AnsweredBy, LodgeMessageParked, LodgeTurnRetried, SessionInfo, SessionWarning};
+use lodge_events::{AnsweredBy, LodgeMessageParked, LodgeTurnResumed, LodgeTurnRetried, SessionInfo, SessionWarning};
 use tokio::{sync::oneshot, time::Instant};
 
 use super::Actor;
@@ -174,13 +174,19 @@ impl Actor {
         }
         self.lease()?;
         self.settle_interrupted()?;
-        let failed = self.shared.recorder.facts(|facts| facts.failed_turn.is_some());
-        if failed {
-            self.start(Start::Resume);
-        } else {
+        let recorder = &self.shared.recorder;
+        let failed = recorder.facts(|facts| facts.failed_turn.as_ref().and(facts.last_turn.clone()));
+        let Some((message_id, _)) = failed else {
             self.end_lease();
+            return Ok(false);
+        };
+        let resumed = recorder.record(LodgeTurnResumed { message_id });
+        if let Err(error) = resumed {
+            self.end_lease();
+            return Err(error.into());
         }
-        Ok(failed)
+        self.start(Start::Resume);
+        Ok(true)
     }
 
     /// A turn that the host did not live to finish is closed before anything new begins.

@@ -36,7 +36,7 @@ pub(super) fn migrate(shared: &Shared) -> Option<String> {
             message_id: id,
             item: (&prompt).into(),
             lane: MessageLane::Next,
-            at: None,
+            ..LodgeMessageQueued::default()
         };
         if let Err(error) = shared.recorder.record(queued) {
             tracing::warn!(path = %path.display(), %error, "messages that wait cannot be brought into the log");

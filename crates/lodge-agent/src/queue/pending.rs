@@ -158,6 +158,7 @@ impl From<&Prompt> for QueuedMessage {
             message_id: None,
             before: some(before.collect()),
             command: prompt.command.clone(),
+            client: prompt.client.clone(),
             needs_preparation: prompt.needs_preparation.then_some(true),
         }
     }
@@ -197,6 +198,7 @@ fn prompt(item: &QueuedMessage) -> Prompt {
         message_id: item.message_id.clone(),
         before: item.before.iter().flatten().map(prompt).collect(),
         command: item.command.clone(),
+        client: item.client.clone(),
         needs_preparation: item.needs_preparation == Some(true),
         ..Prompt::default()
     }
@@ -219,6 +221,7 @@ mod tests {
             item,
             lane,
             at,
+            begins: None,
         }
         .into()
     }

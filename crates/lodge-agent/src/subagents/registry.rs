@@ -102,6 +102,12 @@ impl Activity {
         }
         self.lines.push_back((line, Timestamp::now()));
     }
+
+    /// A tool call ended.
+    pub(crate) fn call_ended(&mut self, name: &str, success: bool) {
+        self.tool_calls += 1;
+        self.line(format!("{} {name}", if success { "✓" } else { "✗" }));
+    }
 }
 
 impl Task {

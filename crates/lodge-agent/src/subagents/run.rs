@@ -12,17 +12,18 @@ use lodge_events::{
     AgentCompleted, AgentStatus, AssistantTurnEnd, Delivery, Notification, SubagentCompleted, SubagentConfigured,
     SubagentFailed, SubagentStarted, SystemNotification, TaskModelSource,
 };
+use lodge_external::Program;
 use lodge_log::LogError;
 use lodge_models::Model;
 use lodge_tools::custom::AgentDefinition;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{MAX_RUNNING, Sub, Task, TaskStatus, registry::State};
 use crate::{
+    hooks::{Step, Subagent},
     session::Shared,
     settings::{Prompt, Settings},
     system_prompt::SystemMessage,
@@ -105,6 +106,7 @@ impl Shared {
             queue: Default::default(),
             interjections: task.interjections.clone(),
             notice: Mutex::default(),
+            program: crate::program::ProgramSlot::default(),
             greeted: true.into(),
             busy: true.into(),
             custom: self.custom.clone(),
@@ -155,6 +157,12 @@ impl Shared {
                 Err(error) if source == TaskModelSource::TaskArgument => return Err(error),
                 Err(error) => tracing::info!(%error, "the agent runs with the model of the session"),
             }
+        }
+        if let Some(program) = Program::behind(&*settings.model)
+            && spawn.definition.tools.is_some()
+        {
+            let kind = &spawn.definition.name;
+            return Err(program.cannot(&format!("be held to the tools of the agent `{kind}`")));
         }
         let same = settings.model.info().id == before;
         let inherited = settings.reasoning_effort.take().filter(|_| same);
@@ -259,6 +267,10 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
     child.compacting.cancel();
     child.take_questions_back();
     let rejected = matches!(work, Some(Ok(Err(Stop::Rejected))));
+    let cut = match &work {
+        Some(Err(_)) => turn::Cut::Crashed,
+        _ => turn::Cut::Interrupted,
+    };
     let (status, result) = match work {
         None => (TaskStatus::Cancelled, "The agent was stopped.".to_owned()),
         Some(Ok(Ok(()))) => (TaskStatus::Completed, answer(&task)),
@@ -267,6 +279,7 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
             "The user rejected a tool call of this agent.".to_owned(),
         ),
         Some(Ok(Err(Stop::Model(error)))) => (TaskStatus::Failed, error.message.clone()),
+        Some(Ok(Err(Stop::Unprepared(reason)))) => (TaskStatus::Failed, reason),
         Some(Ok(Err(Stop::Log(error)))) => (
             TaskStatus::Failed,
             format!("The session's log cannot be written: {error}"),
@@ -280,7 +293,9 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
         }
     };
     let took = task.began.elapsed();
-    let closed = turn::close_open_calls(&child).and_then(|()| turn::end_model_call(&child.recorder));
+    let closed = turn::cut_open_calls(&child, cut)
+        .and_then(|()| child.recorder.settle_answer())
+        .and_then(|()| turn::end_model_call(&child.recorder));
     if let Err(error) = closed.and_then(|()| record_end(&child, &task, status, &result, took)) {
         tracing::warn!(session = %child.id, %error, "the end of a sub-agent could not be recorded");
     }
@@ -304,12 +319,16 @@ async fn live(parent: Arc<Shared>, child: Arc<Shared>, task: Arc<Task>) {
 }
 
 async fn work(parent: &Shared, child: &Arc<Shared>, task: &Task) -> Result<(), Stop> {
-    let context = parent.hook("subagentStart", hook_input(child, task)).await?;
-    let text = match context["additionalContext"].as_str() {
+    let started = parent.hook(Step::SubagentStart(told_to_hooks(child, task))).await?;
+    let text = match started.additional_context {
         Some(context) => format!("{context}\n\n{}", task.prompt),
         None => task.prompt.clone(),
     };
     let mut turn = Turn::new(child.clone(), task.cancel.clone());
+    let model = child.settings.lock().model.clone();
+    if let Some(program) = Program::behind(&*model) {
+        return turn.work_as_sub_agent(program, &task.definition, text).await;
+    }
     turn.prepare_system().await?;
     let prompt = Prompt {
         text,
@@ -319,17 +338,16 @@ async fn work(parent: &Shared, child: &Arc<Shared>, task: &Task) -> Result<(), S
     turn.work(0).await
 }
 
-/// What hooks are told of a sub-agent. Those that are built in have no words of their own to tell.
-fn hook_input(child: &Shared, task: &Task) -> Value {
-    let mut input = json!({
-        "transcriptPath": child.dir.join("events.jsonl"),
-        "agentName": task.definition.name,
-    });
-    if task.definition.source != lodge_tools::custom::AgentSource::Builtin {
-        input["agentDisplayName"] = json!(task.definition.shown_name());
-        input["agentDescription"] = json!(task.definition.description);
+/// What hooks are told of a sub-agent.
+fn told_to_hooks<'a>(child: &Shared, task: &'a Task) -> Subagent<'a> {
+    let definition = &task.definition;
+    let described = definition.source != lodge_tools::custom::AgentSource::Builtin;
+    Subagent {
+        transcript_path: child.dir.join("events.jsonl").to_string_lossy().into_owned().into(),
+        agent_name: &definition.name,
+        agent_display_name: described.then(|| definition.shown_name()),
+        agent_description: described.then_some(definition.description.as_str()),
     }
-    input
 }
 
 impl Turn {
@@ -337,23 +355,23 @@ impl Turn {
     pub(crate) async fn sub_agent_may_stop(&mut self) -> Result<bool, Stop> {
         let Some(sub) = &self.shared.sub else { return Ok(true) };
         let task = sub.task.clone();
-        let mut input = hook_input(&self.shared, &task);
-        input["agentType"] = json!(task.definition.name);
-        input["agentId"] = json!(&*task.id);
-        input["stopReason"] = json!("end_turn");
-        input["response"] = json!(answer(&task));
-        let output = sub.root.hook("subagentStop", input).await?;
-        match output["reason"].as_str() {
-            Some(why)
-                if output["decision"] == "block" && !why.is_empty() && self.blocked_stops < MOST_BLOCKED_STOPS =>
-            {
+        let step = Step::SubagentStop {
+            agent: told_to_hooks(&self.shared, &task),
+            agent_type: &task.definition.name,
+            agent_id: &task.id,
+            stop_reason: "end_turn",
+            response: &answer(&task),
+        };
+        let output = sub.root.hook(step).await?;
+        match output.blocks_stop() {
+            Some(why) if self.blocked_stops < MOST_BLOCKED_STOPS => {
                 self.blocked_stops += 1;
                 self.add_user_message(Prompt::of_hook(why), None, Delivery::Steering)
                     .await?;
                 Ok(false)
             }
             _ => {
-                task.activity.lock().changed = output["modifiedResponse"].as_str().map(str::to_owned);
+                task.activity.lock().changed = output.modified_response.clone();
                 Ok(true)
             }
         }
@@ -444,6 +462,9 @@ pub(crate) fn settle_interrupted(shared: &Shared) -> Result<bool, LogError> {
         let recorder = shared.recorder.for_agent(id.as_str().into(), &agent.tool_call_id);
         for call in &agent.calls {
             turn::interrupt_call(&recorder, call)?;
+        }
+        if let Some(message) = agent.unfinished.message() {
+            recorder.record(message)?;
         }
         if let Some(turn_id) = agent.open_model_call.clone() {
             recorder.record(AssistantTurnEnd {

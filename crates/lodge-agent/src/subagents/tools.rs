@@ -67,12 +67,21 @@ pub(crate) fn task_spec(shared: &Shared) -> ToolSpec {
         }
         description.push_str(&line);
     }
+    let mut model = "Another model than the usual one.".to_owned();
+    let programs = shared.settings.lock().models.clone().map(|models| models.agents());
+    if let Some(programs) = programs.filter(|programs| !programs.is_empty()) {
+        let _ = write!(
+            model,
+            " These are agents of other programs, which work with tools of their own: {}.",
+            programs.join(", ")
+        );
+    }
     let mut properties = json!({
         "agent_type": {"type": "string", "enum": names, "description": "The kind of agent."},
         "name": {"type": "string", "description": "A short name for this piece of work, such as `find-callers`."},
         "description": {"type": "string", "description": "What it is about, in three to five words."},
         "prompt": {"type": "string", "description": "Everything the agent needs to know, and what to answer with."},
-        "model": {"type": "string", "description": "Another model than the usual one."}
+        "model": {"type": "string", "description": model}
     });
     // What a sub-agent starts, it waits for.
     if shared.sub.is_none() {

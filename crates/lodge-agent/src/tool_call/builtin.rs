@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lodge_events::{
-    FileOperation, PermissionRequest, SessionPlanChanged, SessionTodosChanged, ToolExecutionPartialResult,
-    ToolExecutionProgress,
+    FileOperation, PermissionRequest, SessionMemoryChanged, SessionPlanChanged, SessionTodosChanged,
+    ToolExecutionPartialResult, ToolExecutionProgress,
 };
-use lodge_tools::{Attempt, Need, OutputSink, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate};
+use lodge_tools::{Attempt, Need, OutputSink, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate, changes::Touches};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -18,7 +18,11 @@ use crate::{redact::Held, settings::Mode, turn::Stop};
 
 impl Call<'_> {
     pub(super) async fn builtin(&self, tool: &Arc<dyn Tool>, args: &mut Value, allowed: bool) -> Result<Outcome, Stop> {
-        let cx = self.cx();
+        let mut cx = self.cx();
+        if let Touches::Files(_) = tool.touches(args, &cx) {
+            // What a person is asked about is the change of the text that they see.
+            cx.ask_editor(&**tool, args).await;
+        }
         let permission = match tool.need(args, &cx) {
             Ok(need) => self.permission(tool, need, args, &cx, allowed).await?,
             Err(error) => Permission::Refused(Outcome::failed(error.0, "failure")),
@@ -36,7 +40,7 @@ impl Call<'_> {
         args: &Value,
         cx: ToolCx,
     ) -> Result<Outcome, Stop> {
-        self.start(args.clone())?;
+        self.start(args.clone()).await?;
         match permission {
             Permission::Refused(refused) => Ok(refused),
             Permission::Approved | Permission::Unasked(_) => self.execute(tool, args.clone(), cx).await,
@@ -60,12 +64,12 @@ impl Call<'_> {
         let result = match tried.await {
             Attempt::NotEnough => return self.beyond_jail(tool, request, args, cx).await,
             Attempt::Ended(result) => {
-                self.start(args.clone())?;
+                self.start(args.clone()).await?;
                 held.open();
                 result
             }
             Attempt::GoesOn(rest) => {
-                self.start(args.clone())?;
+                self.start(args.clone()).await?;
                 held.open();
                 rest.await
             }
@@ -98,7 +102,7 @@ impl Call<'_> {
     }
 
     /// What a built-in tool knows of where it runs.
-    pub(super) fn cx(&self) -> ToolCx {
+    pub(crate) fn cx(&self) -> ToolCx {
         let shared = self.turn.shared.clone();
         let call_id: Arc<str> = self.id.into();
         let (cwd, max_output_bytes, number_lines) = {
@@ -126,6 +130,7 @@ impl Call<'_> {
                 }),
             })
         };
+        let editor = shared.clients.lock().editor();
         ToolCx {
             session_id: shared.id.clone(),
             call_id,
@@ -136,6 +141,8 @@ impl Call<'_> {
             max_output_bytes,
             number_lines,
             out,
+            editor,
+            shown: None,
             state: shared.tool_state.clone(),
             cancel: self.turn.cancel.clone(),
             rules: Arc::new(move |request| shared.decide(request)),
@@ -143,8 +150,9 @@ impl Call<'_> {
     }
 
     /// Runs a built-in tool that may run.
-    pub(super) async fn execute(&self, tool: &Arc<dyn Tool>, args: Value, cx: ToolCx) -> Result<Outcome, Stop> {
+    pub(super) async fn execute(&self, tool: &Arc<dyn Tool>, args: Value, mut cx: ToolCx) -> Result<Outcome, Stop> {
         let shared = &self.turn.shared;
+        cx.ask_editor(&**tool, &args).await;
         let had_plan = shared.plan_path().exists();
         let looked = shared.files_before(tool.touches(&args, &cx)).await;
         let result = tool.run(args, cx).await;
@@ -173,6 +181,9 @@ impl Call<'_> {
                 });
                 if output.todos_changed {
                     shared.recorder.note(SessionTodosChanged::default());
+                }
+                if output.memory_changed {
+                    shared.recorder.note(SessionMemoryChanged::default());
                 }
                 let images = output
                     .images

@@ -30,10 +30,10 @@ impl Call<'_> {
                 .or_else(|| shared.plan_refusal(tool.read_only));
         }
         if let Some(refused) = refused {
-            self.start(args.clone())?;
+            self.start(args.clone()).await?;
             return Ok(refused);
         }
-        self.start(args.clone())?;
+        self.start(args.clone()).await?;
         // Whoever runs it may do so on these files.
         let touches = match tool.read_only {
             true => Touches::Nothing,

@@ -55,6 +55,7 @@ pub(crate) async fn run_for_person(
         arguments: Some(arguments.clone()),
         ..ToolExecutionStart::default()
     })?;
+    shared.recorder.durable().await?;
     let call = Call {
         turn,
         id: &id,

@@ -2,8 +2,26 @@
 
 use lodge_events::{SkillInvoked, SystemMessage, SystemRole};
 
+use lodge_tools::Memory;
+
 use super::{Stop, Turn};
 use crate::{instructions, session::GitContext, settings::Mode, system_prompt};
+
+/// What the model is told of facts that were kept.
+fn memories(kept: &[Memory]) -> String {
+    if kept.is_empty() {
+        return String::new();
+    }
+    let lines = kept.iter().map(|memory| {
+        let from = memory.citations.as_ref().map(|from| format!(" (from: {from})"));
+        format!("- {}: {}{}\n", memory.subject, memory.fact, from.unwrap_or_default())
+    });
+    let lines: String = lines.collect();
+    format!(
+        "\n<memories>\nFacts that earlier sessions kept about this project. They may be out of date: check before you rely on \
+         one.\n{lines}</memories>\n"
+    )
+}
 
 impl Turn {
     /// Builds the system prompt and records it when it differs from the last one.
@@ -47,6 +65,9 @@ impl Turn {
         let mut instructions = instructions::text(&settings.instructions(git.root.as_deref()));
         if let Some(text) = settings.organization_instructions.as_deref().map(str::trim) {
             instructions = format!("<organization_instructions>\n{text}\n</organization_instructions>\n{instructions}");
+        }
+        if settings.memory {
+            instructions.push_str(&memories(&shared.tool_state.memories(&settings.cwd)));
         }
         let git = if settings.git { git } else { GitContext::default() };
         let definition = shared.definition();

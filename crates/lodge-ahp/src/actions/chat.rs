@@ -7,20 +7,20 @@ use ahp_types::{
         ChatQueuedMessagesReorderedAction, ChatTruncatedAction, ChatTurnCancelledAction, ChatTurnResumeAction,
         ChatTurnStartedAction, PartialChatSummary, SessionChatUpdatedAction, SessionTitleChangedAction,
     },
-    state::{
-        ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessage, PendingMessageKind,
-        SessionLifecycle,
-    },
+    state::{ChatInteractivity, ChatState, ChatSummary, Message, MessageKind, PendingMessageKind, SessionLifecycle},
 };
-use lodge_events::Timestamp;
-use lodge_host::Delivery;
+use lodge_events::{LodgeChats, Timestamp};
+use lodge_host::{AgentError, Delivery, Session};
 
-use super::{After, Before, Dispatch, ForAgent, NoChange, Plan, QueueAction, Refusal};
+use super::{
+    Dispatch, Refusal,
+    plan::{After, Before, NoChange, Plan, QueueAction},
+};
 use crate::{
-    face::{Face, Inner},
+    face::Inner,
     load::UNTITLED,
-    state::{ChatStore, Uri, chat::StoredTurn},
-    talk::{Effect, Setting},
+    state::{ChatEntry, ChatStore, Uri, chat::StoredTurn},
+    talk::{Effect, ForAgent, Setting},
 };
 
 fn store<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatStore, Refusal> {
@@ -28,7 +28,7 @@ fn store<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatStore,
         .core
         .chats
         .get(&dispatch.channel)
-        .map(|chat| &chat.store)
+        .map(ChatEntry::store)
         .ok_or_else(|| "there is no such chat".to_owned())
 }
 
@@ -43,16 +43,11 @@ fn writable<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>) -> Result<&'a ChatSto
 
 /// A message that a client may send: from a person, and about chats that are there. Whether there are the model and the
 /// agent it names is known when it is sent; if not, the turn fails and says so.
-fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, id: &str, message: &mut Message) -> Result<(), Refusal> {
+fn sendable(inner: &Inner, dispatch: &Dispatch<'_>, message: &mut Message) -> Result<(), Refusal> {
     if message.origin.kind != dispatch.speaker {
         return Err("clients speak for people: the message's origin must be \"user\"".to_owned());
     }
-    inner.core.pin_chats(message)?;
-    if message.attachments.is_some() {
-        let senders = &dispatch.face.senders;
-        senders.remember(&dispatch.channel, id, &dispatch.peer.client);
-    }
-    Ok(())
+    inner.core.pin_chats(message)
 }
 
 fn knows_turn(head: &ChatState, turns: &[StoredTurn], id: &str) -> bool {
@@ -81,7 +76,7 @@ pub(super) fn turn_started(
     if action.started_at.parse::<Timestamp>().is_err() {
         return Err("startedAt is not a time as RFC 3339 writes it".to_owned());
     }
-    sendable(inner, dispatch, &action.turn_id, &mut action.message)?;
+    sendable(inner, dispatch, &mut action.message)?;
     // A message that a killed host left waiting, and that its client sends again.
     if action.queued_message_id.is_none()
         && find_pending(store.head(), PendingMessageKind::Queued, &action.turn_id).is_some()
@@ -96,17 +91,17 @@ pub(super) fn turn_started(
     }
     let send = inner
         .core
-        .for_agent(action.turn_id.clone(), action.message.clone(), Delivery::Enqueue);
+        .for_agent(action.turn_id.clone(), action.message.clone(), Delivery::Enqueue)
+        .sent_by(&dispatch.peer.client);
     // Under another id it would be said twice.
     let queued = action
         .queued_message_id
         .clone()
         .filter(|queued| *queued != action.turn_id);
-    let plan = Plan {
+    Ok(Plan::queue(QueueAction::Begin {
+        send,
         instead_of: queued,
-        ..Plan::effect(send)
-    };
-    Ok(plan.then(After::TurnStarted(action.turn_id.clone())))
+    }))
 }
 
 pub(super) fn turn_cancelled(
@@ -131,11 +126,10 @@ pub(super) fn turn_resumed(
         return Err("a turn is running".to_owned());
     }
     let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
-    if !talk.is_some_and(|talk| talk.projector.can_resume(&action.turn_id)) {
+    if !talk.is_some_and(|talk| talk.projector().can_resume(&action.turn_id)) {
         return Err("only the last turn can be resumed, and only if its error says so".to_owned());
     }
-    let turn = action.turn_id.clone();
-    Ok(Plan::effect(Effect::Resume { turn }).then(After::TurnResumed))
+    Ok(Plan::agent(ForAgent::Resume(action.turn_id.clone())))
 }
 
 pub(super) fn truncated(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatTruncatedAction) -> Result<Plan, Refusal> {
@@ -157,10 +151,10 @@ pub(super) fn truncated(inner: &Inner, dispatch: &Dispatch<'_>, action: &ChatTru
     let (_, talk) = inner
         .talk_of(&dispatch.channel)
         .ok_or_else(|| "there is no such chat".to_owned())?;
-    let plan = match talk.projector.first_event_after(action.turn_id.as_deref()) {
+    let plan = match talk.projector().first_event_after(action.turn_id.as_deref()) {
         Some(Some(before)) => Plan::agent(ForAgent::Truncate(before)),
-        // What is cut never reached the log.
-        Some(None) => Plan::default().then(After::Truncated(action.turn_id.clone())),
+        // What the log does not have is not shown.
+        Some(None) => Plan::nothing(NoChange::Echo),
         None => return Err("the log does not tell where that turn ends".to_owned()),
     };
     let before = action.turn_id.clone().map(Before::LoadTurns).into_iter().collect();
@@ -182,13 +176,10 @@ pub(super) fn pending_set(
 ) -> Result<Plan, Refusal> {
     let store = writable(inner, dispatch)?;
     let head = store.head();
-    sendable(inner, dispatch, &action.id, &mut action.message)?;
+    sendable(inner, dispatch, &mut action.message)?;
     if action.id.is_empty() || knows_turn(head, store.turns(), &action.id) {
         return Err("a message needs an id of its own".to_owned());
     }
-    let (_, talk) = inner
-        .talk_of(&dispatch.channel)
-        .ok_or_else(|| "there is no such chat".to_owned())?;
     let other = match action.kind {
         PendingMessageKind::Steering => PendingMessageKind::Queued,
         PendingMessageKind::Queued => PendingMessageKind::Steering,
@@ -200,20 +191,20 @@ pub(super) fn pending_set(
     match action.kind {
         PendingMessageKind::Queued => {
             let send = inner.core.for_agent(id, message, Delivery::Enqueue);
-            Ok(Plan::queue(QueueAction::Set(send)))
+            Ok(Plan::queue(QueueAction::Set(send.sent_by(&dispatch.peer.client))))
         }
         PendingMessageKind::Steering => {
             let known = head.steering_message.as_ref();
-            let is_early = |known: &&PendingMessage| talk.early_steering.as_ref() == Some(&known.id);
-            if known.is_some_and(|known| known.id == id && !is_early(&known)) {
+            // Without a turn it waits for the next one, and can be replaced.
+            let is_early = head.active_turn.is_none();
+            if !is_early && known.is_some_and(|known| known.id == id) {
                 return Err("the agent already has this message".to_owned());
             }
-            // One that no turn was given yet is replaced.
-            let replaces = known.filter(|known| known.id != id).filter(is_early);
+            let replaces = known.filter(|known| is_early && known.id != id);
+            let send = inner.core.for_agent(id, message, Delivery::Immediate);
             Ok(Plan::queue(QueueAction::Steer {
-                send: inner.core.for_agent(id, message, Delivery::Immediate),
+                send: send.sent_by(&dispatch.peer.client),
                 replaces: replaces.map(|known| known.id.clone()),
-                now: head.active_turn.is_some(),
             }))
         }
     }
@@ -228,9 +219,7 @@ pub(super) fn pending_removed(
     if find_pending(store.head(), action.kind, &action.id).is_none() {
         return Err("there is no such message waiting".to_owned());
     }
-    let early = inner
-        .talk_of(&dispatch.channel)
-        .is_some_and(|(_, talk)| talk.early_steering.as_ref() == Some(&action.id));
+    let early = store.head().active_turn.is_none();
     match action.kind {
         PendingMessageKind::Steering if !early => Err("the agent already has this message".to_owned()),
         _ => Ok(Plan::queue(QueueAction::Remove(action.id.clone()))),
@@ -288,14 +277,11 @@ pub(crate) fn further(inner: &Inner, chat: &str) -> Option<(Uri, Uri)> {
 }
 
 /// Gives a further chat another title. It stands in the session's list of chats; no action of a chat tells its title.
-pub(crate) fn renamed(
-    face: &Face,
-    inner: &mut Inner,
-    chat: &str,
-    (session, default): &(Uri, Uri),
-    title: &str,
-) -> Result<(), Refusal> {
-    let title = super::session::title(title)?;
+pub(crate) fn renamed(inner: &mut Inner, chat: &str, (session, _): &(Uri, Uri), title: &str) {
+    let shown = inner.core.chats.get(chat).map(|chat| &chat.store().head().title);
+    if shown.is_some_and(|shown| shown == title) {
+        return;
+    }
     let changes = PartialChatSummary {
         title: Some(title.to_owned()),
         ..PartialChatSummary::default()
@@ -305,32 +291,40 @@ pub(crate) fn renamed(
         changes,
     };
     if let Some(chat) = inner.core.chats.get_mut(chat) {
-        chat.store.set_title(title);
+        chat.set_title(title);
     }
     inner
         .core
         .publish(session, &StateAction::SessionChatUpdated(action), None);
-    if let Some(talk) = inner.talks.get(default) {
-        face.store.update(&talk.host_id, |record| {
-            for known in record.chats.iter_mut().filter(|known| *known.uri == *chat) {
-                title.clone_into(&mut known.title);
-            }
-        });
-    }
     inner.core.settle(session);
-    Ok(())
 }
 
-/// Once there are chats beside it, the default chat is called what the session is called now, and keeps that. It stands in the
-/// session's list of chats alone: no action of a chat could tell those who listen to it.
-pub(crate) fn name_default(face: &Face, inner: &mut Inner, session: &str) {
+/// Keeps how the chats of a session are listed, with a new one at the end. Once there are chats beside it, the default chat is
+/// called what the session is called now, and keeps that. It stands in the session's list of chats alone: no action of a chat
+/// could tell those who listen to it.
+pub(crate) fn list_chats(
+    inner: &mut Inner,
+    session: &str,
+    main: &Session,
+    new: Option<&str>,
+) -> Result<(), AgentError> {
     let Some(entry) = inner.core.sessions.get(session) else {
-        return;
+        return Ok(());
     };
     let (chat, title) = (entry.default_chat.clone(), entry.state.title.clone());
-    let listed = entry.state.chats.iter().find(|summary| *summary.resource == *chat);
-    if listed.is_none_or(|summary| summary.title != UNTITLED) {
-        return;
+    let chats = &entry.state.chats;
+    let mut order: Vec<String> = chats.iter().map(|summary| summary.resource.clone()).collect();
+    order.extend(
+        new.filter(|new| order.iter().all(|known| known != new))
+            .map(str::to_owned),
+    );
+    let listed = chats.iter().find(|summary| *summary.resource == *chat);
+    let is_unnamed = listed.is_some_and(|summary| summary.title == UNTITLED);
+    let before = main.state().about.chats.default_title;
+    let default_title = if is_unnamed { Some(title.clone()) } else { before };
+    main.set_chats(LodgeChats { order, default_title })?;
+    if !is_unnamed {
+        return Ok(());
     }
     let changes = PartialChatSummary {
         title: Some(title.clone()),
@@ -343,10 +337,7 @@ pub(crate) fn name_default(face: &Face, inner: &mut Inner, session: &str) {
     inner
         .core
         .publish(session, &StateAction::SessionChatUpdated(action), None);
-    if let Some(talk) = inner.talks.get(&chat) {
-        face.store
-            .update(&talk.host_id, |record| record.default_title = Some(title));
-    }
+    Ok(())
 }
 
 /// Tells the agent of a chat what people call it.
@@ -361,14 +352,14 @@ pub(crate) fn tell_title(inner: &mut Inner, chat: &str, title: &str) {
 }
 
 /// A further chat that nobody named is called by the first words said in it.
-pub(super) fn named(face: &Face, inner: &mut Inner, chat: &str) {
+pub(super) fn named(inner: &mut Inner, chat: &str) {
     let Some(place) = further(inner, chat) else { return };
     let chats = inner.core.sessions.get(&place.0).map(|entry| &entry.state.chats);
     let untitled = |summary: &ChatSummary| *summary.resource == *chat && summary.title == UNTITLED;
     if !chats.is_some_and(|chats| chats.iter().any(untitled)) {
         return;
     }
-    let head = inner.core.chats.get(chat).map(|chat| chat.store.head());
+    let head = inner.core.chats.get(chat).map(|chat| chat.store().head());
     let said = head
         .and_then(|head| head.active_turn.as_ref())
         .map(|turn| &turn.message.text);
@@ -378,7 +369,7 @@ pub(super) fn named(face: &Face, inner: &mut Inner, chat: &str) {
         .flat_map(|line| line.chars().take(60))
         .collect();
     if !words.is_empty() {
-        // A title of that length can be one.
-        let _ = renamed(face, inner, chat, &place, &words);
+        renamed(inner, chat, &place, &words);
+        tell_title(inner, chat, &words);
     }
 }

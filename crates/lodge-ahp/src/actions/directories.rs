@@ -5,16 +5,23 @@ use std::path::PathBuf;
 
 use ahp_types::{
     StateAction,
-    actions::{ChatWorkingDirectoryRemovedAction, ChatWorkingDirectorySetAction},
+    actions::{
+        ChatWorkingDirectoryRemovedAction, ChatWorkingDirectorySetAction, SessionWorkingDirectoryRemovedAction,
+        SessionWorkingDirectoryReplacedAction, SessionWorkingDirectorySetAction,
+    },
     state::SessionState,
 };
+use lodge_events::LodgeDirectories;
 
-use super::{After, Dispatch, NoChange, Plan, Refusal};
+use super::{
+    Dispatch, Refusal,
+    plan::{After, NoChange, Plan},
+};
 use crate::{
+    chats::addresses,
     face::{Face, Inner},
     state::Uri,
-    store::SessionRecord,
-    talk::Effect,
+    talk::{Directories, Effect, Setting, Talk},
     uri,
 };
 
@@ -74,8 +81,21 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             _ => {}
         }
     }
-    let moved = gone.map(|gone| (gone, into.map(|into| into.clone())));
-    Ok(Plan::default().then(After::Directories(moved)).then(After::Keep))
+    let into = into.map(|into| into.clone());
+    let replaced = |list: &[String]| after(list, gone.as_deref(), into.as_deref());
+    let default = inner
+        .core
+        .chats
+        .get(&entry.default_chat)
+        .map(|chat| chat.store().head());
+    let chosen = default.and_then(|head| head.working_directories.as_ref());
+    let chosen = chosen.map(|chosen| match gone.as_ref().is_some_and(|gone| chosen.contains(gone)) {
+        true => replaced(chosen),
+        false => chosen.clone(),
+    });
+    let setting = Setting::Directories(directories(&replaced(all), chosen.as_deref()));
+    let moved = gone.map(|gone| (gone, into));
+    Ok(Plan::effect(Effect::Change(setting)).then(After::Directories(moved)))
 }
 
 /// What an action about the directories of a chat does.
@@ -83,12 +103,12 @@ pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut St
     let session = inner.core.session_of(&dispatch.channel);
     let session = session.and_then(|session| inner.core.sessions.get(&session));
     let all = session.map(|session| known(&session.state)).unwrap_or_default();
-    let head = inner.core.chats.get(&dispatch.channel).map(|chat| chat.store.head());
+    let head = inner.core.chats.get(&dispatch.channel).map(|chat| chat.store().head());
     let head = head.filter(|_| inner.talks.contains_key(&dispatch.channel));
     let own = &head
         .ok_or("a sub-agent works where its agent does")?
         .working_directories;
-    match action {
+    let chosen = match action {
         StateAction::ChatWorkingDirectorySet(set) => {
             let known = all.iter().find(|known| is_same(known, &set.directory));
             let known = known.ok_or("this is not a working directory of the session")?;
@@ -99,7 +119,7 @@ pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut St
                 None if all.first() != Some(known) => {
                     return Err("name the directory that the chat works in first".to_owned());
                 }
-                _ => {}
+                _ => after(own.as_deref().unwrap_or_default(), None, Some(known)),
             }
         }
         StateAction::ChatWorkingDirectoryRemoved(removed) => {
@@ -109,14 +129,38 @@ pub(super) fn check_chat(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut St
                 None => return Ok(Plan::nothing(NoChange::Echo)),
                 Some(0) => return Err("a chat stays in the directory that it works in".to_owned()),
                 Some(_) => {
-                    let known = own.into_iter().find(|known| is_same(known, &removed.directory));
+                    let mut named = own.clone();
+                    let known = named.find(|known| is_same(known, &removed.directory));
                     removed.directory = known.cloned().unwrap_or_default();
+                    let own: Vec<String> = own.cloned().collect();
+                    after(&own, Some(&removed.directory), None)
                 }
             }
         }
         _ => return Err("clients cannot dispatch this for a chat".to_owned()),
+    };
+    let setting = Setting::Directories(directories(all, Some(&chosen)));
+    Ok(Plan::effect(Effect::Change(setting)).then(After::Directories(None)))
+}
+
+/// A list of directories after one is gone and one came, in its place or at the end.
+fn after(list: &[String], gone: Option<&str>, into: Option<&str>) -> Vec<String> {
+    let mut list = list.to_vec();
+    let at = gone.and_then(|gone| list.iter().position(|known| known == gone));
+    let at = at.inspect(|at| drop(list.remove(*at))).unwrap_or(list.len());
+    if let Some(into) = into.filter(|into| list.iter().all(|known| known != into)) {
+        list.insert(at, into.to_owned());
     }
-    Ok(Plan::default().then(After::Directories(None)).then(After::Keep))
+    list
+}
+
+/// The directories of a session, and those of them that a chat has, as its agent takes them.
+fn directories(all: &[String], chosen: Option<&[String]>) -> Directories {
+    let paths = |all: &[String]| all.iter().filter_map(|address| uri::path(address)).collect();
+    Directories {
+        further: paths(all.get(1..).unwrap_or_default()),
+        chosen: chosen.map(paths),
+    }
 }
 
 fn known(state: &SessionState) -> &[String] {
@@ -128,7 +172,7 @@ fn works_in(inner: &Inner, session: &str, directory: &str) -> bool {
     let chats = inner.core.chats_of(session);
     let heads = chats.iter().filter_map(|chat| inner.core.chats.get(chat));
     heads
-        .filter_map(|chat| chat.store.head().working_directories.as_ref()?.first())
+        .filter_map(|chat| chat.store().head().working_directories.as_ref()?.first())
         .any(|first| first == directory)
 }
 
@@ -136,30 +180,47 @@ impl Inner {
     /// The directories of a chat, by their addresses; where its agent runs comes first.
     pub(crate) fn directories_of(&self, chat: &str) -> Vec<String> {
         let own = self.core.chats.get(chat);
-        let own = own.and_then(|chat| chat.store.head().working_directories.clone());
+        let own = own.and_then(|chat| chat.store().head().working_directories.clone());
         let session = || self.core.sessions.get(&self.core.session_of(chat)?);
         own.or_else(|| session()?.state.working_directories.clone())
             .unwrap_or_default()
     }
 
-    /// Tells the agents of a session where they may work now.
+    /// Where the agent of a chat may work, as the state says.
+    pub(crate) fn work_places(&self, chat: &str) -> Directories {
+        let session = self.core.session_of(chat);
+        let session = session.and_then(|session| self.core.sessions.get(&session));
+        let all = session.map(|entry| known(&entry.state)).unwrap_or_default();
+        let head = self.core.chats.get(chat).map(|chat| chat.store().head());
+        directories(all, head.and_then(|head| head.working_directories.as_deref()))
+    }
+
+    /// Whether the state says where a chat works because its log does: so does the default chat's for the whole session.
+    pub(crate) fn is_source_of_directories(&self, chat: &str) -> bool {
+        let session = self.core.session_of(chat);
+        let session = session.and_then(|session| self.core.sessions.get(&session));
+        let is_draft = self.talks.get(chat).is_some_and(|talk| talk.is_draft);
+        !is_draft && session.is_some_and(|session| *session.default_chat == *chat)
+    }
+
+    /// Has the agents of a session look where they may work now.
     pub(crate) fn tell_directories(&self, session: &str) {
         for (chat, talk) in self.talks.iter().filter(|(_, talk)| &*talk.session == session) {
-            let all = self.directories_of(chat);
-            let further = all.iter().skip(1).filter_map(|directory| uri::path(directory));
-            talk.tell(Effect::Directories(further.collect()));
+            if !self.is_source_of_directories(chat) {
+                talk.tell(Effect::Directories);
+            }
         }
     }
 }
 
 /// The directories of a session or a chat have changed: what one of them lost or got in its place, its chats do too.
-pub(super) fn changed(face: &Face, inner: &mut Inner, channel: &Uri, moved: Option<(String, Option<String>)>) {
+pub(super) fn changed(inner: &mut Inner, channel: &Uri, moved: Option<(String, Option<String>)>) {
     let Some(session) = inner.core.session_of(channel) else {
         return;
     };
     if let Some((directory, replacement)) = moved {
         for chat in inner.core.chats_of(&session) {
-            let head = inner.core.chats.get(&chat).map(|chat| chat.store.head());
+            let head = inner.core.chats.get(&chat).map(|chat| chat.store().head());
             let own = head.and_then(|head| head.working_directories.as_ref());
             if !own.is_some_and(|own| own.contains(&directory)) {
                 continue;
@@ -174,22 +235,86 @@ pub(super) fn changed(face: &Face, inner: &mut Inner, channel: &Uri, moved: Opti
             for action in std::iter::once(removed).chain(set) {
                 inner.core.publish(&chat, &action, None);
             }
-            face.keep(inner, &chat);
         }
     }
     inner.tell_directories(&session);
 }
 
-/// The directories of a session beside the first, by their addresses.
-pub(crate) fn further_of(state: &SessionState) -> Vec<String> {
-    known(state).iter().skip(1).cloned().collect()
+impl Face {
+    /// The log of a session tells where it works. What it says now counts: who set something here has shown more than this
+    /// event may say.
+    pub(crate) fn works_in(&self, inner: &mut Inner, chat: &Uri, told: &LodgeDirectories) {
+        let agent = inner.talks.get(chat).and_then(Talk::agent);
+        let now = agent.map(|agent| agent.state().about.directories);
+        let told = now.as_ref().unwrap_or(told);
+        let Some(session) = inner.core.session_of(chat) else {
+            return;
+        };
+        let Some(entry) = inner
+            .core
+            .sessions
+            .get(&session)
+            .filter(|entry| entry.default_chat == *chat)
+        else {
+            return;
+        };
+        let now = addresses(&told.further);
+        let shown = known(&entry.state).get(1..).unwrap_or_default().to_vec();
+        let gone: Vec<&String> = shown.iter().filter(|known| !now.contains(known)).collect();
+        let new: Vec<&String> = now.iter().filter(|known| !shown.contains(known)).collect();
+        let (mut actions, mut moved) = (Vec::new(), Vec::new());
+        if let ([gone], [new]) = (&gone[..], &new[..]) {
+            let (directory, replacement) = ((*gone).clone(), (*new).clone());
+            moved.push((directory.clone(), Some(replacement.clone())));
+            actions.push(StateAction::SessionWorkingDirectoryReplaced(
+                SessionWorkingDirectoryReplacedAction { directory, replacement },
+            ));
+        } else {
+            moved.extend(gone.iter().map(|gone| ((*gone).clone(), None)));
+            actions.extend(gone.into_iter().cloned().map(|directory| {
+                StateAction::SessionWorkingDirectoryRemoved(SessionWorkingDirectoryRemovedAction { directory })
+            }));
+            actions.extend(new.into_iter().cloned().map(|directory| {
+                StateAction::SessionWorkingDirectorySet(SessionWorkingDirectorySetAction { directory })
+            }));
+        }
+        for action in &actions {
+            inner.core.publish(&session, action, None);
+        }
+        for moved in moved {
+            changed(inner, &session, Some(moved));
+        }
+        let chosen = own_actions(inner, chat, told);
+        for action in &chosen {
+            inner.core.publish(chat, action, None);
+        }
+        if !actions.is_empty() {
+            inner.tell_directories(&session);
+        }
+        if !actions.is_empty() || !chosen.is_empty() {
+            inner.core.settle(&session);
+        }
+    }
 }
 
-/// Directories that the agent behind a record works in, beside the one that it runs in.
-pub(crate) fn further_directories(record: &SessionRecord, owner: &SessionRecord) -> Vec<PathBuf> {
-    let named = match &record.own_directories {
-        Some(own) => own.get(1..).unwrap_or_default(),
-        None => &owner.directories,
+/// What shows which directories of its session a chat has, if it is shown with others. No action says that it has all: it is
+/// shown with each of them.
+fn own_actions(inner: &Inner, chat: &str, told: &LodgeDirectories) -> Vec<StateAction> {
+    let shown = inner.core.chats.get(chat);
+    let shown = shown.and_then(|chat| chat.store().head().working_directories.as_ref());
+    let now = match (&told.chosen, shown) {
+        (Some(chosen), _) => addresses(chosen),
+        (None, Some(_)) => {
+            let session = inner.core.session_of(chat);
+            let session = session.and_then(|session| inner.core.sessions.get(&session));
+            session.map(|entry| known(&entry.state).to_vec()).unwrap_or_default()
+        }
+        (None, None) => return Vec::new(),
     };
-    named.iter().filter_map(|directory| uri::path(directory)).collect()
+    let shown = shown.map(Vec::as_slice).unwrap_or_default();
+    let gone = shown.iter().filter(|known| !now.contains(known)).cloned();
+    let new = now.iter().filter(|known| !shown.contains(known)).cloned();
+    gone.map(|directory| StateAction::ChatWorkingDirectoryRemoved(ChatWorkingDirectoryRemovedAction { directory }))
+        .chain(new.map(|directory| StateAction::ChatWorkingDirectorySet(ChatWorkingDirectorySetAction { directory })))
+        .collect()
 }

@@ -1,49 +1,32 @@
 //! What the host does itself that clients do otherwise, by the same rules.
 
 use ahp_types::{
-    StateAction,
     actions::ChatTurnStartedAction,
     state::{Message, MessageKind},
 };
 use lodge_events::Timestamp;
+use tokio::sync::oneshot;
 
-use super::{Dispatch, Refusal, chat, finish, keep_messages};
+use super::{Dispatch, Refusal, chat};
 use crate::{
-    face::{Face, Held, Inner},
+    face::{Face, Inner},
     projection::timestamp,
     state::{Peer, Uri},
-    talk::Effect,
+    talk::{Cause, Effect},
 };
 
 /// Begins a turn in a chat in the name of a person whose client gave the message with another request.
-pub(crate) fn begin(face: &Face, inner: &mut Inner, chat: &Uri, message: Message) -> Result<(), Refusal> {
-    begin_as(face, inner, chat, message, MessageKind::User).map(drop)
+pub(crate) async fn begin(face: &Face, chat: &Uri, message: Message) -> Result<(), Refusal> {
+    begin_as(face, chat, message, MessageKind::User).await.map(drop)
 }
 
 /// Begins the turn of an automation's run. The id of the turn.
-pub(crate) fn begin_automation(
-    face: &Face,
-    inner: &mut Inner,
-    chat: &Uri,
-    message: Message,
-) -> Result<String, Refusal> {
-    begin_as(face, inner, chat, message, MessageKind::Automation)
+pub(crate) async fn begin_automation(face: &Face, chat: &Uri, message: Message) -> Result<String, Refusal> {
+    begin_as(face, chat, message, MessageKind::Automation).await
 }
 
-fn begin_as(
-    face: &Face,
-    inner: &mut Inner,
-    chat: &Uri,
-    message: Message,
-    speaker: MessageKind,
-) -> Result<String, Refusal> {
-    let peer = Peer::host();
-    let dispatch = Dispatch {
-        face,
-        peer: &peer,
-        channel: chat.clone(),
-        speaker,
-    };
+/// Clients see the turn when this returns.
+async fn begin_as(face: &Face, chat: &Uri, message: Message, speaker: MessageKind) -> Result<String, Refusal> {
     let turn_id = uuid::Uuid::new_v4().to_string();
     let mut action = ChatTurnStartedAction {
         turn_id: turn_id.clone(),
@@ -52,18 +35,40 @@ fn begin_as(
         queued_message_id: None,
         meta: None,
     };
-    let plan = chat::turn_started(inner, &dispatch, &mut action)?;
-    keep_messages(inner, chat, &plan)?;
-    let mut inner = Held::new(inner);
-    inner.core.publish(chat, &StateAction::ChatTurnStarted(action), None);
-    finish(&dispatch, &mut inner, plan, false);
+    let heard = accept(face, chat, &mut action, speaker)?;
+    // It is dropped where the conversation is closed; the message waits then.
+    let _ = heard.await;
     Ok(turn_id)
+}
+
+/// Has the log say that a turn begins. Whoever waits hears when clients see it.
+fn accept(
+    face: &Face,
+    chat: &Uri,
+    action: &mut ChatTurnStartedAction,
+    speaker: MessageKind,
+) -> Result<oneshot::Receiver<()>, Refusal> {
+    let mut inner = face.inner.lock();
+    let peer = Peer::host();
+    let dispatch = Dispatch {
+        face,
+        peer: &peer,
+        channel: chat.clone(),
+        speaker,
+    };
+    let plan = chat::turn_started(&inner, &dispatch, action)?;
+    let change = plan.queue.ok_or("there is nothing to say")?;
+    let (told, heard) = oneshot::channel();
+    if let Some((talk, event)) = inner.change_queue(chat, change)? {
+        talk.causes.insert(event, Cause { dispatched: None, told });
+    }
+    Ok(heard)
 }
 
 /// Cancels the turn of an automation's run in a chat, if it still goes on. One that a person began after it is theirs.
 pub(crate) fn cancel_automation(inner: &Inner, chat: &Uri) {
     let entry = inner.core.chats.get(chat);
-    let turn = entry.and_then(|chat| chat.store.head().active_turn.as_ref());
+    let turn = entry.and_then(|chat| chat.store().head().active_turn.as_ref());
     let turn = turn.filter(|turn| turn.message.origin.kind == MessageKind::Automation);
     if let (Some(turn), Some(talk)) = (turn, inner.talks.get(chat)) {
         talk.tell(Effect::Cancel { turn: turn.id.clone() });

@@ -11,7 +11,7 @@ use ahp_types::{
 use lodge_host::{Answer, ElicitationAnswer, ExitPlanAnswer, UserInputAnswer};
 use serde_json::Value;
 
-use super::{Dispatch, Plan, Refusal};
+use super::{Dispatch, Refusal, plan::Plan};
 use crate::{
     face::Inner,
     projection::{Question, number_value, one_answer},
@@ -26,7 +26,7 @@ fn open<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, id: &str) -> Result<&'a C
         .get(&dispatch.channel)
         .ok_or_else(|| "there is no such chat".to_owned())?;
     let parts = chat
-        .store
+        .store()
         .head()
         .active_turn
         .iter()
@@ -170,7 +170,7 @@ pub(super) fn completed(
         }
     }
     let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
-    let asked = talk.and_then(|talk| talk.projector.question(&action.request_id));
+    let asked = talk.and_then(|talk| talk.projector().question(&action.request_id));
     let (request_id, question) = asked.ok_or_else(|| "the agent no longer waits for this".to_owned())?;
     let answer = match question {
         Question::UserInput => {

@@ -2,7 +2,10 @@
 
 use ahp_types::{StateAction, state::ChangesetState};
 
-use super::{After, Dispatch, NoChange, Plan, Refusal};
+use super::{
+    Dispatch, Refusal,
+    plan::{After, NoChange, Plan},
+};
 use crate::{annotations, changesets::Kind, face::Inner, state::Service, terminals};
 
 /// The rules of service channels. What stands behind a channel is told by an effect of the plan.

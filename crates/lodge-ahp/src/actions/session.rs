@@ -8,7 +8,10 @@ use ahp_types::{
 use lodge_host::{Approval, Mode};
 use serde_json::Value;
 
-use super::{After, Dispatch, NoChange, Plan, Refusal};
+use super::{
+    Dispatch, Refusal,
+    plan::{After, NoChange, Plan},
+};
 use crate::{
     customizations::{self, Wish},
     face::Inner,
@@ -112,13 +115,13 @@ pub(super) fn check(inner: &Inner, dispatch: &Dispatch<'_>, action: &mut StateAc
             let said = customizations::given(std::mem::take(&mut toggled.enablement), place.map(String::as_str))?;
             toggled.id.clone_from(&thing.id);
             toggled.enablement.clone_from(&said);
-            if dispatch.face.decisions_of(inner, &dispatch.channel).said(&thing.id) == said {
+            if dispatch.face.decisions_of(inner, &dispatch.channel).said(&thing.key) == said {
                 return Ok(Plan::nothing(NoChange::Echo));
             }
-            if !dispatch.face.store.can_decide(&thing.id) {
+            if !dispatch.face.host.decisions().has_room(&thing.key) {
                 return Err("too many decisions for other sessions".to_owned());
             }
-            let decided = After::Decided(toggled.id.clone(), said);
+            let decided = After::Decided(thing.key.clone(), said);
             Ok(Plan::default().then(decided).then(After::Keep))
         }
         A::SessionMcpServerStartRequested(wanted) => server(state, entry.announced.is_some(), &wanted.id, Wish::Start),

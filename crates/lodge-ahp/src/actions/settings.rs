@@ -7,7 +7,10 @@ use ahp_types::{
     state::{ConfigSchema, RootConfigState},
 };
 
-use super::{NoChange, Plan, Refusal};
+use super::{
+    Refusal,
+    plan::{NoChange, Plan},
+};
 use crate::face::{Face, Inner};
 
 /// Bytes of all settings together, as they are written.

@@ -14,7 +14,7 @@ use ahp_types::{
 use lodge_host::{Answer, ExternalResult, PermissionDecision, ToolAnswer};
 use serde_json::json;
 
-use super::{Dispatch, Plan, Refusal};
+use super::{Dispatch, Refusal, plan::Plan};
 use crate::{
     face::Inner,
     projection::{ALLOW_ALWAYS, ALLOW_ONCE, ALLOW_SESSION, DENY, Question},
@@ -28,7 +28,7 @@ fn call<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, turn: &str, call: &str) -
         .chats
         .get(&dispatch.channel)
         .ok_or_else(|| "there is no such chat".to_owned())?;
-    chat.store
+    chat.store()
         .tool_call(turn, call)
         .ok_or_else(|| "there is no such tool call in the running turn".to_owned())
 }
@@ -36,7 +36,7 @@ fn call<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, turn: &str, call: &str) -
 /// The request that the agent waits on about a tool call.
 fn request<'a>(inner: &'a Inner, dispatch: &Dispatch<'_>, about: &str) -> Result<(&'a str, &'a Question), Refusal> {
     let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
-    talk.and_then(|talk| talk.projector.question(about))
+    talk.and_then(|talk| talk.projector().question(about))
         .ok_or_else(|| "the agent no longer waits for this".to_owned())
 }
 
@@ -80,7 +80,7 @@ pub(super) fn confirmed(
             let talk = inner.talk_of(&dispatch.channel).map(|(_, talk)| talk);
             Some(
                 talk.ok_or("there is no such chat")?
-                    .projector
+                    .projector()
                     .edited(&action.tool_call_id, input)?,
             )
         }
@@ -239,7 +239,7 @@ pub(crate) fn fail_calls_of(inner: &mut Inner, chat: &str, client: &str) {
         .core
         .chats
         .get(chat)
-        .and_then(|chat| chat.store.head().active_turn.as_ref())
+        .and_then(|chat| chat.store().head().active_turn.as_ref())
     else {
         return;
     };
@@ -263,7 +263,7 @@ pub(crate) fn fail_calls_of(inner: &mut Inner, chat: &str, client: &str) {
 
 /// Fails a call that a client was to run, because it is gone.
 pub(crate) fn fail_call(inner: &mut Inner, chat: &str, call: &str) {
-    let head = inner.core.chats.get(chat).map(|chat| chat.store.head());
+    let head = inner.core.chats.get(chat).map(|chat| chat.store().head());
     let Some(active) = head.and_then(|head| head.active_turn.as_ref()) else {
         return;
     };
@@ -277,7 +277,7 @@ pub(crate) fn fail_call(inner: &mut Inner, chat: &str, call: &str) {
         error: Some(json!({ "message": message })),
     };
     if let Some((_, talk)) = inner.talk_of(chat)
-        && let Some((request_id, _)) = talk.projector.question(call)
+        && let Some((request_id, _)) = talk.projector().question(call)
     {
         let answer = Answer::Tool(ToolAnswer::Result(external(&result)));
         talk.tell(Effect::answer(request_id, answer));

@@ -4,7 +4,7 @@
 mod place;
 mod read;
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use ahp_types::state::{
     Message, MessageAttachment, MessageEmbeddedResourceAttachment, MessageResourceAttachment, TextPosition, TextRange,
@@ -13,12 +13,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use lodge_events::{
     Attachment, BlobAttachment, DirectoryAttachment, FileAttachment, SelectionAttachment, SelectionRange,
 };
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use self::place::Place;
 pub(crate) use self::read::{read, read_here};
-use crate::state::Uri;
 
 /// Text of one attachment that the model is given.
 const TEXT: usize = 256 << 10;
@@ -40,7 +38,9 @@ pub(crate) fn unread(message: &Message) -> Given {
         match attachment {
             MessageAttachment::Resource(resource) => match Place::of(&resource.uri) {
                 Place::File(path) => given.attachments.push(file(resource, path, |_| String::new())),
-                Place::Held(_) | Place::Client => given.texts.push(not_read(resource, "the host had to start again")),
+                Place::Machine(_) | Place::Held(_) | Place::Client => {
+                    given.texts.push(not_read(resource, "the host had to start again"))
+                }
             },
             other => given.take(other),
         }
@@ -175,30 +175,6 @@ fn lines(text: &str, range: &TextRange) -> Option<String> {
     );
     let lines: Vec<&str> = text.lines().skip(first).take(last.checked_sub(first)? + 1).collect();
     Some(lines.join("\n"))
-}
-
-/// Which client sent which message: what only a client has is read from the one that attached it. Known for the last
-/// messages that were sent to this process.
-#[derive(Debug, Default)]
-pub(crate) struct Senders(Mutex<VecDeque<(Uri, String, Arc<str>)>>);
-
-impl Senders {
-    const KEPT: usize = 256;
-
-    pub(crate) fn remember(&self, chat: &Uri, message: &str, client: &Arc<str>) {
-        let mut known = self.0.lock();
-        known.retain(|(at, id, _)| (at, id.as_str()) != (chat, message));
-        if known.len() == Self::KEPT {
-            known.pop_front();
-        }
-        known.push_back((chat.clone(), message.to_owned(), client.clone()));
-    }
-
-    pub(crate) fn of(&self, chat: &Uri, message: &str) -> Option<Arc<str>> {
-        let known = self.0.lock();
-        let found = known.iter().find(|(at, id, _)| (at, id.as_str()) == (chat, message));
-        found.map(|(_, _, client)| client.clone())
-    }
 }
 
 #[cfg(test)]

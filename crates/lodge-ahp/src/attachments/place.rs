@@ -16,6 +16,8 @@ const AGENT_HOST: &str = "vscode-agent-host";
 pub(super) enum Place {
     /// On this host, if there is something at the path.
     File(PathBuf),
+    /// On a machine that only the client can tell, which may be this one.
+    Machine(PathBuf),
     /// Content that this host may hold under an address of its own.
     Held(String),
     /// With the client that attached it.
@@ -31,8 +33,12 @@ impl Place {
             return Self::Client;
         };
         match scheme {
-            REMOTE => uri::path(&format!("file://{}", Parts::of(rest).path)).map_or(Self::Client, Self::File),
-            AGENT_HOST => original(&Parts::of(rest)).map_or(Self::Client, |original| Self::of(&original)),
+            REMOTE => uri::path(&format!("file://{}", Parts::of(rest).path)).map_or(Self::Client, Self::Machine),
+            AGENT_HOST => match original(&Parts::of(rest)).map(|original| Self::of(&original)) {
+                Some(Self::File(path)) => Self::Machine(path),
+                Some(place) => place,
+                None => Self::Client,
+            },
             _ if changesets::is_content(address) || uri::session_of_content(address).is_some() => {
                 Self::Held(address.to_owned())
             }
@@ -102,11 +108,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_editors_name_files_and_contents_of_this_host_where_they_can() {
+    fn addresses_of_editors_name_files_of_some_machine_and_contents_of_this_host() {
         let hidden = |json: &str| URL_SAFE_NO_PAD.encode(json);
-        let file = |path: &str| Place::File(path.into());
+        let file = |path: &str| Place::Machine(path.into());
         for (address, expected) in [
-            ("file:///a/b%20c", file("/a/b c")),
+            ("file:///a/b%20c", Place::File("/a/b c".into())),
             ("vscode-remote://ssh-remote%2Bbox/a/b%20c.rs", file("/a/b c.rs")),
             ("vscode-remote://wsl+x/a?q#L1", file("/a")),
             (

@@ -1,13 +1,18 @@
 //! Reading attached resources when a turn begins: from the host's files, from what the host holds, and for the rest from the
 //! client that attached them.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use ahp_types::state::{Message, MessageAttachment, MessageResourceAttachment};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures_util::future::join_all;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{json, value::RawValue};
 use tokio::time::timeout;
 
 use super::{Given, Place, SHOWN, blob, file, lines, not_read, quote};
@@ -75,7 +80,11 @@ pub(crate) async fn read(face: &Arc<Face>, client: Option<&str>, message: &Messa
     // What was read comes last: the order of what clients embed tells whose bytes the log has.
     for ((resource, _), content) in elsewhere.iter().zip(contents) {
         match content {
-            Ok(content) => given.content(resource, content),
+            Ok(Found::Here(path, text)) => {
+                let selected = |range: &_| lines(&text, range).unwrap_or_default();
+                given.attachments.push(file(resource, path, selected));
+            }
+            Ok(Found::Content(content)) => given.content(resource, content),
             Err(why) => {
                 given.texts.push(not_read(resource, &why));
                 // Perhaps it is about to be made.
@@ -91,6 +100,13 @@ pub(crate) async fn read(face: &Arc<Face>, client: Option<&str>, message: &Messa
 struct Content {
     bytes: Vec<u8>,
     kind: Option<String>,
+}
+
+/// What is behind an address that names no file of this host for certain.
+enum Found {
+    /// A file of this host after all, and its text.
+    Here(PathBuf, String),
+    Content(Content),
 }
 
 impl Given {
@@ -109,23 +125,72 @@ impl Given {
     }
 }
 
-/// The content of a resource that is no file of this host. `Err` says why there is none.
+/// What is behind the address of a resource. `Err` says why that cannot be told.
 async fn content(
     face: &Arc<Face>,
     client: Option<&str>,
     resource: &MessageResourceAttachment,
     place: &Place,
-) -> Result<Content, String> {
+) -> Result<Found, String> {
     if let Place::Held(address) = place
         && let Some(held) = held(face, address).await
     {
-        return Ok(held);
+        return Ok(Found::Content(held));
     }
+    let nobody = "no client can be asked for it";
     if resource.display_kind.as_deref() == Some("directory") {
-        return Err("it is a directory that is not on this host".to_owned());
+        return match (place, client) {
+            (Place::Machine(path), Some(client)) if is_same_directory(face, client, resource, path).await => {
+                Ok(Found::Here(path.clone(), String::new()))
+            }
+            _ => Err("it is a directory that is not on this host".to_owned()),
+        };
     }
-    let client = client.ok_or("no client can be asked for it")?;
-    of_client(face, client, resource).await
+    let content = of_client(face, client.ok_or(nobody)?, resource).await?;
+    // Names of machines mean nothing here. A file of this path with the content that the client sees may well be the same; any
+    // other is not what the person attached, and nobody asked for it.
+    if let Place::Machine(path) = place
+        && let Ok(found) = tokio::fs::metadata(path).await
+        && found.is_file()
+        && found.len() == content.bytes.len() as u64
+        && tokio::fs::read(path).await.is_ok_and(|bytes| bytes == content.bytes)
+    {
+        let text = String::from_utf8_lossy(&content.bytes).into_owned();
+        return Ok(Found::Here(path.clone(), text));
+    }
+    Ok(Found::Content(content))
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Entries {
+    entries: Vec<Entry>,
+}
+
+/// Whether a directory of this host has the entries that the client sees.
+async fn is_same_directory(face: &Arc<Face>, client: &str, resource: &MessageResourceAttachment, path: &Path) -> bool {
+    let Ok(answer) = ask(face, client, "resourceList", resource).await else {
+        return false;
+    };
+    let Ok(Entries { entries }) = serde_json::from_str(answer.get()) else {
+        return false;
+    };
+    let theirs: BTreeSet<String> = entries.into_iter().map(|entry| entry.name).collect();
+    let Ok(mut reading) = tokio::fs::read_dir(path).await else {
+        return false;
+    };
+    let mut ours = BTreeSet::new();
+    while let Ok(Some(entry)) = reading.next_entry().await {
+        ours.insert(entry.file_name().to_string_lossy().into_owned());
+        if ours.len() > theirs.len() {
+            return false;
+        }
+    }
+    ours == theirs
 }
 
 /// What the host holds under an address of its own.
@@ -160,11 +225,18 @@ struct Read {
     content_type: Option<String>,
 }
 
+async fn ask(
+    face: &Arc<Face>,
+    client: &str,
+    method: &str,
+    resource: &MessageResourceAttachment,
+) -> Result<Box<RawValue>, RpcError> {
+    let params = json!({ "channel": ahp_types::ROOT_RESOURCE_URI, "uri": resource.uri });
+    call_client(face, client, method, &params.to_string()).await
+}
+
 async fn of_client(face: &Arc<Face>, client: &str, resource: &MessageResourceAttachment) -> Result<Content, String> {
-    let ask = async |method: &str| {
-        let params = json!({ "channel": ahp_types::ROOT_RESOURCE_URI, "uri": resource.uri });
-        call_client(face, client, method, &params.to_string()).await
-    };
+    let ask = async |method: &str| ask(face, client, method, resource).await;
     // An answer that is too large would end the client's connection. What is in no file has no size to tell.
     let size = match resource.size_hint {
         Some(size) => u64::try_from(size).ok(),

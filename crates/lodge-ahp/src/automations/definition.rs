@@ -3,14 +3,14 @@
 use ahp_types::state::{
     AgentSelection, AutomationAfterDateCondition, AutomationAfterRunsCondition, AutomationDefinition,
     AutomationDefinitionPatch, AutomationDisableCondition, AutomationMisfirePolicy, AutomationSchedule,
-    AutomationScheduleTrigger, AutomationSessionTemplate, AutomationTrigger, Message, MessageKind, MessageOrigin,
-    ModelSelection,
+    AutomationScheduleTrigger, AutomationSessionTemplate, AutomationTrigger, MessageKind,
 };
-use lodge_host::{Definition, MessageTemplate, Misfire, NamedModel, Schedule, SessionTemplate, StopRule};
+use lodge_host::{Definition, Misfire, Schedule, SessionTemplate, StopRule};
 use serde_json::Value;
 
 use crate::{
     actions::{self, MOST_DIRECTORIES},
+    chats::{kept_message, kept_model, shown_message, shown_model},
     methods::session_settings,
     uri,
 };
@@ -110,28 +110,13 @@ pub(super) fn kept(definition: AutomationDefinition) -> Result<Definition, Strin
         AutomationDisableCondition::AfterRuns(runs) => StopRule::AfterRuns(runs.max),
         AutomationDisableCondition::AfterDate(after) => StopRule::At(after.date),
     });
-    let Message {
-        text,
-        attachments,
-        model,
-        agent,
-        meta,
-        ..
-    } = definition.message;
-    let attachments = attachments.map(|all| all.iter().map(serde_json::to_value).collect::<Result<_, _>>());
     let session = definition.session;
     Ok(Definition {
         title: definition.title,
-        message: MessageTemplate {
-            text,
-            attachments: attachments.transpose().map_err(|error| error.to_string())?,
-            model: model.map(named),
-            agent: agent.map(|agent| agent.uri),
-            notes: meta,
-        },
+        message: kept_message(&definition.message),
         session: SessionTemplate {
             provider: session.provider,
-            model: session.model.map(named),
+            model: session.model.map(kept_model),
             agent: session.agent.map(|agent| agent.uri),
             directories: session.working_directories,
             settings: session.config,
@@ -158,13 +143,6 @@ fn schedule(trigger: AutomationScheduleTrigger) -> Result<Schedule, String> {
     })
 }
 
-fn named(model: ModelSelection) -> NamedModel {
-    NamedModel {
-        id: model.id,
-        options: model.config.map(|config| config.into_iter().collect()),
-    }
-}
-
 /// A definition that the host keeps, as clients see it.
 pub(super) fn shown(definition: &Definition) -> AutomationDefinition {
     let Definition {
@@ -181,27 +159,12 @@ pub(super) fn shown(definition: &Definition) -> AutomationDefinition {
         StopRule::At(date) => AutomationDisableCondition::AfterDate(AutomationAfterDateCondition { date }),
     });
     let conditions: Vec<_> = conditions.collect();
-    // An attachment of a kind that is not known any more is kept as it is.
-    let attachments = message.attachments.map(|all| {
-        all.into_iter()
-            .filter_map(|one| serde_json::from_value(one).ok())
-            .collect()
-    });
     AutomationDefinition {
         title,
-        message: Message {
-            text: message.text,
-            origin: MessageOrigin {
-                kind: MessageKind::Automation,
-            },
-            attachments,
-            model: message.model.map(selected),
-            agent: message.agent.map(|uri| AgentSelection { uri }),
-            meta: message.notes,
-        },
+        message: shown_message(message, MessageKind::Automation),
         session: AutomationSessionTemplate {
             provider: session.provider,
-            model: session.model.map(selected),
+            model: session.model.map(shown_model),
             agent: session.agent.map(|uri| AgentSelection { uri }),
             working_directories: session.directories,
             config: session.settings,
@@ -226,13 +189,6 @@ fn trigger(schedule: Schedule) -> AutomationTrigger {
             Misfire::CatchUp => AutomationMisfirePolicy::RunOnce,
         }),
     })
-}
-
-fn selected(model: NamedModel) -> ModelSelection {
-    ModelSelection {
-        id: model.id,
-        config: model.options.map(|options| options.into_iter().collect()),
-    }
 }
 
 /// Takes up what a patch names. What it does not name stays.

@@ -118,7 +118,7 @@ fn id_at(address: &str) -> &str {
     address.strip_prefix(ADDRESS).unwrap_or_default()
 }
 
-fn address(id: &str) -> String {
+pub(crate) fn address(id: &str) -> String {
     format!("{ADDRESS}{id}")
 }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ahp_types::state::{AutomationDefinition, AutomationSessionOrigin, Message, MessageKind, SessionOrigin};
+use ahp_types::state::{AutomationDefinition, Message, MessageKind};
 use futures_util::future::BoxFuture;
-use lodge_host::{Automation, AutomationChange, AutomationFace, PreparedRun, RunSession};
+use lodge_host::{Automation, AutomationChange, AutomationFace, MadeBy, Marks, PreparedRun, RunSession};
 
-use super::{RUN, address, definition, id_at, rpc_error};
+use super::{RUN, definition, id_at, rpc_error};
 use crate::{
-    actions,
+    actions, chats,
     face::Face,
     methods::{NewSession, Template, Wanted, prepare},
     rpc::RpcError,
@@ -39,9 +39,9 @@ impl AutomationFace for Face {
                 id: id.clone(),
                 session: format!("{provider}:/{id}").into(),
                 title: definition.title,
-                origin: AutomationSessionOrigin {
-                    automation: address(&automation.id),
-                    run: format!("{RUN}{run}"),
+                made_by: MadeBy {
+                    automation: automation.id,
+                    run,
                 },
                 wanted,
                 message,
@@ -70,7 +70,7 @@ impl AutomationFace for Face {
                     let mut of = inner.talks.iter().filter(|(_, talk)| talk.host_id == session);
                     of.any(|(chat, _)| {
                         let chat = inner.core.chats.get(chat);
-                        let turn = chat.and_then(|chat| chat.store.head().active_turn.as_ref());
+                        let turn = chat.and_then(|chat| chat.store().head().active_turn.as_ref());
                         turn.is_some_and(|turn| turn.message.origin.kind == MessageKind::Automation)
                     })
                 };
@@ -91,7 +91,7 @@ struct NewRun {
     id: String,
     session: Uri,
     title: String,
-    origin: AutomationSessionOrigin,
+    made_by: MadeBy,
     wanted: Wanted,
     message: Message,
 }
@@ -100,27 +100,34 @@ impl NewRun {
     /// Makes the session and gives it the message. The id of that.
     async fn start(self, face: Arc<Face>) -> Result<String, String> {
         let Self { id, session, .. } = self;
-        face.store
-            .update(&id, |record| record.origin = Some(self.origin.clone()));
+        let made_by = Marks {
+            made_by: Some(self.made_by),
+            ..Marks::default()
+        };
+        let kept = face.host.marks().update(&id, |marks| marks.clone_from(&made_by));
+        kept.map_err(|error| error.to_string())?;
         let new = NewSession {
             session: &session,
             id: &id,
             wanted: self.wanted,
             client: "automation",
             title: Some(self.title),
-            origin: Some(SessionOrigin::Automation(self.origin)),
+            origin: chats::made_by(&made_by),
         };
         new.draft(&face);
         let chat: Uri = uri::default_chat(&session).into();
         let made = face.materialise(&session).await.map_err(|error| error.to_string());
         let message = self.message;
-        let begun = made.and_then(|()| actions::begin_automation(&face, &mut face.inner.lock(), &chat, message));
+        let begun = match made {
+            Ok(()) => actions::begin_automation(&face, &chat, message).await,
+            Err(error) => Err(error),
+        };
         if begun.is_err() {
             // Nothing was said in it, and nobody knows of it.
             face.inner.lock().remove_session(&session);
             // It may not have been made.
             let _ = face.host.delete(&id).await;
-            face.store.forget(&id);
+            face.host.marks().forget(&id);
         }
         begun
     }

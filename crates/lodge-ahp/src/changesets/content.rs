@@ -1,6 +1,10 @@
 //! Addresses of the contents that changed files had, and what is behind them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStringExt as _,
+    path::{Path, PathBuf},
+};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use lodge_host::{Entry, Hash, WorkTree};
@@ -8,6 +12,7 @@ use lodge_host::{Entry, Hash, WorkTree};
 use crate::{
     face::Face,
     rpc::{RpcError, code},
+    tool_content::whole,
     uri,
 };
 
@@ -19,6 +24,8 @@ pub(super) enum Content<'a> {
     Kept(&'a Hash),
     /// In git's store.
     Git(&'a str),
+    /// In the file itself. The stamp tells one state of the file from another.
+    Now(&'a Path, String),
     /// Where a link leads.
     Link(&'a Path),
     /// Not kept: too large.
@@ -42,7 +49,8 @@ impl<'a> Content<'a> {
         let word = match self {
             Self::Kept(hash) => hash.to_string(),
             Self::Git(oid) => format!("git-{oid}"),
-            Self::Link(target) => format!("link-{}", URL_SAFE_NO_PAD.encode(target.as_os_str().as_encoded_bytes())),
+            Self::Now(path, stamp) => format!("now-{}.{stamp}", encoded(path)),
+            Self::Link(target) => format!("link-{}", encoded(target)),
             Self::Lost => "lost".to_owned(),
         };
         let name = path.file_name().map(PathBuf::from).unwrap_or_default();
@@ -50,6 +58,15 @@ impl<'a> Content<'a> {
         let name = name.strip_prefix("file:///").unwrap_or_default();
         format!("{SCHEME}{session}/{word}/{name}")
     }
+}
+
+fn encoded(path: &Path) -> String {
+    URL_SAFE_NO_PAD.encode(path.as_os_str().as_encoded_bytes())
+}
+
+fn decoded(text: &str) -> Option<PathBuf> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    Some(OsString::from_vec(bytes).into())
 }
 
 /// Whether an address is one of such contents.
@@ -70,6 +87,12 @@ pub(crate) async fn read(face: &Face, uri: &str) -> Option<Result<Vec<u8>, RpcEr
         }
         if let Some(target) = word.strip_prefix("link-") {
             return URL_SAFE_NO_PAD.decode(target).map_err(|_| lost());
+        }
+        if let Some((path, _)) = word.strip_prefix("now-").and_then(|word| word.split_once('.')) {
+            let path = decoded(path).ok_or_else(lost)?;
+            let (files, limit) = (face.shared_files(), face.config.limits.resource_bytes);
+            let read = tokio::task::spawn_blocking(move || whole(&files, &path, limit)).await;
+            return read.ok().flatten().ok_or_else(lost);
         }
         let hash = Hash::parse(word).ok_or_else(lost)?;
         session.file_content(hash).await.map_err(|_| lost())

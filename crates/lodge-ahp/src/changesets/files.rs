@@ -45,7 +45,7 @@ impl Inner {
     /// The host's session that a turn is in.
     fn session_of_turn(&self, session: &str, turn: &str) -> Option<String> {
         let talks = self.talks.iter().filter(|(_, talk)| &*talk.session == session);
-        let mut with_stores = talks.filter_map(|(chat, talk)| Some((&self.core.chats.get(chat)?.store, talk)));
+        let mut with_stores = talks.filter_map(|(chat, talk)| Some((self.core.chats.get(chat)?.store(), talk)));
         let found = with_stores.find(|(store, _)| {
             let active = store.head().active_turn.as_ref();
             store.position(turn).is_some() || active.is_some_and(|active| active.id == turn)
@@ -173,14 +173,16 @@ fn of_git(session: &str, change: &GitChange) -> ChangesetFile {
         content_type: None,
         nonce: Some(oid.clone()),
     });
-    // What is there now is the file itself.
+    // What is there now is in the file itself. Its address is not the file's: a browser's page can open no `file:`.
     let now = change.exists.then(|| {
         let metadata = change.path.symlink_metadata().ok();
+        let size = metadata.as_ref().and_then(|file| i64::try_from(file.len()).ok());
+        let stamp = metadata.map(|file| format!("{}-{}-{}", file.mtime(), file.mtime_nsec(), file.len()));
         ContentRef {
-            uri: uri::file(&change.path),
-            size_hint: metadata.as_ref().and_then(|file| i64::try_from(file.len()).ok()),
+            uri: Content::Now(&change.path, stamp.clone().unwrap_or_default()).uri(session, &change.path),
+            size_hint: size,
             content_type: None,
-            nonce: metadata.map(|file| format!("{}-{}-{}", file.mtime(), file.mtime_nsec(), file.len())),
+            nonce: stamp,
         }
     });
     file(&change.path, before, now, change.lines)

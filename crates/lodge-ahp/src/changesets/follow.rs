@@ -9,16 +9,14 @@ use std::{
 use ahp_types::{
     StateAction,
     actions::{ChangesetContentChangedAction, ChangesetStatusChangedAction, SessionChangesetsChangedAction},
-    state::{
-        ChangesSummary, ChangesetFile, ChangesetOperation, ChangesetOperationStatus, ChangesetState, ChangesetStatus,
-        ErrorInfo,
-    },
+    state::{ChangesetFile, ChangesetOperation, ChangesetOperationStatus, ChangesetState, ChangesetStatus, ErrorInfo},
 };
-use lodge_host::{HostError, Span};
+use lodge_host::{ChangeCounts, HostError, Span};
 use tokio::sync::Notify;
 
 use super::{Kind, catalogue, operations};
 use crate::{
+    chats,
     face::{Face, Inner},
     state::{Service, Uri},
 };
@@ -134,25 +132,31 @@ impl Face {
         let sum = |count: fn(&ahp_types::state::FileEditDiffStats) -> Option<i64>| {
             edits.iter().filter_map(|edit| count(edit.diff.as_ref()?)).sum()
         };
-        let counted = ChangesSummary {
-            additions: Some(sum(|diff| diff.added)),
-            deletions: Some(sum(|diff| diff.removed)),
-            files: i64::try_from(edits.len()).ok(),
+        let counts = ChangeCounts {
+            added: sum(|diff| diff.added),
+            removed: sum(|diff| diff.removed),
+            files: edits.len() as i64,
         };
+        let counted = chats::changes(counts);
         // A session that never changed anything says nothing about it.
         if edits.is_empty() && entry.changes.is_none()
             || entry.changes.as_ref() == Some(&counted) && entry.diffs == edits
         {
             return;
         }
-        entry.changes = Some(counted.clone());
+        entry.changes = Some(counted);
         entry.diffs = edits;
         entry.dirty = true;
         inner.core.publish_diffs(session);
         inner.core.settle(session);
         drop(inner);
-        self.store
-            .update(&source.first, |record| record.changes = Some(counted));
+        let kept = self
+            .host
+            .marks()
+            .update(&source.first, |marks| marks.changes = Some(counts));
+        if let Err(error) = kept {
+            tracing::warn!(session = source.first, %error, "what a session changed in numbers is counted anew after a restart");
+        }
     }
 
     /// A conversation changed files.
@@ -192,11 +196,13 @@ impl Face {
             .filter(|file| file.reviewed == Some(true))
             .map(|file| (mark_of(channel, file), fingerprint(file)))
             .collect();
-        self.store.update(&source.first, |record| {
-            let prefix = mark_prefix(channel);
-            record.reviewed.retain(|key, _| !key.starts_with(&prefix));
-            record.reviewed.extend(marks);
-        });
+        let mut reviewed = self.host.marks().reviewed(&source.first);
+        let prefix = mark_prefix(channel);
+        reviewed.retain(|key, _| !key.starts_with(&prefix));
+        reviewed.extend(marks);
+        if let Err(error) = self.host.marks().set_reviewed(&source.first, &reviewed) {
+            tracing::error!(session = source.first, %error, "which files were looked at cannot be kept");
+        }
         inner.followers.wake(session);
     }
 }
@@ -317,7 +323,7 @@ impl Follow {
         if self.kind.is_reviewed()
             && let Some(source) = inner.source(&self.session)
         {
-            let marks = self.face.store.session(&source.first).reviewed;
+            let marks = self.face.host.marks().reviewed(&source.first);
             for file in &mut files {
                 let mark = marks.get(&mark_of(&self.channel, file));
                 file.reviewed = Some(mark == Some(&fingerprint(file)));

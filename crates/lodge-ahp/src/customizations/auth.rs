@@ -158,7 +158,7 @@ impl ClientCalls for Watchers {
         let session = inner.talks.get(&self.chat).map(|talk| &talk.session);
         let channels = session.into_iter().chain([&self.chat]);
         channels
-            .filter_map(|uri| inner.core.channels.get(uri))
+            .filter_map(|uri| inner.core.channel(uri))
             .flat_map(|channel| &channel.subscribers)
             .any(|subscriber| subscriber.peer.dialect == Dialect::Modern && subscriber.peer.name != TERMINAL)
     }

@@ -1,63 +1,51 @@
 //! What persons decided: what is on and off, and for whom. A decision is for one session, for all that work in a directory, or for all
 //! there are; the most special one counts. What is decided for one session is kept with it, the rest with the host.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use ahp_types::state::CustomizationEnablement;
-use serde::{Deserialize, Serialize};
+use lodge_host::Decision;
 
 use crate::{
     actions::is_same,
     face::{Face, Inner},
     state::Uri,
     talk::Effect,
+    uri,
 };
 
 /// What was decided for one session: by the id of a thing, whether it is on.
 pub(crate) type Own = BTreeMap<String, bool>;
 
-/// What was decided about a thing for more than one session.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Wide {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    everywhere: Option<bool>,
-    /// By the address of the directory that sessions work in.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    places: BTreeMap<String, bool>,
+/// What a decision for more than one session says to one that works in a directory, the more special first.
+fn said(decision: &Decision, place: Option<&str>) -> Vec<CustomizationEnablement> {
+    let here = place.and_then(|place| {
+        let path = uri::path(place)?;
+        let enabled = *decision.places.get(&*path.to_string_lossy())?;
+        let uri = place.to_owned();
+        Some(CustomizationEnablement::Workspace { uri, enabled })
+    });
+    let everywhere = decision.everywhere;
+    let everywhere = everywhere.map(|enabled| CustomizationEnablement::Global { enabled });
+    here.into_iter().chain(everywhere).collect()
 }
 
-impl Wide {
-    /// What it says to a session that works in a directory, the more special first.
-    fn said(&self, place: Option<&str>) -> Vec<CustomizationEnablement> {
-        let here = place.and_then(|place| {
-            let enabled = *self.places.get(place)?;
-            let uri = place.to_owned();
-            Some(CustomizationEnablement::Workspace { uri, enabled })
-        });
-        let everywhere = self.everywhere;
-        let everywhere = everywhere.map(|enabled| CustomizationEnablement::Global { enabled });
-        here.into_iter().chain(everywhere).collect()
+/// Makes a decision what it is after a session in that directory decided all anew.
+pub(crate) fn decided(decision: &mut Decision, said: &[CustomizationEnablement], place: Option<&Path>) {
+    decision.everywhere = None;
+    let place = place.map(|place| place.to_string_lossy().into_owned());
+    if let Some(place) = &place {
+        decision.places.remove(place);
     }
-
-    /// What it is after a session in that directory decided all anew.
-    fn decided(mut self, said: &[CustomizationEnablement], place: Option<&str>) -> Self {
-        self.everywhere = None;
-        if let Some(place) = place {
-            self.places.remove(place);
-        }
-        for said in said {
-            match said {
-                CustomizationEnablement::Global { enabled } => self.everywhere = Some(*enabled),
-                CustomizationEnablement::Workspace { uri, enabled } => drop(self.places.insert(uri.clone(), *enabled)),
-                _ => {}
+    for said in said {
+        match said {
+            CustomizationEnablement::Global { enabled } => decision.everywhere = Some(*enabled),
+            // There is one for the directory that the session works in, and none else.
+            CustomizationEnablement::Workspace { enabled, .. } => {
+                decision.places.extend(place.clone().map(|place| (place, *enabled)));
             }
+            _ => {}
         }
-        self
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
     }
 }
 
@@ -70,21 +58,21 @@ pub(crate) struct Decisions {
 
 impl Decisions {
     /// Of a session with decisions of its own that works in a directory.
-    pub(crate) fn of(own: &Own, place: Option<&str>, wide: &BTreeMap<String, Wide>) -> Self {
-        let mut said: BTreeMap<String, Vec<CustomizationEnablement>> = BTreeMap::new();
+    pub(crate) fn of(own: &Own, place: Option<&str>, wide: &BTreeMap<String, Decision>) -> Self {
+        let mut all: BTreeMap<String, Vec<CustomizationEnablement>> = BTreeMap::new();
         for (id, enabled) in own {
-            said.insert(id.clone(), vec![CustomizationEnablement::Session { enabled: *enabled }]);
+            all.insert(id.clone(), vec![CustomizationEnablement::Session { enabled: *enabled }]);
         }
         for (id, wide) in wide {
-            let more = wide.said(place);
+            let more = said(wide, place);
             if !more.is_empty() {
-                said.entry(id.clone()).or_default().extend(more);
+                all.entry(id.clone()).or_default().extend(more);
             }
         }
         let on = |(id, said): (&String, &Vec<_>)| Some((id.clone(), decision(said)?));
         Self {
-            on: said.iter().filter_map(on).collect(),
-            said,
+            on: all.iter().filter_map(on).collect(),
+            said: all,
         }
     }
 
@@ -157,41 +145,59 @@ impl Face {
         session.map_or_else(Decisions::default, |session| self.decisions_of(&inner, &session))
     }
 
+    /// What persons decided about the session that a chat is in, for it alone.
+    pub(crate) fn own_decisions(&self, chat: &Uri) -> Own {
+        let inner = self.inner.lock();
+        let session = inner
+            .talks
+            .get(chat)
+            .and_then(|talk| inner.core.sessions.get(&talk.session));
+        session.map(|entry| entry.decisions.clone()).unwrap_or_default()
+    }
+
     /// What persons decided about a session.
     pub(crate) fn decisions_of(&self, inner: &Inner, session: &str) -> Decisions {
         let Some(entry) = inner.core.sessions.get(session) else {
             return Decisions::default();
         };
         let place = entry.state.working_directories.as_ref().and_then(|all| all.first());
-        Decisions::of(&entry.decisions, place.map(String::as_str), &self.store.decided())
+        Decisions::of(
+            &entry.decisions,
+            place.map(String::as_str),
+            &self.host.decisions().all(),
+        )
     }
 
-    /// Somebody at a session decided about a thing: who does not work as it says is told.
-    pub(crate) fn toggled(&self, inner: &mut Inner, session: &Uri, id: &str, said: &[CustomizationEnablement]) {
-        let Some(entry) = inner.core.sessions.get_mut(session) else {
-            return;
-        };
-        let own = said.iter().find_map(|said| match said {
-            CustomizationEnablement::Session { enabled } => Some(*enabled),
-            _ => None,
-        });
-        match own {
-            Some(on) => entry.decisions.insert(id.to_owned(), on),
-            None => entry.decisions.remove(id),
-        };
-        let place = entry.state.working_directories.as_ref().and_then(|all| all.first());
-        let place = place.map(String::as_str);
-        let is_wide = self.store.decide(id, |wide| wide.decided(said, place));
-        let concerns = |other: &Uri| is_wide || other == session;
-        for (uri, entry) in &mut inner.core.sessions {
-            if concerns(uri) {
-                entry.undone += 1;
-            }
+    /// Somebody decided about a thing for a session: its agents are told. Every chat of a session has one of its own.
+    pub(crate) fn toggled(&self, inner: &mut Inner, session: &str) {
+        if let Some(entry) = inner.core.sessions.get_mut(session) {
+            entry.undone += 1;
         }
-        // Every chat of a session has an agent of its own.
-        for talk in inner.talks.values().filter(|talk| concerns(&talk.session)) {
+        for talk in inner.talks.values().filter(|talk| &*talk.session == session) {
             talk.tell(Effect::Decided);
         }
+    }
+
+    /// Somebody decided for more than one session.
+    pub(crate) fn decided_for_all(&self) {
+        let mut inner = self.inner.lock();
+        let sessions: Vec<Uri> = inner.core.sessions.keys().cloned().collect();
+        for session in sessions {
+            self.toggled(&mut inner, &session);
+        }
+    }
+
+    /// The log of a session tells what is on and off for it alone.
+    pub(crate) fn switched(&self, inner: &mut Inner, chat: &Uri, switches: &Own) {
+        let Some(session) = inner.core.session_of(chat) else {
+            return;
+        };
+        let entry = inner.core.sessions.get_mut(&session);
+        let Some(entry) = entry.filter(|entry| entry.default_chat == *chat && entry.decisions != *switches) else {
+            return;
+        };
+        entry.decisions.clone_from(switches);
+        self.toggled(inner, &session);
     }
 }
 
@@ -235,12 +241,14 @@ mod tests {
             workspace(false),
             E::Global { enabled: true },
         ];
-        let wide = Wide::default().decided(&all, here);
-        assert_eq!(wide.said(here), all[1..]);
-        assert_eq!(wide.said(Some("file:///y")), all[2..]);
-        let elsewhere = wide.decided(&[], Some("file:///y"));
-        assert_eq!(elsewhere.said(here), [workspace(false)]);
-        assert!(elsewhere.decided(&[], here).is_empty());
+        let mut wide = Decision::default();
+        decided(&mut wide, &all, Some(Path::new("/x")));
+        assert_eq!(said(&wide, here), all[1..]);
+        assert_eq!(said(&wide, Some("file:///y")), all[2..]);
+        decided(&mut wide, &[], Some(Path::new("/y")));
+        assert_eq!(said(&wide, here), [workspace(false)]);
+        decided(&mut wide, &[], Some(Path::new("/x")));
+        assert_eq!(wide, Decision::default());
     }
 
     #[test]

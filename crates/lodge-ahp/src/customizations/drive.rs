@@ -7,6 +7,7 @@ use ahp_types::state::{ClientPluginCustomization, CustomizationType, SessionActi
 use lodge_host::{
     Change, Customization, CustomizationChange, Customized, HostError, Session,
     mcp::{Configured, Status},
+    server_key, server_of,
 };
 use tokio::task::JoinSet;
 
@@ -15,8 +16,7 @@ use super::{
     fetch::{Copied, fetch},
     offer::{Offer, servers_of},
     plugins::{self, Plugin},
-    server_id, server_of,
-    show::{Contents, agent_spot, list, spot},
+    show::{Contents, agent_spot, list, skill_spot, spot},
 };
 use crate::{
     face::Face,
@@ -197,18 +197,14 @@ impl Driver {
         let before = std::mem::replace(&mut self.custom.decided, decided);
         let offer = Offer::of(session, &self.face.host).await?;
         let plugins = &self.custom.plugins;
-        let disabled = self.face.host.disabled_skills();
         let mut todo = Vec::new();
         let mut want = |spot: super::show::Spot, name: &str, usual: bool, is_on: bool, what: Customized| {
             let plugin = plugins.iter().find(|plugin| plugin.id == spot.container);
             let said = plugin.and_then(|plugin| plugin.said_of(name));
-            let (own, around) = (
-                decisions.get(&spot.id).copied().or(said),
-                decisions.get(&spot.container),
-            );
+            let (own, around) = (decisions.get(&spot.key).copied().or(said), decisions.get(&spot.around));
             let on = *around.unwrap_or(&true) && own.unwrap_or(usual);
             let is_decided = own.is_some() || around.is_some();
-            let was_decided = before.contains(&spot.id) || before.contains(&spot.container);
+            let was_decided = before.contains(&spot.key) || before.contains(&spot.around);
             if (is_decided || was_decided) && on != is_on {
                 todo.push((what, on));
             }
@@ -219,14 +215,7 @@ impl Driver {
         }
         for (skill, on) in &offer.skills {
             let what = Customized::Skill(skill.name.clone());
-            let usual = !disabled.contains(&skill.name);
-            want(
-                spot(plugins, Contents::Skills, &skill.path),
-                &skill.name,
-                usual,
-                *on,
-                what,
-            );
+            want(skill_spot(plugins, skill), &skill.name, true, *on, what);
         }
         for (path, on) in &offer.instructions {
             let what = Customized::Instruction(path.clone());
@@ -239,7 +228,7 @@ impl Driver {
         for server in &offer.servers {
             let said = plugins.iter().filter(|plugin| plugin.servers.contains(&server.name));
             let said = said.filter_map(|plugin| plugin.said_of(&server.name)).next();
-            let id = server_id(&server.name);
+            let id = server_key(&server.name);
             let usual = || {
                 let config = session.mcp().config(&server.name);
                 config.is_none_or(|config| !config.disabled)
@@ -392,7 +381,7 @@ impl Offer {
     /// What is not there yet will be as persons decided.
     pub(super) fn decided(&mut self, plugins: &[Plugin], decisions: &Decisions) {
         let own = |spot: super::show::Spot, on: &mut bool| {
-            if let Some(decided) = decisions.get(&spot.id) {
+            if let Some(decided) = decisions.get(&spot.key) {
                 *on = *decided;
             }
         };
@@ -400,7 +389,7 @@ impl Offer {
             own(agent_spot(plugins, agent), on);
         }
         for (skill, on) in &mut self.skills {
-            own(spot(plugins, Contents::Skills, &skill.path), on);
+            own(skill_spot(plugins, skill), on);
         }
         for (path, on) in &mut self.instructions {
             own(spot(plugins, Contents::Rules, path), on);

@@ -18,9 +18,11 @@ use ahp_types::{
     state::{ChildCustomization, Customization, McpServerCustomization as McpServer, McpServerState},
 };
 
+use lodge_host::skill_key;
+
 pub(crate) use self::{
     auth::{Watchers, requirement},
-    decided::{Decisions, Own, Wide, decision, given},
+    decided::{Decisions, Own, decided, decision, given},
     drive::{Custom, Wish, is_news},
     fetch::place as plugins_place,
     show::agents_of_host,
@@ -30,19 +32,25 @@ use crate::{face::Face, state::Uri};
 /// So many single changes are told one by one; more of them as a whole.
 const FEW: usize = 8;
 
-/// The MCP server that an id names.
-pub(crate) fn server_of(id: &str) -> Option<&str> {
-    id.strip_prefix("mcp:")
-}
-
-/// The id of an MCP server.
-pub(crate) fn server_id(name: &str) -> String {
-    format!("mcp:{name}")
+/// What decisions call a thing with this id, which is no skill and no MCP server.
+fn key_of(id: &str) -> String {
+    if let Some(path) = crate::uri::path(id) {
+        return format!("file:{}", path.display());
+    }
+    let folder = id
+        .split_once(':')
+        .and_then(|(kind, place)| Some((kind, crate::uri::path(place)?)));
+    match folder {
+        Some((kind, path)) => format!("folder:{kind}:{}", path.display()),
+        None => format!("part:{id}"),
+    }
 }
 
 /// One thing in a list of customizations.
 pub(crate) struct Thing {
     pub(crate) id: String,
+    /// What decisions call it.
+    pub(crate) key: String,
     /// What clients of the seed's dialect, which know no ids, name it by.
     pub(crate) seed_uri: String,
     pub(crate) name: String,
@@ -57,6 +65,7 @@ impl Thing {
     fn new(id: &str, uri: &str, name: &str, on: Option<bool>) -> Self {
         Self {
             id: id.to_owned(),
+            key: key_of(id),
             seed_uri: uri.to_owned(),
             name: name.to_owned(),
             description: None,
@@ -70,6 +79,7 @@ impl Thing {
         let on = decision(server.enablement.as_deref().unwrap_or_default()).unwrap_or(true);
         let uri = format!("lodge:/mcp/{}", server.name);
         let mut thing = Self::new(&server.id, &uri, &server.name, Some(on));
+        thing.key.clone_from(&server.id);
         thing.server = Some(server.state.clone());
         thing
     }
@@ -87,6 +97,9 @@ impl Thing {
             C::Unknown(_) => return None,
         };
         thing.description.clone_from(description);
+        if let C::Skill(it) = child {
+            thing.key = skill_key(&it.name);
+        }
         Some(thing)
     }
 }

@@ -25,7 +25,11 @@ impl Plugin {
     /// Whether it is on: as decided here, else as its client says.
     pub(super) fn is_on(&self, decisions: &Decisions) -> bool {
         let given = decision(self.given.enablement.as_deref().unwrap_or_default());
-        decisions.get(&self.id).copied().or(given).unwrap_or(true)
+        decisions
+            .get(&super::key_of(&self.id))
+            .copied()
+            .or(given)
+            .unwrap_or(true)
     }
 
     /// What its client says of one of its parts.

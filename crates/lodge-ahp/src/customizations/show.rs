@@ -11,15 +11,17 @@ use ahp_types::state::{
     DirectoryCustomization, HookCustomization, McpServerCustomization, PluginCustomization, PromptCustomization,
     RuleCustomization, SkillCustomization,
 };
-use lodge_host::{AgentDefinition, Host, Kind, Skill};
+use lodge_host::{AgentDefinition, Host, Kind, Skill, server_key, skill_key};
 
 use super::{
-    Decisions, Own, Wide,
+    Decisions, Own, key_of,
     offer::{Offer, Server, waiting},
     plugins::Plugin,
-    server_id,
 };
 use crate::uri;
+
+/// The agents that apps bring, as one thing.
+const APP_AGENTS: &str = "lodge:agents";
 
 /// What a directory holds; also the order in which they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,9 +48,13 @@ impl Contents {
 /// Where something is shown.
 pub(super) struct Spot {
     pub(super) id: String,
+    /// What decisions call it.
+    pub(super) key: String,
     pub(super) uri: String,
     /// The id of what it is in.
     pub(super) container: String,
+    /// What decisions call what it is in.
+    pub(super) around: String,
     place: Place,
 }
 
@@ -62,12 +68,9 @@ enum Place {
 pub(super) fn spot(plugins: &[Plugin], contents: Contents, path: &Path) -> Spot {
     for (at, plugin) in plugins.iter().enumerate() {
         if let Some(below) = plugin.below(path) {
-            return Spot {
-                id: format!("{}/{}", plugin.id, below.display()),
-                uri: uri::child(&plugin.given.uri, below),
-                container: plugin.id.clone(),
-                place: Place::Plugin(at),
-            };
+            let id = format!("{}/{}", plugin.id, below.display());
+            let uri = uri::child(&plugin.given.uri, below);
+            return Spot::new(id, uri, plugin.id.clone(), Place::Plugin(at));
         }
     }
     let parent = path.parent().unwrap_or(path);
@@ -76,11 +79,33 @@ pub(super) fn spot(plugins: &[Plugin], contents: Contents, path: &Path) -> Spot 
         _ => parent,
     };
     let directory = uri::file(directory);
+    let container = format!("{}:{directory}", contents as u8);
+    Spot::new(
+        uri::file(path),
+        uri::file(path),
+        container,
+        Place::Directory(contents, directory),
+    )
+}
+
+impl Spot {
+    fn new(id: String, uri: String, container: String, place: Place) -> Self {
+        Self {
+            key: key_of(&id),
+            around: key_of(&container),
+            id,
+            uri,
+            container,
+            place,
+        }
+    }
+}
+
+/// The spot of a skill, which decisions call by its name.
+pub(super) fn skill_spot(plugins: &[Plugin], skill: &Skill) -> Spot {
     Spot {
-        id: uri::file(path),
-        uri: uri::file(path),
-        container: format!("{}:{directory}", contents as u8),
-        place: Place::Directory(contents, directory),
+        key: skill_key(&skill.name),
+        ..spot(plugins, Contents::Skills, &skill.path)
     }
 }
 
@@ -88,12 +113,10 @@ pub(super) fn spot(plugins: &[Plugin], contents: Contents, path: &Path) -> Spot 
 pub(super) fn agent_spot(plugins: &[Plugin], agent: &AgentDefinition) -> Spot {
     match &agent.path {
         Some(path) => spot(plugins, Contents::Agents, path),
-        None => Spot {
-            id: format!("lodge:/agents/{}", agent.name),
-            uri: format!("lodge:/agents/{}", agent.name),
-            container: "lodge:agents".to_owned(),
-            place: Place::App,
-        },
+        None => {
+            let id = format!("lodge:/agents/{}", agent.name);
+            Spot::new(id.clone(), id, APP_AGENTS.to_owned(), Place::App)
+        }
     }
 }
 
@@ -112,7 +135,7 @@ pub(super) fn list(offer: &Offer, plugins: &[Plugin], decisions: &Decisions) -> 
         });
     }
     for (skill, on) in &offer.skills {
-        let spot = spot(plugins, Contents::Skills, &skill.path);
+        let spot = skill_spot(plugins, skill);
         shelf.put(spot, *on, |spot, on| {
             ChildCustomization::Skill(skill_child(skill, spot, on))
         });
@@ -178,8 +201,8 @@ struct Shelf<'a> {
 impl Shelf<'_> {
     fn put(&mut self, spot: Spot, on: bool, child: impl FnOnce(&Spot, bool) -> ChildCustomization) {
         // In a directory that is off everything is; what it was by itself is shown nevertheless.
-        let on = match self.decisions.get(&spot.container) {
-            Some(false) => self.decisions.get(&spot.id).copied().unwrap_or(true),
+        let on = match self.decisions.get(&spot.around) {
+            Some(false) => self.decisions.get(&spot.key).copied().unwrap_or(true),
             _ => on,
         };
         let child = child(&spot, on);
@@ -198,7 +221,7 @@ impl Shelf<'_> {
             let id = format!("{}:{place}", contents as u8);
             all.push(Customization::Directory(DirectoryCustomization {
                 name: place.rsplit('/').next().unwrap_or(&place).to_owned(),
-                enabled: self.decisions.get(&id).copied().unwrap_or(true),
+                enabled: self.decisions.get(&key_of(&id)).copied().unwrap_or(true),
                 id,
                 uri: place,
                 icons: None,
@@ -213,7 +236,7 @@ impl Shelf<'_> {
         }
         if !self.app.is_empty() {
             all.push(Customization::Plugin(PluginCustomization {
-                id: "lodge:agents".to_owned(),
+                id: APP_AGENTS.to_owned(),
                 uri: "lodge:/agents".to_owned(),
                 name: "Agents of the app".to_owned(),
                 icons: None,
@@ -222,7 +245,7 @@ impl Shelf<'_> {
                 client_id: None,
                 load: loaded(),
                 children: Some(self.app),
-                enablement: said(self.decisions.said("lodge:agents"), None),
+                enablement: said(self.decisions.said(&key_of(APP_AGENTS)), None),
                 version: None,
             }));
         }
@@ -269,7 +292,7 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
             }),
         }),
         children: plugin.copied().is_some().then_some(children),
-        enablement: said(decisions.said(&plugin.id), given.enablement.as_ref()),
+        enablement: said(decisions.said(&key_of(&plugin.id)), given.enablement.as_ref()),
         version: given
             .version
             .clone()
@@ -278,7 +301,7 @@ fn plugin_shown(plugin: &Plugin, children: Vec<ChildCustomization>, decisions: &
 }
 
 fn server_shown(server: &Server, decisions: &Decisions) -> McpServerCustomization {
-    let id = server_id(&server.name);
+    let id = server_key(&server.name);
     // One that its file turns off is off, whoever decided it.
     let off = [CustomizationEnablement::Session { enabled: false }];
     let decided = match decisions.said(&id) {
@@ -349,7 +372,7 @@ fn rule_child(path: &Path, spot: &Spot, on: bool) -> RuleCustomization {
 }
 
 /// What every session of the host has, wherever it works: the user's own. Reads files.
-pub(crate) fn agents_of_host(host: &Host, wide: &BTreeMap<String, Wide>) -> Option<Vec<Customization>> {
+pub(crate) fn agents_of_host(host: &Host) -> Option<Vec<Customization>> {
     let places = host.places();
     let skills = lodge_host::find_skills(&places.user(Kind::Skills)).all.into_iter();
     let agents = lodge_host::find_agents(&places.user(Kind::Agents)).all.into_iter();
@@ -364,7 +387,7 @@ pub(crate) fn agents_of_host(host: &Host, wide: &BTreeMap<String, Wide>) -> Opti
         servers: waiting(lodge_host::mcp::files::of_user(&home), &home, &home),
         ..Offer::default()
     };
-    let decisions = Decisions::of(&Own::new(), None, wide);
+    let decisions = Decisions::of(&Own::new(), None, &host.decisions().all());
     offer.decided(&[], &decisions);
     let all = list(&offer, &[], &decisions);
     (!all.is_empty()).then_some(all)

@@ -1,25 +1,16 @@
 //! Everything that changes together, and what the projection does to it.
 
-use std::{
-    collections::HashMap,
-    ops::{Deref, DerefMut},
-};
+use std::collections::HashMap;
 
-use ahp_types::{
-    StateAction,
-    actions::{ChatPendingMessageRemovedAction, ChatTurnStartedAction, SessionChatAddedAction},
-    state::{PendingMessageKind, SessionState},
-};
-use lodge_events::Timestamp;
-use lodge_host::Delivery;
+use ahp_types::{StateAction, actions::SessionChatAddedAction, state::SessionState};
 
 use super::{point_to_chats, sub_state, summary_of};
 use crate::{
     changesets::Followers,
-    projection::{Scope, Step, timestamp},
+    projection::{Scope, Step},
     said::Said,
-    state::{ChatStore, Core, Uri},
-    talk::{Cause, Effect, Talk},
+    state::{ChatEntry, ChatStore, Core, Uri},
+    talk::{Cause, Dispatched, Effect, Route, Talk},
     terminals::Terminals,
     uri,
 };
@@ -36,38 +27,19 @@ pub(crate) struct Inner {
     pub(crate) said: Said,
 }
 
-/// The state while it is changed and nobody is told yet. When this is dropped they are: everything that must not be lost is
-/// kept by then.
-pub(crate) struct Held<'a>(&'a mut Inner);
-
-impl<'a> Held<'a> {
-    pub(crate) fn new(inner: &'a mut Inner) -> Self {
-        inner.core.hold();
-        Self(inner)
-    }
-}
-
-impl Deref for Held<'_> {
-    type Target = Inner;
-
-    fn deref(&self) -> &Inner {
-        self.0
-    }
-}
-
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut Inner {
-        self.0
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.core.release();
-    }
-}
-
 impl Inner {
+    /// Puts back what was borrowed from conversations.
+    pub(super) fn put_back(&mut self) {
+        for name in self.core.borrowed.take() {
+            if let Some(chat) = self.core.chats.get_mut(&name) {
+                chat.put_back();
+            }
+            if let Some(talk) = self.talks.get_mut(&name) {
+                talk.put_back();
+            }
+        }
+    }
+
     /// The conversation that a chat belongs to.
     pub(crate) fn talk_of(&self, chat: &str) -> Option<(&Uri, &Talk)> {
         let main = self.subs.get(chat).map_or(chat, |main| main);
@@ -81,13 +53,11 @@ impl Inner {
     }
 
     pub(super) fn is_needed(&self, session: &str) -> bool {
-        let running = |chat: &Uri| {
-            self.core
-                .chats
-                .get(chat)
-                .is_some_and(|chat| chat.store.head().active_turn.is_some())
-        };
-        self.core.has_audience(session) || self.core.chats_of(session).iter().any(running)
+        let running = |chat: &Uri| self.core.chats.get(chat).is_some_and(ChatEntry::is_running);
+        let begins = |talk: &Talk| *talk.session == *session && talk.is_beginning();
+        self.core.has_audience(session)
+            || self.core.chats_of(session).iter().any(running)
+            || self.talks.values().any(begins)
     }
 
     /// Closes a session here. Whoever was subscribed hears no more of it.
@@ -111,13 +81,9 @@ impl Inner {
         })
     }
 
-    /// Does what the projection says, and lets what is derived follow. True when a queued message began its turn.
-    pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>) -> bool {
-        self.take_for(chat, steps, None)
-    }
-
-    /// The same for an event that says what a client wanted: the client is told with the first action on the conversation.
-    pub(crate) fn take_for(&mut self, chat: &Uri, steps: Vec<Step>, mut cause: Option<Cause>) -> bool {
+    /// Does what the projection says, and lets what is derived follow. True when a turn began. If the event says what a client
+    /// wanted, the client is told with the first action on the conversation.
+    pub(crate) fn take(&mut self, chat: &Uri, steps: Vec<Step>, mut cause: Option<Cause>) -> bool {
         let of = self
             .talks
             .get(chat)
@@ -128,7 +94,7 @@ impl Inner {
             .sessions
             .get(&session)
             .is_some_and(|session| session.default_chat == *chat);
-        let (mut rested, mut queued) = (false, false);
+        let (mut rested, mut queued, mut started) = (false, false, false);
         for step in steps {
             match step {
                 // A session is named and set up by its default chat; what its other chats say of that is their own.
@@ -147,16 +113,15 @@ impl Inner {
                 Step::Act(scope, mut action) => {
                     point_to_chats(&born, &mut action);
                     if let Some(channel) = self.channel(chat, &scope) {
+                        self.route(chat, &scope, &channel);
                         if scope != Scope::Main {
                             self.core.publish(&channel, &action, None);
                             continue;
                         }
+                        started |= matches!(*action, StateAction::ChatTurnStarted(_));
                         let talk = self.talks.get_mut(chat);
                         let cause = cause.take().or_else(|| talk?.cause_of(&action));
                         self.publish_for(&channel, &action, cause);
-                        if let Some(late) = self.talks.get_mut(chat).and_then(|talk| talk.turn_over(&action)) {
-                            late.reject(&self.core, "the turn ended before it could be stopped");
-                        }
                     }
                 }
                 Step::OpenSub {
@@ -170,6 +135,12 @@ impl Inner {
                         crate::actions::fail_call(self, &channel, &tool_call_id);
                     }
                 }
+                Step::Prepare { id, message, delivery } => {
+                    let send = self.core.for_agent(id, *message, delivery);
+                    if let Some(talk) = self.talks.get(chat) {
+                        talk.tell(send);
+                    }
+                }
                 Step::Rested => rested = true,
                 Step::Queued => queued = true,
             }
@@ -177,12 +148,30 @@ impl Inner {
         if let Some(cause) = cause {
             cause.echo(&self.core);
         }
-        let started = (rested || queued) && self.start_queued(chat);
+        if rested || queued {
+            self.start_queued(chat);
+        }
         if rested {
             self.followers.wake(&session);
         }
         self.core.settle(&session);
         started
+    }
+
+    /// Lets the deltas that follow find their way.
+    fn route(&mut self, chat: &Uri, scope: &Scope, channel: &Uri) {
+        let (Some(talk), Some(entry)) = (self.talks.get_mut(chat), self.core.chats.get(channel)) else {
+            return;
+        };
+        let feed = talk.feed_mut();
+        if !feed.knows(scope) {
+            let route = Route {
+                channel: channel.clone(),
+                shown: self.core.shown_in_seed(channel),
+                chat: entry.handle(),
+            };
+            feed.add(scope.clone(), route);
+        }
     }
 
     fn open_sub(&mut self, chat: &Uri, session: &Uri, tool_call_id: &str, parent: &Scope, title: String) {
@@ -203,64 +192,23 @@ impl Inner {
         self.core.publish(session, &StateAction::SessionChatAdded(action), None);
     }
 
-    /// Starts the next queued message, if the conversation is at rest. False when there is none.
-    pub(crate) fn start_queued(&mut self, chat: &Uri) -> bool {
-        let (Some(entry), Some(talk)) = (self.core.chats.get(chat), self.talks.get_mut(chat)) else {
-            return false;
-        };
-        let head = entry.store.head();
-        if head.active_turn.is_some() {
-            return false;
-        }
-        let next = talk.projector.next_to_prepare();
-        let queued = head.queued_messages.iter().flatten();
-        let Some(next) = next.and_then(|id| queued.into_iter().find(|queued| queued.id == id)) else {
-            return false;
-        };
-        let (id, message) = (next.id.clone(), next.message.clone());
-        // If it was taken back, that is told in a moment.
-        if !talk.agent().is_some_and(|agent| agent.prepare_message(&id)) {
-            return false;
-        }
-        let send = self.core.for_agent(id.clone(), message.clone(), Delivery::Enqueue);
-        let removed = ChatPendingMessageRemovedAction {
-            kind: PendingMessageKind::Queued,
-            id: id.clone(),
-        };
-        let now = Timestamp::now();
-        let started = ChatTurnStartedAction {
-            turn_id: id.clone(),
-            started_at: timestamp(now),
-            message: message.clone(),
-            queued_message_id: Some(id.clone()),
-            meta: None,
-        };
-        talk.begin(&id, now);
-        talk.tell(send);
-        self.core
-            .publish(chat, &StateAction::ChatPendingMessageRemoved(removed), None);
-        self.core.publish(chat, &StateAction::ChatTurnStarted(started), None);
-        self.steer(chat);
-        true
-    }
-
-    /// Gives the agent the message that waited to steer the turn that runs now.
-    pub(crate) fn steer(&mut self, chat: &Uri) {
+    /// Begins with the next queued message, if the conversation is at rest. Clients see its turn when the log says so.
+    fn start_queued(&mut self, chat: &Uri) {
         let (Some(entry), Some(talk)) = (self.core.chats.get(chat), self.talks.get_mut(chat)) else {
             return;
         };
-        let head = entry.store.head();
-        if head.active_turn.is_none() {
+        let next = talk.projector().next_to_prepare();
+        let Some(next) = next.filter(|_| !entry.is_running()).map(str::to_owned) else {
+            return;
+        };
+        if talk.beginning.as_ref() == Some(&next) {
             return;
         }
-        let early = talk.early_steering.take();
-        let waiting = head
-            .steering_message
-            .as_ref()
-            .filter(|waiting| early.as_ref() == Some(&waiting.id));
-        if let Some(waiting) = waiting {
-            let (id, message) = (waiting.id.clone(), waiting.message.clone());
-            talk.tell(self.core.for_agent(id, message, Delivery::Immediate));
+        match talk.agent().map(|agent| agent.prepare_message(&next)) {
+            Some(Ok(true)) => talk.beginning = Some(next),
+            // If it was taken back, that is told in a moment.
+            Some(Ok(false)) | None => {}
+            Some(Err(error)) => tracing::warn!(chat = &**chat, %error, "a message that waits cannot begin"),
         }
     }
 
@@ -270,9 +218,13 @@ impl Inner {
             self.core.publish(channel, action, None);
             return;
         };
-        let dialect = cause.conn.peer().map(|peer| peer.dialect);
-        let published = self.core.publish(channel, action, Some(&cause.origin));
-        let heard = published && dialect.is_some_and(|dialect| self.core.hears(cause.conn.id, dialect, channel));
+        let Some(Dispatched { conn, origin, .. }) = &cause.dispatched else {
+            self.core.publish(channel, action, None);
+            return cause.done();
+        };
+        let dialect = conn.peer().map(|peer| peer.dialect);
+        let published = self.core.publish(channel, action, Some(origin));
+        let heard = published && dialect.is_some_and(|dialect| self.core.hears(conn.id, dialect, channel));
         match heard {
             true => cause.done(),
             false => cause.echo(&self.core),
@@ -295,7 +247,7 @@ impl Inner {
             );
         }
         for talk in self.talks.values_mut().filter(|talk| &*talk.session == session) {
-            talk.projector.set_client_tools(tools.clone());
+            talk.projector_mut().set_client_tools(tools.clone());
             talk.tell(Effect::Clients(clients.clone()));
         }
     }

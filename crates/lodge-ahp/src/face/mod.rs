@@ -1,10 +1,14 @@
 //! The face as a whole: the state, the conversations behind it, and the host they belong to.
 
 mod inner;
+mod locked;
+mod removals;
 mod shapes;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -17,25 +21,26 @@ use ahp_types::{
     state::{Customization, RootState},
 };
 use lodge_door::Admission;
+use lodge_events::LodgeDirectories;
 use lodge_files::{Grants, Indexes, Symbols};
-use lodge_host::{Approval, Change, Host, HostError, Session};
+use lodge_host::{Change, Host, HostError, Session};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::{
-    inner::{Held, Inner},
+    inner::Inner,
+    locked::{Held, State},
+    removals::Removals,
     shapes::{chat_state, point_to_chats, sub_state, summary_of},
 };
 use crate::{
-    attachments::Senders,
     automations,
     changesets::Followers,
     config::AhpConfig,
     push::Push,
     said::Said,
-    state::{Bounds, Conn, Core, Keep, Seq, Service, Uri},
-    store::{SessionRecord, Store},
+    state::{Bounds, Conn, Core, Keep, Numbers, Seq, Service, Uri},
     telemetry::Telemetry,
     terminals::Terminals,
     uri,
@@ -46,10 +51,10 @@ use crate::{
 pub(crate) struct Face {
     pub(crate) host: Host,
     pub(crate) config: AhpConfig,
-    pub(crate) store: Store,
     pub(crate) said: Said,
-    pub(crate) senders: Senders,
-    pub(crate) inner: Mutex<Inner>,
+    pub(crate) inner: State,
+    /// All that sessions share on the way of a delta.
+    pub(crate) numbers: Arc<Numbers>,
     /// One at a time may open or make a session of a given URI.
     gates: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Where the windows of clients began that are away.
@@ -58,8 +63,7 @@ pub(crate) struct Face {
     pub(crate) indexes: Arc<Indexes>,
     pub(crate) symbols: Arc<Symbols>,
     pub(crate) grants: Grants,
-    /// Sessions that this face is removing, so that it need not hear of it.
-    pub(crate) removing: Mutex<HashSet<String>>,
+    pub(crate) removals: Removals,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     next_conn: AtomicU64,
@@ -74,7 +78,9 @@ impl Face {
     pub(crate) fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
         let dir = host.home().path().join("ahp");
         let own = host.home().path().canonicalize()?;
-        let store = Store::open(&dir)?;
+        // What people typed is theirs alone.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700))?;
         let _ = std::fs::remove_dir_all(crate::customizations::plugins_place(host.home().path()));
         let grants = Grants::of_home(host.home().path());
         grants.begin();
@@ -84,15 +90,11 @@ impl Face {
         let seq = Seq::open(&dir.join("seq"))?;
         let said = Said::new(dir.join("said"));
         let root = RootState {
-            agents: shapes::agents(
-                &host,
-                &config.pricing,
-                crate::customizations::agents_of_host(&host, &store.decided()),
-            ),
+            agents: shapes::agents(&host, &config.pricing, crate::customizations::agents_of_host(&host)),
             active_sessions: Some(0),
             terminals: None,
             config: Some(crate::actions::shown_settings(settings)),
-            meta: None,
+            meta: shapes::other_hosts(&config.other_hosts),
         };
         let bounds = Bounds {
             ring_bytes: config.limits.replay_bytes,
@@ -134,17 +136,16 @@ impl Face {
         Ok(Arc::new(Self {
             host,
             config,
-            store,
             said,
-            senders: Senders::default(),
-            inner: Mutex::new(inner),
+            numbers: inner.core.numbers.clone(),
+            inner: State::new(inner),
             gates: Mutex::default(),
             windows: Mutex::default(),
             watches: Mutex::default(),
             indexes: Arc::new(Indexes::new(own)),
             symbols: Arc::default(),
             grants,
-            removing: Mutex::default(),
+            removals: Removals::default(),
             tasks,
             stop,
             next_conn: AtomicU64::new(1),
@@ -265,67 +266,59 @@ impl Face {
 
     /// The URI under which clients know a session of the host's.
     pub(crate) fn uri_of(&self, id: &str) -> String {
-        self.store.session(id).uri.unwrap_or_else(|| uri::session(id))
+        let address = self.host.marks().get(id).address;
+        address.unwrap_or_else(|| uri::session(id))
     }
 
-    /// Opens a session of the host's.
+    /// Opens a session of the host's. A further chat has the approval mode and the directories of its session.
     pub(crate) async fn open_session(&self, id: &str) -> Result<Session, HostError> {
         let was_live = self.host.live(id).is_some();
         let session = self.host.open_session(id).await?;
-        let record = self.store.session(id);
-        let main = record.chat_of.as_ref().map(|main| self.store.session(main));
+        let about = session.state().about;
+        let Some(main) = about.chat_of() else {
+            return Ok(session);
+        };
+        let Ok(main) = self.host.open_session(main).await else {
+            return Ok(session);
+        };
         if !was_live {
-            let approval = self.approval_of(&session, &record).await;
+            let approval = main.settings().approval;
             session.configure(Change::Approval(approval)).await?;
         }
-        let mut directories = session.settings().additional_directories;
-        let known = directories.len();
-        for further in crate::actions::further_directories(&record, main.as_ref().unwrap_or(&record)) {
-            if !directories.contains(&further) {
-                directories.push(further);
-            }
-        }
-        if directories.len() > known {
-            session.configure(Change::AdditionalDirectories(directories)).await?;
-        }
+        let further = main.state().about.directories.further;
+        let (cwd, own) = (main.settings().cwd, about.directories.chosen);
+        // It stays where it runs, which comes first; of the rest it has what its session still has.
+        let has =
+            |(at, directory): &(usize, String)| *at == 0 || further.contains(directory) || cwd == Path::new(directory);
+        let chosen = own.map(|own| {
+            own.into_iter()
+                .enumerate()
+                .filter(has)
+                .map(|(_, directory)| directory)
+                .collect()
+        });
+        session
+            .configure(crate::talk::directories(&LodgeDirectories { further, chosen }))
+            .await?;
         Ok(session)
     }
 
-    /// What is asked in a session that comes back from its log. A further chat has the approval mode of its session. A log of
-    /// an earlier build does not say it; then it is what was kept here.
-    async fn approval_of(&self, session: &Session, record: &SessionRecord) -> Approval {
-        let main = match &record.chat_of {
-            Some(main) => self.host.open_session(main).await.ok(),
-            None => None,
-        };
-        let main = main.as_ref().unwrap_or(session);
-        let kept = self.store.session(main.id());
-        match main.facts().approval {
-            None if kept.auto_approve => Approval::ApproveAll,
-            _ => main.settings().approval,
-        }
-    }
-
-    /// Removes a session of the host's for good.
+    /// Removes a session of the host's for good, with its chats.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), HostError> {
-        self.removing.lock().insert(id.to_owned());
-        let worktree = self.store.session(id).worktree;
+        let removal = self.removals.begin(id);
+        let chats = self.host.chats_of(id).await?;
         let deleted = self.host.delete(id).await;
-        if let Some(worktree) = worktree.filter(|_| deleted.is_ok()) {
-            crate::talk::remove_worktree(worktree);
-        }
-        self.store.forget(id);
-        self.forget_annotations(id);
-        let (said, gone) = (self.said.clone(), id.to_owned());
         // Nobody waits for it, and a file of a session that is gone is read by nobody.
-        tokio::task::spawn_blocking(move || said.forget(&gone));
-        match deleted {
-            Err(HostError::NotFound(_)) => {
-                self.removing.lock().remove(id);
-                Ok(())
-            }
-            other => other,
+        for gone in chats.into_iter().map(|chat| chat.id).chain([id.to_owned()]) {
+            let said = self.said.clone();
+            tokio::task::spawn_blocking(move || said.forget(&gone));
         }
+        match deleted {
+            Ok(()) => removal.done(),
+            Err(HostError::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// Tells clients when the models changed since they were told, and the user's skills, agents and servers once they are
@@ -337,8 +330,7 @@ impl Face {
             let face = self.clone();
             self.tasks.spawn_blocking(move || {
                 face.looking.store(false, Ordering::Relaxed);
-                let decided = face.store.decided();
-                face.show_agents(crate::customizations::agents_of_host(&face.host, &decided));
+                face.show_agents(crate::customizations::agents_of_host(&face.host));
             });
         }
     }
@@ -357,7 +349,6 @@ impl Face {
     pub(crate) fn shut(&self) {
         self.stop.cancel();
         self.watches.lock().clear();
-        self.store.settle();
         let mut inner = self.inner.lock();
         for conn in inner.core.conns.values() {
             conn.close(crate::state::Closing::GoingAway);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ahp_types::{
     StateAction,
+    common::JsonObject,
     state::{
         AgentCapabilities, AgentInfo, BackgroundWork, ChatInteractivity, ChatOrigin, ChatState, ChatSummary,
         Customization, FileEditSide, MultipleChatsCapability, MultipleWorkingDirectoriesCapability, SessionModelInfo,
@@ -122,6 +123,15 @@ fn point_to_sides(session: &str, before: &mut Option<FileEditSide>, after: &mut 
             address.insert_str(0, session);
         }
     }
+}
+
+/// Other hosts, for pages that link to them.
+pub(crate) fn other_hosts(hosts: &[(String, String)]) -> Option<JsonObject> {
+    let links: Vec<Value> = hosts
+        .iter()
+        .map(|(name, url)| json!({ "name": name, "url": url }))
+        .collect();
+    (!links.is_empty()).then(|| object(json!({ "otherHosts": links })))
 }
 
 /// What the root state says about the host's agent.

@@ -5,6 +5,7 @@ use ahp_types::{
     actions::{SessionChatAddedAction, SessionChatRemovedAction},
     state::{ChatOrigin, Message, SideChatSelection},
 };
+use lodge_host::Session;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,12 +15,12 @@ use super::{
 };
 use crate::{
     actions,
+    chats::Chat,
     dialect::seed,
-    face::summary_of,
+    face::{Face, summary_of},
     load::UNTITLED,
     rpc::{self, RpcError, RpcResult, code},
     state::Uri,
-    store::ChatRecord,
     uri,
 };
 
@@ -33,9 +34,9 @@ struct Create {
     chat: String,
     #[serde(default)]
     title: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rpc::object")]
     initial_message: Option<Message>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rpc::object")]
     source: Option<Source>,
     #[serde(default)]
     working_directories: Option<Vec<String>>,
@@ -45,9 +46,9 @@ struct Create {
 #[serde(rename_all = "camelCase")]
 struct Source {
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rpc::or_default")]
     chat: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rpc::or_default")]
     turn_id: String,
     #[serde(default)]
     selection: Option<SideChatSelection>,
@@ -105,63 +106,82 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     if is_draft {
         adopt(request, &session, &main_id).await?;
     }
+    let main = face.open_session(&main_id).await.map_err(host_error)?;
+    let own = match &params.source {
+        None => own,
+        // It works where what it was made from does: that is what was spoken of there.
+        Some(source) => {
+            let inner = face.inner.lock();
+            let head = inner
+                .core
+                .chats
+                .get(source.chat.as_str())
+                .map(|chat| chat.store().head());
+            head.and_then(|head| head.working_directories.clone())
+        }
+    };
     let id = uuid::Uuid::new_v4().to_string();
-    let mut record = ChatRecord {
+    let mut record = Chat {
         uri: params.chat.clone(),
         id: id.clone(),
         title: UNTITLED.to_owned(),
         origin: ChatOrigin::User,
         hidden_turns: 0,
         born: None,
-        selection: None,
+        directories: own,
+        is_own: false,
     };
-    match &params.source {
+    let chosen = record.directories.as_ref().map(|own| {
+        let own = own.iter().filter_map(|directory| uri::path(directory));
+        own.collect::<Vec<_>>()
+    });
+    let made = match &params.source {
         None => {
-            let settings = face.open_session(&main_id).await.map_err(host_error)?.settings();
-            let own = own.iter().flatten().filter_map(|directory| uri::path(directory));
+            let settings = main.settings();
+            let own = chosen.as_ref().and_then(|own| own.first().cloned());
             let new = lodge_host::NewSession {
                 id: Some(id.clone()),
-                cwd: own.into_iter().next().or(Some(settings.cwd.clone())),
+                cwd: own.or(Some(settings.cwd.clone())),
                 mode: settings.mode,
                 approval: settings.approval,
+                name: params.title.clone(),
+                chat: Some(record.event(Some(&main_id))),
                 ..lodge_host::NewSession::default()
             };
-            face.host.create(new).await.map_err(host_error)?;
+            face.host.create(new).await.map_err(host_error)?
         }
-        Some(source) => from_source(request, &session, source, &mut record).await?,
-    }
-    let own = match &params.source {
-        None => own,
-        // It works where what it was made from does: that is what was spoken of there.
-        Some(source) => {
-            let inner = face.inner.lock();
-            let head = inner.core.chats.get(source.chat.as_str()).map(|chat| chat.store.head());
-            head.and_then(|head| head.working_directories.clone())
-        }
+        Some(source) => from_source(request, &session, &main_id, source, &mut record).await?,
     };
     if let Some(title) = &params.title {
         record.title.clone_from(title);
     }
-    face.store.update(&id, |kept| {
-        kept.chat_of = Some(main_id.clone());
-        kept.own_directories = own;
-    });
+    if made.settings().name.as_ref() != Some(&record.title) && !record.title.is_empty() {
+        made.rename(Some(record.title.clone()))
+            .await
+            .map_err(RpcError::failed)?;
+    }
+    let further = main.state().about.directories.further.into_iter();
+    let further = further.map(Into::into).collect();
+    let directories = lodge_host::Change::ChatDirectories { further, chosen };
+    made.configure(directories).await.map_err(RpcError::failed)?;
     face.insert_extra(&session, &record).await.map_err(host_error)?;
-    face.store.update(&main_id, |own| own.chats.push(record));
-    let mut inner = face.inner.lock();
-    crate::actions::name_default(face, &mut inner, &session);
-    if let Some(chat) = inner.core.chats.get(params.chat.as_str()) {
-        let action = SessionChatAddedAction {
-            summary: summary_of(chat.store.head()),
-        };
-        inner
-            .core
-            .publish(&session, &StateAction::SessionChatAdded(action), None);
+    {
+        let mut inner = face.inner.lock();
+        crate::actions::list_chats(&mut inner, &session, &main, Some(&params.chat)).map_err(RpcError::failed)?;
+        if let Some(chat) = inner.core.chats.get(params.chat.as_str()) {
+            let action = SessionChatAddedAction {
+                summary: summary_of(chat.store().head()),
+            };
+            inner
+                .core
+                .publish(&session, &StateAction::SessionChatAdded(action), None);
+        }
+        inner.core.settle(&session);
     }
     if let Some(message) = params.initial_message {
-        crate::actions::begin(face, &mut inner, &params.chat.as_str().into(), message).map_err(RpcError::params)?;
+        let begun = crate::actions::begin(face, &params.chat.as_str().into(), message).await;
+        begun.map_err(RpcError::params)?;
     }
-    inner.core.settle(&session);
     rpc::null()
 }
 
@@ -191,7 +211,7 @@ fn is_made_so(request: &Request<'_>, params: &Create) -> bool {
         .core
         .chats
         .get(params.chat.as_str())
-        .map(|chat| &chat.store.head().origin);
+        .map(|chat| &chat.store().head().origin);
     match (origin, &params.source) {
         (Some(Some(ChatOrigin::User)), None) => true,
         (Some(Some(ChatOrigin::Fork { chat, turn_id })), Some(source)) => {
@@ -208,9 +228,10 @@ fn is_made_so(request: &Request<'_>, params: &Create) -> bool {
 async fn from_source(
     request: &Request<'_>,
     session: &Uri,
+    main_id: &str,
     source: &Source,
-    record: &mut ChatRecord,
-) -> Result<(), RpcError> {
+    record: &mut Chat,
+) -> Result<Session, RpcError> {
     let face = request.face;
     let of = face.inner.lock().core.session_of(&source.chat);
     if of.as_ref() != Some(session) || source.chat == record.uri {
@@ -221,7 +242,7 @@ async fn from_source(
         "fork" => {
             let inner = face.inner.lock();
             let source = inner.core.chats.get(chat.as_str());
-            if source.is_some_and(|source| source.store.active(&turn_id).is_some()) {
+            if source.is_some_and(|source| source.store().active(&turn_id).is_some()) {
                 return Err(RpcError::params(
                     "the turn is still running; a fork begins after a whole turn",
                 ));
@@ -238,7 +259,6 @@ async fn from_source(
                 return Err(RpcError::params("the selection is empty"));
             }
             record.title = "Side chat".to_owned();
-            record.selection = source.selection.as_ref().map(|selection| selection.text.clone());
             record.origin = ChatOrigin::SideChat {
                 chat,
                 turn_id,
@@ -248,15 +268,18 @@ async fn from_source(
         other => return Err(RpcError::params(format!("a chat cannot be made from a {other:?}"))),
     }
     let (source_id, up_to) = fork_point(request, &source.chat, &source.turn_id)?;
-    face.host
-        .fork(&source_id, up_to, Some(record.id.clone()))
-        .await
-        .map_err(host_error)?;
+    let chat = Some(record.event(Some(main_id)));
+    let made = face
+        .host
+        .fork_as(&source_id, up_to, Some(record.id.clone()), chat)
+        .await;
+    let made = made.map_err(host_error)?;
     copy_said(face, &source_id, &record.id).await;
     if source.kind == "sideChat" {
         record.hidden_turns = face.count_turns(&record.id).await.map_err(host_error)?;
+        made.set_chat(record.event(Some(main_id))).map_err(RpcError::failed)?;
     }
-    Ok(())
+    Ok(made)
 }
 
 pub(super) fn no_session(uri: &str) -> RpcError {
@@ -274,7 +297,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
     face.open(&params.channel)
         .await
         .map_err(|_| RpcError::params(format!("there is no chat {}", params.channel)))?;
-    let (session, main_id, id) = {
+    let id = {
         let inner = face.inner.lock();
         let chat = inner.core.chats.get(params.channel.as_str());
         let chat = chat.ok_or_else(|| RpcError::params(format!("there is no chat {}", params.channel)))?;
@@ -285,41 +308,38 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
                 "a session keeps its default chat; dispose of the session instead",
             ));
         }
-        let main = inner.talks.get(&entry.default_chat).map(|talk| talk.host_id.clone());
         let own = inner
             .talks
             .get(params.channel.as_str())
             .map(|talk| talk.host_id.clone());
-        let own = own.ok_or_else(|| RpcError::params("a sub-agent's chat goes with the chat that started it"))?;
-        (session, main.unwrap_or_default(), own)
+        own.ok_or_else(|| RpcError::params("a sub-agent's chat goes with the chat that started it"))?
     };
-    {
-        let mut inner = face.inner.lock();
-        let subs: Vec<Uri> = inner
-            .subs
-            .iter()
-            .filter(|(_, of)| ***of == *params.channel)
-            .map(|(sub, _)| sub.clone())
-            .collect();
-        for chat in subs
-            .iter()
-            .map(|sub| &**sub)
-            .chain(std::iter::once(params.channel.as_str()))
-        {
-            let action = SessionChatRemovedAction { chat: chat.to_owned() };
+    face.delete(&id).await.map_err(host_error)?;
+    face.chat_gone(&id);
+    rpc::null()
+}
+
+impl Face {
+    /// The session behind a further chat is gone, and the chats of its sub-agents with it.
+    pub(crate) fn chat_gone(&self, id: &str) {
+        let mut inner = self.inner.lock();
+        let found = inner.talks.iter().find(|(_, talk)| talk.host_id == id);
+        let Some((chat, session)) = found.map(|(chat, talk)| (chat.clone(), talk.session.clone())) else {
+            return;
+        };
+        let subs = inner.subs.iter().filter(|(_, of)| **of == chat);
+        let gone: Vec<Uri> = subs.map(|(sub, _)| sub.clone()).chain([chat.clone()]).collect();
+        for chat in gone {
+            let action = SessionChatRemovedAction { chat: chat.to_string() };
             inner
                 .core
                 .publish(&session, &StateAction::SessionChatRemoved(action), None);
-            inner.core.remove_chat(chat);
-            inner.subs.remove(chat);
+            inner.core.remove_chat(&chat);
+            inner.subs.remove(&chat);
         }
-        inner.talks.remove(params.channel.as_str());
+        inner.talks.remove(&chat);
         inner.core.settle(&session);
     }
-    face.store
-        .update(&main_id, |record| record.chats.retain(|chat| chat.id != id));
-    face.delete(&id).await.map_err(host_error)?;
-    rpc::null()
 }
 
 #[derive(Deserialize)]
@@ -381,10 +401,10 @@ async fn seed_turns(request: &Request<'_>, params: FetchTurns) -> RpcResult {
         .chats
         .get(&entry.default_chat)
         .ok_or_else(|| no_session(&session))?;
-    let turns = chat.store.turns();
+    let turns = chat.store().turns();
     let end = match &params.before {
         Some(before) => chat
-            .store
+            .store()
             .position(before)
             .ok_or_else(|| RpcError::params(format!("there is no turn {before:?}")))?,
         None => turns.len(),
@@ -394,7 +414,7 @@ async fn seed_turns(request: &Request<'_>, params: FetchTurns) -> RpcResult {
         .map_or(PAGE, |limit| usize::try_from(limit.0).unwrap_or(PAGE).min(PAGE));
     let start = end.saturating_sub(limit);
     let page: Vec<Value> = chat
-        .store
+        .store()
         .json_of(start..end)
         .iter()
         .filter_map(|turn| seed::turn(turn.get()))

@@ -62,6 +62,10 @@ async fn resolved(request: &Request<'_>, params: &Resolve) -> Result<Resolved, R
         ));
     }
     let given = params.config.clone().unwrap_or_default();
+    // A value that is gone by now is left out, for clients ask with what they remember. What is no text was never one.
+    for setting in ["model", "mode", "autoApprove", "isolation", "branch"] {
+        super::sessions::text(Some(&given), setting)?;
+    }
     let directory = params.working_directory.as_deref().and_then(uri::path);
     let directory = directory.or_else(|| request.face.config.default_directory.clone());
     let (git, branches) = match directory {
@@ -133,7 +137,6 @@ struct Completions {
     channel: Option<String>,
     #[serde(default)]
     session: Option<String>,
-    #[serde(default)]
     kind: String,
     text: String,
     offset: rpc::Whole,
@@ -197,7 +200,7 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
             .core
             .chats
             .get(chat)
-            .is_some_and(|chat| !chat.store.turns().is_empty());
+            .is_some_and(|chat| !chat.store().turns().is_empty());
         (inner.talks.get(chat).map(|talk| talk.host_id.clone()), has_begun)
     };
     let session = match id {
@@ -275,7 +278,7 @@ fn other_chats(request: &Request<'_>, channel: &str, typed: &Mention, offset: us
         .iter()
         .filter(|chat| typed.trigger == '#' && chat.resource != asked);
     let items = others.filter_map(|chat| {
-        let last = inner.core.chats.get(chat.resource.as_str())?.store.turns().last()?;
+        let last = inner.core.chats.get(chat.resource.as_str())?.store().turns().last()?;
         let is_default = chat.title.is_empty() && *entry.default_chat == *chat.resource;
         let title = if is_default { &entry.state.title } else { &chat.title };
         let label = title.split_whitespace().collect::<Vec<_>>().join(" ");

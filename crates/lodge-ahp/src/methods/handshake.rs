@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ahp_types::commands::AutomationCapabilities;
+use lodge_host::KnownClient;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
@@ -11,7 +12,6 @@ use crate::{
     automations,
     rpc::{self, RpcError, RpcResult, code},
     state::{Closing, NoSubscription, Peer, Resumed, conn},
-    store::ClientRecord,
     talk::COMMAND_PREFIX,
     telemetry, uri,
     version::{self, Dialect},
@@ -29,11 +29,11 @@ struct Initialize {
     #[serde(default)]
     protocol_version: Option<Value>,
     client_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rpc::object")]
     client_info: Option<ClientInfo>,
     #[serde(default)]
     initial_subscriptions: Option<Vec<String>>,
-    /// The language that the client would like; texts are English so far.
+    /// The language that the client would like. It is kept; texts are English so far.
     #[serde(default)]
     locale: Option<String>,
 }
@@ -41,7 +41,7 @@ struct Initialize {
 #[derive(Deserialize)]
 struct ClientInfo {
     #[serde(default)]
-    name: String,
+    name: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -78,7 +78,8 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
         _ if old => "1".to_owned(),
         Ok(Some(version)) => version.to_owned(),
         Ok(None) => {
-            let error = RpcError::new(code::UNSUPPORTED_PROTOCOL_VERSION, "no offered version is served here");
+            let error = version::refusal(&offered, face.host.version());
+            let error = RpcError::new(code::UNSUPPORTED_PROTOCOL_VERSION, error);
             let error = error.with(json!({ "supportedVersions": version::SUPPORTED }));
             conn.push(rpc::response(Some(request.id), &Err(error)));
             conn.close(Closing::NoCommonVersion);
@@ -92,7 +93,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     if let Some(locale) = params.locale.as_deref().filter(|locale| !is_language_tag(locale)) {
         return RpcError::params(format!("{locale:?} is not a language tag (BCP 47), such as \"en-US\"")).into();
     }
-    if let Some(known) = face.store.client(&params.client_id)
+    if let Some(known) = face.host.marks().client(&params.client_id)
         && let Err(error) = check_client(conn, &known)
     {
         return error.into();
@@ -101,10 +102,16 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
         client: params.client_id.as_str().into(),
         dialect: version::dialect(&chosen),
         version: chosen.clone(),
-        name: params.client_info.map(|info| info.name).unwrap_or_default(),
+        name: params.client_info.and_then(|info| info.name).unwrap_or_default(),
     };
     let device = conn.admission.identity.device();
-    face.store.met(&peer.client, &chosen, &peer.name, device);
+    let known = KnownClient {
+        version: chosen.clone(),
+        name: peer.name.clone(),
+        device: device.map(str::to_owned),
+        locale: params.locale,
+    };
+    face.host.marks().remember_client(&peer.client, &known);
     face.refresh_agents();
     let wanted = params.initial_subscriptions.unwrap_or_default();
     for uri in wanted.iter().take(face.config.limits.subscriptions) {
@@ -122,7 +129,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     let modern = peer.dialect == Dialect::Modern;
     let result = rpc::ok(Initialized {
         protocol_version: if old { json!(1) } else { json!(chosen) },
-        server_seq: core.seq.last(),
+        server_seq: core.numbers.last(),
         snapshots,
         server_info: modern.then(|| json!({ "name": "lodge", "version": face.host.version(), "title": "Lodge" })),
         default_directory: face.config.default_directory.as_ref().map(uri::file),
@@ -148,7 +155,7 @@ fn is_language_tag(text: &str) -> bool {
 }
 
 /// A device may not come as a client of somebody else: it would be asked and told what is meant for that one.
-fn check_client(conn: &conn::Conn, known: &ClientRecord) -> Result<(), RpcError> {
+fn check_client(conn: &conn::Conn, known: &KnownClient) -> Result<(), RpcError> {
     let device = conn.admission.identity.device();
     if device.is_none() || device == known.device.as_deref() {
         return Ok(());
@@ -183,7 +190,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
         Ok(params) => params,
         Err(error) => return error.into(),
     };
-    let Some(known) = face.store.client(&params.client_id) else {
+    let Some(known) = face.host.marks().client(&params.client_id) else {
         return RpcError::new(code::NOT_FOUND, "unknown client; send initialize").into();
     };
     if let Err(error) = check_client(conn, &known) {
@@ -234,7 +241,7 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
     conn.push(rpc::response(Some(request.id), &result));
     drop(inner);
     let (told, teller) = (conn.clone(), face.clone());
-    tokio::task::spawn_blocking(move || teller.tell_recent(&told));
+    face.tasks.spawn(async move { teller.tell_recent(&told).await });
     face.listeners_changed();
     // Where it was active and does not listen any more, it is not active any more.
     let sessions: Vec<_> = face.inner.lock().core.sessions.keys().cloned().collect();
@@ -272,7 +279,7 @@ struct Subscribe {
     /// The seed's word for it.
     #[serde(default)]
     resource: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rpc::object")]
     view: Option<View>,
 }
 
@@ -335,7 +342,7 @@ fn json_snapshot(snapshot: Option<Box<RawValue>>) -> Subscribed {
 #[serde(rename_all = "camelCase")]
 struct Authenticate {
     resource: String,
-    #[serde(default)]
+    /// Nothing takes it back.
     token: String,
     /// What the token reaches to, where the client knows.
     #[serde(default)]

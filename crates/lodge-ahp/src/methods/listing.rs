@@ -1,21 +1,22 @@
 //! The list of sessions.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use ahp_types::state::{ChatOrigin, ProjectInfo, SessionChatSummary, SessionStatus, SessionSummary};
-use lodge_host::ListFilter;
+use lodge_host::{Host, HostError, ListFilter, Progress};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Request;
 use crate::{
     annotations,
+    chats::{self, Chat},
     dialect::seed,
     face::{Face, Inner},
-    load::{UNTITLED, flags},
+    load::UNTITLED,
     projection::{object, timestamp},
     rpc::{self, RpcError, RpcResult},
-    state::Conn,
+    state::{Conn, aggregate},
     uri,
 };
 
@@ -44,6 +45,32 @@ struct Listed {
     next_cursor: Option<String>,
 }
 
+/// The further chats of sessions, by the sessions' ids.
+#[derive(Default)]
+pub(crate) struct Chats(HashMap<String, Vec<lodge_host::SessionSummary>>);
+
+impl Chats {
+    /// Of all sessions.
+    async fn of_all(host: &Host) -> Result<Self, HostError> {
+        Ok(Self::from(host.chats().await?))
+    }
+
+    /// Of one session.
+    pub(crate) async fn of(host: &Host, id: &str) -> Result<Self, HostError> {
+        Ok(Self::from(host.chats_of(id).await?))
+    }
+
+    fn from(lines: Vec<lodge_host::SessionSummary>) -> Self {
+        let mut chats = Self::default();
+        for line in lines {
+            if let Some(of) = line.about.chat_of() {
+                chats.0.entry(of.to_owned()).or_default().push(line);
+            }
+        }
+        chats
+    }
+}
+
 pub(super) async fn list(request: &Request<'_>) -> RpcResult {
     let face = request.face.clone();
     let params: List = rpc::params(request.params)?;
@@ -57,26 +84,22 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
         Some(None) => return Err(RpcError::params("the cursor is not one of this host's")),
         other => other.flatten().map(str::to_owned),
     };
-    let listed = tokio::task::spawn_blocking(move || {
-        let (mut items, mut after) = (Vec::new(), cursor);
-        loop {
-            let wanted = limit.map(|limit| limit - items.len());
-            let filter = ListFilter {
-                limit: wanted,
-                after,
-                include_empty: true,
-                ..ListFilter::default()
-            };
-            let page = face.host.catalogue().list(&filter).map_err(RpcError::internal)?;
-            items.extend(page.sessions.iter().filter_map(|line| face.line(line)));
-            after = page.next;
-            if after.is_none() || limit.is_none_or(|limit| items.len() >= limit) {
-                break;
-            }
+    let chats = Chats::of_all(&face.host).await.map_err(RpcError::internal)?;
+    let (mut items, mut after) = (Vec::new(), cursor);
+    let next_cursor = loop {
+        let filter = ListFilter {
+            limit: limit.map(|limit| limit - items.len()),
+            after,
+            include_empty: true,
+            ..ListFilter::default()
+        };
+        let page = face.host.list(filter).await.map_err(RpcError::internal)?;
+        items.extend(page.sessions.iter().filter_map(|line| face.line(line, &chats)));
+        after = page.next;
+        if after.is_none() || limit.is_some_and(|limit| items.len() >= limit) {
+            break after;
         }
-        Ok::<_, RpcError>((items, after))
-    });
-    let (items, next_cursor) = listed.await.map_err(RpcError::internal)??;
+    };
     let spell = |summary: SessionSummary| match serde_json::to_value(summary) {
         Ok(Value::Object(line)) if seed => seed::summary(&line, None),
         Ok(line) => line,
@@ -92,20 +115,23 @@ pub(super) async fn list(request: &Request<'_>) -> RpcResult {
 impl Face {
     /// Tells a client that comes back what is true of the sessions that something happened in last. It heard nothing of what
     /// happened while it was away, and a host that was killed told nobody that nothing is under way any more.
-    pub(crate) fn tell_recent(&self, conn: &Arc<Conn>) {
+    pub(crate) async fn tell_recent(&self, conn: &Arc<Conn>) {
         let filter = ListFilter {
             limit: Some(RECENT),
             include_empty: true,
             ..ListFilter::default()
         };
-        let recent = match self.host.catalogue().list(&filter) {
-            Ok(page) => page.sessions,
-            Err(error) => return tracing::warn!(%error, "a client that came back may show sessions as they were"),
+        let found = async { Ok((self.host.list(filter).await?, Chats::of_all(&self.host).await?)) };
+        let (recent, chats) = match found.await {
+            Ok((page, chats)) => (page.sessions, chats),
+            Err::<_, HostError>(error) => {
+                return tracing::warn!(%error, "a client that came back may show sessions as they were");
+            }
         };
         for line in recent {
             // Told as it is at this moment: what others are told of it comes before or after.
             let inner = self.inner.lock();
-            let Some(line) = self.line_in(&inner, &line) else {
+            let Some(line) = self.line_in(&inner, &line, &chats) else {
                 continue;
             };
             let changes = json!({
@@ -116,73 +142,86 @@ impl Face {
     }
 
     /// A session's line in the list: none for drafts and for sessions that are shown as chats of others.
-    pub(crate) fn line(&self, line: &lodge_host::SessionSummary) -> Option<SessionSummary> {
-        self.line_in(&self.inner.lock(), line)
+    pub(crate) fn line(&self, line: &lodge_host::SessionSummary, chats: &Chats) -> Option<SessionSummary> {
+        self.line_in(&self.inner.lock(), line, chats)
     }
 
-    fn line_in(&self, inner: &Inner, line: &lodge_host::SessionSummary) -> Option<SessionSummary> {
-        let record = self.store.session(&line.id);
-        if record.chat_of.is_some() {
+    /// What goes on in a session that no client of this face has open.
+    fn activity(&self, id: &str, progress: Progress) -> u32 {
+        let progress = self.host.live(id).map_or(progress, |session| session.progress());
+        let busy = self.host.live(id).is_some_and(|session| session.is_busy()) || self.host.is_busy_elsewhere(id);
+        let status = match progress {
+            Progress::Asking => SessionStatus::InputNeeded,
+            _ if busy => SessionStatus::InProgress,
+            Progress::Idle => SessionStatus::Idle,
+            // A turn that nobody works on was cut short.
+            Progress::Working | Progress::Running | Progress::Failed => SessionStatus::Error,
+        };
+        status.bits()
+    }
+
+    fn line_in(&self, inner: &Inner, line: &lodge_host::SessionSummary, chats: &Chats) -> Option<SessionSummary> {
+        let about = &line.about;
+        if about.chat_of().is_some() {
             return None;
         }
-        let resource = record.uri.clone().unwrap_or_else(|| uri::session(&line.id));
+        let marks = self.host.marks().get(&line.id);
+        let resource = marks.address.clone().unwrap_or_else(|| uri::session(&line.id));
         if let Some(entry) = inner.core.sessions.get(resource.as_str()) {
             entry.announced.as_ref()?;
             return inner.core.summary(&resource);
         }
-        let own = record.own.as_ref();
-        let chat = own.map_or_else(|| uri::default_chat(&resource), |own| own.uri.clone());
-        let mut chats = vec![SessionChatSummary {
-            resource: chat.clone(),
-            title: (record.default_title.clone())
-                .or_else(|| own.map(|own| own.title.clone()))
-                .unwrap_or_else(|| UNTITLED.to_owned()),
-            origin: Some(own.map_or(ChatOrigin::User, |own| own.origin.clone())),
-            interactivity: None,
-            status: Some(SessionStatus::Idle.bits()),
-            changes: None,
-        }];
-        chats.extend(record.chats.iter().map(|chat| SessionChatSummary {
+        let own = Chat::of_line(line);
+        let chat = own.as_ref().map(|own| own.uri.clone());
+        let chat = chat.unwrap_or_else(|| uri::default_chat(&resource));
+        let shown = |chat: &Chat, line: &lodge_host::SessionSummary| SessionChatSummary {
             resource: chat.uri.clone(),
             title: chat.title.clone(),
             origin: Some(chat.origin.clone()),
             interactivity: None,
-            status: Some(SessionStatus::Idle.bits()),
+            status: Some(self.activity(&line.id, line.progress)),
             changes: None,
-        }));
-        let busy = self.host.live(&line.id).is_some_and(|session| session.is_busy());
-        let activity = if busy {
-            SessionStatus::InProgress
-        } else {
-            SessionStatus::Idle
         };
+        let default_title = about.chats.default_title.clone();
+        let own_title = own.as_ref().map(|own| own.title.clone());
+        let mut all = vec![SessionChatSummary {
+            resource: chat.clone(),
+            title: default_title.or(own_title).unwrap_or_else(|| UNTITLED.to_owned()),
+            origin: Some(own.map_or(ChatOrigin::User, |own| own.origin)),
+            interactivity: None,
+            status: Some(self.activity(&line.id, line.progress)),
+            changes: None,
+        }];
+        let further = chats.0.get(&line.id).into_iter().flatten();
+        all.extend(further.filter_map(|line| Some(shown(&Chat::of_line(line)?, line))));
+        chats::sort(&mut all, &about.chats.order, &chat, |chat| &chat.resource);
+        let status = aggregate(chats::flags(&marks), all.iter().filter_map(|chat| chat.status));
         let project = line.git_root.as_ref().map(|root| ProjectInfo {
             uri: uri::file(root),
             display_name: root.rsplit('/').next().unwrap_or(root).to_owned(),
         });
         Some(SessionSummary {
-            provider: record.provider(),
+            provider: chats::provider(&marks),
             title: line
                 .title
                 .clone()
                 .or_else(|| line.summary.clone())
                 .unwrap_or_else(|| UNTITLED.to_owned()),
-            status: activity.bits() | flags(&record),
+            status,
             activity: None,
-            origin: record.origin(),
+            origin: chats::made_by(&marks),
             project,
             working_directories: line.cwd.as_ref().map(|cwd| {
-                std::iter::once(uri::file(cwd))
-                    .chain(record.directories.clone())
-                    .collect()
+                let further = chats::addresses(&about.directories.further);
+                std::iter::once(uri::file(cwd)).chain(further).collect()
             }),
-            annotations: annotations::counted(&resource, record.annotated),
+            annotations: annotations::counted(&resource, &self.host.marks().annotations(&line.id)),
             resource,
             created_at: timestamp(line.created),
             modified_at: timestamp(line.modified),
-            changes: record.changes,
+            changes: marks.changes.map(chats::changes),
             meta: None,
-            chats: Some(chats),
+            chats: Some(all),
             default_chat: Some(chat),
         })
     }

@@ -18,6 +18,7 @@ mod terminals;
 mod watches;
 mod work;
 
+pub(crate) use listing::Chats;
 pub(crate) use reverse::call_client;
 pub(crate) use sessions::{NewSession, Template, Wanted, host_error, prepare, session_settings};
 

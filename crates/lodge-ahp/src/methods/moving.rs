@@ -6,20 +6,23 @@ use ahp_types::{
         ChatMovableChangedAction, SessionChatAddedAction, SessionChatRemovedAction, SessionChatsReorderedAction,
     },
     commands::{ChatMoveDestination, ChatMoveToSessionDestination},
+    state::SessionStatus,
 };
-use lodge_events::Timestamp;
+use lodge_events::{LodgeChats, Timestamp};
+use lodge_host::Session;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Request, chats::no_session, sessions::host_error};
 use crate::{
     changesets::catalogue,
-    face::{Inner, summary_of},
+    chats::{self, Chat},
+    face::{Face, Inner, summary_of},
     load::branching_of,
     projection::timestamp,
     rpc::{self, RpcError, RpcResult},
-    state::{SessionEntry, Uri},
-    store::{ChatRecord, Store},
+    state::{ChatEntry, SessionEntry, Uri},
+    talk::Talk,
     uri,
 };
 
@@ -43,28 +46,29 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
     face.open(&to.session).await.map_err(|_| no_session(&to.session))?;
     let gate = face.gate(&params.channel);
     let _one = gate.lock().await;
+    wake(face, &params.channel).await?;
+    wake(face, &face.default_chat(&to.session).await).await?;
     let mut guard = face.inner.lock();
     let inner = &mut *guard;
     let plan = plan(inner, &params.channel, &to)?;
     let (chat, from, to) = (&plan.source.chat, &plan.source.from, &plan.to);
-    // It is kept before anybody is told.
+    // The logs have it before anybody is told: what the chat is in its own, where it stands in that of its session.
     if from != to {
-        let chat_id = plan.source.chat_id.as_str();
-        let moved = plan.source.leave(&face.store);
-        face.store
-            .update(chat_id, |record| record.chat_of = Some(plan.to_id.clone()));
-        face.store.update(&plan.to_id, |record| record.chats.extend(moved));
+        plan.source.record(Some(&plan.to_id))?;
     }
-    face.store
-        .update(&plan.to_id, |record| record.order.clone_from(&plan.order));
+    let chats = LodgeChats {
+        order: plan.order.clone(),
+        ..plan.main.state().about.chats
+    };
+    plan.main.set_chats(chats).map_err(RpcError::failed)?;
     if from != to {
         if let Some(talk) = inner.talks.get_mut(chat) {
-            talk.session = to.clone();
+            talk.move_to(to.clone());
         }
         for chat in &plan.source.all {
             let added = inner.core.chats.get_mut(chat).map(|entry| {
                 entry.session = to.clone();
-                summary_of(entry.store.head())
+                summary_of(entry.store().head())
             });
             let removed = SessionChatRemovedAction { chat: chat.to_string() };
             inner
@@ -87,39 +91,46 @@ pub(super) async fn move_chat(request: &Request<'_>) -> RpcResult {
     rpc::ok(json!({ "session": &**to }))
 }
 
+/// Brings a session back that left memory: its log is about to be written.
+async fn wake(face: &Face, chat: &str) -> Result<(), RpcError> {
+    let sleeps = |talk: &Talk| !talk.is_draft && talk.agent().is_none();
+    let sleeps = face.inner.lock().talk_of(chat).is_some_and(|(_, talk)| sleeps(talk));
+    match sleeps {
+        true => face.materialise_chat(chat).await.map_err(host_error),
+        false => Ok(()),
+    }
+}
+
 /// Makes a chat a session of its own, whose default chat it is. All that was said stays where it is.
 async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     let face = request.face;
     let gate = face.gate(chat);
     let _one = gate.lock().await;
+    wake(face, chat).await?;
     let id = source(&face.inner.lock(), chat, true)?.chat_id;
     let session = face.open_session(&id).await.map_err(host_error)?;
+    let mut directories = session.state().about.directories;
+    if let Some(chosen) = &directories.chosen {
+        directories.further = chosen.iter().skip(1).cloned().collect();
+        let works_in = session.configure(crate::talk::directories(&directories)).await;
+        works_in.map_err(RpcError::failed)?;
+    }
     let summary = face.summary(&id).await;
     let mut guard = face.inner.lock();
     let inner = &mut *guard;
     let source = source(inner, chat, true)?;
     let to: Uri = uri::session(&id).into();
     // It is kept before anybody is told.
-    let own = source.leave(&face.store);
-    let Source {
-        chat,
-        all,
-        from,
-        from_id,
-        ..
-    } = source;
-    let old = face.store.session(&from_id);
-    face.store.update(&id, |record| {
-        record.chat_of = None;
-        record.uri = Some(to.to_string());
-        (record.read, record.auto_approve) = (old.read, old.auto_approve);
-        let all = inner.directories_of(&chat);
-        record.directories = all.into_iter().skip(1).collect();
-        record.own.clone_from(&own);
+    let own = source.record(None)?;
+    let Source { chat, all, from, .. } = source;
+    let was_read = inner.core.sessions.get(&from).map(|entry| entry.state.status);
+    let kept = face.host.marks().update(&id, |marks| {
+        marks.address = Some(to.to_string());
+        marks.read = was_read.is_some_and(|status| status & SessionStatus::IsRead.bits() != 0);
     });
-    let record = face.store.session(&id);
-    let mut state = face.session_state(&session, &record, &chat);
-    if let Some(title) = own.map(|own| own.title).filter(|title| !title.is_empty()) {
+    kept.map_err(RpcError::failed)?;
+    let mut state = face.session_state(&session, &chat);
+    if let Some(title) = Some(own.title).filter(|title| !title.is_empty()) {
         crate::actions::tell_title(inner, &chat, &title);
         state.title = title;
     }
@@ -132,10 +143,10 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     let schema = face.config_schema(branching_of(&state).as_ref(), &[], true);
     let created = timestamp(summary.map_or_else(Timestamp::now, |summary| summary.created));
     let mut entry = SessionEntry::new(state, Some(schema), created, chat.clone());
-    entry.changes = record.changes;
+    entry.changes = face.host.marks().get(&id).changes.map(chats::changes);
     inner.core.insert_session(to.clone(), entry);
     if let Some(talk) = inner.talks.get_mut(&chat) {
-        talk.session = to.clone();
+        talk.move_to(to.clone());
     }
     for chat in &all {
         if let Some(entry) = inner.core.chats.get_mut(chat) {
@@ -148,7 +159,7 @@ async fn to_new_session(request: &Request<'_>, chat: &str) -> RpcResult {
     let stays = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
     inner.core.publish(&chat, &stays, None);
     let shown = all.iter().filter_map(|chat| inner.core.chats.get(chat));
-    let shown = shown.map(|chat| summary_of(chat.store.head())).collect();
+    let shown = shown.map(|chat| summary_of(chat.store().head())).collect();
     if let Some(entry) = inner.core.sessions.get_mut(&to) {
         entry.state.chats = shown;
     }
@@ -166,21 +177,17 @@ struct Source {
     /// The chat, and those of the sub-agents that it started, which go where it goes.
     all: Vec<Uri>,
     chat_id: String,
+    agent: Session,
     from: Uri,
-    from_id: String,
 }
 
 impl Source {
-    /// Takes it out of what is kept of its session. What it has keeps the address that it got there.
-    fn leave(&self, store: &Store) -> Option<ChatRecord> {
-        let mut moved = None;
-        store.update(&self.from_id, |record| {
-            let at = record.chats.iter().position(|known| known.id == self.chat_id);
-            moved = at.map(|at| record.chats.remove(at));
-        });
-        let mut moved = moved?;
-        moved.born.get_or_insert_with(|| self.from.to_string());
-        Some(moved)
+    /// Has the log say whose chat it is from now on. What it has keeps the address that it got where it was made.
+    fn record(&self, session: Option<&str>) -> Result<Chat, RpcError> {
+        let mut chat = Chat::of(&self.chat_id, &self.agent.state().about).ok_or_else(|| no_session(&self.chat))?;
+        chat.born.get_or_insert_with(|| self.from.to_string());
+        self.agent.set_chat(chat.event(session)).map_err(RpcError::failed)?;
+        Ok(chat)
     }
 }
 
@@ -191,7 +198,7 @@ fn refused(why: &str) -> RpcError {
 /// Whether a chat may be moved, and out of its session.
 fn source(inner: &Inner, chat: &str, leaves: bool) -> Result<Source, RpcError> {
     let (chat, entry) = inner.core.chats.get_key_value(chat).ok_or_else(|| no_session(chat))?;
-    let head = entry.store.head();
+    let head = entry.store().head();
     let talk = inner.talks.get(chat).filter(|_| head.movable == Some(true));
     let talk = talk.ok_or_else(|| refused("this chat cannot be moved"))?;
     let subs = inner.core.sessions.get(&entry.session).into_iter();
@@ -202,26 +209,26 @@ fn source(inner: &Inner, chat: &str, leaves: bool) -> Result<Source, RpcError> {
     let all: Vec<Uri> = std::iter::once(chat.clone()).chain(subs).collect();
     let is_busy = |chat: &Uri| {
         let entry = inner.core.chats.get(chat);
-        entry.is_some_and(|entry| entry.store.head().active_turn.is_some())
+        entry.is_some_and(ChatEntry::is_running)
     };
     if leaves && all.iter().any(is_busy) {
         return Err(refused("the chat is busy with a turn"));
     }
-    let from = &entry.session;
-    let default = inner.core.sessions.get(from).map(|session| &session.default_chat);
-    let main = default.and_then(|default| inner.talks.get(default));
     Ok(Source {
         chat: chat.clone(),
         all,
         chat_id: talk.host_id.clone(),
-        from: from.clone(),
-        from_id: main.ok_or_else(|| no_session(from))?.host_id.clone(),
+        agent: talk
+            .agent()
+            .ok_or_else(|| refused("the chat is not open; try again"))?
+            .clone(),
+        from: entry.session.clone(),
     })
 }
 
 /// The directories of a chat, when it has not all of its session's.
 fn entry_of<'a>(inner: &'a Inner, chat: &str) -> Option<&'a Vec<String>> {
-    inner.core.chats.get(chat)?.store.head().working_directories.as_ref()
+    inner.core.chats.get(chat)?.store().head().working_directories.as_ref()
 }
 
 /// A move that can be made.
@@ -229,6 +236,7 @@ struct Plan {
     source: Source,
     to: Uri,
     to_id: String,
+    main: Session,
     /// The chats of the destination, as they stand afterwards.
     order: Vec<String>,
 }
@@ -271,6 +279,10 @@ fn plan(inner: &Inner, chat: &str, to: &ChatMoveToSessionDestination) -> Result<
     Ok(Plan {
         source,
         to_id: main.host_id.clone(),
+        main: main
+            .agent()
+            .ok_or_else(|| refused("the session is not open; try again"))?
+            .clone(),
         to: to_uri.clone(),
         order,
     })

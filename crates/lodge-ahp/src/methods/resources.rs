@@ -1,6 +1,6 @@
 //! Files of the host, confined to what clients may reach.
 
-use std::path::PathBuf;
+use std::{borrow::Cow, path::PathBuf};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lodge_events::Timestamp;
@@ -13,7 +13,8 @@ use crate::{
     contents::{Contents, Encoding, LargeAnswer},
     projection::timestamp,
     rpc::{self, RpcError, RpcResult, code},
-    tool_content, uri,
+    tool_content::{self, ToolContent},
+    uri,
     wire::Frame,
 };
 
@@ -133,32 +134,20 @@ async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
     let params: OneUri = params(request)?;
     let about = About::read(&params.uri).missing(CONTENT);
     let wanted = params.encoding.as_deref().map(encoding).transpose()?;
-    let of_tool = match uri::session_of_content(&params.uri).filter(|_| uri::path(&params.uri).is_none()) {
-        Some((session, name)) => {
-            let found = tool_content::read(request.face, session, &name).await;
-            Some(found.ok_or_else(|| about.error(request, FileError::NotFound))?)
-        }
-        None => None,
-    };
+    let kept = kept(request, about).await?;
     let head = head(request);
-    let told = of_tool.as_ref().and_then(|content| content.kind.clone());
+    let told = kept.as_ref().and_then(|content| content.kind.clone());
     let kind = told.or_else(|| content_type(&params.uri).map(str::to_owned));
     let begin = move |contents: Contents| {
         let kind = kind.map_or(String::new(), |kind| format!(r#","contentType":{}"#, json!(kind)));
         let tail = format!(r#"","encoding":"{}"{kind}}}}}"#, contents.encoding.as_str());
         LargeAnswer::begin(head, contents, tail)
     };
-    let held = match of_tool {
-        Some(content) if content.kind.is_some() => Some(Contents::of_bytes(content.bytes, Some(Encoding::Base64))),
-        Some(content) => Some(Contents::of_bytes(content.bytes, wanted)),
-        // Contents that a changed file had.
-        None => match crate::changesets::read(request.face, &params.uri).await {
-            Some(bytes) => Some(Contents::of_bytes(bytes?, wanted)),
-            None => None,
-        },
-    };
-    let answer = match held {
-        Some(contents) => begin(contents).map_err(|error| about.error(request, error))?,
+    let answer = match kept {
+        Some(content) => {
+            let wanted = content.kind.map_or(wanted, |_| Some(Encoding::Base64));
+            begin(Contents::of_bytes(content.bytes, wanted)).map_err(|error| about.error(request, error))?
+        }
         None => {
             let path = about.path(request)?;
             let limit = request.face.config.limits.resource_bytes;
@@ -170,6 +159,19 @@ async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
     };
     send(request, answer).await;
     Ok(())
+}
+
+/// Contents that are at no path: what tool calls said or did, and what changed files were.
+async fn kept(request: &Request<'_>, about: About<'_>) -> Result<Option<ToolContent>, RpcError> {
+    if uri::path(about.uri).is_some() {
+        return Ok(None);
+    }
+    if let Some((session, name)) = uri::session_of_content(about.uri) {
+        let found = tool_content::read(request.face, session, &name).await;
+        return found.map(Some).ok_or_else(|| about.error(request, FileError::NotFound));
+    }
+    let bytes = crate::changesets::read(request.face, about.uri).await.transpose()?;
+    Ok(bytes.map(|bytes| ToolContent { bytes, kind: None }))
 }
 
 /// An answer up to its contents.
@@ -219,9 +221,11 @@ fn content_type(uri: &str) -> Option<&'static str> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WriteParams {
+struct WriteParams<'a> {
     uri: String,
-    data: String,
+    /// Often large: not copied where it holds nothing that is escaped.
+    #[serde(borrow)]
+    data: Cow<'a, str>,
     encoding: String,
     #[serde(default)]
     create_only: Option<bool>,
@@ -237,15 +241,18 @@ struct WriteParams {
 }
 
 pub(super) async fn write(request: &Request<'_>) -> RpcResult {
-    let params: WriteParams = params(request)?;
+    let params: WriteParams<'_> = rpc::params(request.params)?;
     let about = About::write(&params.uri);
     let path = about.path(request)?;
     let data = match encoding(&params.encoding)? {
-        Encoding::Utf8 => params.data.into_bytes(),
+        Encoding::Utf8 => params.data.into_owned().into_bytes(),
         Encoding::Base64 => STANDARD
-            .decode(&params.data)
+            .decode(&*params.data)
             .map_err(|_| RpcError::params("the data is not base64"))?,
     };
+    if data.len() as u64 > request.face.config.limits.resource_bytes {
+        return Err(about.error(request, FileError::TooLarge));
+    }
     let position = params.position.map_or(0, |position| position.0);
     let how = match params.mode.as_deref() {
         None | Some("truncate") => How::Truncate(position),
@@ -371,6 +378,13 @@ pub(super) async fn mkdir(request: &Request<'_>) -> RpcResult {
 pub(super) async fn resolve(request: &Request<'_>) -> RpcResult {
     let params: OneUri = params(request)?;
     let about = About::read(&params.uri);
+    if let Some(content) = kept(request, about).await? {
+        let mut result = json!({ "uri": params.uri, "type": "file", "size": content.bytes.len() });
+        if let Some(kind) = content.kind.as_deref().or(content_type(&params.uri)) {
+            result["contentType"] = kind.into();
+        }
+        return rpc::ok(result);
+    }
     let path = about.path(request)?;
     let follow = params.follow_symlinks != Some(false);
     let named = path.clone();

@@ -42,25 +42,18 @@ pub(super) async fn search(request: &Request<'_>) -> RpcResult {
     let limit = params
         .limit
         .map_or(USUAL, |limit| usize::try_from(limit.0).unwrap_or(MOST));
-    let face = request.face.clone();
-    let found = tokio::task::spawn_blocking(move || {
-        let found = face.host.catalogue().search(&params.text, limit.clamp(1, MOST));
-        let hits = found.map_err(RpcError::internal)?.into_iter();
-        Ok::<_, RpcError>(hits.map(|hit| spell(&face, hit)).collect::<Vec<_>>())
-    });
-    let hits = found.await.map_err(RpcError::internal)??;
+    let found = request.face.host.search(params.text, limit.clamp(1, MOST)).await;
+    let hits = found.map_err(RpcError::internal)?.into_iter();
+    let hits: Vec<Hit> = hits.map(|hit| spell(request.face, hit)).collect();
     rpc::ok(serde_json::json!({ "hits": hits }))
 }
 
 fn spell(face: &crate::face::Face, hit: lodge_host::SearchHit) -> Hit {
     let id = &hit.session.id;
-    let (session, chat) = match face.store.session(id).chat_of {
+    let about = &hit.session.about;
+    let (session, chat) = match about.chat_of() {
         None => (face.uri_of(id), None),
-        Some(main) => {
-            let chats = face.store.session(&main).chats;
-            let chat = chats.into_iter().find(|chat| chat.id == *id).map(|chat| chat.uri);
-            (face.uri_of(&main), chat)
-        }
+        Some(main) => (face.uri_of(main), about.chat.as_ref().map(|chat| chat.address.clone())),
     };
     let units = |bytes: usize| hit.snippet[..bytes].encode_utf16().count();
     Hit {

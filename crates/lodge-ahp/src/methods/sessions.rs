@@ -1,6 +1,6 @@
 //! Making and removing sessions.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use ahp_types::{
     StateAction,
@@ -8,13 +8,13 @@ use ahp_types::{
     common::JsonObject,
     state::{SessionActiveClient, SessionLifecycle, SessionOrigin, SessionStatus},
 };
-use lodge_host::{Approval, HostError, Mode};
+use lodge_host::{Approval, Environment, HostError, Mode};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Request;
 use crate::{
-    actions,
+    actions, chats,
     face::Face,
     load::{NewState, UNTITLED, branching_of, new_state},
     rpc::{self, RpcError, RpcResult, code},
@@ -35,22 +35,35 @@ struct Create {
     working_directories: Option<Vec<String>>,
     #[serde(default)]
     config: Option<JsonObject>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rpc::object")]
     active_client: Option<SessionActiveClient>,
+    #[serde(rename = "_meta", default, deserialize_with = "rpc::object")]
+    meta: Option<Meta>,
     // What follows is the seed's.
     #[serde(default)]
     session: Option<String>,
     #[serde(default)]
     working_directory: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rpc::object")]
     model: Option<Model>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "rpc::object")]
     fork: Option<Fork>,
+}
+
+/// What clients of Lodge's own say beyond the protocol.
+#[derive(Deserialize)]
+struct Meta {
+    /// The variables of whoever starts the session. They are kept in memory only.
+    #[serde(rename = "lodge.environment", default)]
+    environment: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize)]
 struct Model {
     id: String,
+    /// No model here has settings of its own.
+    #[serde(default, rename = "config")]
+    _config: Option<JsonObject>,
 }
 
 #[derive(Deserialize)]
@@ -79,6 +92,7 @@ pub(crate) struct Wanted {
     mode: Mode,
     approval: Approval,
     branching: Option<Branching>,
+    environment: Option<Environment>,
 }
 
 pub(super) async fn create(request: &Request<'_>) -> RpcResult {
@@ -86,16 +100,13 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let peer = request.peer()?;
     let mut params: Value = rpc::params(request.params)?;
     actions::fill_lists(&mut params);
-    let params: Create = serde_json::from_value(params).map_err(|error| RpcError::params(error.to_string()))?;
+    let params: Create = rpc::read(params)?;
     let named = if request.is_seed() {
         params.session.clone()
     } else {
         params.channel.clone()
     };
-    let session: Uri = named
-        .filter(|uri| is_free_uri(uri, None))
-        .ok_or_else(|| RpcError::params("a session needs a URI"))?
-        .into();
+    let session = own_uri(named, "session", None)?;
     if let Some(client) = &params.active_client
         && client.client_id != *peer.client
     {
@@ -110,10 +121,18 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
         model: params.model.map(|model| model.id),
         config: params.config,
     };
-    let wanted = prepare(face, template).await?;
+    let mut wanted = prepare(face, template).await?;
+    if let Some(variables) = params.meta.and_then(|meta| meta.environment) {
+        // Which programs a name stands for is the owner's to say.
+        if request.conn.admission.identity.device().is_some() {
+            return Err(RpcError::params("only programs of the owner can bring an environment"));
+        }
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        wanted.environment = Some(Environment::of(variables));
+    }
     let gate = face.gate(&session);
     let _one = gate.lock().await;
-    let taken = face.inner.lock().core.channels.contains_key(&session);
+    let taken = face.inner.lock().core.has_channel(&session);
     let taken = taken || face.locate(&session).await.is_some();
     if taken {
         return Err(RpcError::new(
@@ -153,14 +172,13 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
 pub(super) async fn adopt(request: &Request<'_>, session: &Uri, id: &str) -> Result<(), RpcError> {
     materialise(request, session).await?;
     let face = request.face;
-    face.store.update(id, |record| record.uri = Some(session.to_string()));
     let mut inner = face.inner.lock();
     if let Some(entry) = inner.core.sessions.get_mut(session) {
-        let further = actions::further_of(&entry.state);
-        face.store.update(id, |record| {
-            record.directories = further;
-            record.call_provider(&entry.state.provider);
+        let kept = face.host.marks().update(id, |marks| {
+            marks.address = Some(session.to_string());
+            chats::call_provider(marks, &entry.state.provider);
         });
+        kept.map_err(RpcError::failed)?;
         // It works where it works from now on.
         entry.schema = Some(face.config_schema(branching_of(&entry.state).as_ref(), &[], true));
     }
@@ -173,38 +191,34 @@ async fn materialise(request: &Request<'_>, session: &Uri) -> Result<(), RpcErro
     request.face.materialise(session).await.map_err(host_error)
 }
 
-const RESERVED_SCHEMES: [&str; 11] = [
-    "agenthost",
-    "ahp-automation",
-    "ahp-automation-run",
-    "ahp-automations",
-    "ahp-chat",
-    "ahp-otlp",
-    "ahp-resource-watch",
-    "ahp-root",
-    "ahp-terminal",
-    "file",
-    "virtual",
-];
+/// Schemes of what is no client's to name, besides those of the protocol's channels.
+const RESERVED_SCHEMES: [&str; 5] = ["agenthost", "file", "lodge-content", "mcp", "virtual"];
 
-/// Whether a client may choose this URI. It is echoed as it is, so any scheme will do but those of the host's own channels; one of
-/// them may be meant for what is made.
-pub(super) fn is_free_uri(text: &str, own_scheme: Option<&str>) -> bool {
-    let Some((scheme, _)) = text.split_once(':') else {
-        return false;
-    };
+/// The URI that a client chose for what it wants to be made. It is echoed as it is, so any scheme will do but those of other
+/// channels; one of them may be meant for just this.
+pub(super) fn own_uri(named: Option<String>, thing: &str, own_scheme: Option<&str>) -> Result<Uri, RpcError> {
+    let refused = |why: String| Err(RpcError::params(why));
+    let text = named.unwrap_or_default();
+    let (scheme, rest) = text.split_once(':').unwrap_or_default();
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let is_text = |c: char| !c.is_control() && !c.is_whitespace();
+    if !is_scheme || rest.trim_matches('/').is_empty() || text.len() > 1024 || !text.chars().all(is_text) {
+        return refused(format!("a {thing} needs a URI of its own, such as \"copilot:/<uuid>\""));
+    }
     let scheme = scheme.to_ascii_lowercase();
-    let is_reserved = RESERVED_SCHEMES.contains(&scheme.as_str());
+    let is_reserved = RESERVED_SCHEMES.contains(&&*scheme) || (scheme.starts_with("ahp-") && scheme != "ahp-session");
+    if is_reserved && own_scheme != Some(&*scheme) {
+        return refused(format!("no {thing} can have the scheme {scheme}: choose another"));
+    }
     // What the host serves beneath a session.
-    let is_beneath =
-        ["/changeset/", "/content/"].iter().any(|part| text.contains(part)) || text.ends_with("/annotations");
-    is_scheme
-        && (!is_reserved || own_scheme == Some(&*scheme))
-        && !is_beneath
-        && text.len() <= 1024
-        && !text.chars().any(char::is_control)
+    let is_beneath = |part: &&str| text.contains(part);
+    if ["/changeset/", "/content/"].iter().any(is_beneath) || text.ends_with("/annotations") {
+        return refused(format!(
+            "{text} is where a session's own things are: choose another URI"
+        ));
+    }
+    Ok(text.into())
 }
 
 /// Whether there can be such a session, as things are now, and what it is then.
@@ -259,11 +273,12 @@ pub(crate) async fn prepare(face: &Face, template: Template) -> Result<Wanted, R
         mode,
         approval,
         branching,
+        environment: None,
     })
 }
 
 /// A setting that is a text. `null` is as good as absent.
-fn text<'a>(config: Option<&'a JsonObject>, key: &str) -> Result<Option<&'a str>, RpcError> {
+pub(super) fn text<'a>(config: Option<&'a JsonObject>, key: &str) -> Result<Option<&'a str>, RpcError> {
     match config.and_then(|config| config.get(key)) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -365,6 +380,7 @@ impl NewSession<'_> {
         let draft = Draft {
             cwd: wanted.cwd,
             further: wanted.further.iter().filter_map(|uri| uri::path(uri)).collect(),
+            chosen: None,
             model: wanted.model,
             mode: wanted.mode,
             approval: wanted.approval,
@@ -372,6 +388,7 @@ impl NewSession<'_> {
             client: self.client.to_owned(),
             isolation: wanted.branching.as_ref().map_or(Isolation::Folder, |git| git.isolation),
             branch: wanted.branching.map(|git| git.branch),
+            environment: wanted.environment,
         };
         face.insert_draft(session, id, state, draft);
         face.inner
@@ -383,7 +400,7 @@ impl NewSession<'_> {
 
 async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str, provider: &str) -> Result<(), RpcError> {
     let face = request.face;
-    let source = face.default_chat(&fork.session);
+    let source = face.default_chat(&fork.session).await;
     face.open(&source)
         .await
         .map_err(|_| RpcError::new(code::SESSION_NOT_FOUND, format!("there is no session {}", fork.session)))?;
@@ -393,10 +410,11 @@ async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str, pro
         .await
         .map_err(host_error)?;
     copy_said(face, &source_id, id).await;
-    face.store.update(id, |record| {
-        record.uri = Some(session.to_string());
-        record.call_provider(provider);
+    let kept = face.host.marks().update(id, |marks| {
+        marks.address = Some(session.to_string());
+        chats::call_provider(marks, provider);
     });
+    kept.map_err(RpcError::failed)?;
     // The gate of this session is held by who calls: open what is behind it by its chat, without asking for it again.
     face.open_held(session, id).await.map_err(host_error)
 }
@@ -418,7 +436,7 @@ pub(super) fn fork_point(
     let (_, talk) = inner
         .talk_of(chat)
         .ok_or_else(|| RpcError::params(format!("there is no chat {chat}")))?;
-    let event = talk.projector.last_event_of(turn);
+    let event = talk.projector().last_event_of(turn);
     let event = event.ok_or_else(|| RpcError::params(format!("there is no turn {turn:?} to fork from")))?;
     Ok((talk.host_id.clone(), Some(event)))
 }
@@ -490,11 +508,8 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
         return rpc::null();
     }
     face.inner.lock().remove_session(&session);
-    for chat in &face.store.session(&id).chats {
-        face.delete(&chat.id).await.map_err(host_error)?;
-    }
     face.delete(&id).await.map_err(host_error)?;
-    face.forget(&id, &session);
+    face.forget(&session);
     rpc::null()
 }
 
@@ -518,7 +533,8 @@ impl Face {
             let inner = self.inner.lock();
             let (_, talk) = inner.talk_of(chat).ok_or_else(gone)?;
             if talk.is_draft && *talk.session != uri::session(&talk.host_id) {
-                self.keep_uri(&inner, &talk.session);
+                let kept = self.keep_uri(&inner, &talk.session);
+                kept.map_err(|error| HostError::Invalid(error.to_string()))?;
             }
             let (sender, made) = tokio::sync::oneshot::channel();
             talk.tell(Effect::Create(sender));
@@ -526,7 +542,7 @@ impl Face {
         };
         let made = made.await.unwrap_or_else(|_| Err(gone()));
         if made.is_err() && is_draft {
-            self.store.update(&id, |record| record.uri = None);
+            self.host.marks().forget(&id);
         }
         if made.is_ok() && is_draft {
             self.created(chat, &id).await;
@@ -548,16 +564,14 @@ impl Face {
     /// The host's session behind one that may not have begun yet.
     pub(crate) async fn materialised(&self, session: &str) -> Result<lodge_host::Session, HostError> {
         self.materialise(session).await?;
-        let chat = self.default_chat(session);
+        let chat = self.default_chat(session).await;
         let id = self.inner.lock().talk_of(&chat).map(|(_, talk)| talk.host_id.clone());
         self.open_session(&id.ok_or_else(|| HostError::NotFound(session.to_owned()))?)
             .await
     }
 
     /// A session is gone for good.
-    pub(crate) fn forget(self: &Arc<Self>, id: &str, session: &str) {
-        self.store.forget(id);
-        self.forget_annotations(id);
+    pub(crate) fn forget(self: &Arc<Self>, session: &str) {
         let mut inner = self.inner.lock();
         inner.remove_session(session);
         inner.core.notify_removed(session);
@@ -574,6 +588,7 @@ pub(crate) fn host_error(error: HostError) -> RpcError {
             RpcError::new(code::SESSION_ALREADY_EXISTS, format!("there is a session {id} already"))
         }
         HostError::Invalid(message) => RpcError::params(message),
+        newer @ HostError::Newer { .. } => RpcError::failed(newer),
         HostError::Agent(error) => RpcError::failed(error),
         HostError::Changes(error) => RpcError::params(error.to_string()),
         HostError::Git(error) => RpcError::internal(error),

@@ -27,9 +27,9 @@ struct Create {
     #[serde(default)]
     cwd: Option<String>,
     #[serde(default)]
-    cols: Option<f64>,
+    cols: Option<rpc::Whole>,
     #[serde(default)]
-    rows: Option<f64>,
+    rows: Option<rpc::Whole>,
 }
 
 pub(super) async fn create(request: &Request<'_>) -> RpcResult {
@@ -44,13 +44,15 @@ pub(super) async fn create(request: &Request<'_>) -> RpcResult {
     let size = match (params.cols, params.rows) {
         (None, None) => None,
         (cols, rows) => {
-            let (cols, rows) = (cols.unwrap_or(80.0), rows.unwrap_or(24.0));
-            Some(terminals::size(cols as i64, rows as i64).map_err(RpcError::params)?)
+            let number = |given: Option<rpc::Whole>, usual: i64| {
+                given.map_or(usual, |given| i64::try_from(given.0).unwrap_or(i64::MAX))
+            };
+            Some(terminals::size(number(cols, 80), number(rows, 24)).map_err(RpcError::params)?)
         }
     };
     let gate = face.gate(&named);
     let _one = gate.lock().await;
-    let taken = face.inner.lock().core.channels.contains_key(&named);
+    let taken = face.inner.lock().core.has_channel(&named);
     if taken || face.locate(&named).await.is_some() {
         return Err(RpcError::new(
             code::ALREADY_EXISTS,
@@ -100,8 +102,7 @@ pub(super) async fn dispose(request: &Request<'_>) -> RpcResult {
 
 fn named(request: &Request<'_>, channel: Option<String>, terminal: Option<String>) -> Result<Uri, RpcError> {
     let named = if request.is_seed() { terminal } else { channel };
-    let named = named.filter(|uri| super::sessions::is_free_uri(uri, Some("ahp-terminal")));
-    Ok(named.ok_or_else(|| RpcError::params("a terminal needs a URI"))?.into())
+    super::sessions::own_uri(named, "terminal", Some("ahp-terminal"))
 }
 
 /// Who is to hold it: the client that asks, or a session that is there.

@@ -45,9 +45,7 @@ async fn session(request: &Request<'_>, channel: &str) -> Result<Session, RpcErr
             format!("there is no session {channel}"),
         ));
     };
-    let mut chats = face.store.session(&main).chats.into_iter();
-    let chat = chats.find(|chat| chat.uri == channel).map(|chat| chat.id);
-    face.open_session(chat.as_deref().unwrap_or(&main))
-        .await
-        .map_err(host_error)
+    let chat = face.host.chat_at(channel).await.map_err(host_error)?;
+    let id = chat.map_or(main, |chat| chat.id);
+    face.open_session(&id).await.map_err(host_error)
 }

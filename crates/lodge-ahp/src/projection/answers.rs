@@ -5,13 +5,42 @@ use ahp_types::{
     actions::{ChatDeltaAction, ChatReasoningAction, ChatResponsePartAction, ChatUsageAction},
     state::{MarkdownResponsePart, ReasoningResponsePart, ResponsePart, SystemNotificationResponsePart, UsageInfo},
 };
-use lodge_events::{AssistantMessage, Event};
+use lodge_events::{AssistantMessage, Event, LodgePartial, Payload};
 
 use serde_json::json;
 
 use super::{Projector, Scope, Streaming, object, turns::End};
 
 impl Projector {
+    /// The chat in which an event only continues what streams there already. Such an event gives an action that comes by
+    /// the thousand and shows in no summary, or none at all.
+    pub(crate) fn continues(&self, event: &Event) -> Option<Scope> {
+        if self.joined_late || self.retrying {
+            return None;
+        }
+        let parent = match event.payload() {
+            Payload::AssistantMessageDelta(delta) => delta.parent_tool_call_id.as_deref(),
+            _ => None,
+        };
+        let scope = self.scope(event, parent)?;
+        let chat = match &scope {
+            Scope::Sub(call) => self.subs.get(call)?,
+            Scope::Session | Scope::Main => &self.main,
+        };
+        let is_open = chat.turn.as_ref().is_some_and(|turn| turn.taken_up);
+        let continues = match event.payload() {
+            Payload::AssistantMessageDelta(delta) => chat.text.id == delta.message_id,
+            Payload::AssistantReasoningDelta(delta) => chat.reasoning.id == delta.reasoning_id,
+            Payload::AssistantToolCallDelta(delta) => self.calls.contains_key(&delta.tool_call_id),
+            // All of it was shown as it came.
+            Payload::LodgePartial(piece) => {
+                piece.at as usize + piece.content.len() <= chat.text.shown(&piece.message_id)
+            }
+            _ => false,
+        };
+        (is_open && continues).then_some(scope)
+    }
+
     pub(super) fn part(&mut self, scope: &Scope, part: ResponsePart) {
         if let Some(turn_id) = self.running_turn(scope) {
             self.act(
@@ -46,13 +75,29 @@ impl Projector {
     }
 
     pub(super) fn text_delta(&mut self, scope: Option<Scope>, id: &str, content: &str) {
-        let Some(scope) = scope.filter(|_| !self.joined_late) else {
+        if let Some(scope) = scope.filter(|_| !self.joined_late) {
+            self.append_text(&scope, id, content);
+        }
+    }
+
+    /// A piece of an answer as the log has it: who listens has seen it, who reads the log or came late has not.
+    pub(super) fn text_piece(&mut self, scope: Option<Scope>, piece: &LodgePartial) {
+        let Some(scope) = scope else { return };
+        let shown = self.chat(&scope).text.shown(&piece.message_id);
+        let from = shown.checked_sub(piece.at as usize);
+        if let Some(rest) = from
+            .and_then(|from| piece.content.get(from..))
+            .filter(|rest| !rest.is_empty())
+        {
+            self.append_text(&scope, &piece.message_id, rest);
+        }
+    }
+
+    fn append_text(&mut self, scope: &Scope, id: &str, content: &str) {
+        let Some(turn_id) = self.running_turn(scope) else {
             return;
         };
-        let Some(turn_id) = self.running_turn(&scope) else {
-            return;
-        };
-        let chat = self.chat(&scope);
+        let chat = self.chat(scope);
         if chat.text.id == id {
             chat.text.length += content.len();
             let action = ChatDeltaAction {
@@ -61,13 +106,13 @@ impl Projector {
                 content: content.to_owned(),
                 meta: None,
             };
-            self.act(&scope, StateAction::ChatDelta(action));
+            self.act(scope, StateAction::ChatDelta(action));
         } else {
             chat.text = Streaming {
                 id: id.to_owned(),
                 length: content.len(),
             };
-            self.part(&scope, markdown(id.to_owned(), content.to_owned()));
+            self.part(scope, markdown(id.to_owned(), content.to_owned()));
         }
     }
 
@@ -100,11 +145,7 @@ impl Projector {
     pub(super) fn complete_reasoning(&mut self, scope: Option<Scope>, id: &str, content: &str) {
         let Some(scope) = scope else { return };
         let chat = self.chat(&scope);
-        let shown = if chat.reasoning.id == id {
-            chat.reasoning.length
-        } else {
-            0
-        };
+        let shown = chat.reasoning.shown(id);
         chat.reasoning = Streaming {
             id: id.to_owned(),
             length: content.len(),
@@ -129,7 +170,7 @@ impl Projector {
         self.joined_late = false;
         let id = &message.message_id;
         let chat = self.chat(&scope);
-        let shown = if chat.text.id == *id { chat.text.length } else { 0 };
+        let shown = chat.text.shown(id);
         chat.text = Streaming::default();
         let told_reasoning = !chat.reasoning.id.is_empty();
         chat.reasoning = Streaming::default();

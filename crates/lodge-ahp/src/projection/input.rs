@@ -67,23 +67,25 @@ impl Projector {
                 self.ask(scope, &asked.request_id, Question::ExitPlan, exit_plan(asked));
             }
             // What live clients were shown is made from the call that asked, and the answer.
-            Payload::LodgeAnswered(answered)
-                if answered.kind == AskedKind::UserInput && !self.questions.contains_key(&answered.request_id) =>
-            {
+            Payload::LodgeQuestion(asked) if self.reading && asked.kind == AskedKind::UserInput => {
                 let scope = scope();
-                let id = &answered.request_id;
-                let call = answered.tool_call_id.as_ref().and_then(|id| self.calls.get(id));
-                let (Some(call), Some(answer)) = (call, answered.answer["answer"].as_str()) else {
+                self.ask_again(scope, &asked.request_id, asked.tool_call_id.as_deref());
+            }
+            Payload::LodgeAnswered(answered) if self.reading && answered.kind == AskedKind::UserInput => {
+                let scope = scope();
+                let (id, call) = (&answered.request_id, answered.tool_call_id.as_deref());
+                let Some(asked) = self.ask_again(scope.clone(), id, call) else {
                     return;
                 };
-                let asked = asked_by(id, &call.arguments);
+                let Some(answer) = answered.answer["answer"].as_str() else {
+                    return;
+                };
                 let was_choice = asked.choices.iter().flatten().any(|choice| choice == answer);
                 let answers = if was_choice {
                     one_selected(answer)
                 } else {
                     one_text(answer)
                 };
-                self.ask(scope.clone(), id, Question::UserInput, user_input(&asked));
                 self.answered(scope, id, ChatInputResponseKind::Accept, Some(answers));
             }
             Payload::LodgeAnswered(answered) => {
@@ -143,6 +145,15 @@ impl Projector {
                 StateAction::ChatInputRequested(ChatInputRequestedAction { request }),
             );
         }
+    }
+
+    /// Shows a question of the log, unless it is shown already.
+    fn ask_again(&mut self, scope: Option<Scope>, id: &str, call: Option<&str>) -> Option<UserInputRequested> {
+        let asked = asked_by(id, &self.calls.get(call?)?.arguments);
+        if !self.questions.contains_key(id) {
+            self.ask(scope, id, Question::UserInput, user_input(&asked));
+        }
+        Some(asked)
     }
 
     fn answered(

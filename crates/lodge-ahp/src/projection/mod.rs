@@ -25,6 +25,7 @@ use ahp_types::{
     state::{ErrorInfo, Message, UsageInfo},
 };
 use lodge_events::{Event, Timestamp, Uuid};
+use lodge_host::Delivery;
 use serde_json::{Map, Value};
 
 pub use self::shells::TerminalNews;
@@ -76,6 +77,15 @@ pub enum Step {
         /// The call.
         tool_call_id: String,
     },
+    /// The turn of this message has begun, or it is for the turn that runs: it is prepared and given to the agent.
+    Prepare {
+        /// Its id.
+        id: String,
+        /// What it says.
+        message: Box<Message>,
+        /// Whether it begins a turn or is for the one that runs.
+        delivery: Delivery,
+    },
     /// The conversation came to rest after a turn that went well: a queued message may start.
     Rested,
     /// A message waits that this face prepares and begins: if the conversation is at rest, at once.
@@ -87,10 +97,8 @@ pub enum Step {
 struct Turn {
     id: String,
     started: Timestamp,
-    /// Whether the agent has taken it up. Until then events belong to something before it.
+    /// Whether its message is said. Until then events belong to something before it.
     taken_up: bool,
-    /// Whether a client reopened it, and the agent has not taken it up again.
-    resumed: bool,
     /// Whether a person runs a command in it: no model can go on with that.
     command: bool,
 }
@@ -100,6 +108,13 @@ struct Turn {
 struct Streaming {
     id: String,
     length: usize,
+}
+
+impl Streaming {
+    /// How many bytes of this text are shown.
+    fn shown(&self, id: &str) -> usize {
+        if self.id == id { self.length } else { 0 }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -115,6 +130,8 @@ struct Chat {
     usage: Option<UsageInfo>,
     /// A person cancelled the turn; what still comes of it is not shown.
     muted: bool,
+    /// When the model gave its last answer, if that asked for nothing more.
+    answered_at: Option<Timestamp>,
 }
 
 /// The state machine.
@@ -138,8 +155,12 @@ pub struct Projector {
     left_tools: HashSet<String>,
     /// The messages that wait, and what clients see of them.
     queue: queue::Queue,
+    /// Whether the log is read. A turn that began there and came no further is a message that waits.
+    reading: bool,
     /// Messages as clients wrote them, of which the log tells only a part.
     said: HashMap<String, Message>,
+    /// Whether the activity says that the model is called again.
+    retrying: bool,
     /// The message whose beginning was missed: it is shown when it is complete.
     joined_late: bool,
     /// The recorded events that each shown turn begins and ends with, for forks and cuts.
@@ -192,6 +213,8 @@ impl Projector {
     /// After the log was read. When the agent still works on the last turn, the message that streams right now began
     /// before anybody here listened. When it does not, the turn is over; it failed when the host did not live to finish it.
     pub fn caught_up(&mut self, now: Now) -> Vec<Step> {
+        self.reading = false;
+        self.queue.caught_up();
         match now {
             Now::Busy => self.joined_late = true,
             Now::Interrupted => self.interrupted(),

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use ahp_types::{
     StateAction,
     actions::{ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatQueuedMessagesReorderedAction},
-    state::PendingMessageKind,
+    state::{Message, PendingMessageKind},
 };
-use lodge_events::{MessageLane, Payload, UserMessage};
-use lodge_host::{PendingMessage, PendingMessages};
+use lodge_events::{MessageLane, Payload, Timestamp, UserMessage};
+use lodge_host::{Delivery, PendingMessage, PendingMessages};
 
-use super::{Projector, Scope, Step, message::message_of_prompt, turns::End};
+use super::{Projector, Scope, Step, message::message_of_prompt};
 
 /// The messages that wait.
 #[derive(Debug, Default)]
@@ -18,8 +18,12 @@ pub(super) struct Queue {
     pending: PendingMessages,
     /// Messages that clients see as turns already, until the log says that they are said or gone.
     begun: HashSet<String>,
+    /// While the log is read: the message whose turn began and that is not said yet, and when that was.
+    began: Option<(String, Timestamp)>,
     /// Those that clients see as queued, in their order.
     queued: Vec<String>,
+    /// The one that is prepared to steer a turn, until the log says that it is said or gone.
+    steering_prepared: Option<String>,
     /// The one that clients see as steering.
     steering: Option<String>,
 }
@@ -30,10 +34,20 @@ impl Queue {
         self.pending.get(id).is_some()
     }
 
-    /// Clients see a message as a turn from now on.
-    pub(super) fn begin(&mut self, id: &str) {
-        self.begun.insert(id.to_owned());
-        self.queued.retain(|known| known != id);
+    /// When clients saw the turn of a message begin, where the log was read. That may be before it was said.
+    pub(super) fn began(&mut self, id: &str) -> Option<Timestamp> {
+        let (began, when) = self.began.take()?;
+        (began == id).then_some(when)
+    }
+
+    /// Whether the log that is read tells of a turn whose message is not said yet.
+    pub(super) fn is_beginning(&self) -> bool {
+        self.began.is_some()
+    }
+
+    /// The log is read: who reads it no more sees turns begin.
+    pub(super) fn caught_up(&mut self) {
+        self.began = None;
     }
 
     fn is_shown(&self, message: &PendingMessage) -> bool {
@@ -51,8 +65,13 @@ impl Projector {
     /// Something about the messages that wait changed.
     pub(super) fn queue_event(&mut self, payload: &Payload) {
         self.queue.pending.fold(payload);
-        if let Payload::LodgeMessageEdited(edited) = payload {
-            self.show_again(&edited.message_id);
+        match payload {
+            Payload::LodgeMessageEdited(edited) => self.show_again(&edited.message_id),
+            Payload::LodgeMessageQueued(queued) if queued.begins == Some(true) => {
+                self.begin_message(&queued.message_id)
+            }
+            Payload::LodgeMessageBegun(begun) => self.begin_message(&begun.message_id),
+            _ => {}
         }
         self.show_queue();
         match payload {
@@ -75,18 +94,81 @@ impl Projector {
         let was_queued = self.queue.queued.len() < before;
         self.show_queue();
         self.queue.begun.remove(id);
+        self.queue.steering_prepared.take_if(|steering| steering == id);
         was_queued
     }
 
-    /// A message is not said. A turn that waited for it is over.
+    /// A message is not said. A turn that waited for it is none.
     fn message_left(&mut self, id: &str) {
         self.queue.begun.remove(id);
+        self.queue.began.take_if(|(began, _)| began == id);
         self.said.remove(id);
-        let waiting = self.main.turn.as_mut().filter(|turn| turn.id == id && !turn.taken_up);
-        if let Some(turn) = waiting {
-            turn.taken_up = true;
-            self.end_turn(&Scope::Main, End::Cancelled);
+        if self
+            .queue
+            .steering_prepared
+            .take_if(|steering| steering == id)
+            .is_some()
+        {
+            self.out.push(Step::Queued);
         }
+        if self
+            .main
+            .turn
+            .as_ref()
+            .is_some_and(|turn| turn.id == id && !turn.taken_up)
+        {
+            self.close_unsaid(&Scope::Main);
+        }
+    }
+
+    /// The turn of a message begins, unless another one runs: then it waits.
+    fn begin_message(&mut self, id: &str) {
+        if self.reading {
+            self.rested();
+            self.queue.began = Some((id.to_owned(), self.now));
+        }
+        let Some(message) = self
+            .queue
+            .pending
+            .get(id)
+            .filter(|_| !self.reading && self.main.turn.is_none())
+        else {
+            return;
+        };
+        let message = self.as_written(id, message_of_prompt(&message.prompt(&MessageLane::Next)));
+        let before = self.queue.queued.len();
+        self.queue.queued.retain(|known| known != id);
+        let was_queued = self.queue.queued.len() < before;
+        self.queue.begun.insert(id.to_owned());
+        if was_queued {
+            self.remove_pending(PendingMessageKind::Queued, id.to_owned());
+        }
+        self.begin_turn(id, message.clone(), was_queued);
+        self.prepare(id, message, Delivery::Enqueue);
+        self.prepare_steering();
+    }
+
+    fn prepare(&mut self, id: &str, message: Message, delivery: Delivery) {
+        let (id, message) = (id.to_owned(), Box::new(message));
+        self.out.push(Step::Prepare { id, message, delivery });
+    }
+
+    /// A turn runs, and a message may wait to steer it.
+    pub(super) fn prepare_steering(&mut self) {
+        let steering = self.queue.steering.as_ref().and_then(|id| self.queue.pending.get(id));
+        let Some(steering) = steering.filter(|message| {
+            let waits = message.needs_preparation() && !self.queue.begun.contains(&message.id);
+            waits && self.main.turn.is_some()
+        }) else {
+            return;
+        };
+        let (id, logged) = (
+            steering.id.clone(),
+            message_of_prompt(&steering.prompt(&MessageLane::Next)),
+        );
+        let message = self.as_written(&id, logged);
+        self.queue.steering_prepared = Some(id.clone());
+        self.prepare(&id, message, Delivery::Immediate);
     }
 
     /// A message that clients saw as a turn waits again, because another one came first.
@@ -97,6 +179,10 @@ impl Projector {
 
     /// The first message that this face prepares and begins.
     pub(crate) fn next_to_prepare(&self) -> Option<&str> {
+        // What steers goes before what waits, also where the turn ended before it was prepared.
+        if self.queue.steering_prepared.is_some() {
+            return None;
+        }
         let waiting = self.queue.queued.iter();
         let mut waiting = waiting.filter_map(|id| self.queue.pending.get(id));
         let next = waiting.find(|message| message.needs_preparation() && !message.parked);
@@ -136,7 +222,10 @@ impl Projector {
         self.queue.queued = queued;
         let seen = std::mem::replace(&mut self.queue.steering, steering.clone());
         match (seen, steering) {
-            (seen, Some(id)) if seen.as_ref() != Some(&id) => self.show_pending(PendingMessageKind::Steering, &id),
+            (seen, Some(id)) if seen.as_ref() != Some(&id) => {
+                self.show_pending(PendingMessageKind::Steering, &id);
+                self.prepare_steering();
+            }
             (Some(id), None) => self.remove_pending(PendingMessageKind::Steering, id),
             _ => {}
         }

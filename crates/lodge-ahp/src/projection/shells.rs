@@ -2,7 +2,7 @@
 
 use ahp_types::state::{TerminalCommandResult, ToolResultContent, ToolResultTerminalContent};
 use lodge_events::{ContentBlock, ToolExecutionComplete};
-use lodge_tools::spill::Pointer;
+use lodge_host::SpillPointer;
 use serde_json::Value;
 
 use super::{Projector, Scope, Step};
@@ -88,7 +88,7 @@ impl Projector {
                 }
                 let printed = block.map_or("", |block| &block.text);
                 let mut ended = outcome(code, printed);
-                if let Some(pointer) = Pointer::parse(printed) {
+                if let Some(pointer) = SpillPointer::parse(printed) {
                     (ended.preview, ended.truncated) = (Some(pointer.preview.to_owned()), Some(true));
                 }
                 // Without a result there may be nothing to look at later: the command may never have run.

@@ -18,29 +18,35 @@ impl Projector {
         if of_agent == Some(Scope::Main) && goes_on(event.payload()) {
             self.resume();
         }
+        if self.retrying && of_agent == Some(Scope::Main) && answers(event.payload()) {
+            self.retrying = false;
+            self.activity(None);
+        }
         match event.payload() {
             Payload::UserMessage(message) => self.user_message(event, message, of_agent),
             Payload::LodgeMessageQueued(_)
+            | Payload::LodgeMessageBegun(_)
             | Payload::LodgeMessageEdited(_)
             | Payload::LodgeMessageMoved(_)
             | Payload::LodgeMessageRemoved(_)
             | Payload::LodgeMessageParked(_) => self.queue_event(event.payload()),
+            Payload::LodgeTurnResumed(_) => self.resume(),
             Payload::AssistantTurnStart(_) => {
                 self.joined_late = false;
                 if let Some(scope) = of_agent {
+                    self.chat(&scope).answered_at = None;
                     self.running_turn(&scope);
                 }
             }
             Payload::AssistantIntent(intent) if of_agent == Some(Scope::Main) => {
-                let action = SessionActivityChangedAction {
-                    activity: Some(intent.intent.clone()),
-                };
-                self.act(&Scope::Session, StateAction::SessionActivityChanged(action));
+                self.activity(Some(intent.intent.clone()));
             }
+            Payload::AssistantTurnRetry(_) if of_agent == Some(Scope::Main) => self.retrying = true,
             Payload::AssistantMessageDelta(delta) => {
                 let scope = self.scope(event, delta.parent_tool_call_id.as_deref());
                 self.text_delta(scope, &delta.message_id, &delta.delta_content);
             }
+            Payload::LodgePartial(piece) => self.text_piece(of_agent, piece),
             Payload::AssistantReasoningDelta(delta) => {
                 self.reasoning_delta(of_agent, &delta.reasoning_id, &delta.delta_content);
             }
@@ -49,6 +55,10 @@ impl Projector {
             }
             Payload::AssistantMessage(message) => {
                 let scope = self.scope(event, message.parent_tool_call_id.as_deref());
+                if let Some(scope) = &scope {
+                    let is_last = message.tool_requests.as_ref().is_none_or(Vec::is_empty);
+                    self.chat(scope).answered_at = is_last.then_some(self.now);
+                }
                 self.assistant_message(scope, message);
             }
             // The log has this one; `assistant.usage` says the same and is gone with the moment.
@@ -62,10 +72,7 @@ impl Projector {
                 self.end_turn(&Scope::Main, end);
                 self.main.muted = false;
                 self.answered.clear();
-                self.act(
-                    &Scope::Session,
-                    StateAction::SessionActivityChanged(SessionActivityChangedAction::default()),
-                );
+                self.activity(None);
                 if self.main.completed {
                     self.out.push(Step::Rested);
                 }
@@ -96,13 +103,12 @@ impl Projector {
                 let scope = of_agent.unwrap_or(Scope::Main);
                 // What cannot be written down cannot be gone on from, but what failed before can still be.
                 let unwritten = error.error_type == "storage";
-                let waiting = self.chat(&scope).turn.as_mut().filter(|turn| !turn.taken_up);
-                let resumed = waiting.as_ref().is_some_and(|turn| turn.resumed);
-                if let Some(turn) = waiting.filter(|_| unwritten) {
-                    // Not even its message could be: nothing more comes of it.
+                if let Some(turn) = self.chat(&scope).turn.as_mut().filter(|_| unwritten) {
+                    // Perhaps not even its message could be: nothing more comes of it.
                     turn.taken_up = true;
                 }
-                let resumable = scope == Scope::Main && (!unwritten || resumed);
+                let unprepared = error.error_type == lodge_host::PREPARATION_FAILED;
+                let resumable = scope == Scope::Main && !unwritten && !unprepared;
                 self.end_turn(&scope, End::Error(info, resumable));
             }
             Payload::SessionTitleChanged(changed) => {
@@ -125,6 +131,9 @@ impl Projector {
                 let content = note.content.replace("<system_notification>", "");
                 let content = content.replace("</system_notification>", "");
                 let content = content.trim();
+                if of_agent == Some(Scope::Main) {
+                    self.rested();
+                }
                 if of_agent == Some(Scope::Main) && self.main.turn.is_none() {
                     self.told = Some(content.to_owned());
                 }
@@ -174,11 +183,8 @@ impl Projector {
         }
     }
 
-    /// The agent goes on with a turn that failed, whoever told it to.
+    /// The agent goes on with a turn that failed, whoever told it to. Logs of earlier builds tell it by what it does then.
     fn resume(&mut self) {
-        if let Some(turn) = self.main.turn.as_mut().filter(|turn| turn.resumed) {
-            (turn.taken_up, turn.resumed) = (true, false);
-        }
         if self.main.turn.is_none()
             && !self.main.muted
             && let Some(failed) = self.main.failed.take()
@@ -192,6 +198,11 @@ impl Projector {
         }
     }
 
+    fn activity(&mut self, activity: Option<String>) {
+        let action = SessionActivityChangedAction { activity };
+        self.act(&Scope::Session, StateAction::SessionActivityChanged(action));
+    }
+
     fn config(&mut self, config: Value) {
         let action = SessionConfigChangedAction {
             config: object(config),
@@ -199,6 +210,14 @@ impl Projector {
         };
         self.act(&Scope::Session, StateAction::SessionConfigChanged(action));
     }
+}
+
+/// Whether an event shows that the model answers.
+fn answers(payload: &Payload) -> bool {
+    matches!(
+        payload,
+        Payload::AssistantMessageDelta(_) | Payload::AssistantReasoningDelta(_) | Payload::AssistantMessage(_)
+    )
 }
 
 /// Whether an event shows that the agent works on a turn. Tool calls that were closed after a crash do not; they tell no
@@ -218,14 +237,16 @@ pub(super) fn is_work(payload: &Payload) -> bool {
             let code = done.error.as_ref().and_then(|error| error.code.as_deref());
             code != Some(lodge_host::INTERRUPTED_INFO)
         }
-        Payload::UserMessage(_) | Payload::AssistantMessage(_) | Payload::LodgeUsage(_) => true,
+        Payload::UserMessage(_) | Payload::AssistantMessage(_) | Payload::LodgePartial(_) | Payload::LodgeUsage(_) => {
+            true
+        }
         other => goes_on(other),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use lodge_events::{Event, SessionError, Timestamp};
+    use lodge_events::{Event, SessionError};
 
     use super::*;
     use crate::projection::Step;
@@ -247,32 +268,60 @@ mod tests {
         })
     }
 
+    fn queued(id: &str) -> Event {
+        let queued = lodge_events::LodgeMessageQueued {
+            message_id: id.into(),
+            begins: Some(true),
+            ..lodge_events::LodgeMessageQueued::default()
+        };
+        Event::new(None, None, queued)
+    }
+
     #[test]
     fn a_turn_fails_whose_message_cannot_be_written() {
         let mut projector = Projector::default();
-        projector.turn_started("t1", Timestamp::now());
+        projector.event(&queued("t1"));
         assert_eq!(unwritten(&mut projector), Some(("t1".into(), None)));
         assert!(!projector.can_resume("t1"));
         // Nothing waits any more, so the next one can begin.
         assert_eq!(unwritten(&mut projector), None);
-        projector.turn_started("t2", Timestamp::now());
+        projector.event(&queued("t2"));
         assert_eq!(unwritten(&mut projector), Some(("t2".into(), None)));
     }
 
     #[test]
-    fn a_turn_that_could_not_be_gone_on_with_can_be_resumed_when_there_is_room() {
+    fn a_turn_that_could_not_be_prepared_stays_and_cannot_be_resumed() {
         let mut projector = Projector::default();
         let user = lodge_events::UserMessage {
             message_id: Some("t1".into()),
             ..lodge_events::UserMessage::default()
         };
         projector.event(&Event::new(None, None, user));
-        let error = SessionError::default();
+        let error = SessionError {
+            error_type: lodge_host::PREPARATION_FAILED.into(),
+            ..SessionError::default()
+        };
         projector.event(&Event::new(None, None, error));
-        for _ in 0..2 {
+        assert!(!projector.can_resume("t1"));
+    }
+
+    #[test]
+    fn a_turn_that_failed_goes_on_when_the_log_says_so_and_can_fail_again() {
+        let mut projector = Projector::default();
+        let user = lodge_events::UserMessage {
+            message_id: Some("t1".into()),
+            ..lodge_events::UserMessage::default()
+        };
+        projector.event(&Event::new(None, None, user));
+        for _ in 0..3 {
+            projector.event(&Event::new(None, None, SessionError::default()));
             assert!(projector.can_resume("t1"));
-            projector.turn_resumed();
-            assert_eq!(unwritten(&mut projector), Some(("t1".into(), Some(true))));
+            let resumed = lodge_events::LodgeTurnResumed {
+                message_id: "t1".into(),
+            };
+            let steps = projector.event(&Event::new(None, None, resumed));
+            let reopened = |step: &Step| matches!(step, Step::Act(_, action) if matches!(**action, StateAction::ChatTurnResume(_)));
+            assert!(steps.iter().any(reopened) && !projector.can_resume("t1"));
         }
     }
 }

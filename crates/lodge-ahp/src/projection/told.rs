@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use ahp_types::state::Message;
-use lodge_events::{Timestamp, Uuid};
+use lodge_events::Uuid;
 
-use super::{Projector, Question, Step, Turn, turns::End};
+use super::{Projector, Question};
 use crate::said::completed;
 
 impl Projector {
-    /// Messages as clients wrote them, for those of which the log tells only a part.
-    pub(crate) fn set_said(&mut self, said: HashMap<String, Message>) {
-        self.said = said;
+    /// The log is about to be read. Given are messages as clients wrote them, for those of which it tells only a part.
+    pub(crate) fn read_history(&mut self, said: HashMap<String, Message>) {
+        (self.said, self.reading) = (said, true);
     }
 
     /// The log was read: only what waits at the agent is still to be shown.
@@ -33,50 +33,9 @@ impl Projector {
         }
     }
 
-    /// A client (or the queue) opened a turn; the agent is about to be given its message.
-    pub(crate) fn turn_started(&mut self, id: &str, started: Timestamp) {
-        self.queue.begin(id);
-        self.main.turn = Some(Turn {
-            id: id.to_owned(),
-            started,
-            taken_up: false,
-            resumed: false,
-            command: false,
-        });
-        self.main.usage = None;
-        self.main.muted = false;
-        self.main.failed = None;
-    }
-
     /// Whether this is the last turn, and failed in a way that it can be resumed.
     pub(crate) fn can_resume(&self, id: &str) -> bool {
         self.main.turn.is_none() && self.main.failed.as_ref().is_some_and(|turn| turn.id == id)
-    }
-
-    /// A client reopened the turn that failed; the agent is about to be told.
-    pub(crate) fn turn_resumed(&mut self) {
-        self.main.turn = self.main.failed.take().map(|turn| Turn {
-            taken_up: false,
-            resumed: true,
-            ..turn
-        });
-        self.main.muted = false;
-    }
-
-    /// Whether the agent is about to be told to go on with the turn that failed.
-    pub(crate) fn is_resuming(&self) -> bool {
-        self.main.turn.as_ref().is_some_and(|turn| turn.resumed)
-    }
-
-    /// The agent has nothing to stop: the turn that clients see is over.
-    pub(crate) fn turn_stopped(&mut self) -> Vec<Step> {
-        if let Some(turn) = &mut self.main.turn {
-            turn.taken_up = true;
-        }
-        for scope in self.scopes() {
-            self.end_turn(&scope, End::Cancelled);
-        }
-        std::mem::take(&mut self.out)
     }
 
     /// The first turns are not shown.
@@ -112,12 +71,6 @@ impl Projector {
         self.main.failed = None;
         self.main.last_turn = last.map(str::to_owned);
         self.main.muted = true;
-    }
-
-    /// The agent could not be given a message. True when a turn was waiting for that.
-    pub(crate) fn send_failed(&mut self, id: &str) -> bool {
-        let turn = self.main.turn.take_if(|turn| turn.id == id);
-        turn.is_some()
     }
 
     /// Which client runs which tool.

@@ -18,7 +18,7 @@ use lodge_events::{
     PermissionRequested, SubagentStarted, Timestamp, ToolExecutionComplete, ToolExecutionPartialResult,
     ToolExecutionStart, ToolRequest,
 };
-use lodge_tools::spill::Pointer;
+use lodge_host::{SpillPointer, server_key};
 use serde_json::{Value, json};
 
 use super::{
@@ -26,7 +26,7 @@ use super::{
     edits::{self, Proposed},
     object, text,
 };
-use crate::{customizations::server_id, uri};
+use crate::uri;
 
 /// Tools that people do not see: they speak through other events.
 const HIDDEN: [&str; 2] = ["report_intent", "task_complete"];
@@ -89,7 +89,7 @@ impl<'a> Named<'a> {
 impl Call {
     /// The MCP server that has the tool.
     fn server(&self) -> Option<ToolCallContributor> {
-        let customization_id = server_id(self.server.as_deref()?);
+        let customization_id = server_key(self.server.as_deref()?);
         Some(ToolCallContributor::Mcp(ToolCallMcpContributor { customization_id }))
     }
 
@@ -324,6 +324,8 @@ impl Projector {
         if self.questions.contains_key(&answered.request_id) {
             return;
         }
+        // The question said what was to run; what a person made of it came after.
+        let asked = text::sentence(&call.name, &call.arguments, false);
         if let Some(edited) = answered.answer.get("arguments") {
             call.arguments = edited.clone();
         }
@@ -333,6 +335,7 @@ impl Projector {
         };
         let action = ChatToolCallReadyAction {
             intention: Some(intention).filter(|text| !KINDS.contains(&text.as_str())),
+            invocation_message: asked.into(),
             options: Some(options()),
             confirmed: None,
             ..ready_action(turn_id, id, &call)
@@ -643,7 +646,7 @@ const EMBEDDED: usize = 32 << 10;
 
 /// What a tool printed. Of what was too large for the model the beginning, and where all of it is.
 fn printed(text: &str) -> Vec<ToolResultContent> {
-    match Pointer::parse(text) {
+    match SpillPointer::parse(text) {
         Some(pointer) => vec![
             text_content(format!("{}\n…", pointer.preview)),
             ToolResultContent::Resource(ToolResultResourceContent {

@@ -36,6 +36,8 @@ impl Projector {
         let command = user.agent_mode == Some(AgentMode::Shell) && user.source.as_deref() == Some(COMMAND_SOURCE);
         let now = self.now;
         let was_queued = scope == Scope::Main && self.message_said(user);
+        let began = Some(&scope).filter(|scope| **scope == Scope::Main);
+        let began = began.and_then(|_| self.queue.began(&id)).unwrap_or(now);
         let written = self.said.remove(&id);
         if scope == Scope::Main && from_person {
             self.marks.push(Mark {
@@ -55,11 +57,7 @@ impl Projector {
             if !from_person && turn.taken_up {
                 return;
             }
-            if turn.resumed {
-                // Somebody's message was quicker than the wish to go on.
-                turn.taken_up = true;
-                self.end_turn(&scope, End::Cancelled);
-            } else if turn.taken_up {
+            if turn.taken_up {
                 self.end_turn(&scope, End::Complete);
             } else {
                 self.step_back(&scope);
@@ -75,19 +73,36 @@ impl Projector {
             Some(written) => completed(written, logged),
             None => logged,
         };
-        self.open_turn(&scope, id, message, now, was_queued);
+        self.open_turn(&scope, id, message, began, was_queued);
         if let Some(turn) = &mut self.chat(&scope).turn {
-            turn.command = command;
+            (turn.command, turn.started) = (command, now);
         }
+        self.prepare_steering();
     }
 
     /// Somebody else's message came first: the turn that waits becomes a queued message again.
-    pub(super) fn step_back(&mut self, scope: &Scope) {
+    fn step_back(&mut self, scope: &Scope) {
+        if let Some(turn) = self.close_unsaid(scope) {
+            self.waits_again(&turn);
+        }
+    }
+
+    /// A turn whose message is not said is none. Its id.
+    pub(super) fn close_unsaid(&mut self, scope: &Scope) -> Option<String> {
         let chat = self.chat(scope);
-        let Some(turn) = chat.turn.take() else { return };
+        let turn = chat.turn.take()?;
         let last = chat.last_turn.clone();
         self.act(scope, StateAction::ChatTruncated(ChatTruncatedAction { turn_id: last }));
-        self.waits_again(&turn.id);
+        Some(turn.id)
+    }
+
+    /// The turn of a message begins that is not said yet.
+    pub(super) fn begin_turn(&mut self, id: &str, message: Message, queued: bool) {
+        self.open_turn(&Scope::Main, id.to_owned(), message, self.now, queued);
+        self.main.muted = false;
+        if let Some(turn) = &mut self.main.turn {
+            turn.taken_up = false;
+        }
     }
 
     pub(super) fn open_turn(&mut self, scope: &Scope, id: String, message: Message, started: Timestamp, queued: bool) {
@@ -96,7 +111,6 @@ impl Projector {
             id: id.clone(),
             started,
             taken_up: true,
-            resumed: false,
             command: false,
         });
         chat.usage = None;
@@ -115,10 +129,13 @@ impl Projector {
     /// turn that says so.
     pub(super) fn running_turn(&mut self, scope: &Scope) -> Option<String> {
         let now = self.now;
+        let is_beginning = self.queue.is_beginning();
         let chat = self.chat(scope);
         match &chat.turn {
             Some(turn) if turn.taken_up => return Some(turn.id.clone()),
             Some(_) => return None,
+            // The turn of a message that is not said yet.
+            None if *scope == Scope::Main && is_beginning => return None,
             // What still comes of a turn that failed is not shown.
             None if chat.muted || chat.failed.is_some() => return None,
             None => {}
@@ -138,6 +155,7 @@ impl Projector {
             Scope::Session | Scope::Main => format!("resumed-{}", now.as_millisecond()),
         };
         self.open_turn(scope, id.clone(), message, now, false);
+        self.prepare_steering();
         Some(id)
     }
 
@@ -156,7 +174,10 @@ impl Projector {
         chat.last_turn = Some(turn.id.clone());
         chat.completed = matches!(end, End::Complete);
         chat.failed = matches!(end, End::Error(_, true)).then(|| turn.clone());
-        chat.text = Streaming::default();
+        // A turn that is resumed goes on with the same answer.
+        if chat.failed.is_none() {
+            chat.text = Streaming::default();
+        }
         chat.reasoning = Streaming::default();
         let (turn_id, meta) = (turn.id, None);
         let duration = (worked.as_millisecond() - turn.started.as_millisecond()).max(0);
@@ -183,6 +204,14 @@ impl Projector {
             }
         };
         self.act(scope, action);
+    }
+
+    /// The log does not tell that the agent rested, but what begins after its last answer shows it.
+    pub(super) fn rested(&mut self) {
+        if let Some(answered) = self.main.answered_at.take().filter(|_| self.reading) {
+            self.worked = answered;
+            self.end_turn(&Scope::Main, End::Complete);
+        }
     }
 
     /// Somebody cut the conversation elsewhere. A turn that lost its beginning is gone.

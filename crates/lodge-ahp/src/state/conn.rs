@@ -171,9 +171,16 @@ impl Conn {
 
     /// Queues a frame. A full queue is emptied and the connection ends: what it missed it gets when it comes back.
     pub(crate) fn push(&self, frame: Frame) {
+        if self.enqueue(frame) {
+            self.wake();
+        }
+    }
+
+    /// The same, but wakes nobody. True when somebody has to be woken.
+    pub(super) fn enqueue(&self, frame: Frame) -> bool {
         let mut queue = self.queue.lock();
         if queue.closing.is_some() {
-            return;
+            return false;
         }
         if queue.bytes + frame.len() > self.limit && !queue.frames.is_empty() {
             queue.frames.clear();
@@ -186,11 +193,12 @@ impl Conn {
             self.unsent.fetch_add(frame.len(), Ordering::Relaxed);
             queue.frames.push_back(Queued::Frame(frame));
         }
-        let first = queue.frames.len() <= 1;
-        drop(queue);
-        if first {
-            self.wake.notify_one();
-        }
+        queue.frames.len() <= 1
+    }
+
+    /// Wakes whoever sends what is queued.
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
     }
 
     /// The turn of a large answer. One at a time is made and sent, and it does not count as lag.

@@ -1,65 +1,54 @@
-//! The state of every channel and who listens to it. One lock guards it all: an action is numbered, applied, remembered
-//! and queued to its subscribers in one step, so a snapshot and the actions after it fit together without a gap.
+//! The state of every channel and who listens to it. One lock guards it, and each chat with its listeners is in a cell of
+//! its own beside it (`lent`). An action is applied, numbered, remembered and queued to its subscribers while its chat, or
+//! the state, is held, so a snapshot and the actions after it fit together without a gap.
 
+mod channel;
 pub(crate) mod chat;
 pub(crate) mod conn;
+mod held;
+mod lent;
+mod numbers;
 mod quote;
 pub(crate) mod ring;
 pub(crate) mod seq;
 mod service;
 pub(crate) mod session;
 mod settle;
+mod spelt;
 mod subscriptions;
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
 use ahp_types::{ROOT_RESOURCE_URI, StateAction, state::RootState};
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use self::{
+    channel::{Channel, ChatEntry, LiveChat, Subscriber},
     chat::{ChatStore, Keep},
     conn::{Closing, Conn, Peer, Queued},
+    lent::{Borrowed, Handle, Lent},
+    numbers::{Numbering, Numbers},
     ring::{Ring, Sent},
     seq::Seq,
     service::{Service, ServiceEntry},
-    session::SessionEntry,
+    session::{SessionEntry, aggregate},
+    spelt::Spelt,
     subscriptions::{NoSubscription, Resumed},
 };
 use crate::{
     dialect::seed,
     push::Outcome,
     version::Dialect,
-    wire::{self, Envelope, Frame, Origin},
+    wire::{self, Envelope, Origin},
 };
 
 /// A channel's address.
 pub(crate) type Uri = Arc<str>;
-
-/// One chat and where it belongs.
-#[derive(Debug)]
-pub(crate) struct ChatEntry {
-    pub(crate) session: Uri,
-    pub(crate) store: ChatStore,
-}
-
-/// Who listens on a channel.
-#[derive(Debug)]
-pub(crate) struct Subscriber {
-    pub(crate) conn: Arc<Conn>,
-    pub(crate) peer: Peer,
-    /// Where this client's window on the turns of a chat begins.
-    pub(crate) start: usize,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Channel {
-    pub(crate) subscribers: Vec<Subscriber>,
-    pub(crate) ring: Ring,
-}
-
-/// Frames that wait, in order, each with the connection that it goes to.
-type HeldFrames = Vec<(Arc<Conn>, Frame)>;
 
 /// How much is kept and sent.
 #[derive(Debug, Clone)]
@@ -78,21 +67,26 @@ pub(crate) struct Bounds {
 
 /// All channels.
 pub(crate) struct Core {
-    pub(crate) seq: Seq,
+    pub(crate) numbers: Arc<Numbers>,
     pub(crate) root: RootState,
     pub(crate) sessions: HashMap<Uri, SessionEntry>,
     pub(crate) chats: HashMap<Uri, ChatEntry>,
     pub(crate) services: HashMap<Uri, ServiceEntry>,
-    pub(crate) channels: HashMap<Uri, Channel>,
+    /// The channels of all but chats, which have their own.
+    channels: HashMap<Uri, Channel>,
     pub(crate) conns: HashMap<u64, Arc<Conn>>,
+    /// The channels that each connection listens to.
+    heard: HashMap<u64, HashSet<Uri>>,
+    /// What is to be put back into its cell when the state's lock is released.
+    pub(crate) borrowed: Borrowed,
     pub(crate) bounds: Bounds,
     pub(crate) root_uri: Uri,
     /// Moves when a turn ends, is taken back or closed with its chat.
     pub(crate) turn_ends: watch::Sender<u64>,
     /// Hears what becomes of sessions that worked.
     pub(crate) outcomes: Option<mpsc::UnboundedSender<(Uri, Outcome)>>,
-    /// Frames that leave when what they tell is kept; `None` when frames leave at once.
-    held: RefCell<Option<HeldFrames>>,
+    /// What leaves when what it tells is kept; `None` when all leaves at once.
+    held: RefCell<Option<Vec<held::Held>>>,
 }
 
 impl Core {
@@ -109,13 +103,15 @@ impl Core {
             },
         )]);
         Self {
-            seq,
+            numbers: Arc::new(Numbers::new(seq)),
             root,
             sessions: HashMap::new(),
             chats: HashMap::new(),
             services: HashMap::new(),
             channels,
             conns: HashMap::new(),
+            heard: HashMap::new(),
+            borrowed: Borrowed::default(),
             bounds,
             root_uri,
             turn_ends: watch::Sender::new(0),
@@ -124,57 +120,72 @@ impl Core {
         }
     }
 
-    /// From now on nothing leaves: whoever is told something must find it again after a crash, so it is kept first.
-    pub(crate) fn hold(&mut self) {
-        self.held.get_mut().get_or_insert_default();
+    /// What is borrowed from its own cell by whoever holds the state's lock.
+    pub(crate) fn lend<T>(&self, name: Uri, value: T) -> Lent<T> {
+        Lent::new(name, value, self.borrowed.clone())
     }
 
-    /// Sends what was held back, in order.
-    pub(crate) fn release(&mut self) {
-        for (conn, frame) in self.held.get_mut().take().into_iter().flatten() {
-            conn.push(frame);
+    /// A channel.
+    pub(crate) fn channel(&self, uri: &str) -> Option<&Channel> {
+        match self.chats.get(uri) {
+            Some(chat) => Some(chat.channel()),
+            None => self.channels.get(uri),
         }
     }
 
-    fn deliver(&self, conn: &Arc<Conn>, frame: Frame) {
-        match &mut *self.held.borrow_mut() {
-            Some(held) => held.push((conn.clone(), frame)),
-            None => conn.push(frame),
+    pub(super) fn channel_mut(&mut self, uri: &str) -> Option<&mut Channel> {
+        match self.chats.get_mut(uri) {
+            Some(chat) => Some(chat.channel_mut()),
+            None => self.channels.get_mut(uri),
         }
+    }
+
+    /// Whether there is such a channel.
+    pub(crate) fn has_channel(&self, uri: &str) -> bool {
+        self.chats.contains_key(uri) || self.channels.contains_key(uri)
+    }
+
+    /// A channel that has no past and no listeners yet.
+    fn new_channel(&mut self, uri: &str) -> Channel {
+        self.close_channel(uri);
+        Channel {
+            ring: Ring::after(self.numbers.last()),
+            ..Channel::default()
+        }
+    }
+
+    /// Whoever was subscribed to a channel hears no more of it.
+    fn close_channel(&mut self, uri: &str) {
+        let listeners = self.channel(uri).into_iter().flat_map(|channel| &channel.subscribers);
+        let listeners: Vec<u64> = listeners.map(|listener| listener.conn.id).collect();
+        for conn in listeners {
+            if let Some(heard) = self.heard.get_mut(&conn) {
+                heard.remove(uri);
+            }
+        }
+        self.channels.remove(uri);
     }
 
     /// Opens a session's channel.
     pub(crate) fn insert_session(&mut self, uri: Uri, entry: SessionEntry) {
-        self.channels.insert(
-            uri.clone(),
-            Channel {
-                ring: Ring::after(self.seq.last()),
-                ..Channel::default()
-            },
-        );
+        let channel = self.new_channel(&uri);
+        self.channels.insert(uri.clone(), channel);
         self.sessions.insert(uri, entry);
     }
 
     /// Opens a chat's channel.
     pub(crate) fn insert_chat(&mut self, uri: Uri, session: Uri, store: ChatStore) {
-        self.channels.insert(
-            uri.clone(),
-            Channel {
-                ring: Ring::after(self.seq.last()),
-                ..Channel::default()
-            },
-        );
-        self.chats.insert(uri, ChatEntry { session, store });
+        let channel = self.new_channel(&uri);
+        let live = self.lend(uri.clone(), LiveChat { store, channel });
+        self.chats.insert(uri, ChatEntry::new(session, live));
     }
 
     /// Closes a session and its chats. Whoever was subscribed hears no more of them.
     pub(crate) fn remove_session(&mut self, uri: &str) {
         self.sessions.remove(uri);
-        self.channels.remove(uri);
-        let chats: Vec<Uri> = self.chats_of(uri);
-        for chat in chats {
-            self.chats.remove(&chat);
-            self.channels.remove(&chat);
+        self.close_channel(uri);
+        for chat in self.chats_of(uri) {
+            self.remove_chat(&chat);
         }
         self.remove_services_of(uri);
         self.turn_ended();
@@ -186,8 +197,8 @@ impl Core {
 
     /// Closes one chat.
     pub(crate) fn remove_chat(&mut self, uri: &str) {
+        self.close_channel(uri);
         self.chats.remove(uri);
-        self.channels.remove(uri);
     }
 
     /// The chats of a session, in no order.
@@ -212,7 +223,7 @@ impl Core {
     pub(crate) fn publish(&mut self, channel: &str, action: &StateAction, origin: Option<&Origin>) -> bool {
         let outcome = match self.chats.get_mut(channel) {
             Some(chat) => {
-                let outcome = chat.store.apply(action);
+                let outcome = chat.apply(action);
                 if !is_streaming(action)
                     && let Some(session) = self.sessions.get_mut(&chat.session)
                 {
@@ -236,61 +247,34 @@ impl Core {
             tracing::debug!(?outcome, channel, "an action changed nothing");
             return false;
         }
-        let sent = self.sent(channel, action, origin);
-        self.send(channel, sent);
+        let spelt = self.spell(channel, action, origin);
+        self.send(channel, spelt);
         if is_end(action) {
             self.turn_ended();
         }
         true
     }
 
-    /// Numbers an action and spells it.
-    fn sent(&mut self, channel: &str, action: &StateAction, origin: Option<&Origin>) -> Sent {
+    /// Spells an action.
+    fn spell(&self, channel: &str, action: &StateAction, origin: Option<&Origin>) -> Spelt {
         let shown = self.shown_in_seed(channel);
         let expanded = shown
             .as_ref()
             .and_then(|session| seed::expand(self, session, channel, action));
-        let seed_frames = expanded.map(|actions| {
+        let in_seed = expanded.map(|actions| {
             let last = actions.len().saturating_sub(1);
-            actions
-                .iter()
-                .enumerate()
-                .map(|(at, action)| {
-                    // Each has a number of its own, so that a client cut off between two of them gets the rest.
-                    let server_seq = if at < last {
-                        self.seq.next()
-                    } else {
-                        self.seq.last() + 1
-                    };
-                    let origin = origin.filter(|_| at == last);
-                    Envelope {
-                        channel: None,
-                        action,
-                        server_seq,
-                        origin,
-                        rejection_reason: None,
-                    }
-                    .frame()
-                })
-                .collect::<Vec<Frame>>()
+            let spell = |(at, action)| {
+                let envelope = Envelope {
+                    channel: None,
+                    action,
+                    origin: origin.filter(|_| at == last),
+                    rejection_reason: None,
+                };
+                envelope.spell()
+            };
+            actions.iter().enumerate().map(spell).collect()
         });
-        let server_seq = self.seq.next();
-        let frame = match (action, origin) {
-            (StateAction::TerminalData(printed), None) => wire::printed(channel, &printed.data, server_seq),
-            _ => Envelope {
-                channel: Some(channel),
-                action,
-                server_seq,
-                origin,
-                rejection_reason: None,
-            }
-            .frame(),
-        };
-        let sent = Sent::new(server_seq, frame, shown);
-        match seed_frames {
-            Some(frames) => sent.with_seed(frames),
-            None => sent,
-        }
+        spell(channel, action, origin, shown).with_seed(in_seed)
     }
 
     /// The name under which the seed's dialect shows a channel: a session's, also for its default chat; a terminal's own.
@@ -313,73 +297,30 @@ impl Core {
         let Some(entry) = self.sessions.get(session) else {
             return;
         };
-        let action = seed::diffs_changed(session, entry);
-        let server_seq = self.seq.next();
-        let frame = Envelope {
+        let envelope = Envelope {
             channel: None,
-            action: &action,
-            server_seq,
+            action: &seed::diffs_changed(session, entry),
             origin: None,
             rejection_reason: None,
-        }
-        .frame();
-        let sent = Sent::new(server_seq, Frame::from(String::new()), None).with_seed(vec![frame]);
-        self.send(session, sent);
-    }
-
-    fn send(&mut self, channel: &str, sent: Sent) {
-        let Some(entry) = self.channels.get_mut(channel) else {
-            return;
         };
-        let sent = Arc::new(sent);
-        let held = self.held.get_mut();
-        for subscriber in &entry.subscribers {
-            for frame in sent.frames(subscriber.peer.dialect) {
-                match held {
-                    Some(held) => held.push((subscriber.conn.clone(), frame.clone())),
-                    None => subscriber.conn.push(frame.clone()),
-                }
-            }
-        }
-        entry.ring.push(sent, self.bounds.ring_bytes);
+        let spelt = Spelt::in_seed(vec![envelope.spell()]);
+        self.send(session, spelt);
     }
+}
 
-    /// Tells one connection that its action was not accepted. It takes no number: nothing happened.
-    pub(crate) fn reject(
-        &self,
-        conn: &Arc<Conn>,
-        channel: &str,
-        action: &impl serde::Serialize,
-        origin: &Origin,
-        reason: &str,
-    ) {
-        self.answer(conn, channel, action, origin, Some(reason));
-    }
-
-    /// Tells one connection that its action was accepted and changed nothing.
-    pub(crate) fn echo(&self, conn: &Arc<Conn>, channel: &str, action: &impl serde::Serialize, origin: &Origin) {
-        self.answer(conn, channel, action, origin, None);
-    }
-
-    fn answer(
-        &self,
-        conn: &Arc<Conn>,
-        channel: &str,
-        action: &impl serde::Serialize,
-        origin: &Origin,
-        rejection_reason: Option<&str>,
-    ) {
-        let seed = conn.peer().is_some_and(|peer| peer.dialect == Dialect::Seed);
-        let channel = (!seed).then_some(channel);
-        let envelope = Envelope {
-            channel,
+/// Spells an action. `shown` is the name under which the seed's dialect shows its channel.
+pub(crate) fn spell(channel: &str, action: &StateAction, origin: Option<&Origin>, shown: Option<Uri>) -> Spelt {
+    let modern = match (action, origin) {
+        (StateAction::TerminalData(printed), None) => wire::printed(channel, &printed.data),
+        _ => Envelope {
+            channel: Some(channel),
             action,
-            server_seq: self.seq.last(),
-            origin: Some(origin),
-            rejection_reason,
-        };
-        self.deliver(conn, envelope.frame());
-    }
+            origin,
+            rejection_reason: None,
+        }
+        .spell(),
+    };
+    Spelt::new(modern, shown)
 }
 
 /// Actions after which a turn does not run any more.

@@ -3,7 +3,7 @@
 use ahp_types::state::{Message, MessageAttachment, ResponsePart, ToolCallState, Turn};
 use lodge_host::Delivery;
 
-use super::{ChatStore, Core};
+use super::{ChatEntry, ChatStore, Core};
 use crate::talk::Effect;
 
 /// Of a long chat the model reads the end.
@@ -24,7 +24,7 @@ impl Core {
             let chat = self.chats.get(attached.resource.as_str());
             let turns = chat
                 .ok_or_else(|| format!("there is no chat {}", attached.resource))?
-                .store
+                .store()
                 .turns();
             match &attached.end_turn {
                 Some(end) if !turns.iter().any(|turn| *turn.id == **end) => {
@@ -45,7 +45,7 @@ impl Core {
             .flatten()
             .filter_map(|attachment| match attachment {
                 MessageAttachment::Chat(attached) => {
-                    let store = self.chats.get(attached.resource.as_str()).map(|chat| &chat.store);
+                    let store = self.chats.get(attached.resource.as_str()).map(ChatEntry::store);
                     let said = match (store, &attached.end_turn) {
                         (Some(store), Some(end)) => quote(store, end),
                         (Some(_), None) => String::new(),
@@ -64,6 +64,7 @@ impl Core {
             chats: chats.collect(),
             message: Box::new(message),
             delivery,
+            client: None,
         }
     }
 }

@@ -55,7 +55,10 @@ impl Sent {
             Dialect::Modern if self.modern.is_empty() => &[],
             Dialect::Modern => std::slice::from_ref(&self.modern),
             Dialect::Seed => self.seed.get_or_init(|| match &self.session {
-                Some(session) => seed::translate_frame(&self.modern, session).into_iter().collect(),
+                Some(session) => {
+                    let translated = seed::translate(&self.modern, session);
+                    translated.map(|(spelt, seq)| spelt.frame(seq)).into_iter().collect()
+                }
                 None => Vec::new(),
             }),
         }

@@ -12,7 +12,7 @@ use ahp_types::{
 };
 use serde_json::Value;
 
-use super::{Channel, Core, Ring, Uri};
+use super::{Core, Uri};
 use crate::{telemetry::Signal, version::Dialect};
 
 /// The state of one service channel.
@@ -75,17 +75,14 @@ pub(crate) struct ServiceEntry {
 impl Core {
     /// Opens a service's channel. One that belongs to a session goes when the session goes.
     pub(crate) fn insert_service(&mut self, uri: Uri, session: Option<Uri>, service: Service) {
-        let channel = Channel {
-            ring: Ring::after(self.seq.last()),
-            ..Channel::default()
-        };
+        let channel = self.new_channel(&uri);
         self.channels.insert(uri.clone(), channel);
         self.services.insert(uri, ServiceEntry { session, service });
     }
 
     /// Closes a service's channel. Whoever was subscribed hears no more of it.
     pub(crate) fn remove_service(&mut self, uri: &str) -> Option<Service> {
-        self.channels.remove(uri);
+        self.close_channel(uri);
         self.services.remove(uri).map(|entry| entry.service)
     }
 
@@ -112,7 +109,7 @@ impl Core {
 
     /// How many bytes the listener that keeps up best has yet to take. None: nobody listens.
     pub(crate) fn least_unsent(&self, channel: &str) -> Option<usize> {
-        let listeners = &self.channels.get(channel)?.subscribers;
+        let listeners = &self.channel(channel)?.subscribers;
         listeners.iter().map(|listener| listener.conn.unsent()).min()
     }
 
@@ -124,8 +121,7 @@ impl Core {
 
     /// Whether anybody listens to exactly this channel.
     pub(crate) fn is_heard(&self, channel: &str) -> bool {
-        self.channels
-            .get(channel)
+        self.channel(channel)
             .is_some_and(|channel| !channel.subscribers.is_empty())
     }
 

@@ -112,7 +112,7 @@ fn chat_line(chat: &ChatSummary) -> SessionChatSummary {
 }
 
 /// What goes on in a session: that of its default chat (the first), unless another needs a person or failed.
-fn aggregate(flags: u32, chats: impl Iterator<Item = u32>) -> u32 {
+pub(crate) fn aggregate(flags: u32, chats: impl Iterator<Item = u32>) -> u32 {
     let activities: Vec<u32> = chats.map(|status| status & ACTIVITY_BITS).collect();
     let has = |status: SessionStatus| activities.contains(&status.bits());
     let activity = if has(SessionStatus::InputNeeded) {

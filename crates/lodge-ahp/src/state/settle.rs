@@ -17,7 +17,7 @@ use ahp_types::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{ChatStore, Conn, Core, session};
+use super::{ChatEntry, ChatStore, Conn, Core, session};
 use crate::{
     dialect::seed,
     push::Outcome,
@@ -38,7 +38,7 @@ impl Core {
             .iter()
             .filter_map(|summary| {
                 let chat = self.chats.get(summary.resource.as_str())?;
-                let changes = chat_changes(summary, &chat.store)?;
+                let changes = chat_changes(summary, chat.store())?;
                 let action = SessionChatUpdatedAction {
                     chat: summary.resource.clone(),
                     changes,
@@ -67,7 +67,7 @@ impl Core {
             .iter()
             .filter_map(|chat| self.chats.get_key_value(chat.resource.as_str()));
         let needed: Vec<SessionInputRequest> = chats
-            .flat_map(|(chat, entry)| waiting(chat, entry.store.head()))
+            .flat_map(|(chat, entry)| waiting(chat, entry.store().head()))
             .collect();
         let known = entry.state.input_needed.as_deref().unwrap_or_default();
         let gone = known
@@ -91,8 +91,8 @@ impl Core {
         let Some(entry) = self.sessions.get(uri) else { return };
         let read = SessionStatus::IsRead.bits();
         let default = self.chats.get(&entry.default_chat);
-        let chat_unread = default.is_some_and(|chat| chat.store.head().status & read == 0);
-        let running = default.is_some_and(|chat| chat.store.head().active_turn.is_some());
+        let chat_unread = default.is_some_and(|chat| chat.store().head().status & read == 0);
+        let running = default.is_some_and(ChatEntry::is_running);
         if entry.state.status & read != 0 && chat_unread && running {
             let action = StateAction::SessionIsReadChanged(SessionIsReadChangedAction { is_read: false });
             self.publish(uri, &action, None);
@@ -100,10 +100,7 @@ impl Core {
     }
 
     fn count_active(&mut self) {
-        let running = self
-            .chats
-            .values()
-            .filter(|chat| chat.store.head().active_turn.is_some());
+        let running = self.chats.values().filter(|chat| chat.is_running());
         let active = running.map(|chat| &chat.session).collect::<HashSet<_>>().len() as i64;
         if self.root.active_sessions != Some(active) {
             let action = RootActiveSessionsChangedAction {
@@ -118,7 +115,7 @@ impl Core {
     pub(crate) fn summary(&self, uri: &str) -> Option<SessionSummary> {
         let entry = self.sessions.get(uri)?;
         let mut chats: Vec<&ChatStore> = Vec::new();
-        chats.extend(self.chats.get(&entry.default_chat).map(|chat| &chat.store));
+        chats.extend(self.chats.get(&entry.default_chat).map(ChatEntry::store));
         let others = entry
             .state
             .chats
@@ -127,7 +124,7 @@ impl Core {
         chats.extend(
             others
                 .filter_map(|chat| self.chats.get(chat.resource.as_str()))
-                .map(|chat| &chat.store),
+                .map(ChatEntry::store),
         );
         Some(entry.summary(uri, &chats))
     }
@@ -226,8 +223,7 @@ impl Core {
     /// client got them, and clients of those versions count on it.
     fn notify_one(&self, conn: &Arc<Conn>, modern: &Frame, seed: &Frame) {
         let subscribed = || {
-            self.channels
-                .get(&self.root_uri)
+            self.channel(&self.root_uri)
                 .is_some_and(|channel| channel.subscribers.iter().any(|s| s.conn.id == conn.id))
         };
         let Some(peer) = conn.peer() else { return };

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{Closing, Conn, Core, Peer, Sent, Service, Subscriber, Uri};
+use super::{ChatEntry, Closing, Conn, Core, Peer, Sent, Service, Spelt, Subscriber, Uri};
 use crate::{
     automations,
     dialect::seed,
@@ -96,11 +96,8 @@ impl Core {
     ) -> Result<Option<Box<RawValue>>, NoSubscription> {
         let target = self.target(uri, peer.dialect).ok_or(NoSubscription::Unknown)?;
         let behind = self.channels_behind(&target, peer.dialect);
-        let held = self
-            .channels
-            .values()
-            .filter(|channel| channel.subscribers.iter().any(|s| s.conn.id == conn.id));
-        if held.count() + behind.len() > self.bounds.subscriptions {
+        let held = self.heard.get(&conn.id).map_or(0, HashSet::len);
+        if held + behind.len() > self.bounds.subscriptions {
             return Err(NoSubscription::TooMany);
         }
         let mut start = 0;
@@ -112,7 +109,7 @@ impl Core {
                     None if peer.name.starts_with("vscode") => self.bounds.whole_bytes,
                     None => self.bounds.window_bytes,
                 };
-                start = chat.store.window(turns.unwrap_or(usize::MAX), bytes);
+                start = chat.store().window(turns.unwrap_or(usize::MAX), bytes);
             }
             self.join(channel, conn, peer, start);
         }
@@ -125,10 +122,8 @@ impl Core {
         matches!(self.service(channel), Some(Service::Telemetry(_)))
     }
 
-    fn join(&mut self, channel: &str, conn: &Arc<Conn>, peer: &Peer, start: usize) {
-        let Some(channel) = self.channels.get_mut(channel) else {
-            return;
-        };
+    fn join(&mut self, uri: &Uri, conn: &Arc<Conn>, peer: &Peer, start: usize) {
+        let Some(channel) = self.channel_mut(uri) else { return };
         match channel
             .subscribers
             .iter_mut()
@@ -141,6 +136,15 @@ impl Core {
                 start,
             }),
         }
+        self.heard.entry(conn.id).or_default().insert(uri.clone());
+    }
+
+    /// Stops the stream of one channel to one connection. True when it was there.
+    fn leave(&mut self, uri: &str, conn: u64) -> bool {
+        if let Some(channel) = self.channel_mut(uri) {
+            channel.subscribers.retain(|subscriber| subscriber.conn.id != conn);
+        }
+        self.heard.get_mut(&conn).is_some_and(|heard| heard.remove(uri))
     }
 
     fn snapshot(&self, uri: &str, target: &Target, peer: &Peer, start: usize) -> Box<RawValue> {
@@ -151,7 +155,8 @@ impl Core {
             state: S,
             from_seq: u64,
         }
-        let from_seq = self.seq.last();
+        debug_assert!(self.held.borrow().is_none(), "what is held back has no number yet");
+        let from_seq = self.numbers.last();
         let json = match (target, peer.dialect) {
             (Target::Root, Dialect::Modern) => to_json(&Snapshot {
                 resource: uri,
@@ -165,7 +170,7 @@ impl Core {
             }),
             (Target::Chat(chat), _) => to_json(&Snapshot {
                 resource: uri,
-                state: self.chats[chat].store.view(start),
+                state: self.chats[chat].store().view(start),
                 from_seq,
             }),
             (Target::Service(service), Dialect::Modern) => to_json(&Snapshot {
@@ -196,18 +201,14 @@ impl Core {
         RawValue::from_string(json).unwrap_or_default()
     }
 
-    /// Stops the stream of one channel to one connection. True when it was there.
+    /// Ends a subscription. True when it was there.
     pub(crate) fn unsubscribe(&mut self, conn: u64, peer: &Peer, uri: &str) -> bool {
         let Some(target) = self.target(uri, peer.dialect) else {
             return false;
         };
         let mut left = false;
         for channel in self.channels_behind(&target, peer.dialect) {
-            if let Some(channel) = self.channels.get_mut(&channel) {
-                let before = channel.subscribers.len();
-                channel.subscribers.retain(|subscriber| subscriber.conn.id != conn);
-                left |= channel.subscribers.len() < before;
-            }
+            left |= self.leave(&channel, conn);
         }
         left
     }
@@ -215,20 +216,16 @@ impl Core {
     /// Forgets a connection. Returns the channels it was on.
     pub(crate) fn disconnect(&mut self, conn: u64) -> Vec<Uri> {
         self.conns.remove(&conn);
-        let mut left = Vec::new();
-        for (uri, channel) in &mut self.channels {
-            let before = channel.subscribers.len();
-            channel.subscribers.retain(|subscriber| subscriber.conn.id != conn);
-            if channel.subscribers.len() < before {
-                left.push(uri.clone());
-            }
+        let left: Vec<Uri> = self.heard.remove(&conn).into_iter().flatten().collect();
+        for uri in &left {
+            self.leave(uri, conn);
         }
         left
     }
 
     /// Whether some connection of this client listens to a channel.
     pub(crate) fn listens(&self, client: &str, channel: &str) -> bool {
-        let channel = self.channels.get(channel);
+        let channel = self.channel(channel);
         channel.is_some_and(|channel| {
             channel
                 .subscribers
@@ -240,20 +237,12 @@ impl Core {
     /// Whether a connection hears what is published on a channel.
     pub(crate) fn hears(&self, conn: u64, dialect: Dialect, channel: &str) -> bool {
         let shown = dialect == Dialect::Modern || self.shown_in_seed(channel).is_some();
-        shown
-            && self
-                .channels
-                .get(channel)
-                .is_some_and(|channel| channel.subscribers.iter().any(|s| s.conn.id == conn))
+        shown && self.heard.get(&conn).is_some_and(|heard| heard.contains(channel))
     }
 
     /// Whether anybody listens to a session, one of its chats or what belongs to it.
     pub(crate) fn has_audience(&self, session: &str) -> bool {
-        let listens = |uri: &str| {
-            self.channels
-                .get(uri)
-                .is_some_and(|channel| !channel.subscribers.is_empty())
-        };
+        let listens = |uri: &str| self.channel(uri).is_some_and(|channel| !channel.subscribers.is_empty());
         let services = self
             .services
             .iter()
@@ -279,7 +268,7 @@ impl Core {
             .map(|uri| (uri, self.target(uri, peer.dialect)))
             .collect();
         let mut channels: Vec<(Uri, usize)> = Vec::new();
-        let mut replayable = seen <= self.seq.last();
+        let mut replayable = seen <= self.numbers.last();
         for target in targets.iter().filter_map(|(_, target)| target.as_ref()) {
             for channel in self.channels_behind(target, peer.dialect) {
                 let start = match self.chats.get(&channel) {
@@ -290,7 +279,9 @@ impl Core {
                     channels.push((channel, 0));
                     continue;
                 }
-                let ring = &self.channels[&channel].ring;
+                let Some(ring) = self.channel(&channel).map(|channel| &channel.ring) else {
+                    continue;
+                };
                 let cut = start != Some(0) && ring.after_seen(seen).any(|sent| sent.is_truncation());
                 replayable &= ring.covers(seen) && start.is_some() && !cut;
                 channels.push((channel, start.unwrap_or(0)));
@@ -316,9 +307,9 @@ impl Core {
         let mut missed: Vec<Arc<Sent>> = Vec::new();
         let mut once = HashSet::new();
         for (channel, _) in channels.iter().filter(|(channel, _)| once.insert(channel.clone())) {
-            let ring = &self.channels[channel].ring;
+            let ring = self.channel(channel).map(|channel| &channel.ring).into_iter();
             let mine = ring
-                .after_seen(seen)
+                .flat_map(|ring| ring.after_seen(seen))
                 .filter(|sent| sent.to.as_ref().is_none_or(|to| *to == peer.client));
             missed.extend(mine.cloned());
         }
@@ -336,9 +327,13 @@ impl Core {
 
     /// Sends the page of turns before `cursor` to one connection, as an action of its own. `None`: no such cursor.
     pub(crate) fn load_turns(&mut self, conn: u64, chat: &str, cursor: Option<&str>) -> Option<()> {
-        let store = &self.chats.get(chat)?.store;
-        let channel = self.channels.get(chat)?;
-        let subscriber = channel.subscribers.iter().find(|subscriber| subscriber.conn.id == conn);
+        let entry = self.chats.get(chat)?;
+        let store = entry.store();
+        let subscriber = entry
+            .channel()
+            .subscribers
+            .iter()
+            .find(|subscriber| subscriber.conn.id == conn);
         let shown = subscriber.map_or(store.turns().len(), |subscriber| subscriber.start);
         let end = match cursor {
             Some(cursor) => store.position(cursor)?,
@@ -351,10 +346,10 @@ impl Core {
 
     /// Makes sure that everybody on a chat has the turn that comes next to be spoken of.
     pub(crate) fn load_turns_for_all(&mut self, chat: &str, turn: &str) {
-        let Some(at) = self.chats.get(chat).and_then(|chat| chat.store.position(turn)) else {
+        let Some(at) = self.chats.get(chat).and_then(|chat| chat.store().position(turn)) else {
             return;
         };
-        let Some(channel) = self.channels.get(chat) else { return };
+        let Some(channel) = self.channel(chat) else { return };
         let short: Vec<(u64, usize)> = channel
             .subscribers
             .iter()
@@ -375,7 +370,7 @@ impl Core {
     }
 
     fn send_turns(&mut self, conn: u64, chat: &str, start: usize, end: usize) {
-        let Some(store) = self.chats.get(chat).map(|chat| &chat.store) else {
+        let Some(store) = self.chats.get(chat).map(ChatEntry::store) else {
             return;
         };
         #[derive(Serialize)]
@@ -392,18 +387,14 @@ impl Core {
             turns,
             turns_next_cursor: store.cursor(start),
         };
-        let server_seq = self.seq.next();
-        let frame = Envelope {
+        let envelope = Envelope {
             channel: Some(chat),
             action: &action,
-            server_seq,
             origin: None,
             rejection_reason: None,
-        }
-        .frame();
-        let Some(channel) = self.channels.get_mut(chat) else {
-            return;
         };
+        let spelt = Spelt::new(envelope.spell(), None);
+        let Some(channel) = self.channel_mut(chat) else { return };
         let Some(subscriber) = channel
             .subscribers
             .iter_mut()
@@ -413,20 +404,19 @@ impl Core {
         };
         // A window only ever grows: whoever has these turns already ignores them.
         subscriber.start = subscriber.start.min(start);
-        let dialect = subscriber.peer.dialect;
-        let sent = Arc::new(Sent::new(server_seq, frame, None).only_to(subscriber.peer.client.clone()));
-        let conn = subscriber.conn.clone();
-        channel.ring.push(sent.clone(), self.bounds.ring_bytes);
-        for frame in sent.frames(dialect) {
-            self.deliver(&conn, frame.clone());
-        }
+        let (conn, peer) = (subscriber.conn.clone(), &subscriber.peer);
+        let (spelt, dialect) = (spelt.only_to(peer.client.clone()), peer.dialect);
+        self.send_to(chat, spelt, &conn, dialect);
     }
 
     /// Where the windows of a connection begin, to be remembered when it goes.
     pub(crate) fn starts(&self, conn: u64) -> Vec<(Uri, usize)> {
-        let chats = self.channels.iter().filter(|(uri, _)| self.chats.contains_key(*uri));
-        let mine = chats.filter_map(|(uri, channel)| {
-            let subscriber = channel
+        let heard = self.heard.get(&conn).into_iter().flatten();
+        let mine = heard.filter_map(|uri| {
+            let subscriber = self
+                .chats
+                .get(uri)?
+                .channel()
                 .subscribers
                 .iter()
                 .find(|subscriber| subscriber.conn.id == conn)?;

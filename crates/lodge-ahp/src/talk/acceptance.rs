@@ -4,7 +4,7 @@ use ahp_types::state::Message;
 use lodge_events::{Attachment, Uuid};
 use lodge_host::{Change, Delivery, Host, HostError, Prompt, Session};
 
-use super::{Effect, LITERAL, Setting, Talk, command_in};
+use super::{Directories, Effect, LITERAL, Setting, Talk, command_in};
 use crate::{actions::Refusal, attachments::unread, projection::message_of_prompt, said::Said};
 
 /// The command that a message is, unless its sender wants it taken as it stands.
@@ -45,18 +45,19 @@ pub(super) fn prompt_of(
 }
 
 /// Has a session keep a message before its client hears that it was accepted. The rest is prepared after that, and may take
-/// long: now if `now`, or when its turn comes. The event that says it, unless the log said the same before.
+/// long. If it `begins`, its turn is what comes next. The event that says it, unless the log said the same before.
 pub(crate) fn accept_message(
     session: &Session,
     said: &Said,
     send: &Effect,
-    now: bool,
+    begins: bool,
 ) -> Result<Option<Uuid>, Refusal> {
     let Effect::Send {
         id,
         message,
         delivery,
         chats,
+        client,
     } = send
     else {
         return Ok(None);
@@ -64,7 +65,8 @@ pub(crate) fn accept_message(
     let given = unread(message);
     let added = given.texts.into_iter().chain(chats.clone());
     let prompt = Prompt {
-        needs_preparation: *delivery == Delivery::Enqueue,
+        needs_preparation: true,
+        client: client.clone(),
         ..prompt_of(id, message, *delivery, given.attachments, added)
     };
     // The log cannot tell this message as it was written.
@@ -72,7 +74,7 @@ pub(crate) fn accept_message(
         let kept = said.keep(session.id(), id, message);
         kept.map_err(|error| format!("the message cannot be kept: {error}"))?;
     }
-    let accepted = if now {
+    let accepted = if begins {
         session.accept(prompt)
     } else {
         session.enqueue(prompt)
@@ -81,14 +83,14 @@ pub(crate) fn accept_message(
 }
 
 impl Talk {
-    /// Has the session keep a message that its agent is about to be given, or that waits.
-    pub(crate) fn accept(&mut self, said: &Said, send: &Effect, now: bool) -> Result<Option<Uuid>, Refusal> {
+    /// Has the session keep a message that waits, or whose turn begins.
+    pub(crate) fn accept(&mut self, said: &Said, send: &Effect, begins: bool) -> Result<Option<Uuid>, Refusal> {
         let Effect::Send { id, message, .. } = send else {
             return Ok(None);
         };
         let agent = self.agent().ok_or("the session is not open; send the message again")?;
-        let event = accept_message(agent, said, send, now)?;
-        self.projector.accepted(id, (**message).clone());
+        let event = accept_message(agent, said, send, begins)?;
+        self.projector_mut().accepted(id, (**message).clone());
         Ok(event)
     }
 }
@@ -100,17 +102,8 @@ impl Setting {
             Self::Title(title) => return Ok(session.rename(Some(title)).await?),
             Self::Mode(mode) => Change::Mode(mode),
             Self::Approval(approval) => Change::Approval(approval),
-            Self::Model(name) => {
-                let model = host.models().resolve(Some(&name));
-                let model = model.map_err(|error| HostError::Invalid(error.to_string()))?;
-                if session.settings().model.info().id == model.info().id {
-                    return Ok(());
-                }
-                Change::Model {
-                    model,
-                    reasoning_effort: None,
-                }
-            }
+            Self::Model(name) => return session.select_model(host, &name).await,
+            Self::Directories(Directories { further, chosen }) => Change::ChatDirectories { further, chosen },
             // A session that has begun stays where it works.
             Self::Isolation(_) | Self::Branch(_) => return Ok(()),
         };

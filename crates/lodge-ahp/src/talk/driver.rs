@@ -3,23 +3,22 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use ahp_types::state::{Message, SessionActiveClient, ToolDefinition};
+use ahp_types::state::{SessionActiveClient, ToolDefinition};
 use lodge_host::{
     Answer, AnsweredBy, Attachment, Capabilities, Change, ClientSpec, ClientTool, Delivery, HostError, Interpreted,
-    ModelChoice, NewSession, NoCalls, Prompt, Session, Subscription, Worktree,
+    ModelChoice, NewSession, NoCalls, Outcome, Prompt, Session, Subscription,
 };
-use tokio::{sync::mpsc, time::MissedTickBehavior};
+use tokio::{sync::mpsc, task::JoinHandle, time::MissedTickBehavior};
 use tokio_util::sync::DropGuard;
 
 use super::{
-    Draft, Effect, Setting,
+    Directories, Draft, Effect, Setting,
     acceptance::{command_of, prompt_of},
-    follower::Follower,
+    follower::{Follower, Shown},
     reading::{Outgoing, Reading},
 };
 use crate::{
@@ -37,6 +36,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) struct Live {
     pub(crate) session: Session,
+    pub(crate) shown: Shown,
     /// This face answers questions as one client; its clients' tools are attached one by one.
     _face: Attachment,
     clients: HashMap<String, Attachment>,
@@ -49,6 +49,8 @@ pub(crate) struct Driver {
     host_id: String,
     effects: mpsc::UnboundedReceiver<Effect>,
     pub(super) reading: Option<Reading>,
+    /// The message that may be a command, while that is found out and it is carried out.
+    pub(super) interpreting: Option<Interpreting>,
     /// What was said while a message is read.
     pub(super) said_later: VecDeque<Effect>,
     /// The other end, for who follows the session.
@@ -76,6 +78,7 @@ impl Driver {
             host_id,
             effects,
             reading: None,
+            interpreting: None,
             said_later: VecDeque::new(),
             to_self: sender.downgrade(),
             live: None,
@@ -130,7 +133,7 @@ impl Driver {
     /// Goes on with a turn that waited for a person when the host went down: what was answered is done, what was not is
     /// asked again. Everything else that was under way counts as interrupted until a person resumes it.
     pub(crate) async fn take_up(&self, session: &Session) -> Result<Option<Attachment>, HostError> {
-        if session.is_busy() || !session.facts().waits_for_people() {
+        if session.is_busy() || !session.state().waits_for_people() {
             return Ok(None);
         }
         let people = self.attach_face(session).await?;
@@ -141,9 +144,11 @@ impl Driver {
     async fn attach(&mut self, session: Session, events: Subscription) -> Result<(), HostError> {
         let face = self.attach_face(&session).await?;
         let (to_self, chat) = (self.to_self.clone(), self.chat.clone());
-        self.follower = Some(Follower::new(self.face.clone(), chat, &session, events, to_self));
+        let (follower, shown) = Follower::new(self.face.clone(), chat, &session, events, to_self);
+        self.follower = Some(follower);
         self.live = Some(Live {
             session,
+            shown,
             _face: face,
             clients: HashMap::new(),
         });
@@ -160,6 +165,7 @@ impl Driver {
     /// Works until the conversation is closed here.
     pub(crate) async fn run(mut self) {
         self.follow();
+        self.face.begin_again(&self.chat);
         self.follow_files().await;
         self.customize().await;
         let mut looks = tokio::time::interval(LOOK);
@@ -233,6 +239,10 @@ impl Driver {
         if self.live.is_some() {
             return Ok(false);
         }
+        let mut has = self.draft.as_ref().map(|draft| Directories {
+            further: draft.further.clone(),
+            chosen: draft.chosen.clone(),
+        });
         let session = match self.draft.take() {
             Some(draft) => self.create(draft).await?,
             None => self.face.open_session(&self.host_id).await?,
@@ -240,11 +250,30 @@ impl Driver {
         let events = session.subscribe(QUEUE);
         self.attach(session.clone(), events).await?;
         self.follow();
-        if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
-            (talk.is_draft, talk.is_detached) = (false, false);
-            talk.agent = Some(session);
+        // Where it works may have changed while it was made.
+        while let Some(places) = self.go_live(&session, has.as_ref()) {
+            let set = Setting::Directories(places.clone()).apply(&self.face.host, &session);
+            if let Err(error) = set.await {
+                tracing::warn!(chat = &*self.chat, %error, "a session was not told where it works now");
+            }
+            has = Some(places);
         }
         Ok(true)
+    }
+
+    /// Lets clients reach the session itself. One that was just made has first to be told where it works, if that is not what
+    /// it `has`.
+    fn go_live(&self, session: &Session, has: Option<&Directories>) -> Option<Directories> {
+        let mut inner = self.face.inner.lock();
+        let places = has.map(|has| (has, inner.work_places(&self.chat)));
+        if let Some((_, places)) = places.filter(|(has, places)| *has != places) {
+            return Some(places);
+        }
+        let talk = inner.talks.get_mut(&self.chat)?;
+        (talk.is_draft, talk.is_detached) = (false, false);
+        talk.agent = Some(session.clone());
+        talk.shown = self.live.as_ref().map(|live| live.shown.clone()).unwrap_or_default();
+        None
     }
 
     /// Gives a session that was just opened what clients bring and persons decided.
@@ -254,19 +283,21 @@ impl Driver {
     }
 
     async fn create(&mut self, draft: Draft) -> Result<Session, HostError> {
-        let worktree = match self.worktree(&draft).await {
-            Ok(made) => made,
-            Err(error) => {
-                self.draft = Some(draft);
-                return Err(HostError::Invalid(error.to_string()));
-            }
-        };
-        let moved = worktree.as_ref().zip(draft.cwd.as_ref());
-        let moved = moved.map(|(worktree, cwd)| worktree.directory(cwd));
+        let made = self.make(&draft).await;
+        if made.is_err() {
+            self.draft = Some(draft);
+        }
+        made
+    }
+
+    async fn make(&self, draft: &Draft) -> Result<Session, HostError> {
+        let base = draft.branch.clone().unwrap_or_else(|| "HEAD".to_owned());
+        let isolated = draft.isolation == Isolation::Worktree && draft.cwd.is_some();
         let new = NewSession {
             id: Some(self.host_id.clone()),
             model: draft.model.clone().map_or(ModelChoice::Default, ModelChoice::Named),
-            cwd: moved.clone().or_else(|| draft.cwd.clone()),
+            cwd: draft.cwd.clone(),
+            worktree: isolated.then_some(base),
             additional_directories: draft.further.clone(),
             mode: draft.mode,
             approval: draft.approval,
@@ -274,34 +305,26 @@ impl Driver {
             client_name: Some(draft.client.clone()),
             ..NewSession::default()
         };
-        let made = self.face.host.create(new).await;
-        match (&made, worktree) {
-            (Ok(_), Some(worktree)) => {
-                self.face
-                    .store
-                    .update(&self.host_id, |record| record.worktree = Some(worktree));
-                self.face.moved(&self.chat, moved);
-            }
-            (Err(_), Some(worktree)) => remove_worktree(worktree),
-            _ => {}
+        let host = &self.face.host;
+        let session = match draft.environment.clone() {
+            Some(environment) => host.with_environment(environment).create(new).await?,
+            None => host.create(new).await?,
+        };
+        if let Some(chosen) = draft.chosen.clone() {
+            let (further, chosen) = (draft.further.clone(), Some(chosen));
+            session.configure(Change::ChatDirectories { further, chosen }).await?;
         }
-        if made.is_err() {
-            self.draft = Some(draft);
-        }
-        made
+        session.set_switches(self.face.own_decisions(&self.chat))?;
+        Ok(session)
     }
 
-    /// The work tree that a draft wants, if it wants one.
-    async fn worktree(&self, draft: &Draft) -> Result<Option<Worktree>, HostError> {
-        let Some(cwd) = draft.cwd.clone().filter(|_| draft.isolation == Isolation::Worktree) else {
-            return Ok(None);
-        };
-        let base = draft.branch.clone().unwrap_or_else(|| "HEAD".to_owned());
-        let place = self.face.host.home().path().join("worktrees");
-        let id = self.host_id.clone();
-        let made = tokio::task::spawn_blocking(move || Worktree::create(&place, &cwd, &base, &id));
-        let made = made.await.map_err(|error| HostError::Invalid(error.to_string()))?;
-        made.map(Some).map_err(|error| HostError::Invalid(error.to_string()))
+    /// Makes the work tree that the session is to work in, if that is still to be done.
+    async fn worktree_ready(&mut self) -> Result<(), HostError> {
+        let session = self.session().await?.session.clone();
+        if let Some(directory) = session.make_worktree().await? {
+            self.face.moved(&self.chat, Some(directory));
+        }
+        Ok(())
     }
 
     async fn perform(&mut self, effect: Effect) {
@@ -311,25 +334,27 @@ impl Driver {
         let failed = match effect {
             Effect::Send {
                 id,
-                message,
+                mut message,
                 delivery,
                 chats,
+                client,
             } => {
+                if self.is_done_with(&id) {
+                    return;
+                }
+                // What no log may hold is known where it was sent to.
+                let waiting = self.live.as_ref().and_then(|live| live.session.text_of(&id));
+                if let Some(text) = waiting {
+                    message.text = text;
+                }
                 let outgoing = Outgoing {
+                    client: client.or_else(|| self.sender_of(&id)),
                     id,
                     message,
                     delivery,
                     chats,
                 };
                 return self.take_message(outgoing).await;
-            }
-            Effect::Resume { turn } => {
-                let gone_on = match self.resume().await {
-                    Ok(true) => return,
-                    Ok(false) => "there is nothing to go on with".to_owned(),
-                    Err(error) => error.to_string(),
-                };
-                return self.face.turn_failed(&self.chat, None, &turn, &gone_on);
             }
             Effect::Create(made) => {
                 let opened = self.open().await;
@@ -348,14 +373,14 @@ impl Driver {
                 }
                 return self.clients_bring().await;
             }
-            // What was still to be read for it is not read.
-            Effect::Withdrawn(_) => return,
+            // What was still to be prepared for it is not.
+            Effect::Withdrawn(_) | Effect::Said(_) => return,
             Effect::Ended => return self.ended(),
             Effect::Customized => return self.show_customizations().await,
             Effect::Decided => return self.decided().await,
             Effect::Server { id, wish } => return self.wish(&id, wish).await,
             Effect::Change(setting) => self.change(setting).await,
-            Effect::Directories(further) => self.work_in(further).await,
+            Effect::Directories => self.look_where_to_work().await,
             // What was never made alive has nothing to stop or answer.
             _ if self.draft.is_some() => Ok(()),
             Effect::Cancel { turn } => self.cancel(&turn).await,
@@ -366,31 +391,47 @@ impl Driver {
         }
     }
 
-    /// Gives the agent a message, with what was read of its attachments.
+    /// Gives the agent a message, with what was read of its attachments. If it cannot be prepared, that is what its turn says.
     pub(super) async fn hand_over(&mut self, outgoing: Outgoing, given: Given) {
+        let id = outgoing.id.clone();
+        if let Err(error) = self.send(outgoing, given).await {
+            let session = self.live.as_ref().map(|live| live.session.clone());
+            fail(&self.chat, session.as_ref(), &id, &error).await;
+        }
+    }
+
+    /// Whether a message is prepared, is being prepared right now, or waits no more.
+    fn is_done_with(&self, id: &str) -> bool {
+        let interpreting = self.interpreting.as_ref();
+        let runs = interpreting.is_some_and(|interpreting| interpreting.id == id && !interpreting.task.is_finished());
+        runs || self
+            .live
+            .as_ref()
+            .is_some_and(|live| !live.session.awaits_preparation(id))
+    }
+
+    /// The client that sent a message which waits, as the log says.
+    fn sender_of(&self, id: &str) -> Option<String> {
+        let facts = self.live.as_ref()?.session.state();
+        facts.pending.get(id)?.item.client.clone()
+    }
+
+    async fn send(&mut self, outgoing: Outgoing, given: Given) -> Result<(), HostError> {
         let Outgoing {
             id,
             message,
             delivery,
             chats,
+            client,
         } = outgoing;
-        if let Err(error) = self.send(&id, &message, delivery, chats, given).await {
-            let session = self.live.as_ref().map(|live| &live.session);
-            self.face.turn_failed(&self.chat, session, &id, &error.to_string());
-        }
-    }
-
-    async fn send(
-        &mut self,
-        id: &str,
-        message: &Message,
-        delivery: Delivery,
-        chats: Vec<String>,
-        given: Given,
-    ) -> Result<(), HostError> {
-        if command_of(message).is_some() {
+        let prompt_of = |attachments, added| Prompt {
+            client,
+            ..prompt_of(&id, &message, delivery, attachments, added)
+        };
+        self.worktree_ready().await?;
+        if command_of(&message).is_some() {
             let session = self.session().await?.session.clone();
-            session.begin(prompt_of(id, message, delivery, Vec::new(), [])).await?;
+            session.begin(prompt_of(Vec::new(), Vec::new())).await?;
             return Ok(());
         }
         self.plugins_ready().await;
@@ -405,26 +446,21 @@ impl Driver {
                 .await?;
         }
         let added = given.texts.into_iter().chain(chats).chain(preface);
-        let prompt = prompt_of(id, message, delivery, given.attachments, added);
+        let prompt = prompt_of(given.attachments, added.collect());
         if delivery == Delivery::Immediate {
             session.begin(prompt).await?;
-        } else if session.is_for_client(&prompt.text) {
-            // Beside everything else: a client takes as long as it likes.
-            let (face, chat) = (self.face.clone(), self.chat.clone());
-            let (id, text) = (id.to_owned(), message.text.clone());
-            tokio::spawn(async move {
-                if let Err(error) = say(&session, &id, text, prompt).await {
-                    face.turn_failed(&chat, Some(&session), &id, &error.to_string());
+        } else {
+            // Beside everything else: a command takes as long as it likes.
+            let compacts = message.text.trim_start().starts_with("/compact");
+            let (chat, failed) = (self.chat.clone(), id.clone());
+            let task = tokio::spawn(async move {
+                if let Err(error) = say(&session, prompt).await {
+                    fail(&chat, Some(&session), &failed, &error).await;
                 }
             });
-        } else {
-            say(&session, id, message.text.clone(), prompt).await?;
+            self.interpreting = Some(Interpreting { id, task, compacts });
         }
         Ok(())
-    }
-
-    async fn resume(&mut self) -> Result<bool, HostError> {
-        Ok(self.session().await?.session.resume_failed().await?)
     }
 
     async fn cancel(&mut self, turn: &str) -> Result<(), HostError> {
@@ -448,6 +484,7 @@ impl Driver {
                 Setting::Isolation(isolation) => draft.isolation = isolation,
                 Setting::Branch(branch) => draft.branch = Some(branch),
                 Setting::Model(model) => draft.model = Some(model),
+                Setting::Directories(places) => (draft.further, draft.chosen) = (places.further, places.chosen),
             }
             return Ok(());
         }
@@ -455,14 +492,26 @@ impl Driver {
         setting.apply(&self.face.host, &session).await
     }
 
-    /// Lets the agent work in other directories, too. One that sleeps is told when it wakes.
-    async fn work_in(&mut self, further: Vec<PathBuf>) -> Result<(), HostError> {
-        if let Some(draft) = &mut self.draft {
-            draft.further = further;
-        } else if let Some(live) = &self.live {
-            live.session.configure(Change::AdditionalDirectories(further)).await?;
+    /// Has the agent work where the state says now. What the state knows from the agent's own log it is not told again, and one
+    /// that sleeps finds it when it wakes.
+    async fn look_where_to_work(&mut self) -> Result<(), HostError> {
+        let (places, is_source) = {
+            let inner = self.face.inner.lock();
+            (
+                inner.work_places(&self.chat),
+                inner.is_source_of_directories(&self.chat),
+            )
+        };
+        if self.draft.is_some() {
+            return self.change(Setting::Directories(places)).await;
         }
-        Ok(())
+        match &self.live {
+            Some(live) if !is_source && !live.session.has_ended() => {
+                let places = Setting::Directories(places);
+                places.apply(&self.face.host, &live.session).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Attaches each active client with its tools, and lets those go that are no longer active.
@@ -489,22 +538,36 @@ impl Driver {
     }
 }
 
-/// Removes a work tree, beside everything else, unless there is work in it.
-pub(crate) fn remove_worktree(worktree: Worktree) {
-    tokio::task::spawn_blocking(move || {
-        if let Err(error) = worktree.remove() {
-            tracing::warn!(path = %worktree.path.display(), %error, "a worktree stays");
-        }
-    });
+/// A message that may be a command.
+pub(super) struct Interpreting {
+    pub(super) id: String,
+    pub(super) task: JoinHandle<()>,
+    /// Whether it has the conversation summarised.
+    pub(super) compacts: bool,
 }
 
-/// Says something, and notes the answer where it was a command.
-async fn say(session: &Session, id: &str, text: String, prompt: Prompt) -> Result<(), HostError> {
-    match session.interpret(prompt).await? {
-        Interpreted::Prompt(prompt) => drop(session.begin(*prompt).await?),
-        Interpreted::Answer(answer) => session.commanded(id.to_owned(), text, answer).await?,
-    }
+/// Says something, and has the answer told where it was a command.
+async fn say(session: &Session, prompt: Prompt) -> Result<(), HostError> {
+    let command = prompt.clone();
+    let prompt = match session.interpret(prompt).await? {
+        Interpreted::Prompt(prompt) => *prompt,
+        Interpreted::Answer(answer) => Prompt {
+            outcome: Some(Outcome::Answered(answer)),
+            ..command
+        },
+    };
+    session.begin(prompt).await?;
     Ok(())
+}
+
+/// A message could not be prepared: its turn says so.
+async fn fail(chat: &Uri, session: Option<&Session>, id: &str, error: &HostError) {
+    let Some(session) = session else {
+        return tracing::warn!(chat = &**chat, %error, "a message cannot be said, because its session cannot be opened");
+    };
+    if let Err(untold) = session.fail_message(id, &error.to_string()).await {
+        tracing::warn!(chat = &**chat, %error, %untold, "a message that cannot be prepared stays in the queue");
+    }
 }
 
 fn client_tool(tool: &ToolDefinition) -> ClientTool {

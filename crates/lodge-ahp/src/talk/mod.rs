@@ -6,17 +6,21 @@ mod driver;
 mod follower;
 mod reading;
 mod shown;
+mod stream;
 
 use std::path::PathBuf;
 
 use ahp_types::state::{Message, SessionActiveClient};
-use lodge_host::{Answer, AnsweredBy, Approval, Delivery, HostError, Mode};
+use lodge_events::LodgeDirectories;
+use lodge_host::{Answer, AnsweredBy, Approval, Change, Delivery, Environment, HostError, Mode};
 use tokio::sync::oneshot;
 
 pub(crate) use self::{
     acceptance::accept_message,
-    conversation::{Cause, Talk},
-    driver::{Driver, remove_worktree},
+    conversation::{Cause, Dispatched, ForAgent, Talk},
+    driver::Driver,
+    follower::Shown,
+    stream::{Feed, Route},
 };
 use crate::{customizations::Wish, session_config::Isolation};
 
@@ -40,11 +44,11 @@ pub(crate) enum Effect {
         message: Box<Message>,
         delivery: Delivery,
         chats: Vec<String>,
+        /// The client that sent it, if that is not in the log yet.
+        client: Option<String>,
     },
     /// Let the host have a session for it, before anything is said.
     Create(oneshot::Sender<Result<(), HostError>>),
-    /// Go on with the turn that failed.
-    Resume { turn: String },
     /// Stop a turn.
     Cancel { turn: String },
     /// Answer what it asked.
@@ -55,12 +59,14 @@ pub(crate) enum Effect {
     },
     /// Change a setting.
     Change(Setting),
-    /// Where it may work beside the directory that it runs in.
-    Directories(Vec<PathBuf>),
+    /// Work where the state says, as it is when this is done.
+    Directories,
     /// Who runs tools for it.
     Clients(Vec<SessionActiveClient>),
     /// Messages are not to be said any more.
     Withdrawn(Vec<String>),
+    /// A message is part of the conversation: nothing of it is prepared any more.
+    Said(String),
     /// The session left memory.
     Ended,
     /// What there is to customize it with may have changed.
@@ -72,6 +78,14 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
+    /// A message with the client that sends it.
+    pub(crate) fn sent_by(mut self, sender: &str) -> Self {
+        if let Self::Send { client, .. } = &mut self {
+            *client = Some(sender.to_owned()).filter(|sender| !sender.is_empty());
+        }
+        self
+    }
+
     /// An answer to an open question.
     pub(crate) fn answer(request_id: &str, answer: Answer) -> Self {
         Self::Answer {
@@ -95,6 +109,25 @@ pub(crate) enum Setting {
     Isolation(Isolation),
     /// Where its work tree will begin.
     Branch(String),
+    Directories(Directories),
+}
+
+/// Where an agent may work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Directories {
+    /// The directories of its session beside the first.
+    pub(crate) further: Vec<PathBuf>,
+    /// Those of all that it has, when it has not all.
+    pub(crate) chosen: Option<Vec<PathBuf>>,
+}
+
+/// What makes an agent work in these directories.
+pub(crate) fn directories(told: &LodgeDirectories) -> Change {
+    let paths = |all: &[String]| all.iter().map(PathBuf::from).collect();
+    Change::ChatDirectories {
+        further: paths(&told.further),
+        chosen: told.chosen.as_deref().map(paths),
+    }
 }
 
 impl Setting {
@@ -110,6 +143,8 @@ pub(crate) struct Draft {
     pub(crate) cwd: Option<PathBuf>,
     /// Where it works beside that.
     pub(crate) further: Vec<PathBuf>,
+    /// Those of all that its first chat has, when it has not all.
+    pub(crate) chosen: Option<Vec<PathBuf>>,
     pub(crate) model: Option<String>,
     pub(crate) mode: Mode,
     pub(crate) approval: Approval,
@@ -118,4 +153,6 @@ pub(crate) struct Draft {
     pub(crate) isolation: Isolation,
     /// The branch that a work tree begins at.
     pub(crate) branch: Option<String>,
+    /// What its programs begin with, where that is not what the host began with.
+    pub(crate) environment: Option<Environment>,
 }

@@ -14,6 +14,8 @@ pub(super) struct Outgoing {
     pub(super) message: Box<Message>,
     pub(super) delivery: Delivery,
     pub(super) chats: Vec<String>,
+    /// What only a client has is read from the one that sent the message.
+    pub(super) client: Option<String>,
 }
 
 pub(super) struct Reading {
@@ -51,7 +53,7 @@ impl Driver {
 
     fn begin_reading(&self, outgoing: &Outgoing) -> JoinHandle<Given> {
         let (face, message) = (self.face.clone(), outgoing.message.clone());
-        let client = face.senders.of(&self.chat, &outgoing.id);
+        let client = outgoing.client.clone();
         tokio::spawn(async move { attachments::read(&face, client.as_deref(), &message).await })
     }
 
@@ -74,20 +76,34 @@ impl Driver {
             Effect::Withdrawn(ids) => {
                 let wanted = |later: &Effect| !matches!(later, Effect::Send { id, .. } if ids.contains(id));
                 self.said_later.retain(wanted);
-                self.stop_reading(|reading| ids.iter().any(|id| id == reading));
+                ids.iter().for_each(|id| self.stop_preparing(id, true));
             }
+            Effect::Said(id) => self.stop_preparing(id, false),
             _ => {}
         }
         Some(effect)
     }
 
-    fn stop_reading(&mut self, unwanted: impl FnOnce(&str) -> bool) {
-        if let Some(reading) = self.reading.take_if(|reading| unwanted(&reading.outgoing.id)) {
+    /// Stops what is done to prepare a message, also what it asked for if it is not wanted any more.
+    fn stop_preparing(&mut self, id: &str, unwanted: bool) {
+        let session = self.live.as_ref().map(|live| live.session.clone());
+        if let Some(reading) = self.reading.take_if(|reading| reading.outgoing.id == id) {
             reading.given.abort();
-            // An agent that has heard nothing of the message does not tell that it is over.
-            if !self.live.as_ref().is_some_and(|live| live.session.is_busy()) {
-                self.face.rested(&self.chat);
+        } else if let Some(interpreting) = self.interpreting.take_if(|interpreting| interpreting.id == id) {
+            let done = interpreting.task.is_finished();
+            interpreting.task.abort();
+            if !unwanted || done {
+                return;
             }
+            if let Some(session) = session.clone().filter(|_| interpreting.compacts) {
+                tokio::spawn(async move { session.cancel_compaction().await });
+            }
+        } else {
+            return;
+        }
+        // An agent that has heard nothing of the message does not tell that it is over.
+        if !session.is_some_and(|session| session.is_busy()) {
+            self.face.rested(&self.chat);
         }
     }
 }

@@ -4,25 +4,43 @@ use std::path::PathBuf;
 
 use ahp_types::{
     StateAction,
-    actions::{ChatErrorAction, SessionTitleChangedAction, SessionWorkingDirectoryReplacedAction},
-    state::{ErrorInfo, ErrorResponsePart},
+    actions::{SessionTitleChangedAction, SessionWorkingDirectoryReplacedAction},
 };
-use lodge_host::Session;
+use lodge_events::Payload;
 
+use super::stream::{Feed, Sending};
 use crate::{
     actions::{further, renamed},
     face::{Face, Held, Inner},
     projection::{Scope, Step},
-    state::Uri,
+    state::{Handle, Uri},
+    talk::Talk,
 };
 
 impl Face {
-    /// Shows what an agent did.
-    pub(super) fn events(&self, chat: &Uri, events: &[lodge_events::Event]) {
+    /// What deltas need on their way.
+    pub(super) fn sending(&self) -> Sending<'_> {
+        Sending {
+            numbers: &self.numbers,
+            ring_bytes: self.config.limits.replay_bytes,
+            telemetry: &self.telemetry,
+        }
+    }
+
+    /// Shows what an agent did. The way of the deltas that come after it, unless the conversation is closed.
+    pub(super) fn events(&self, chat: &Uri, events: &[lodge_events::Event]) -> Option<Handle<Feed>> {
         let mut inner = self.inner.lock();
         for event in events {
-            let Some(talk) = inner.talks.get_mut(chat) else { return };
-            let steps = talk.projector.event(event);
+            match event.payload() {
+                Payload::LodgeDirectories(told) => self.works_in(&mut inner, chat, told),
+                Payload::LodgeSwitched(told) => self.switched(&mut inner, chat, &told.switches),
+                _ => {}
+            }
+            let talk = inner.talks.get_mut(chat)?;
+            if let Payload::LodgeMessageBegun(begun) = event.payload() {
+                talk.beginning.take_if(|beginning| *beginning == begun.message_id);
+            }
+            let steps = talk.projector_mut().event(event);
             let cause = talk.causes.remove(&event.id());
             if steps.is_empty() && cause.is_none() {
                 continue;
@@ -36,7 +54,7 @@ impl Face {
             });
             // What must not be lost is kept before anybody hears of it.
             let mut held = Held::new(&mut inner);
-            if held.take_for(chat, steps, cause) {
+            if held.take(chat, steps, cause) {
                 self.first_turn(&mut held, chat);
             }
             drop(held);
@@ -44,11 +62,11 @@ impl Face {
                 self.titled(&mut inner, chat, &title);
             }
         }
-        let session = inner.talks.get(chat).map(|talk| talk.session.clone());
+        let talk = inner.talks.get(chat)?;
+        let (session, stream) = (talk.session.clone(), talk.stream());
         drop(inner);
-        if let Some(session) = session {
-            self.telemetry.events(&session, events);
-        }
+        self.telemetry.events(&session, events);
+        Some(stream)
     }
 
     /// The session behind a further chat was given a title: that is the chat's.
@@ -57,58 +75,27 @@ impl Face {
         let title = title.to_owned();
         let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title: title.clone() });
         let known = inner.talks.get_mut(chat).is_some_and(|talk| talk.is_known(&action));
-        let shown = inner.core.chats.get(chat).map(|chat| &chat.store.head().title);
+        let shown = inner.core.chats.get(chat).map(|chat| &chat.store().head().title);
         if !known && shown != Some(&title) {
-            // A title that cannot be one is not shown.
-            let _ = renamed(self, inner, chat, &place, &title);
+            renamed(inner, chat, &place, &title);
         }
     }
 
-    /// The agent could not be given a message: the turn that waited for it has failed, or it no longer steers one. The message
-    /// waits no more in its session.
-    pub(crate) fn turn_failed(&self, chat: &Uri, session: Option<&Session>, id: &str, message: &str) {
-        self.show_failure(chat, id, message);
-        let Some(session) = session else { return };
-        match session.withdraw(id) {
-            // What came behind it waited for it.
-            Ok(_) => session.go_on(),
-            Err(error) => tracing::warn!(chat = &**chat, %error, "a message that failed stays in the queue"),
+    /// A conversation was read anew: if it was about to begin with a message, it does so again.
+    pub(super) fn begin_again(&self, chat: &Uri) {
+        let mut inner = self.inner.lock();
+        let begun = inner.talks.get(chat).is_some_and(|talk| {
+            let next = talk.projector().next_to_prepare().zip(talk.agent());
+            next.is_some_and(|(id, agent)| agent.has_begun(id))
+        });
+        if begun {
+            inner.take(chat, vec![Step::Queued], None);
         }
     }
 
     /// A conversation rests without its agent saying so: what waits may begin.
     pub(super) fn rested(&self, chat: &Uri) {
-        let mut inner = self.inner.lock();
-        if inner.take(chat, vec![Step::Rested]) {
-            self.keep(&inner, chat);
-        }
-    }
-
-    fn show_failure(&self, chat: &Uri, id: &str, message: &str) {
-        let mut guard = self.inner.lock();
-        let inner = &mut *guard;
-        let Some(talk) = inner.talks.get_mut(chat) else { return };
-        let session = talk.session.clone();
-        self.host.automations().message_failed(&talk.host_id, message);
-        if !talk.projector.send_failed(id) {
-            tracing::warn!(chat = &**chat, message, "a message could not be given to the agent");
-            return;
-        }
-        let error = ErrorInfo {
-            error_type: "sendFailed".into(),
-            message: message.to_owned(),
-            stack: None,
-            meta: None,
-        };
-        let part = ErrorResponsePart { error, resumable: None };
-        let action = StateAction::ChatError(ChatErrorAction {
-            turn_id: id.to_owned(),
-            duration: 0,
-            part,
-            meta: None,
-        });
-        inner.core.publish(chat, &action, None);
-        inner.core.settle(&session);
+        self.inner.lock().take(chat, vec![Step::Rested], None);
     }
 
     /// A session works somewhere else than it was said when it was a draft.
@@ -136,9 +123,10 @@ impl Face {
 
     /// The host let a session go that is shown here.
     pub(super) fn detached(&self, chat: &Uri) {
-        if let Some(talk) = self.inner.lock().talks.get_mut(chat) {
-            talk.is_detached = true;
-            talk.agent = None;
+        let mut inner = self.inner.lock();
+        let waiting = inner.talks.get_mut(chat).map(Talk::detach);
+        for cause in waiting.into_iter().flatten() {
+            cause.reject(&inner.core, "the session ended before it was said; try again");
         }
     }
 }

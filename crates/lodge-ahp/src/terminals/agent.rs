@@ -10,7 +10,7 @@ use ahp_types::state::{
     TerminalRunningLifecycleState, TerminalSessionClaim, TerminalState, TerminalUnclassifiedPart,
 };
 use lodge_files::{FileError, Files};
-use lodge_tools::terminal::Piece;
+use lodge_host::terminal::Piece;
 use serde_json::Value;
 
 use crate::{
@@ -117,7 +117,7 @@ impl Inner {
 
     /// A tool call of a chat and its turn, the newest first.
     fn find_call(&self, chat: &str, call: &str) -> Option<(String, Value)> {
-        let store = &self.core.chats.get(chat)?.store;
+        let store = self.core.chats.get(chat)?.store();
         let within = |turn: &Value| {
             let parts = turn["responseParts"].as_array()?.iter();
             let found = parts.rev().find(|part| part["toolCall"]["toolCallId"] == call)?;

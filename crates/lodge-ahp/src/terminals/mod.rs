@@ -21,7 +21,7 @@ use ahp_types::{
     actions::RootTerminalsChangedAction,
     state::{TerminalClaim, TerminalInfo, TerminalLifecycleState, TerminalRunningLifecycleState, TerminalState},
 };
-use lodge_tools::terminal::{Modes, Opening, Output, Piece, Terminal};
+use lodge_host::terminal::{Modes, Opening, Output, Piece, Terminal};
 
 pub(crate) use self::{
     agent::end_of,

@@ -7,7 +7,7 @@
 //! colours, modes, margins. Of a full-screen program that is how its screen looked.
 
 use ahp_types::state::{TerminalContentPart, TerminalUnclassifiedPart};
-use lodge_tools::terminal::{Modes, screen};
+use lodge_host::terminal::{Modes, screen};
 
 /// Commands and what stands between them.
 const MAX_PARTS: usize = 1000;

@@ -10,7 +10,7 @@ use ahp_types::{
     },
 };
 use lodge_events::Timestamp;
-use lodge_tools::terminal::{Piece, screen};
+use lodge_host::terminal::{Piece, screen};
 
 use crate::{face::Inner, state::Uri, uri};
 

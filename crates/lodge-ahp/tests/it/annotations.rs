@@ -101,7 +101,7 @@ async fn remarks_are_seen_by_everybody_kept_and_given_to_the_model() {
 }
 
 #[tokio::test]
-async fn a_remark_that_cannot_be_kept_is_refused_and_a_damaged_file_is_put_aside() {
+async fn remarks_are_kept_before_they_are_seen_and_a_damaged_line_costs_only_itself() {
     let house = house().await;
     let mut a = house.client("a").await;
     let (session, chat) = a.session(&uuid(1)).await;
@@ -109,26 +109,26 @@ async fn a_remark_that_cannot_be_kept_is_refused_and_a_damaged_file_is_put_aside
     let channel = format!("{session}/annotations");
     a.subscribe(&channel).await;
     let file = lodge_ahp::uri::file(house.work().join("wool.rs"));
-    // A file where the directory is to be is as bad as a full disk.
-    let directory = house.host.home().path().join("ahp/annotations");
-    std::fs::write(&directory, "").unwrap();
-    let why = a.refused(&channel, remark("one", &file, "too loose")).await;
-    assert!(why.starts_with("this cannot be kept: "), "{why}");
-    std::fs::remove_file(&directory).unwrap();
+    a.accepted(&channel, remark("one", &file, "too loose")).await;
+    assert_eq!(house.host.marks().annotations(&uuid(1)).len(), 1);
     a.accepted(&channel, remark("two", &file, "too tight")).await;
     drop(a);
-    let house = house.crash().await;
+    let mut house = house.crash().await;
     let mut a = house.client("a").await;
     let state = a.subscribe(&channel).await["state"].clone();
-    assert_eq!(state["annotations"].as_array().unwrap().len(), 1, "{state:#}");
-    assert_eq!(state["annotations"][0]["id"], "two");
+    assert_eq!(state["annotations"].as_array().unwrap().len(), 2, "{state:#}");
     drop(a);
-    let house = house.crash().await;
-    let directory = house.host.home().path().join("ahp/annotations");
-    let kept = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(&kept, "{").unwrap();
+    house.stop().await;
+    let registers = house.registers();
+    let mut lines = std::fs::read_to_string(&registers).unwrap();
+    lines.push_str("{\"key\":\"annotations\n");
+    std::fs::write(&registers, &lines).unwrap();
+    house.start().await;
+    assert_eq!(
+        std::fs::read_to_string(registers.with_extension("damaged")).unwrap(),
+        lines
+    );
     let mut a = house.client("a").await;
-    assert_eq!(a.subscribe(&channel).await["state"], json!({ "annotations": [] }));
-    a.accepted(&channel, remark("three", &file, "right")).await;
-    assert_eq!(std::fs::read(kept.with_extension("damaged")).unwrap(), b"{");
+    let state = a.subscribe(&channel).await["state"].clone();
+    assert_eq!(state["annotations"].as_array().unwrap().len(), 2, "{state:#}");
 }

@@ -224,7 +224,9 @@ async fn addresses_of_editors_that_name_something_of_this_host_are_read_here() {
         let (turn, attachments) = (format!("t{at}"), json!([resource(address)]));
         models.reply(Reply::text("seen"));
         a.accepted(&chat, with(&turn, "look", &attachments)).await;
-        assert_eq!(serve_until_end(&mut a, &chat, &turn, &[]).await, [""; 0], "{address}");
+        // Which machine is meant only the editor knows: what it sees there is the same as here.
+        let there = [(&**address, json!({ "data": "one\ntwo\nthree\n", "encoding": "utf-8" }))];
+        assert_eq!(serve_until_end(&mut a, &chat, &turn, &there).await, [&**address]);
         let told = heard(&models);
         assert!(told.contains(&format!("* {path} (3 lines)")), "{address}: {told}");
         assert_eq!(shown(&mut a, &chat, at).await, attachments);
@@ -247,6 +249,89 @@ async fn addresses_of_editors_that_name_something_of_this_host_are_read_here() {
         .await;
     assert_eq!(serve_until_end(&mut a, &chat, "held", &[]).await, [""; 0]);
     assert!(heard(&models).contains(">\\nthe sloe"), "{}", heard(&models));
+}
+
+#[tokio::test]
+async fn what_another_machine_has_at_a_path_of_this_one_is_not_read_here() {
+    let models = ModelServer::rehearsing();
+    let house = house_of(&models).await;
+    let mut a = house.client("a").await;
+    let (_, chat) = a.session(&uuid(1)).await;
+    let path = house.work().join("note.txt");
+    std::fs::write(&path, "of this machine").unwrap();
+    let path = path.to_str().unwrap();
+    let addresses = [
+        format!("vscode-remote://ssh-remote%2Bbox{path}"),
+        format!("vscode-agent-host://box__8080/file/-{path}"),
+    ];
+    let mut turn = 0;
+    for address in addresses {
+        for there in [Some("of the other one"), Some("of thatmachine!"), None] {
+            turn += 1;
+            let id = format!("t{turn}");
+            models.reply(Reply::text("seen"));
+            a.accepted(&chat, with(&id, "look", &json!([resource(&address)]))).await;
+            let content = there.map(|text| (&*address, json!({ "data": text, "encoding": "utf-8" })));
+            serve_until_end(&mut a, &chat, &id, content.as_slice()).await;
+            let told = heard(&models);
+            let last = &told[told.rfind("<attachment name=").unwrap()..];
+            let expected = there.unwrap_or("could not be read: nothing is there");
+            assert!(last.contains(expected), "{address}: {told}");
+            assert!(
+                !told.contains("of this machine") && !told.contains("tagged_files"),
+                "{told}"
+            );
+        }
+    }
+    // A directory is the one that is here if it has the same in it.
+    let directory = format!("vscode-remote://ssh-remote%2Bbox{}", house.work().display());
+    for (entries, here) in [(json!(["note.txt"]), true), (json!(["note.txt", "more"]), false)] {
+        turn += 1;
+        let id = format!("t{turn}");
+        models.reply(Reply::text("seen"));
+        let mut attached = resource(&directory);
+        attached["displayKind"] = "directory".into();
+        a.accepted(&chat, with(&id, "look", &json!([attached]))).await;
+        let asked = a.until(|message| message["method"] == "resourceList").await;
+        let entries = entries.as_array().unwrap().iter();
+        let entries: Vec<Value> = entries.map(|name| json!({ "name": name, "type": "file" })).collect();
+        let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "entries": entries } });
+        a.send_text(answer.to_string()).await;
+        a.ends(&chat, &id).await;
+        let refused = heard(&models).contains("directory that is not on this host");
+        assert_eq!(refused, !here, "{}", heard(&models));
+    }
+}
+
+#[tokio::test]
+async fn what_only_its_sender_has_is_read_from_it_also_after_the_host_was_killed() {
+    let house = house().await;
+    let mut a = house.client("a").await;
+    let (session, chat) = a.session(&uuid(1)).await;
+    a.accepted(&chat, with("t1", "say seen", &json!([resource("untitled:x")])))
+        .await;
+    a.until(|message| message["method"] == "resourceResolve").await;
+    let house = house.crash().await;
+    let (mut b, mut a) = (house.client("b").await, house.client("a").await);
+    a.subscribe(&session).await;
+    a.subscribe(&chat).await;
+    // It waits until somebody speaks, and comes first then.
+    b.say(&chat, "t2", "say next").await;
+    let there = [("untitled:x", json!({ "data": "the medlar", "encoding": "utf-8" }))];
+    assert_eq!(serve_until_end(&mut a, &chat, "t1", &there).await, ["untitled:x"]);
+    let log = house
+        .host
+        .home()
+        .path()
+        .join("session-state")
+        .join(uuid(1))
+        .join("events.jsonl");
+    assert!(std::fs::read_to_string(log).unwrap().contains("the medlar"));
+    let to_b = b.drain().await;
+    assert!(
+        to_b.iter().all(|message| message["method"] != "resourceRead"),
+        "{to_b:?}"
+    );
 }
 
 /// The address of what the session wrote.

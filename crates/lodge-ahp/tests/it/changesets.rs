@@ -146,7 +146,17 @@ async fn changes_follow_a_turn_live_for_everybody() {
         assert_eq!(client.content(&seed["before"]).await, "seed\n", "{kind}");
         assert_eq!(client.content(&seed["after"]).await, "seed\nmore\n", "{kind}");
         assert_eq!(client.content(&new["after"]).await, "a\nb\n", "{kind}");
+        // A page in a browser can open no `file:` of the host's.
+        for side in [&seed["before"], &seed["after"], &new["after"]] {
+            let address = side["content"]["uri"].as_str().unwrap();
+            assert!(address.starts_with("lodge-content:/"), "{kind}: {address}");
+        }
     }
+    // Such an address reads nothing that clients may not read.
+    let secret = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, "/etc/passwd");
+    let stranger = format!("lodge-content:/{}/now-{secret}.1/passwd", uuid(1));
+    let read = json!({ "channel": ROOT, "uri": stranger });
+    assert_eq!(client.code("resourceRead", read).await, -32008);
     // A turn that changes nothing leaves each as it is, and has nothing of its own.
     client.turn(&chat, "t2", "say nothing").await;
     assert_eq!(

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use lodge_host::{Approval, Change, ManagedPolicy};
+use lodge_host::{Approval, Change, ManagedPolicy, Supply};
 use serde_json::{Value, json};
 
-use crate::kit::{Client, House, ROOT, house, uuid};
+use crate::kit::{Client, House, ROOT, house, turn_started, uuid};
 
 fn git(directory: &Path, args: &[&str]) -> String {
     let output = std::process::Command::new("git")
@@ -176,6 +176,53 @@ async fn a_session_in_a_worktree_works_there_and_its_work_is_never_lost() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     assert_eq!(std::fs::read_to_string(place.join("new")).unwrap(), "work");
+}
+
+#[tokio::test]
+async fn a_work_tree_that_cannot_be_made_fails_the_turn_and_is_made_for_the_next_one() {
+    let mut house = house().await;
+    repository(&house);
+    let mut a = house.editor("a").await;
+    let worktree = json!({ "isolation": "worktree", "branch": "feature/config" });
+    let session = format!("lodge:/{}", uuid(1));
+    let create = json!({ "channel": session, "config": worktree });
+    a.request("createSession", create).await.unwrap();
+    let chat = a.subscribe(&session).await["state"]["defaultChat"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    a.subscribe(&chat).await;
+    git(&house.work(), &["branch", "-D", "feature/config"]);
+    // The message is accepted before the work tree is made.
+    a.accepted(&chat, turn_started("t1", "say one")).await;
+    let failed = a.ends(&chat, "t1").await;
+    assert!(
+        failed["part"]["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("feature/config"),
+        "{failed}"
+    );
+    house.restart().await;
+    let mut a = house.client("a").await;
+    let state = a.subscribe(&session).await["state"].clone();
+    assert_eq!(state["config"]["values"]["isolation"], "worktree");
+    assert_eq!(state["workingDirectories"], json!([lodge_ahp::uri::file(house.work())]));
+    git(&house.work(), &["branch", "feature/config"]);
+    a.subscribe(&chat).await;
+    let state = a.turn(&chat, "t2", "say two").await;
+    let texts: Vec<&Value> = state["turns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|turn| &turn["message"]["text"])
+        .collect();
+    assert_eq!(texts, ["say one", "say two"]);
+    let moved = a.action("session/workingDirectoryReplaced").await;
+    assert!(
+        moved["action"]["replacement"].as_str().unwrap().contains("worktrees"),
+        "{moved}"
+    );
 }
 
 #[tokio::test]
@@ -494,7 +541,7 @@ async fn policy_that_an_app_brought_holds_for_clients_here_too() {
         text: json!({}),
     };
     let agent = house.host.open_session(&uuid(1)).await.unwrap();
-    agent.configure(Change::Managed(Some(policy))).await.unwrap();
+    agent.supply(Supply::Managed(Some(policy))).await.unwrap();
     let all = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
     let refusal = a.refused(&session, all.clone()).await;
     assert!(refusal.contains("policy forbids"), "{refusal}");
@@ -503,7 +550,7 @@ async fn policy_that_an_app_brought_holds_for_clients_here_too() {
     let asked = a.action("chat/toolCallReady").await;
     assert!(asked["action"]["options"].is_array(), "{asked}");
     assert!(!house.work().join("made").exists());
-    agent.configure(Change::Managed(None)).await.unwrap();
+    agent.supply(Supply::Managed(None)).await.unwrap();
     a.accepted(&session, all).await;
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use lodge_events::{Event, LodgeDirectories};
+use lodge_host::{Change, Session};
 use serde_json::{Value, json};
 
 use crate::kit::*;
@@ -250,4 +252,93 @@ async fn directories_of_other_schemes_are_left_out_where_there_are_others() {
             "{directories}"
         );
     }
+}
+
+/// The directories beside the first, as often as the log of a session says them.
+fn logged(session: &Session) -> Vec<Vec<String>> {
+    let log: Vec<Event> = session.history().unwrap().events().map(Result::unwrap).collect();
+    let told = log.iter().filter_map(Event::get::<LodgeDirectories>);
+    told.map(|told| told.further.clone()).collect()
+}
+
+#[tokio::test]
+async fn directories_that_are_set_while_a_message_is_prepared_are_in_the_log_once() {
+    let house = house().await;
+    let (paths, [one, two, three]) = places(&house);
+    let mut a = house.client("a").await;
+    let session = format!("lodge:/{}", uuid(1));
+    let wanted = json!({ "channel": session, "workingDirectories": [one] });
+    a.request("createSession", wanted).await.unwrap();
+    let chat = state(&mut a, &session).await["defaultChat"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    a.turn(&chat, "t1", "say first").await;
+    // The message has to wait for the plugin that its client brings.
+    let plugin = json!({ "type": "plugin", "id": "slow", "uri": "slow:/plugin", "name": "Slow", "nonce": "1" });
+    let brings = json!({ "type": "session/activeClientSet", "activeClient": {
+        "clientId": "a", "tools": [], "customizations": [plugin],
+    } });
+    a.accepted(&session, brings).await;
+    let asked = a
+        .until(|message| message["method"] == "resourceList" && message.get("id").is_some())
+        .await;
+    let seq = a.say(&chat, "t2", "say second").await;
+    a.verdict(seq).await;
+    let set = |directory: &str| json!({ "type": "session/workingDirectorySet", "directory": directory });
+    a.accepted(&session, set(&two)).await;
+    a.accepted(&session, set(&three)).await;
+    let nothing = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "entries": [] } });
+    a.send_text(nothing.to_string()).await;
+    a.ends(&chat, "t2").await;
+    a.turn(&chat, "t3", "say third").await;
+    let texts = paths.map(|path| path.to_string_lossy().into_owned());
+    let expected = [&texts[1..2], &texts[1..3]].map(<[String]>::to_vec);
+    let live = house.host.open_session(&uuid(1)).await.unwrap();
+    assert_eq!(logged(&live), expected);
+    let all = json!([one, two, three]);
+    assert_eq!(state(&mut a, &session).await["workingDirectories"], all);
+}
+
+#[tokio::test]
+async fn a_directory_that_is_taken_from_a_session_is_taken_from_its_chats_that_sleep() {
+    let mut house = house().await;
+    let (paths, [one, two, three]) = places(&house);
+    let mut a = house.client("a").await;
+    let session = format!("lodge:/{}", uuid(1));
+    let wanted = json!({ "channel": session, "workingDirectories": [one, two, three] });
+    a.request("createSession", wanted).await.unwrap();
+    let main = state(&mut a, &session).await["defaultChat"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    a.turn(&main, "t1", "say first").await;
+    let (has_all, has_some) = ("ahp-chat:/all", "ahp-chat:/some");
+    let create = |chat: &str| json!({ "channel": session, "chat": chat });
+    let mut some = create(has_some);
+    some["workingDirectories"] = json!([one, two]);
+    for (chat, params) in [(has_all, create(has_all)), (has_some, some)] {
+        a.request("createChat", params).await.unwrap();
+        state(&mut a, chat).await;
+        assert!(looks(&mut a, chat, "c1", &paths[1]).await, "{chat}");
+    }
+    drop(a);
+    house.restart().await;
+    // Another face takes it away, while nobody has the chats open.
+    let alone = house.host.open_session(&uuid(1)).await.unwrap();
+    let left = Change::AdditionalDirectories(vec![paths[2].clone()]);
+    alone.configure(left).await.unwrap();
+    let mut a = house.client("a").await;
+    assert_eq!(state(&mut a, &session).await["workingDirectories"], json!([one, three]));
+    for (chat, has) in [(has_all, Value::Null), (has_some, json!([one]))] {
+        assert_eq!(state(&mut a, chat).await["workingDirectories"], has, "{chat}");
+        assert!(!looks(&mut a, chat, "c2", &paths[1]).await, "{chat}");
+    }
+    assert!(looks(&mut a, has_all, "c3", &paths[2]).await);
+    // Whatever is said of directories later does not bring it back.
+    let other = house.dir.path().canonicalize().unwrap().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let set = json!({ "type": "session/workingDirectorySet", "directory": lodge_ahp::uri::file(other) });
+    a.accepted(&session, set).await;
+    assert!(!looks(&mut a, has_some, "c3", &paths[1]).await);
 }

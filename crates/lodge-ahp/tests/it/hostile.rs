@@ -185,8 +185,8 @@ fn frame(opcode: u8, last: bool, payload: &[u8]) -> Vec<u8> {
     match payload.len() {
         short @ 0..126 => bytes.push(0x80 | short as u8),
         long => {
-            bytes.push(0x80 | 126);
-            bytes.extend(u16::try_from(long).unwrap().to_be_bytes());
+            bytes.push(0x80 | 127);
+            bytes.extend((long as u64).to_be_bytes());
         }
     }
     bytes.extend([0; 4]);
@@ -266,6 +266,7 @@ async fn nobody_stands_on_the_doorstep_for_ever() {
 async fn frames_may_come_in_pieces_and_connections_half_open() {
     let house = house_with(Limits {
         frame_bytes: 10_000,
+        resource_bytes: 10_000,
         ..Limits::default()
     })
     .await;
@@ -317,7 +318,7 @@ async fn frames_may_come_in_pieces_and_connections_half_open() {
     // Text that is not UTF-8 and frames that are too long end their own connection.
     socket.write_all(&frame(1, true, &[0xff, 0xfe])).await.unwrap();
     let mut long = upgraded(&house).await;
-    long.write_all(&frame(1, true, &vec![b' '; 20_000])).await.unwrap();
+    long.write_all(&frame(1, true, &vec![b' '; 2 << 20])).await.unwrap();
     let mut told = Vec::new();
     for socket in [&mut socket, &mut long] {
         let mut rest = Vec::new();

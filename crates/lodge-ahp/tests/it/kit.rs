@@ -26,6 +26,7 @@ pub(crate) struct House {
     pub(crate) dir: TempDir,
     /// What time it is for automations.
     pub(crate) clock: Clock,
+    models: ModelsConfig,
 }
 
 pub(crate) async fn house() -> House {
@@ -62,12 +63,13 @@ async fn house_made(limits: Limits, resources: Policy, models: ModelsConfig, clo
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("work")).unwrap();
     let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
-    let (host, server) = open_in(&dir, home, limits, resources, models, &clock).await;
+    let (host, server) = open_in(&dir, home, limits, resources, models.clone(), &clock).await;
     House {
         dir,
         host,
         server: Some(server),
         clock,
+        models,
     }
 }
 
@@ -77,9 +79,23 @@ pub(crate) async fn house_of(models: &testkit::model_server::ModelServer) -> Hou
 }
 
 pub(crate) async fn house_of_with(models: &testkit::model_server::ModelServer, limits: Limits) -> House {
+    let models = ModelsConfig {
+        default_model: Some("distant".into()),
+        ..two_models(&models.openai_url())
+    };
+    house_made(limits, Policy::Ask, models, Clock::default()).await
+}
+
+/// A house that offers a second model, `distant`, which nobody can reach.
+pub(crate) async fn house_of_two_models(limits: Limits) -> House {
+    let models = two_models("http://127.0.0.1:9/v1");
+    house_made(limits, Policy::Ask, models, Clock::default()).await
+}
+
+fn two_models(url: &str) -> ModelsConfig {
     let provider = lodge_models::ProviderEntry {
         name: "there".into(),
-        base_url: models.openai_url().into(),
+        base_url: url.into(),
         ..Default::default()
     };
     let model = lodge_models::ModelEntry {
@@ -87,12 +103,11 @@ pub(crate) async fn house_of_with(models: &testkit::model_server::ModelServer, l
         provider: "there".into(),
         ..Default::default()
     };
-    let models = ModelsConfig {
+    ModelsConfig {
         providers: vec![provider],
         models: vec![model],
-        default_model: Some("distant".into()),
-    };
-    house_made(limits, Policy::Ask, models, Clock::default()).await
+        default_model: Some("rehearsal".into()),
+    }
 }
 
 async fn open_in(
@@ -179,7 +194,7 @@ impl House {
             match Home::open(self.dir.path().join("home"), HomeOptions::default()) {
                 // Not closed and opened again: a process that another test is just starting could hold the lock.
                 Ok(home) => {
-                    let models = ModelsConfig::default();
+                    let models = self.models.clone();
                     break open_in(&self.dir, home, Limits::default(), Policy::Ask, models, &self.clock).await;
                 }
                 Err(error) => {
@@ -200,13 +215,14 @@ impl House {
         self.server.take().unwrap().shutdown().await;
         self.host.shutdown().await;
         let home = Home::open(dir.path().join("home"), HomeOptions::default()).unwrap();
-        let models = ModelsConfig::default();
+        let models = self.models.clone();
         let (host, server) = open_in(&dir, home, Limits::default(), Policy::Ask, models, &self.clock).await;
         House {
             server: Some(server),
             host,
             dir,
             clock: self.clock.clone(),
+            models: self.models.clone(),
         }
     }
 
@@ -474,7 +490,9 @@ impl Client {
     }
 
     pub(crate) async fn subscribe(&mut self, channel: &str) -> Value {
-        self.request("subscribe", json!({ "channel": channel })).await.unwrap()["snapshot"].clone()
+        // Clients of the seed say `resource`.
+        let asked = json!({ "channel": channel, "resource": channel });
+        self.request("subscribe", asked).await.unwrap()["snapshot"].clone()
     }
 
     /// Makes a session and subscribes to it and its chat.

@@ -15,6 +15,8 @@ mod crash;
 mod customizations;
 mod directories;
 mod docs;
+mod earlier_home;
+mod echo;
 mod edits;
 mod file_edits;
 mod flood;

@@ -47,6 +47,7 @@ fn shown(steps: Vec<Step>) -> Vec<String> {
         Step::OpenSub {
             tool_call_id, title, ..
         } => format!("(chat of {tool_call_id}: {title})"),
+        Step::Prepare { id, .. } => format!("(prepare {id})"),
         Step::Terminal { tool_call_id, news } => format!("(terminal of {tool_call_id}: {news:?})"),
         Step::Orphaned { tool_call_id, .. } => format!("(nobody runs {tool_call_id})"),
         Step::Rested => "(at rest)".to_owned(),

@@ -537,6 +537,12 @@ async fn large_contents_of_a_session_are_read_under_their_names() {
             .await
             .unwrap(),
     );
+    let resolved = client
+        .request("resourceResolve", json!({ "channel": ROOT, "uri": uri }))
+        .await
+        .unwrap();
+    let expected = json!({ "uri": uri, "type": "file", "size": 90_000, "contentType": "image/png" });
+    assert_eq!(resolved, expected);
     house.restart().await;
     let mut seed = house.client_of("seed", "0.1.0").await;
     check(seed.request("resourceRead", json!({ "uri": uri })).await.unwrap());

@@ -1,6 +1,6 @@
 //! Devices: paired over HTTP, let in with a role, held to it in every method and action, and thrown out.
 
-use lodge_ahp::methods::METHODS;
+use lodge_ahp::{Limits, methods::METHODS};
 use lodge_door::Role;
 use serde_json::{Value, json};
 use tokio::{
@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite;
 
-use crate::kit::{Client, House, ROOT, at_home, house};
+use crate::kit::{Client, House, ROOT, at_home, house, house_with};
 
 const JSON: &str = "Content-Type: application/json";
 
@@ -366,4 +366,28 @@ async fn a_device_cannot_come_as_a_client_of_somebody_else() {
     let back = json!({ "channel": ROOT, "clientId": "my-own", "lastSeenServerSeq": 0, "subscriptions": [ROOT] });
     again.request("reconnect", back).await.unwrap();
     house.client("my-own").await;
+}
+
+/// Who may only look on has nothing large to say.
+#[tokio::test]
+async fn who_writes_no_files_sends_no_large_messages() {
+    let house = house_with(Limits {
+        frame_bytes: 1 << 20,
+        ..Limits::default()
+    })
+    .await;
+    let mut owner = house.client("owner").await;
+    let write = json!({ "channel": ROOT, "uri": "file:///x", "data": "x".repeat(2 << 20), "encoding": "utf-8" });
+    for (role, expected) in [("view-only", None), ("full", Some(-32009))] {
+        let mut client = pair(&house, &mut owner, role).await.connect(&house).await.unwrap();
+        let hello = json!({ "channel": ROOT, "protocolVersions": ["1.0.0"], "clientId": role });
+        client.request("initialize", hello).await.unwrap();
+        match expected {
+            Some(code) => assert_eq!(client.code("resourceWrite", write.clone()).await, code),
+            None => {
+                client.start("resourceWrite", write.clone()).await;
+                assert_eq!(client.close_code().await, Some(1009));
+            }
+        }
+    }
 }

@@ -107,3 +107,33 @@ async fn a_turn_that_is_cancelled_at_once_is_there_once() {
     }
     assert_eq!(turns[ids.len() + 1]["responseParts"][0]["content"], "last");
 }
+
+#[tokio::test]
+async fn a_model_call_that_is_made_again_is_what_the_session_does_until_it_answers() {
+    let (_house, mut client, _, chat) = at_home().await;
+    client
+        .say(&chat, "t1", "fail with rate limit 1 time then say Here I am.")
+        .await;
+    let waits = client.action("session/activityChanged").await["action"]["activity"].clone();
+    let waits = waits.as_str().unwrap();
+    assert!(
+        waits.starts_with("Trying again in") && waits.contains("attempt 2 of 5"),
+        "{waits}"
+    );
+    // The last thing before the answer is that nothing special is done.
+    let mut last = waits.to_owned();
+    loop {
+        let told = client
+            .until(|message| {
+                let kind = &message["params"]["action"]["type"];
+                kind == "session/activityChanged" || kind == "chat/responsePart"
+            })
+            .await;
+        let action = &told["params"]["action"];
+        if action["type"] == "chat/responsePart" {
+            break;
+        }
+        last = action["activity"].as_str().unwrap_or_default().to_owned();
+    }
+    assert_eq!(last, "");
+}

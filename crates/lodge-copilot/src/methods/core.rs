@@ -122,15 +122,15 @@ async fn auth_status(ctx: Ctx, _: Nothing) -> Result<Value, RpcError> {
     Ok(host_login(&ctx).await)
 }
 
-/// What is known of the GitHub token that the host was started with.
+/// What is known of the GitHub token that the client works with where it names none.
 pub(crate) async fn host_login(ctx: &Ctx) -> Value {
     let options = &ctx.shared.options;
-    let user = match (&options.github_api, &options.github_token) {
+    let token = ctx.github_token();
+    let user = match (&options.github_api, &token) {
         (Some(api), Some(token)) => github::user(api, token).await.ok(),
         _ => None,
     };
-    let token = options.github_token.is_some();
-    auth_json(token, &options.github_host, user.as_ref())
+    auth_json(token.is_some(), &options.github_host, user.as_ref())
 }
 
 /// What is known of the login: that there is a token, for which host, and whose it is where that could be asked.

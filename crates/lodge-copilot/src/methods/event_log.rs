@@ -7,7 +7,6 @@
 use std::{sync::Arc, time::Duration};
 
 use lodge_events::Event;
-use lodge_log::Position;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -151,11 +150,7 @@ async fn forward(session: &Arc<Attached>, params: &ReadParams) -> Result<Page, R
     };
     let recent = session.recent();
     // Between two events: what the log holds now and what comes after the cursor are everything, once.
-    let (reader, count, tail) = session.session().paused(|log| {
-        let reader = log.seek(from).and_then(|at| log.read(at, Position::END));
-        (reader, log.count(), recent.tail())
-    });
-    let reader = reader?;
+    let (reader, count, tail) = session.session().history_from(from, || recent.tail())?;
     let events: Vec<Event> = tokio::task::spawn_blocking(move || reader.events().take(max).collect::<Result<_, _>>())
         .await
         .map_err(RpcError::failed)??;

@@ -208,7 +208,7 @@ async fn cancel_compaction(session: Arc<Attached>, _: Nothing) -> Result<Value, 
 /// From the log alone: no model is asked for it.
 async fn handoff(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     let history = session.session().history()?;
-    let title = session.session().facts().title();
+    let title = session.session().state().title();
     let read = move || summary(title.as_deref(), history.events().filter_map(Result::ok));
     let summary = tokio::task::spawn_blocking(read).await.map_err(RpcError::failed)?;
     Ok(json!({"summary": summary}))

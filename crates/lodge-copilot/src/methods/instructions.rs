@@ -40,8 +40,7 @@ fn shown(instruction: &Instruction) -> Value {
 }
 
 async fn sources(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    let settings = session.session().settings();
-    let found = reading(move || settings.instructions(GitContext::of(&settings.cwd).root.as_deref())).await?;
+    let found = session.session().instructions().await;
     Ok(json!({"sources": found.iter().map(shown).collect::<Vec<_>>()}))
 }
 

@@ -210,12 +210,22 @@ fn known(done: Result<(), McpError>) -> Result<Value, RpcError> {
 
 async fn enable(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
     let servers = existing(&session, "No MCP host initialized")?;
-    known(servers.enable(&server_name))
+    let done = servers.enable(&server_name);
+    keep_switch(&session, &server_name, true, done)
 }
 
 async fn disable(session: Arc<Attached>, Named { server_name }: Named) -> Result<Value, RpcError> {
     let servers = existing(&session, "No MCP host initialized")?;
-    known(servers.disable(&server_name))
+    let done = servers.disable(&server_name);
+    keep_switch(&session, &server_name, false, done)
+}
+
+/// The session has its servers on and off as they were, also when it is taken up again.
+fn keep_switch(session: &Attached, name: &str, on: bool, done: Result<(), McpError>) -> Result<Value, RpcError> {
+    if done.is_ok() {
+        session.session().keep_server_switch(name, on)?;
+    }
+    known(done)
 }
 
 async fn reload(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {

@@ -27,7 +27,7 @@ pub(crate) static METADATA: Capability = Capability {
 };
 
 fn started(session: &Attached) -> String {
-    timestamp_text(Timestamp::from_millisecond(session.session().facts().started_ms).unwrap_or_default())
+    timestamp_text(Timestamp::from_millisecond(session.session().state().started_ms).unwrap_or_default())
 }
 
 async fn modified(session: &Arc<Attached>) -> String {
@@ -43,7 +43,7 @@ async fn modified(session: &Arc<Attached>) -> String {
 async fn workspace(session: &Arc<Attached>) -> Value {
     let settings = session.session().settings();
     let git = GitContext::of(&settings.cwd);
-    let facts = session.session().facts();
+    let facts = session.session().state();
     let mut workspace = json!({
         "id": session.id(),
         "cwd": settings.cwd,
@@ -81,14 +81,14 @@ async fn snapshot(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError>
         "workspacePath": session.session().shown_dir(),
         "workingDirectory": settings.cwd,
         "currentMode": settings.mode.as_str(),
-        "selectedModel": settings.model.info().id,
+        "selectedModel": settings.model.id,
         "sessionLimits": lodge_host::limits(session.session().settings().limit),
         "workspace": workspace(&session).await,
     });
     if let Some(name) = settings.client_name {
         snapshot["clientName"] = json!(name);
     }
-    if let Some(summary) = settings.name.or_else(|| session.session().facts().title()) {
+    if let Some(summary) = settings.name.or_else(|| session.session().state().title()) {
         snapshot["summary"] = json!(summary);
     }
     Ok(snapshot)
@@ -115,7 +115,7 @@ struct ContextInfoParams {
 async fn context_info(session: Arc<Attached>, params: ContextInfoParams) -> Result<Value, RpcError> {
     let size = session.session().context_size()?;
     let settings = session.session().settings();
-    let info = settings.model.info();
+    let info = &settings.model;
     // 0 is what the model takes.
     let or = |given: u64, default: u64| if given == 0 { default } else { given };
     let prompt_limit = or(params.prompt_token_limit, info.prompt_limit());
@@ -147,7 +147,7 @@ async fn recompute(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError
 async fn attribution(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     let size = session.session().context_size()?;
     let settings = session.session().settings();
-    let info = settings.model.info();
+    let info = &settings.model;
     let limit = info.context_window;
     let entry = |kind: &str, id: &str, label: &str, tokens: u64| json!({"kind": kind, "id": id, "label": label, "tokens": tokens});
     let mut entries = vec![
@@ -184,7 +184,7 @@ async fn attribution(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcErr
             "buffer": info.max_output_tokens,
         },
         "entries": entries,
-        "compactions": {"count": session.session().facts().compactions},
+        "compactions": {"count": session.session().state().compactions},
     }}))
 }
 
@@ -231,7 +231,7 @@ async fn heaviest(session: Arc<Attached>, params: LimitParams) -> Result<Value, 
 }
 
 async fn usage(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    let facts = session.session().facts();
+    let facts = session.session().state();
     let totals = &facts.totals;
     let models: Map<String, Value> = totals
         .models
@@ -266,7 +266,7 @@ async fn usage(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
             "filesModified": files,
         },
         "modelMetrics": models,
-        "currentModel": session.session().settings().model.info().id,
+        "currentModel": session.session().settings().model.id,
         "lastCallInputTokens": totals.last_input,
         "lastCallOutputTokens": totals.last_output,
     }))

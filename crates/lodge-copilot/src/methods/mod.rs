@@ -1,12 +1,15 @@
 //! The dispatch table: every method that is served, by name. `docs/sdk.md` is made from it.
 
+mod account;
 mod agents;
 mod commands;
 pub(crate) mod core;
 mod elsewhere;
 mod event_log;
+mod extensions;
 mod history;
 mod inference;
+mod installed;
 mod instructions;
 mod mcp;
 mod metadata;
@@ -89,9 +92,12 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &skills::SKILLS,
     &tasks::TASKS,
     &plugins::PLUGINS,
+    &installed::INSTALLED,
     &sessions::SESSIONS,
     &settings::SETTINGS,
+    &account::ACCOUNT,
     &remote::REMOTE,
+    &extensions::EXTENSIONS,
     &elsewhere::ELSEWHERE,
 ];
 

@@ -81,14 +81,14 @@ pub(crate) fn model_json(info: &ModelInfo) -> Value {
 
 async fn get_current(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
     let settings = session.session().settings();
-    let mut current = json!({"modelId": settings.model.info().id});
+    let mut current = json!({"modelId": settings.model.id});
     if let Some(effort) = settings.reasoning_effort {
         current["reasoningEffort"] = json!(effort);
     }
-    if let Some(tier) = settings.auto.tier {
+    if let Some(tier) = settings.auto_tier {
         current["autoTier"] = json!(tier);
     }
-    if let Some(pending) = settings.auto.pending {
+    if let Some(pending) = settings.pending_auto_tier {
         current["pendingAutoTier"] = json!(pending);
     }
     Ok(current)
@@ -101,23 +101,25 @@ struct TierParams {
 }
 
 async fn switch_auto_tier(session: Arc<Attached>, params: TierParams) -> Result<Value, RpcError> {
-    let before = session.session().settings().auto;
+    let before = session.session().settings();
     let change = Change::AutoTier {
         tier: params.auto_tier,
         at_once: false,
     };
     session.session().configure(change).await?;
-    let now = session.session().settings().auto;
-    let mut result = json!({"status": if now.pending.is_some() { "pending" } else { "unchanged" }});
-    if let Some(tier) = now.tier {
+    let now = session.session().settings();
+    let mut result = json!({"status": if now.pending_auto_tier.is_some() { "pending" } else { "unchanged" }});
+    if let Some(tier) = now.auto_tier {
         result["effectiveAutoTier"] = json!(tier);
     }
     for (key, tier) in [
         (
             "supersededAutoTier",
-            before.pending.filter(|tier| now.pending.as_ref() != Some(tier)),
+            before
+                .pending_auto_tier
+                .filter(|tier| now.pending_auto_tier.as_ref() != Some(tier)),
         ),
-        ("pendingAutoTier", now.pending.clone()),
+        ("pendingAutoTier", now.pending_auto_tier.clone()),
     ] {
         if let Some(tier) = tier {
             result[key] = json!(tier);
@@ -177,7 +179,7 @@ struct AllowedParams {
 
 /// A session whose model is not among them goes on with the first of them that there is.
 async fn set_allowed(session: Arc<Attached>, params: AllowedParams) -> Result<Value, RpcError> {
-    let current = || session.session().settings().model.info().id.clone();
+    let current = || session.session().settings().model.id.clone();
     let Some(given) = params.allowed_models else {
         session.session().configure(Change::AllowedModels(None)).await?;
         return Ok(json!({"modelId": current()}));

@@ -134,15 +134,24 @@ async fn load_hooks(ctx: Ctx, SessionId { session_id }: SessionId) -> Result<Val
 }
 
 async fn list(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError> {
-    let plugins = session.session().settings().customization.own_plugins;
+    let customization = session.session().settings().customization;
+    let installed = session.session().user_plugins();
+    let marketplace = |root: &Path| {
+        let plugins = installed.as_ref()?;
+        let mut all = plugins.list().into_iter();
+        all.find(|known| plugins.directory(known) == root)
+            .map(|known| known.marketplace)
+    };
     let json = |plugin: &Plugin| {
-        let mut json = json!({"name": plugin.name, "marketplace": "", "enabled": true});
+        let from = marketplace(&plugin.root).unwrap_or_default();
+        let mut json = json!({"name": plugin.name, "marketplace": from, "enabled": true});
         if let Some(version) = &plugin.version {
             json["version"] = json!(version);
         }
         json
     };
-    Ok(json!({"plugins": plugins.iter().map(json).collect::<Vec<_>>()}))
+    let plugins = customization.own_plugins.iter().chain(&customization.installed_plugins);
+    Ok(json!({"plugins": plugins.map(json).collect::<Vec<_>>()}))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -154,15 +163,21 @@ struct ReloadParams {
 /// Hooks are read with every message anyway.
 async fn reload(session: Arc<Attached>, params: ReloadParams) -> Result<Value, RpcError> {
     let session = session.session();
-    let roots = session.settings().customization.own_plugins;
-    if roots.is_empty() {
+    let has = session.settings().customization;
+    let installed = session
+        .user_plugins()
+        .map(|plugins| plugins.enabled())
+        .unwrap_or_default();
+    if has.own_plugins.is_empty() && has.installed_plugins.is_empty() && installed.is_empty() {
         return Ok(Value::Null);
     }
-    let plugins = read(roots.into_iter().map(|plugin| plugin.root).collect()).await;
+    let mut plugins = read(has.own_plugins.into_iter().map(|plugin| plugin.root).collect()).await;
     let change = CustomizationChange {
         own_plugins: Some(plugins.clone()),
+        installed_plugins: Some(installed.clone()),
         ..CustomizationChange::default()
     };
+    plugins.extend(installed);
     session.configure(Change::Customization(Box::new(change))).await?;
     if params.reload_mcp != Some(false) {
         let servers = session.mcp();

@@ -205,8 +205,7 @@ struct PromptShownParams {
 }
 
 async fn prompt_shown(session: Arc<Attached>, params: PromptShownParams) -> Result<Value, RpcError> {
-    let input = json!({"message": params.message, "notificationType": "permission_prompt"});
-    session.session().hook("notification", input).await?;
+    session.session().permission_prompt_shown(&params.message).await?;
     Ok(json!({"success": true}))
 }
 

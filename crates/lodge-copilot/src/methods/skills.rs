@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use lodge_events::Payload;
-use lodge_host::{Customized, Kind, Place, Places, Tier, find_skills, skill_info};
+use lodge_host::{Kind, Place, Places, Tier, find_skills, skill_info};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ async fn disable(session: Arc<Attached>, params: NameParams) -> Result<Value, Rp
 }
 
 async fn turn(session: &Attached, name: &str, on: bool) -> Result<Value, RpcError> {
-    if session.session().enable(Customized::Skill(name.to_owned()), on).await? {
+    if session.session().switch_skill(name, on).await? {
         Ok(Value::Null)
     } else {
         Err(RpcError::failed(format!("Skill not found: {name}")))
@@ -174,10 +174,8 @@ struct DisabledParams {
 }
 
 async fn set_disabled(ctx: Ctx, params: DisabledParams) -> Result<Value, RpcError> {
-    let host = ctx.host.clone();
-    let names = params.disabled_skills.into_iter().collect();
-    let kept = tokio::task::spawn_blocking(move || host.set_disabled_skills(names)).await;
-    kept.map_err(RpcError::failed)??;
+    ctx.host
+        .set_disabled_skills(&params.disabled_skills.into_iter().collect())?;
     Ok(Value::Null)
 }
 
@@ -188,16 +186,12 @@ struct OneDisabledParams {
 }
 
 async fn set_one_disabled(ctx: Ctx, params: OneDisabledParams) -> Result<Value, RpcError> {
-    let host = ctx.host.clone();
-    let kept = tokio::task::spawn_blocking(move || {
-        let mut names = host.disabled_skills();
-        if params.disabled {
-            names.insert(params.name);
-        } else {
-            names.remove(&params.name);
-        }
-        host.set_disabled_skills(names)
-    });
-    kept.await.map_err(RpcError::failed)??;
+    let mut names = ctx.host.disabled_skills();
+    if params.disabled {
+        names.insert(params.name);
+    } else {
+        names.remove(&params.name);
+    }
+    ctx.host.set_disabled_skills(&names)?;
     Ok(Value::Null)
 }

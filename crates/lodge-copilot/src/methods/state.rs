@@ -93,7 +93,7 @@ async fn name_get(session: Arc<Attached>, _: Nothing) -> Result<Value, RpcError>
         .session()
         .settings()
         .name
-        .or_else(|| session.session().facts().title());
+        .or_else(|| session.session().state().title());
     Ok(json!({"name": name}))
 }
 

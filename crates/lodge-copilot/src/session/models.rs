@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use lodge_events::SessionWarning;
-use lodge_host::Change;
+use lodge_host::Supply;
 use lodge_models::{ModelInfo, ProviderConfig};
 use serde_json::Value;
 
@@ -27,12 +27,11 @@ impl Attached {
         if let Some(failure) = chosen.unreached {
             return Err(RpcError::failed(failure));
         }
-        self.session
-            .configure(Change::Model {
-                model: chosen.model,
-                reasoning_effort,
-            })
-            .await?;
+        let model = Supply::Model {
+            model: chosen.model,
+            reasoning_effort,
+        };
+        self.session.supply(model).await?;
         self.model_is_late.store(false, Ordering::Relaxed);
         self.warn(chosen.warning).await
     }
@@ -49,11 +48,7 @@ impl Attached {
     pub(crate) async fn settle_on_model(&self, name: &str) -> Result<(), RpcError> {
         let chooser = self.chooser.lock().clone();
         let chosen = chooser.choose(Some(name), None).await?;
-        let change = Change::Model {
-            model: chosen.model.clone(),
-            reasoning_effort: None,
-        };
-        self.session.configure(change).await?;
+        self.session.supply(Supply::model(chosen.model.clone())).await?;
         self.chose(chosen).await
     }
 
@@ -69,19 +64,12 @@ impl Attached {
             return Ok(());
         }
         let chooser = self.chooser.lock().clone();
-        let named = self.session.settings().model.info().id.clone();
+        let named = self.session.settings().model.id.clone();
         let chosen = chooser
             .choose(Some(named.as_str()).filter(|name| *name != "default"), None)
             .await?;
         if chosen.unreached.is_none() {
-            let model = chosen.model.clone();
-            let reasoning_effort = None;
-            self.session
-                .configure(Change::Model {
-                    model,
-                    reasoning_effort,
-                })
-                .await?;
+            self.session.supply(Supply::model(chosen.model.clone())).await?;
         }
         self.chose(chosen).await
     }
@@ -124,7 +112,7 @@ impl Attached {
     pub(crate) async fn endpoint(&self, model: Option<&str>) -> Result<Value, RpcError> {
         let settings = self.session.settings();
         let chooser = self.chooser.lock().clone();
-        let model = model.unwrap_or(&settings.model.info().id);
+        let model = model.unwrap_or(&settings.model.id);
         chooser.endpoint(model, settings.client_name.as_deref()).await
     }
 }

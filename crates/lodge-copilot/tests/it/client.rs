@@ -10,7 +10,11 @@ use lodge_copilot::{
 use lodge_host::{Clock, Home, HomeOptions, Host, HostConfig};
 use lodge_models::{Catalogue, ModelsConfig};
 use serde_json::{Value, json};
-use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::{
+    io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf},
+    net::TcpStream,
+    task::JoinHandle,
+};
 
 /// A host in a home of its own.
 pub(crate) struct House {
@@ -44,6 +48,18 @@ impl House {
         let (near, far) = tokio::io::duplex(pipe);
         let (input, output) = tokio::io::split(far);
         let task = tokio::spawn(serve_connection(self.host.clone(), input, output, options));
+        self.client_at(near, task)
+    }
+
+    /// A client of a server that listens.
+    pub(crate) async fn client_of(&self, address: std::net::SocketAddr) -> Client {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let task = tokio::spawn(async move { drop(tokio::io::copy_bidirectional(&mut far, &mut socket).await) });
+        self.client_at(near, task)
+    }
+
+    fn client_at(&self, near: DuplexStream, task: JoinHandle<()>) -> Client {
         let (input, output) = tokio::io::split(near);
         Client {
             frames: FrameReader::new(input),
@@ -74,7 +90,7 @@ pub(crate) struct Client {
     next_id: u64,
     /// Messages that came while something else was waited for.
     waiting: VecDeque<Value>,
-    _task: tokio::task::JoinHandle<()>,
+    _task: JoinHandle<()>,
     pub(crate) work: String,
 }
 

@@ -186,7 +186,9 @@ async fn who_deletes_a_session_hears_how_it_ended_and_nobody_finds_it_after_that
     ended.retain(|kind| !kind.ends_with("_delta"));
     // What had streamed by then is kept.
     let kinds = [
+        "model.call_finished",
         "assistant.message",
+        "agent.interrupted",
         "abort",
         "assistant.turn_end",
         "assistant.idle",

@@ -495,7 +495,8 @@ async fn events_of_lodges_own_are_sent_to_those_who_name_them_and_approve_all_do
         assert!(!events.is_empty(), "{method} {more}");
     }
 
-    // Approving everything is told in the SDK's words, and ends with the app that wanted it.
+    // Approving everything is told in the SDK's words, today's to who says `connect`, and ends with the app that wanted it.
+    client.call("connect", json!({})).await;
     client
         .call("session.permissions.setApproveAll", params(json!({"enabled": true})))
         .await;

@@ -54,18 +54,6 @@ impl Automations {
         self.put(automation).await
     }
 
-    /// The message of a run could not be given to the agent of its session.
-    pub fn message_failed(self: &Arc<Self>, session: &str, reason: &str) {
-        let known = self.known();
-        let runs = known.iter().flat_map(|one| &one.runs).filter(|run| !run.is_over());
-        let mut of = runs.filter(|run| run.session.as_ref().is_some_and(|known| known.id == session));
-        let Some(run) = of.next().map(|run| run.id.clone()) else {
-            return;
-        };
-        let (automations, outcome) = (self.clone(), RunOutcome::failed(reason));
-        tokio::spawn(async move { automations.end_run(&run, outcome).await });
-    }
-
     /// Sees to a run that is kept and has not begun.
     pub(super) fn start_run(self: &Arc<Self>, run: String) {
         let automations = self.clone();

@@ -23,6 +23,7 @@ pub(super) enum Builtin {
     Fork,
     Help,
     Mcp,
+    Memory,
     Mode,
     Model,
     Plan,
@@ -36,7 +37,7 @@ pub(super) enum Builtin {
 }
 
 /// Name, what may follow it, whether it may be given while a turn runs, what it does.
-const ALL: [(Builtin, &str, &str, bool, &str); 19] = [
+const ALL: [(Builtin, &str, &str, bool, &str); 20] = [
     (
         Builtin::Agents,
         "agents",
@@ -94,6 +95,13 @@ const ALL: [(Builtin, &str, &str, bool, &str); 19] = [
         "[NAME | enable|disable|restart|login|logout NAME | reload]",
         true,
         "List the MCP servers, show one, or control it",
+    ),
+    (
+        Builtin::Memory,
+        "memory",
+        "[forget N]",
+        true,
+        "List what agents remember of this project, or forget one of it",
     ),
     (
         Builtin::Mode,
@@ -203,6 +211,7 @@ impl Session {
             Builtin::Diff => self.diff().await,
             Builtin::Export => self.export_to_file(input).await,
             Builtin::Fork => self.fork_here(input).await,
+            Builtin::Memory => self.memory_command(input),
             Builtin::Mode => self.mode(input).await,
             Builtin::Model => self.model(input).await,
             Builtin::Plan => self.work_in(Mode::Plan, input).await,
@@ -233,7 +242,7 @@ impl Session {
     }
 
     fn context(&self) -> Result<Invoked, HostError> {
-        let (size, window) = (self.context_size()?, self.settings().model.info().context_window);
+        let (size, window) = (self.context_size()?, self.settings().model.context_window);
         done(format!(
             "About {} of {window} tokens ({}%): conversation {} in {} messages, system prompt {}, tools {}.",
             size.total(),
@@ -310,8 +319,50 @@ impl Session {
     }
 
     fn title_now(&self) -> String {
-        let title = self.settings().name.or_else(|| self.facts().title());
+        let title = self.settings().name.or_else(|| self.state().title());
         title.unwrap_or_else(|| "Untitled".to_owned())
+    }
+
+    fn memory_command(&self, input: &str) -> Result<Invoked, HostError> {
+        let host = self.0.host.upgrade();
+        let memories = &host
+            .as_ref()
+            .ok_or_else(|| HostError::Invalid("The host is stopping.".into()))?
+            .memories;
+        let cwd = self.settings().cwd;
+        let failed = |error| HostError::Invalid(format!("What is remembered of this project cannot be read: {error}"));
+        let mut words = input.split_whitespace();
+        match (words.next(), words.next().map(str::parse::<usize>)) {
+            (None, _) => {
+                let all = memories.list(&cwd).map_err(failed)?;
+                let lines = all.iter().enumerate().map(|(at, memory)| {
+                    let from = memory.citations.as_ref().map(|from| format!(" (from: {from})"));
+                    format!(
+                        "{}. {}: {}{}\n",
+                        at + 1,
+                        memory.subject,
+                        memory.fact,
+                        from.unwrap_or_default()
+                    )
+                });
+                let text: String = lines.collect();
+                done(match text.is_empty() {
+                    true => "Nothing is remembered of this project.".to_owned(),
+                    false => text,
+                })
+            }
+            (Some("forget"), Some(Ok(number))) if number > 0 => {
+                match memories.forget(&cwd, number - 1).map_err(failed)? {
+                    Some(gone) => done(format!("Forgotten: {}", gone.fact)),
+                    None => Err(HostError::Invalid(format!(
+                        "There is no number {number}; `/memory` lists them."
+                    ))),
+                }
+            }
+            _ => Err(HostError::Invalid(
+                "Say `/memory`, or `/memory forget` and a number of its list.".into(),
+            )),
+        }
     }
 
     async fn mode(&self, input: &str) -> Result<Invoked, HostError> {
@@ -331,7 +382,7 @@ impl Session {
         let host = self
             .host()
             .ok_or_else(|| HostError::Invalid("The host is stopping.".into()))?;
-        let current = self.settings().model.info().id.clone();
+        let current = self.settings().model.id;
         if input.is_empty() {
             // Those that only their provider knows are listed once it was asked; one that does not answer is left out.
             let _ = tokio::time::timeout(DISCOVERY, host.models().discover()).await;
@@ -341,15 +392,7 @@ impl Session {
             });
             return done(lines.collect::<String>());
         }
-        let model = host
-            .models()
-            .resolve(Some(input))
-            .map_err(|error| HostError::Invalid(error.to_string()))?;
-        let change = Change::Model {
-            model,
-            reasoning_effort: None,
-        };
-        self.configure(change).await?;
+        self.select_model(&host, input).await?;
         done(format!("{input} answers from now on."))
     }
 
@@ -430,7 +473,7 @@ impl Session {
     }
 
     fn usage(&self) -> Result<Invoked, HostError> {
-        let facts = self.facts();
+        let facts = self.state();
         let totals = &facts.totals;
         let mut text = format!(
             "{}, {:.1} s of model calls, {} changed (+{} -{}).\n",

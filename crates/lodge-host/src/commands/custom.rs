@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lodge_agent::{Customized, TaskStatus};
+use lodge_agent::TaskStatus;
 use lodge_mcp::{LoginOptions, ServerInfo, Status};
 
 use super::Invoked;
@@ -85,7 +85,7 @@ impl Session {
         let Some(on) = on else {
             return Ok(Invoked::Done(self.skill_list().await?));
         };
-        if !self.enable(Customized::Skill(name.to_owned()), on).await? {
+        if !self.switch_skill(name, on).await? {
             return Err(HostError::Invalid(format!("There is no skill named {name}.")));
         }
         let how = if on { "on" } else { "off" };

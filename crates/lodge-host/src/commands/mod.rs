@@ -142,7 +142,7 @@ impl Session {
             while_busy: false,
             source: CommandSource::Client,
         };
-        let clients = self.client_commands().into_iter().map(client);
+        let clients = self.agent().client_commands().into_iter().map(client);
         let (settings, home) = (self.settings(), self.home_path());
         let look = move || {
             let places = places(&settings.cwd, home.as_deref(), settings.customization.all_plugins());
@@ -158,7 +158,12 @@ impl Session {
     /// Gives a command. `None` when there is no such command.
     pub async fn invoke(&self, name: &str, input: &str) -> Result<Option<Invoked>, HostError> {
         let name = name.trim_start_matches('/');
-        if self.client_commands().iter().any(|command| command.name == name) {
+        if self
+            .agent()
+            .client_commands()
+            .iter()
+            .any(|command| command.name == name)
+        {
             self.run_client_command(name, input.trim()).await?;
             return Ok(Some(Invoked::Ran));
         }
@@ -191,11 +196,6 @@ impl Session {
             .await
             .map_err(|error| HostError::Invalid(format!("{} cannot be read: {error}", path.display())))?;
         Ok(Some(files::filled(&text, input.trim())))
-    }
-
-    /// Whether a message is a command that a client runs: that may take as long as the client likes.
-    pub fn is_for_client(&self, message: &str) -> bool {
-        split(message).is_some_and(|(name, _)| self.client_commands().iter().any(|command| command.name == name))
     }
 
     /// Says something that may be a command: `Ok(Some(…))` is what a command answered at once; otherwise the agent has it.

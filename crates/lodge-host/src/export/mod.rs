@@ -5,7 +5,7 @@ mod markdown;
 
 use std::collections::HashMap;
 
-use lodge_events::{Event, Payload, Timestamp};
+use lodge_events::{BrokenOff, Event, Payload, Timestamp};
 use lodge_log::EventReader;
 use serde_json::Value;
 
@@ -73,11 +73,13 @@ impl Export {
         let (mut parts, mut about) = (Vec::new(), Vec::new());
         let mut open: HashMap<String, usize> = HashMap::new();
         let mut title = name;
+        let mut broken = BrokenOff::default();
         for event in &events {
             // What sub-agents say stays inside the calls that started them.
             if event.agent_id().is_some() {
                 continue;
             }
+            parts.extend(broken.before(event.payload()).map(Part::Agent));
             match event.payload() {
                 Payload::SessionStart(start) => {
                     about.push(("Started", day(event.timestamp())));
@@ -97,8 +99,11 @@ impl Export {
                 Payload::AssistantReasoning(thought) if !thought.content.trim().is_empty() => {
                     parts.push(Part::Thought(thought.content.clone()));
                 }
-                Payload::AssistantMessage(message) if !message.content.trim().is_empty() => {
-                    parts.push(Part::Agent(message.content.clone()));
+                Payload::AssistantMessage(message) => {
+                    let text = broken.rest_of(&message.message_id, &message.content);
+                    if !text.trim().is_empty() {
+                        parts.push(Part::Agent(text.to_owned()));
+                    }
                 }
                 Payload::ToolExecutionStart(start) => {
                     open.insert(start.tool_call_id.clone(), parts.len());
@@ -132,6 +137,7 @@ impl Export {
                 _ => {}
             }
         }
+        parts.extend(broken.rest().map(Part::Agent));
         Ok(Self {
             title: title.unwrap_or_else(|| "A session".to_owned()),
             about,

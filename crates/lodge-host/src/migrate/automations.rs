@@ -6,15 +6,28 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{MigrateError, set};
+use super::{
+    MigrateError, set,
+    words::{OldAgent, OldMessage, OldModel},
+};
 use crate::{
-    Automation, Definition, MessageTemplate, Misfire, NamedModel, Run, RunCause, RunEnd, RunOutcome, RunSession,
-    RunUsage, Schedule, SessionTemplate, StopRule, registers::Registers,
+    Automation, Definition, Misfire, Run, RunCause, RunEnd, RunOutcome, RunSession, RunUsage, Schedule,
+    SessionTemplate, StopRule, registers::Registers,
 };
 
 /// What the addresses of automations and of their runs begin with.
 const ADDRESS: &str = "ahp-automation:";
 const RUN_ADDRESS: &str = "ahp-automation-run:/";
+
+/// The id of the automation at an address.
+pub(super) fn id(address: &str) -> String {
+    address.strip_prefix(ADDRESS).unwrap_or(address).to_owned()
+}
+
+/// The id of the run at an address.
+pub(super) fn run_id(address: &str) -> String {
+    address.strip_prefix(RUN_ADDRESS).unwrap_or(address).to_owned()
+}
 
 pub(super) fn bring_in(text: &[u8], registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
     let automation = Automation::from(serde_json::from_slice::<OldRecord>(text)?);
@@ -56,31 +69,6 @@ struct OldDefinition {
     disable_conditions: Vec<OldCondition>,
     #[serde(default, rename = "_meta")]
     meta: Option<Map<String, Value>>,
-}
-
-#[derive(Deserialize)]
-struct OldMessage {
-    text: String,
-    #[serde(default)]
-    attachments: Option<Vec<Value>>,
-    #[serde(default)]
-    model: Option<OldModel>,
-    #[serde(default)]
-    agent: Option<OldAgent>,
-    #[serde(default, rename = "_meta")]
-    meta: Option<Map<String, Value>>,
-}
-
-#[derive(Deserialize)]
-struct OldModel {
-    id: String,
-    #[serde(default)]
-    config: Option<Map<String, Value>>,
-}
-
-#[derive(Deserialize)]
-struct OldAgent {
-    uri: String,
 }
 
 #[derive(Deserialize)]
@@ -178,10 +166,9 @@ struct OldError {
 
 impl From<OldRecord> for Automation {
     fn from(old: OldRecord) -> Self {
-        let run_id = |address: &str| address.strip_prefix(RUN_ADDRESS).unwrap_or(address).to_owned();
         let requests = old.requests.into_iter().map(|asked| (asked.id, run_id(&asked.run)));
         Self::restored(
-            old.resource.strip_prefix(ADDRESS).unwrap_or(&old.resource).to_owned(),
+            id(&old.resource),
             old.definition.into(),
             (old.created_at, old.modified_at),
             old.run_count,
@@ -209,13 +196,7 @@ impl From<OldDefinition> for Definition {
         });
         Self {
             title: old.title,
-            message: MessageTemplate {
-                text: old.message.text,
-                attachments: old.message.attachments,
-                model: old.message.model.map(Into::into),
-                agent: old.message.agent.map(|agent| agent.uri),
-                notes: old.message.meta,
-            },
+            message: old.message.into(),
             session: SessionTemplate {
                 provider: old.session.provider,
                 model: old.session.model.map(Into::into),
@@ -227,15 +208,6 @@ impl From<OldDefinition> for Definition {
             schedules: schedules.collect(),
             stop: stop.collect(),
             notes: old.meta,
-        }
-    }
-}
-
-impl From<OldModel> for NamedModel {
-    fn from(old: OldModel) -> Self {
-        Self {
-            id: old.id,
-            options: old.config,
         }
     }
 }
@@ -272,11 +244,7 @@ impl From<OldRun> for Run {
             Some(RunSession { id, address })
         });
         Self {
-            id: old
-                .resource
-                .strip_prefix(RUN_ADDRESS)
-                .unwrap_or(&old.resource)
-                .to_owned(),
+            id: run_id(&old.resource),
             cause: match old.origin {
                 OldOrigin::Manual {} => RunCause::Asked,
                 OldOrigin::Trigger {

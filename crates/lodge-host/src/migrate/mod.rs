@@ -1,17 +1,29 @@
 //! What earlier builds kept in files of the AHP face, brought into the registers. Once: a file that was read is renamed, so
 //! that an earlier build that meets the home again begins with none instead of acting on what is long otherwise.
 
+mod annotations;
 mod automations;
+mod sessions;
+mod words;
 
-use std::{fs, io, path::Path, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use serde::Deserialize;
+use lodge_log::{Home, LogError};
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::to_raw_value};
 
-use crate::{RegisterError, registers::Registers};
+use crate::{Decision, RegisterError, decisions::skill_key, registers::Registers};
 
 /// What is added to the name of a file that was read.
 const MIGRATED: &str = "migrated";
+/// What is added to the name of the file for records that could not be brought in.
+const FAILED: &str = "failed";
 
 /// Why a file was not brought in.
 #[derive(Debug, thiserror::Error)]
@@ -22,34 +34,64 @@ enum MigrateError {
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Register(#[from] RegisterError),
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
-/// Brings in all there is. What cannot be read stays where it is, and the rest goes on without it.
-pub(crate) fn migrate(home: &Path, registers: &Arc<dyn Registers>) {
-    let face = home.join("ahp");
+/// The file in which earlier builds kept which skills are off.
+const SKILLS_FILE: &str = "skills.json";
+
+/// Brings in all there is. A file that cannot be read stays where it is. A record that cannot be brought in is put aside: the
+/// others are brought in once and not again, whatever becomes of it.
+pub(crate) fn migrate(home: &Home, registers: &Arc<dyn Registers>) {
+    let face = home.path().join("ahp");
     each_file(
         &face.join("automations"),
-        "json",
-        |text| automations::bring_in(text, registers),
+        |_, text| automations::bring_in(text, registers),
+        registers,
+    );
+    each_file(
+        &face.join("annotations"),
+        |id, text| annotations::bring_in(id, text, registers),
+        registers,
+    );
+    lines(
+        &face.join("settings.jsonl"),
+        |name, record| setting(name, &record, registers),
+        registers,
+    );
+    lines(
+        &face.join("sessions.jsonl"),
+        |id, record| sessions::bring_in(id, record, home, registers),
+        registers,
+    );
+    lines(
+        &face.join("decisions.jsonl"),
+        |id, record| decision(id, record, registers),
+        registers,
+    );
+    lines(
+        &face.join("clients.jsonl"),
+        |id, record| client(id, record, registers),
         registers,
     );
     file(
-        &face.join("settings.jsonl"),
-        |text| settings(text, registers),
+        &home.path().join(SKILLS_FILE),
+        |text| skills(text, registers),
         registers,
     );
 }
 
 fn each_file(
     folder: &Path,
-    extension: &str,
-    bring_in: impl Fn(&[u8]) -> Result<(), MigrateError>,
+    bring_in: impl Fn(&str, &[u8]) -> Result<(), MigrateError>,
     registers: &Arc<dyn Registers>,
 ) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
-        if path.extension().is_some_and(|found| found == extension) {
-            file(&path, &bring_in, registers);
+        let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json"));
+        if let Some(name) = name {
+            file(&path, |text| bring_in(name, text), registers);
         }
     }
 }
@@ -63,15 +105,60 @@ fn file(path: &Path, bring_in: impl Fn(&[u8]) -> Result<(), MigrateError>, regis
     let done = || {
         bring_in(&text?)?;
         registers.sync()?;
-        let mut name = path.as_os_str().to_owned();
-        name.push(".");
-        name.push(MIGRATED);
-        Ok::<_, MigrateError>(fs::rename(path, name)?)
+        Ok::<_, MigrateError>(fs::rename(path, beside(path, MIGRATED))?)
     };
     match done() {
         Ok(()) => tracing::info!("{} is in the host's registers now", path.display()),
         Err(error) => tracing::error!("{} is left out: {error}", path.display()),
     }
+}
+
+/// The same file with something added to its name.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(end);
+    name.into()
+}
+
+/// Brings in the records of a file of lines, each for itself.
+fn lines(path: &Path, bring_in: impl Fn(&str, Value) -> Result<(), MigrateError>, registers: &Arc<dyn Registers>) {
+    let all = |text: &[u8]| {
+        let mut failed = Vec::new();
+        for (key, record) in last_lines(text) {
+            if let Err(error) = bring_in(&key, record.clone()) {
+                tracing::error!(key, "a record of {} cannot be brought in: {error}", path.display());
+                let line = Line {
+                    key,
+                    record: Some(record),
+                };
+                serde_json::to_writer(&mut failed, &line)?;
+                failed.push(b'\n');
+            }
+        }
+        match failed.is_empty() {
+            true => Ok(()),
+            false => put_aside(path, &failed),
+        }
+    };
+    file(path, all, registers);
+}
+
+/// Keeps lines that could not be brought in, beside those of earlier times.
+fn put_aside(path: &Path, failed: &[u8]) -> Result<(), MigrateError> {
+    let aside = beside(path, FAILED);
+    let mut all = match fs::read(&aside) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        other => other?,
+    };
+    all.extend_from_slice(failed);
+    lodge_files::replace(&aside, &all)?;
+    tracing::error!(
+        "What could not be brought in is in {}. To try again, rename it to {} and restart the host.",
+        aside.display(),
+        path.display()
+    );
+    Ok(())
 }
 
 /// Sets a record unless there is one: what this build keeps is newer.
@@ -83,7 +170,7 @@ fn set(registers: &Arc<dyn Registers>, key: &str, value: &impl serde::Serialize)
 }
 
 /// A line of the files of lines: the last about a key counts.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Line {
     key: String,
     #[serde(default)]
@@ -106,11 +193,65 @@ fn last_lines(text: &[u8]) -> std::collections::BTreeMap<String, Value> {
     found
 }
 
-fn settings(text: &[u8], registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
-    for (name, record) in last_lines(text) {
-        if let Some(value) = record.get("value") {
-            set(registers, &format!("setting/{name}"), value)?;
-        }
+fn setting(name: &str, record: &Value, registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
+    match record.get("value") {
+        Some(value) => set(registers, &format!("setting/{name}"), value),
+        None => Ok(()),
+    }
+}
+
+/// What people decided about things for more than one session.
+#[derive(Deserialize)]
+struct OldDecision {
+    #[serde(default)]
+    everywhere: Option<bool>,
+    #[serde(default)]
+    places: std::collections::BTreeMap<String, bool>,
+}
+
+fn decision(id: &str, record: Value, registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
+    let OldDecision { everywhere, places } = serde_json::from_value(record)?;
+    let places = places.into_iter();
+    let places = places
+        .filter_map(|(place, on)| Some((words::path(&place)?, on)))
+        .collect();
+    let key = format!("decision/{}", words::key(id));
+    set(registers, &key, &Decision { everywhere, places })
+}
+
+fn client(id: &str, record: Value, registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
+    let known: crate::KnownClient = serde_json::from_value(record)?;
+    set(registers, &format!("client/{id}"), &known)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OldSkills {
+    #[serde(default)]
+    disabled_skills: BTreeSet<String>,
+}
+
+fn skills(text: &[u8], registers: &Arc<dyn Registers>) -> Result<(), MigrateError> {
+    let OldSkills { disabled_skills } = serde_json::from_slice(text)?;
+    for name in disabled_skills {
+        let key = format!("decision/{}", skill_key(&name));
+        let known = registers.get(&key);
+        let known = known.and_then(|known| serde_json::from_str::<Decision>(known.value.get()).ok());
+        let mut decision = known.unwrap_or_default();
+        decision.everywhere.get_or_insert(false);
+        registers.set(&key, Some(to_raw_value(&decision)?))?;
     }
     Ok(())
+}
+
+/// Skills that are off by the file of an earlier build that no host has brought in yet.
+pub(crate) fn unmigrated_skills(home: &Path) -> Result<BTreeSet<String>, String> {
+    let path = home.join(SKILLS_FILE);
+    let read = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        other => other.map_err(|error| error.to_string()),
+    };
+    let skills = read.and_then(|text| serde_json::from_slice::<OldSkills>(&text).map_err(|error| error.to_string()));
+    let skills = skills.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(skills.disabled_skills)
 }

@@ -10,6 +10,9 @@ use serde_json::value::RawValue;
 
 pub(crate) use self::file::FileRegisters;
 
+/// The file in the home.
+pub(crate) const FILE: &str = "registers.jsonl";
+
 /// A value, and the number of the write that made it so. Numbers of a register only go up.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {

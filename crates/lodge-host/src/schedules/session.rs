@@ -209,7 +209,7 @@ impl SessionSchedules {
     /// When something is due next; `None` when nothing is scheduled.
     async fn send_due(&self, session: &Session) -> Result<Option<Timestamp>, HostError> {
         let mut next: Option<Timestamp> = None;
-        for open in session.facts().schedules.open.into_values() {
+        for open in session.state().schedules.open.into_values() {
             let mut due = next_due(&open);
             if let Some(time) = due.filter(|due| *due <= self.clock.now() && !session.is_busy()) {
                 due = self.send(session, &open, time).await?;
@@ -267,7 +267,7 @@ impl Session {
     /// The prompts that it has scheduled. Those of a log that came from elsewhere, or of a build that kept no time, are
     /// sent from now on.
     pub fn scheduled(&self) -> Result<Vec<ScheduledPrompt>, HostError> {
-        let open = self.facts().schedules.open;
+        let open = self.state().schedules.open;
         if let Some(host) = self.host().filter(|_| !open.is_empty()) {
             host.inner().schedules.index(self.id())?;
             host.inner().schedules.note(self.id());
@@ -280,7 +280,7 @@ impl Session {
         let host = self.host().ok_or_else(|| HostError::NotFound(self.id().to_owned()))?;
         let schedules = host.inner().schedules.clone();
         let _making = schedules.making.lock().await;
-        created.id = self.facts().schedules.last + 1;
+        created.id = self.state().schedules.last + 1;
         // First: a host that ends right after this finds nothing to do in the session, instead of nothing of it.
         schedules.index(self.id())?;
         let event = self.record(created.clone()).await?;
@@ -290,7 +290,7 @@ impl Session {
 
     /// Takes a scheduled prompt back. `None` when there is none of this number.
     pub async fn unschedule(&self, id: u64) -> Result<Option<ScheduledPrompt>, HostError> {
-        let Some(open) = self.facts().schedules.open.remove(&id) else {
+        let Some(open) = self.state().schedules.open.remove(&id) else {
             return Ok(None);
         };
         self.record(SessionScheduleCancelled { id }).await?;

@@ -143,7 +143,7 @@ async fn an_abort_stops_those_in_the_background_too_and_nothing_is_left_open() {
         .filter(|event| event.kind() == "tool.execution_complete")
         .count();
     assert_eq!(starts, ends);
-    let facts = probe.session.facts();
+    let facts = probe.session.state();
     assert_eq!(facts.open_agents, BTreeMap::new());
     assert_eq!(probe.turn("say still here").await, "still here");
     assert_eq!(
@@ -394,7 +394,7 @@ async fn a_chosen_agent_is_there_again_after_a_restart() {
     assert_eq!(again.session.current_agent().await.unwrap().unwrap().name, "poet");
     assert!(again.turn("describe the request").await.contains("1 tool: view"));
     again.session.select_agent(None).await.unwrap();
-    assert!(again.session.facts().agent.is_none());
+    assert!(again.session.state().agent.is_none());
     let unknown = again.session.select_agent(Some("nobody".into())).await.unwrap_err();
     assert!(unknown.to_string().contains("Available agents: poet"), "{unknown}");
 }

@@ -377,6 +377,37 @@ async fn turns_that_fail_or_are_stopped_end_like_others() {
 }
 
 #[tokio::test]
+async fn an_answer_whose_turn_failed_is_gone_on_with_or_kept() {
+    let house = house();
+    let broken = || std::iter::once(vec![text("Once upon")]).chain(std::iter::repeat_with(Vec::new).take(4));
+    // Resumed, it is one answer.
+    let calls = broken().chain([vec![text(" a time"), done(" a time", "")]]);
+    let mut probe = house.session_with(Scripted::session(calls)).await;
+    probe.turn("go").await;
+    assert_eq!(probe.count("session.error"), 1, "{:?}", probe.kinds());
+    assert!(probe.session.resume_failed().await.unwrap());
+    probe.until_idle().await;
+    let answers = |probe: &Probe| -> Vec<String> {
+        let log = log_of(&probe.session);
+        let answers = log.iter().filter_map(|event| event.get::<AssistantMessage>());
+        answers.map(|answer| answer.content.clone()).collect()
+    };
+    assert_eq!(answers(&probe), ["Once upon a time"]);
+    // Otherwise it is said before the next message.
+    let calls = broken().chain([vec![done("Well.", "")]]);
+    let mut probe = house.session_with(Scripted::session(calls)).await;
+    probe.turn("go").await;
+    probe.turn("something else").await;
+    assert_eq!(answers(&probe), ["Once upon", "Well."]);
+    let said = log_of(&probe.session)
+        .into_iter()
+        .filter(|event| matches!(event.payload(), Payload::UserMessage(_) | Payload::AssistantMessage(_)));
+    let kinds: Vec<_> = said.map(|event| event.kind().to_owned()).collect();
+    let (user, agent) = ("user.message", "assistant.message");
+    assert_eq!(kinds, [user, agent, user, agent]);
+}
+
+#[tokio::test]
 async fn a_call_that_is_cancelled_while_somebody_is_asked_says_what_it_was() {
     let house = house();
     let new = NewSession {
@@ -455,7 +486,7 @@ async fn a_branch_that_the_agent_changes_is_told_once() {
         .filter_map(|event| event.get::<SessionContextChanged>());
     let branches: Vec<_> = told.map(|context| context.branch.as_deref()).collect();
     assert_eq!(branches, [Some("topic")]);
-    let facts = probe.session.facts();
+    let facts = probe.session.state();
     assert_eq!(facts.git.unwrap().branch.as_deref(), Some("topic"));
 }
 

@@ -176,7 +176,7 @@ async fn every_sum_is_what_the_model_was_paid_for() {
     // Nor does a host that knows only the files know anything else.
     let host = as_killed(&house.dir.path().join("home"), &house.dir.path().join("killed"), true);
     let session = host.resume(&id, lodge_host::Resume::default()).await.unwrap();
-    let models = session.facts().totals.models;
+    let models = session.state().totals.models;
     let calls: u64 = models.values().map(|model| model.requests).sum();
     let cost: f64 = models.values().map(|model| model.cost).sum();
     assert_eq!((calls, cost), (paid.calls, paid.cost));

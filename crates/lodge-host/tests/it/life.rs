@@ -96,7 +96,12 @@ async fn lifecycle_tells_what_happens_to_sessions() {
     }
     told.dedup();
     assert!(told.contains(&Lifecycle::Created(id.clone())));
-    assert_eq!(told.last(), Some(&Lifecycle::Deleted(id.clone())));
+    let deleted = Lifecycle::Deleted {
+        id: id.clone(),
+        address: None,
+        chat_of: None,
+    };
+    assert_eq!(told.last(), Some(&deleted));
     assert!(told.contains(&Lifecycle::Updated(id.clone())));
     assert!(!probe.session.dir().exists());
 }
@@ -207,7 +212,7 @@ async fn sums_at_the_end_add_up() {
         })
         .sum();
     let session = probe.session.clone();
-    session.close(Ending::Routine).await;
+    house.host.end(session.id(), Ending::Routine).await;
     let log = log_of(&session);
     let Some(lodge_events::Payload::SessionShutdown(end)) = log.last().map(lodge_events::Event::payload) else {
         panic!("the last event is {:?}", log.last());
@@ -222,7 +227,7 @@ async fn sums_at_the_end_add_up() {
 async fn nothing_is_heard_by_a_session_that_has_ended() {
     let house = house();
     let probe = house.session().await;
-    probe.session.close(Ending::Routine).await;
+    house.host.end(probe.session.id(), Ending::Routine).await;
     assert!(
         probe
             .session

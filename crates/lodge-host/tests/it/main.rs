@@ -4,6 +4,7 @@
 
 mod agents;
 mod asking;
+mod broken_off;
 mod changes;
 mod commands;
 mod contract;
@@ -14,6 +15,7 @@ mod ledger;
 mod life;
 mod migrate;
 mod modes;
+mod plugins;
 mod questions;
 mod queue;
 mod rewind_killed;

@@ -145,3 +145,57 @@ async fn what_cannot_be_read_stays_where_it_is() {
     assert_eq!(host.automations().list().len(), 2);
     assert_eq!(fs::read_to_string(damaged).unwrap(), "{\"resource\":");
 }
+
+/// One line of a file of an earlier build.
+fn line(key: &str, record: serde_json::Value) -> String {
+    format!("{}\n", json!({ "key": key, "record": record }))
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_brought_in_is_put_aside_and_holds_nothing_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    let host = start(&home).await;
+    let session = host.create(lodge_host::NewSession::default()).await.unwrap();
+    let id = session.id().to_owned();
+    drop(session);
+    host.shutdown().await;
+    drop(host);
+    let face = home.join("ahp");
+    fs::create_dir_all(&face).unwrap();
+    let bad = line("0-damaged", json!({ "queue": "not a list" }));
+    let long = json!({ "draft": { "text": "x".repeat(9 << 20) } });
+    let old = json!({ "archived": true, "directories": ["file:///further"], "own_directories": ["file:///own"] });
+    let sessions = [bad.clone(), line("1-long", long), line(&id, old)].concat();
+    fs::write(face.join("sessions.jsonl"), sessions).unwrap();
+    let clients = [
+        line("0-damaged", json!(7)),
+        line("1", json!({ "version": "1", "name": "phone" })),
+    ]
+    .concat();
+    fs::write(face.join("clients.jsonl"), clients).unwrap();
+    let decisions = [
+        line("mcp:damaged", json!({ "everywhere": "?" })),
+        line("mcp:loom", json!({ "everywhere": false })),
+    ];
+    fs::write(face.join("decisions.jsonl"), decisions.concat()).unwrap();
+    let host = start(&home).await;
+    assert!(
+        host.marks().get(&id).archived,
+        "the session after those that cannot be read"
+    );
+    assert_eq!(host.decisions().all()["mcp:loom"].everywhere, Some(false));
+    assert_eq!(host.marks().client("1").unwrap().name, "phone");
+    let directories = host.open_session(&id).await.unwrap().state().about.directories;
+    assert_eq!(directories.further, ["/further"]);
+    assert_eq!(directories.chosen, Some(vec!["/own".to_owned()]));
+    let left = files(&face);
+    let names = ["clients.jsonl", "decisions.jsonl", "sessions.jsonl"];
+    let expected = names
+        .iter()
+        .flat_map(|name| [format!("{name}.failed"), format!("{name}.migrated")]);
+    assert_eq!(left, expected.collect::<Vec<_>>());
+    let aside = fs::read_to_string(face.join("sessions.jsonl.failed")).unwrap();
+    assert!(aside.starts_with(&bad), "{}", &aside[..200]);
+    assert_eq!(aside.lines().count(), 2);
+}

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lodge_events::{Event, Payload, UserMessage};
-use lodge_host::{Delivery, Host, Prompt, QueueChange, Session};
+use lodge_host::{Answer, AnsweredBy, Capabilities, Delivery, Host, Prompt, QueueChange, Session, UserInputAnswer};
 
 use crate::{
     kit::{Probe, house, log_of},
@@ -184,4 +184,154 @@ async fn messages_that_an_earlier_build_kept_in_a_file_are_brought_into_the_log(
     assert!(!session.dir().join("queue.json").exists());
     let (_host, again) = killed(&copy, &house.dir.path().join("again"), &id).await;
     assert_eq!(waiting(&again), ["old", "newer"]);
+}
+
+#[tokio::test]
+async fn a_message_that_needs_preparation_never_begins_without_it() {
+    let house = house();
+    let mut probe = house.session().await;
+    let unprepared = Prompt {
+        needs_preparation: true,
+        ..message("m", "/unprepared")
+    };
+    probe.session.enqueue(unprepared.clone()).unwrap();
+    // Others go past it while nobody is there who prepares it.
+    probe.session.send(message("s", "say other")).await.unwrap();
+    probe.until_idle().await;
+    assert_eq!(waiting(&probe.session), ["m"]);
+    assert!(!probe.session.continue_pending().await.unwrap());
+    // Whoever prepares it has it said, also when somebody else had begun to and went away.
+    assert!(probe.session.prepare_message("m").unwrap() && probe.session.prepare_message("m").unwrap());
+    assert!(probe.session.begin(message("m", "say ready")).await.unwrap());
+    probe.until_idle().await;
+    assert_eq!(
+        (said(&log_of(&probe.session), "m"), probe.said().as_str()),
+        (1, "ready")
+    );
+    assert!(!probe.session.prepare_message("m").unwrap());
+    assert!(!probe.session.begin(message("m", "say again")).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_people_saw_as_a_turn_stays_in_the_conversation_whatever_becomes_of_it() {
+    let house = house();
+    let mut probe = house.session().await;
+    let accepted = |id: &str| Prompt {
+        needs_preparation: true,
+        ..message(id, &format!("say {id}"))
+    };
+    probe.session.accept(accepted("cancelled")).unwrap();
+    assert!(probe.session.cancel("cancelled").await.unwrap());
+    probe.session.accept(accepted("failed")).unwrap();
+    probe
+        .session
+        .fail_message("failed", "there is no such model")
+        .await
+        .unwrap();
+    probe.until_idle().await;
+    // It cannot be gone on with: that would be saying it unprepared.
+    assert!(!probe.session.resume_failed().await.unwrap());
+    let log = log_of(&probe.session);
+    assert_eq!((said(&log, "cancelled"), said(&log, "failed")), (1, 1));
+    let kinds: Vec<&str> = log.iter().map(Event::kind).collect();
+    assert!(
+        kinds.contains(&"abort") && kinds.contains(&"session.error"),
+        "{kinds:?}"
+    );
+    assert!(waiting(&probe.session).is_empty() && !probe.session.is_busy());
+    // One that was to steer a turn leaves a warning.
+    let steering = Prompt {
+        delivery: Delivery::Immediate,
+        ..accepted("steering")
+    };
+    probe.session.enqueue(steering).unwrap();
+    probe
+        .session
+        .fail_message("steering", "there is no such agent")
+        .await
+        .unwrap();
+    let log = log_of(&probe.session);
+    let warned = log.iter().filter_map(Event::get::<lodge_events::SessionWarning>);
+    assert_eq!(
+        warned
+            .filter(|warning| warning.message.contains("no such agent"))
+            .count(),
+        1
+    );
+    assert!(waiting(&probe.session).is_empty() && said(&log, "steering") == 0);
+}
+
+#[tokio::test]
+async fn what_rests_behind_a_message_in_preparation_begins_when_that_one_is_gone() {
+    #[derive(Debug, Clone, Copy)]
+    enum Gone {
+        Failed,
+        Withdrawn,
+        Removed,
+        Cancelled,
+        Overtaken,
+        WithItsClient,
+    }
+    for gone in [
+        Gone::Failed,
+        Gone::Withdrawn,
+        Gone::Removed,
+        Gone::Cancelled,
+        Gone::Overtaken,
+        Gone::WithItsClient,
+    ] {
+        let house = house();
+        let mut probe = house.session().await;
+        let people = probe
+            .attach(Capabilities {
+                user_input: true,
+                ..Capabilities::default()
+            })
+            .await;
+        let preparer = probe
+            .attach(Capabilities {
+                prepares: true,
+                ..Capabilities::default()
+            })
+            .await;
+        let session = probe.session.clone();
+        let question = message("t", "ask \"Which colour?\" choices red, blue");
+        session.send(question).await.unwrap();
+        let asked = probe
+            .until(|payload| match payload {
+                Payload::UserInputRequested(asked) => Some(asked.request_id.clone()),
+                _ => None,
+            })
+            .await;
+        let steers = matches!(gone, Gone::Failed);
+        let unprepared = Prompt {
+            needs_preparation: true,
+            delivery: if steers { Delivery::Immediate } else { Delivery::Enqueue },
+            ..message("m", "say prepared")
+        };
+        session.enqueue(unprepared).unwrap();
+        session.send(message("p", "say ready")).await.unwrap();
+        let red = Answer::UserInput(UserInputAnswer {
+            answer: "red".into(),
+            was_freeform: false,
+        });
+        session.answer(&asked, red, AnsweredBy::default()).await.unwrap();
+        probe.until_idle().await;
+        assert_eq!(waiting(&session), ["m", "p"], "{gone:?}");
+        match gone {
+            Gone::Failed => session.fail_message("m", "there is no such model").await.unwrap(),
+            Gone::Withdrawn => drop(session.withdraw("m").unwrap()),
+            Gone::Removed => drop(session.change_queue(QueueChange::Remove("m".into())).await.unwrap()),
+            Gone::Cancelled => drop(session.cancel("m").await.unwrap()),
+            Gone::Overtaken => drop(session.reorder(vec!["p".into()]).unwrap()),
+            Gone::WithItsClient => drop(preparer),
+        }
+        probe
+            .until(|payload| match payload {
+                Payload::UserMessage(said) if said.message_id.as_deref() == Some("p") => Some(()),
+                _ => None,
+            })
+            .await;
+        drop(people);
+    }
 }

@@ -77,7 +77,7 @@ fn with(model: &Arc<Priced>) -> NewSession {
 }
 
 fn spent(session: &Session) -> (u64, f64) {
-    let totals = session.facts().totals;
+    let totals = session.state().totals;
     let models = totals.models.values();
     models.fold((0, 0.0), |(requests, cost), model| {
         (requests + model.requests, cost + model.cost)
@@ -402,8 +402,8 @@ async fn what_an_older_build_kept_in_between_hides_nothing_that_was_recorded() {
     let session = house.host.open_session(&id).await.unwrap();
     assert_eq!(session.settings().approval, Approval::DenyAll);
     assert_eq!(spent(&session), (1, PRICE));
-    assert_eq!(session.facts().totals.lines_added, 5, "what no event tells is kept");
-    assert_ne!(session.facts().started_ms, 1);
+    assert_eq!(session.state().totals.lines_added, 5, "what no event tells is kept");
+    assert_ne!(session.state().started_ms, 1);
 }
 
 #[tokio::test]
@@ -553,7 +553,7 @@ async fn an_answer_for_the_session_holds_after_a_kill_and_in_no_copy() {
     let answer = Answer::Permission(PermissionDecision::ApproveForSession);
     probe.session.answer(&asked, answer, Default::default()).await.unwrap();
     probe.until_idle().await;
-    let rules = probe.session.facts().rules;
+    let rules = probe.session.state().rules;
     assert!(rules.iter().any(|rule| rule.effect == RuleEffect::Allow), "{rules:?}");
     probe
         .session
@@ -597,9 +597,9 @@ async fn an_answer_for_the_session_holds_after_a_kill_and_in_no_copy() {
         ("take_in", taken_in.open_session(&id).await.unwrap()),
     ] {
         assert_eq!(session.settings().approval, Approval::AutoSafe, "{how}");
-        let facts = session.facts();
+        let facts = session.state();
         assert_eq!((facts.rules.len(), facts.approval.clone()), (0, None), "{how}");
-        assert_eq!(facts.totals.models, probe.session.facts().totals.models, "{how}");
+        assert_eq!(facts.totals.models, probe.session.state().totals.models, "{how}");
         assert_eq!(chain_of(&session).len(), chain_of(&probe.session).len(), "{how}");
     }
     // Doing it again changes nothing, also when what hangs beside the chain has changed here.
@@ -647,15 +647,108 @@ async fn a_mode_of_a_newer_build_asks_about_everything_and_its_events_are_kept()
     );
 }
 
-/// A client whose hook panics, in the turn that asks it.
-struct PanickingHook;
+/// What is appended to a whole log, or done to its first event; and what the refusal says.
+#[tokio::test]
+async fn a_log_that_a_newer_build_wrote_is_refused_and_left_alone_where_it_cannot_be_understood() {
+    let critical = r#"{"type":"lodge.telepathy","data":{"critical":true}"#;
+    let harmless = r#"{"type":"lodge.telepathy","data":{"critical":"yes"}"#;
+    for (beside, version, refusal) in [
+        (
+            Some(critical),
+            1,
+            Some("it holds `lodge.telepathy`, which this one does not understand"),
+        ),
+        (None, 2, Some("its events are of version 2")),
+        (Some(harmless), 1, None),
+    ] {
+        let house = house();
+        let mut probe = house.session().await;
+        let (id, dir) = (probe.session.id().to_owned(), probe.session.dir().to_owned());
+        probe.turn("say one").await;
+        let closed = probe.session.clone();
+        house.host.close(&id).await;
+        let last = chain_of(&closed).last().unwrap().id();
+        drop((probe, closed));
+        let path = dir.join("events.jsonl");
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text = text.replacen(r#""version":1"#, &format!(r#""version":{version}"#), 1);
+        if let Some(event) = beside {
+            let new = uuid::Uuid::new_v4();
+            let time = "2026-11-15T06:23:33.176Z";
+            text += &format!(
+                "{event},\"id\":\"{new}\",\"timestamp\":\"{time}\",\"parentId\":\"{last}\",\"ephemeral\":true}}\n"
+            );
+        }
+        std::fs::write(&path, &text).unwrap();
+        let _ = std::fs::remove_file(dir.join("events.idx"));
 
-impl ClientCalls for PanickingHook {
-    fn hook(&self, kind: String, _: Value) -> BoxFuture<'static, Result<Option<Value>, String>> {
+        let opened = house.host.open_session(&id).await.map(drop);
+        match refusal {
+            None => opened.unwrap(),
+            Some(why) => {
+                let error = opened.unwrap_err().to_string();
+                assert!(error.contains(why) && error.contains("Update Lodge"), "{error}");
+                assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "the log is as it was");
+                let read = house.host.read(&id).unwrap().events().map(Result::unwrap);
+                assert!(
+                    read.filter(|event| event.kind() == "user.message").count() == 1,
+                    "it can be read"
+                );
+            }
+        }
+    }
+}
+
+/// A client whose hook panics, in the turn that asks it, when this tool is to be called.
+struct PanicsFor(&'static str);
+
+impl ClientCalls for PanicsFor {
+    fn hook(&self, kind: String, input: Value) -> BoxFuture<'static, Result<Option<Value>, String>> {
+        let panics = kind == "preToolUse" && input["toolName"] == self.0;
         Box::pin(async move {
-            assert_ne!(kind, "preToolUse", "the hook panics, as it was told to");
+            assert!(!panics, "the hook panics, as it was told to");
             Ok(None)
         })
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_a_sub_agent_closes_its_calls_and_the_others_go_on() {
+    for mode in ["sync", "background"] {
+        let house = house();
+        let mut probe = house.session_with(with(&Priced::new())).await;
+        let hooks = Capabilities {
+            hooks: true,
+            ..Capabilities::default()
+        };
+        let _client = probe
+            .attach_with(hooks, vec![tool("one")], Arc::new(PanicsFor("one")))
+            .await;
+        let args = serde_json::json!({
+            "agent_type": "general-purpose", "name": "n", "description": "d", "prompt": "call one {}", "mode": mode,
+        });
+        probe.turn(&format!("call task {args} then say done")).await;
+        let log = log_of(&probe.session);
+        let of_agent = |event: &&Event| event.agent_id().is_some();
+        let results: Vec<&lodge_events::ToolExecutionComplete> =
+            log.iter().filter(of_agent).filter_map(|event| event.get()).collect();
+        let [result] = results.as_slice() else {
+            panic!("{mode}: {results:?}")
+        };
+        let code = result.error.as_ref().and_then(|error| error.code.as_deref());
+        assert_eq!(code, Some("internal"), "{mode}");
+        assert_eq!(
+            log.iter().filter(|event| event.kind() == "subagent.failed").count(),
+            1,
+            "{mode}"
+        );
+        assert_eq!(
+            probe.count("session.error"),
+            0,
+            "{mode}: the turn of the session goes on"
+        );
+        assert!(probe.session.state().open_agents.is_empty(), "{mode}");
+        assert_eq!(probe.turn("say two").await, "two", "{mode}");
     }
 }
 
@@ -670,7 +763,9 @@ async fn a_panic_in_a_turn_closes_every_call_and_the_session_goes_on() {
         ..Capabilities::default()
     };
     let tools = vec![tool("one"), tool("two")];
-    let client = probe.attach_with(hooks, tools.clone(), Arc::new(PanickingHook)).await;
+    let client = probe
+        .attach_with(hooks, tools.clone(), Arc::new(PanicsFor("one")))
+        .await;
     probe.send("call one {} and call two {} then say done").await;
     assert!(!probe.until_idle().await);
     let results = probe.results();
@@ -715,7 +810,7 @@ async fn a_panic_in_a_turn_closes_every_call_and_the_session_goes_on() {
         };
         assert_eq!(ids(true), ids(false), "every call that began has one result");
         assert_eq!(ids(true).len(), 2);
-        session.facts().open_turn
+        session.state().open_turn
     };
     assert_eq!(open(&probe.session), None);
     let host = as_killed(&home(&house), &house.dir.path().join("killed"), true);

@@ -5,11 +5,13 @@ use std::path::Path;
 use lodge_events::Event;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, named_params, params};
 
+use super::about::About;
 use super::digest::{Role, digest, summary};
+use super::progress::Progress;
 use crate::labels::Labels;
 
 /// Changing the tables means a new number; a database with another one is thrown away and made anew.
-const VERSION: i32 = 1;
+const VERSION: i32 = 3;
 
 const TABLES: &str = "
 CREATE TABLE sessions (
@@ -23,12 +25,16 @@ CREATE TABLE sessions (
   events INTEGER NOT NULL,
   messages INTEGER NOT NULL,
   user_messages INTEGER NOT NULL,
+  progress TEXT NOT NULL,
+  about TEXT NOT NULL, -- what the log says about the session as a whole
+  chat_of TEXT,
   covered INTEGER NOT NULL -- bytes of the log that this row reflects
 );
 CREATE INDEX newest ON sessions (modified DESC, key DESC);
 CREATE INDEX newest_cwd ON sessions (cwd, modified DESC, key DESC);
 CREATE INDEX newest_git_root ON sessions (git_root, modified DESC, key DESC);
 CREATE INDEX newest_repository ON sessions (repository, modified DESC, key DESC);
+CREATE INDEX chats ON sessions (chat_of) WHERE chat_of IS NOT NULL;
 CREATE TABLE texts (
   key INTEGER PRIMARY KEY,
   session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
@@ -204,13 +210,16 @@ pub(super) struct Row {
     git_root: Option<String>,
     repository: Option<String>,
     branch: Option<String>,
-    title: Option<String>,
+    /// What is said of its name beside the log.
+    label: Option<String>,
+    about: About,
     summary: Option<String>,
     model: Option<String>,
     client_name: Option<String>,
     events: i64,
     messages: i64,
     user_messages: i64,
+    progress: Progress,
     /// Bytes of the log that this row reflects.
     pub(super) covered: u64,
 }
@@ -220,7 +229,7 @@ impl Row {
     pub(super) fn load(db: &Connection, id: &str, dir: &str) -> rusqlite::Result<Row> {
         let mut select = db.prepare_cached(
             "SELECT key, created, modified, cwd, git_root, repository, branch, title, summary, model, client_name,
-                    events, messages, user_messages, covered FROM sessions WHERE id = ?1",
+                    events, messages, user_messages, progress, covered, about FROM sessions WHERE id = ?1",
         )?;
         let found = select
             .query_row([id], |row| {
@@ -232,14 +241,16 @@ impl Row {
                     git_root: row.get(4)?,
                     repository: row.get(5)?,
                     branch: row.get(6)?,
-                    title: row.get(7)?,
+                    label: row.get(7)?,
                     summary: row.get(8)?,
                     model: row.get(9)?,
                     client_name: row.get(10)?,
                     events: row.get(11)?,
                     messages: row.get(12)?,
                     user_messages: row.get(13)?,
-                    covered: row.get::<_, i64>(14)? as u64,
+                    progress: Progress::named(&row.get::<_, String>(14)?),
+                    covered: row.get::<_, i64>(15)? as u64,
+                    about: read_about(&row.get::<_, String>(16)?),
                 })
             })
             .optional()?;
@@ -247,8 +258,8 @@ impl Row {
             return Ok(row);
         }
         let mut insert = db.prepare_cached(
-            "INSERT INTO sessions (id, dir, created, modified, events, messages, user_messages, covered)
-             VALUES (?1, ?2, 0, 0, 0, 0, 0, 0)",
+            "INSERT INTO sessions (id, dir, created, modified, events, messages, user_messages, progress, about, covered)
+             VALUES (?1, ?2, 0, 0, 0, 0, 0, '', '', 0)",
         )?;
         Ok(Row {
             key: insert.insert([id, dir])?,
@@ -256,22 +267,34 @@ impl Row {
         })
     }
 
+    /// Whether the log here has as many events as that.
+    pub(super) fn has(&self, events: i64) -> bool {
+        self.events >= events
+    }
+
     pub(super) fn is_new(&self) -> bool {
-        self.covered == 0 && self.title.is_none() && self.client_name.is_none()
+        self.covered == 0 && self.label.is_none() && self.client_name.is_none()
     }
 
     pub(super) fn label(&mut self, labels: Labels) {
-        (self.title, self.client_name) = (labels.name, labels.client_name);
+        (self.label, self.client_name) = (labels.name, labels.client_name);
     }
 
     /// Takes one event in. `event` is absent where only its being there counts.
     pub(super) fn take(&mut self, db: &Connection, time: i64, event: Option<&Event>) -> rusqlite::Result<()> {
         self.events += 1;
-        self.modified = self.modified.max(time);
+        // What people arrange about a session moves it in no list.
+        if !event.is_some_and(About::is_told_by) {
+            self.modified = self.modified.max(time);
+        }
         if self.created == 0 {
             self.created = time;
         }
         let Some(event) = event else { return Ok(()) };
+        self.progress = self.progress.after(event);
+        if About::is_told_by(event) {
+            self.about.fold(event.payload());
+        }
         let digest = digest(event);
         self.created = digest.created.unwrap_or(self.created);
         self.model = digest.model.or(self.model.take());
@@ -299,17 +322,29 @@ impl Row {
             "UPDATE sessions SET created = :created, modified = :modified, cwd = :cwd, git_root = :git_root,
                repository = :repository, branch = :branch, title = :title, summary = :summary, model = :model,
                client_name = :client_name, events = :events, messages = :messages, user_messages = :user_messages,
-               covered = :covered WHERE key = :key",
+               progress = :progress, covered = :covered, about = :about, chat_of = :chat_of WHERE key = :key",
         )?;
         update.execute(named_params! {
             ":created": self.created, ":modified": self.modified, ":cwd": self.cwd, ":git_root": self.git_root,
-            ":repository": self.repository, ":branch": self.branch, ":title": self.title, ":summary": self.summary,
+            ":repository": self.repository, ":branch": self.branch, ":title": self.about.name(self.label.clone()), ":summary": self.summary,
             ":model": self.model, ":client_name": self.client_name, ":events": self.events,
-            ":messages": self.messages, ":user_messages": self.user_messages, ":covered": self.covered as i64,
-            ":key": self.key,
+            ":messages": self.messages, ":user_messages": self.user_messages,
+            ":progress": self.progress.name(), ":covered": self.covered as i64, ":key": self.key,
+            ":about": written(&self.about), ":chat_of": self.about.indexed_chat_of(),
         })?;
         Ok(())
     }
+}
+
+pub(super) fn written(about: &About) -> String {
+    match *about == About::default() {
+        true => String::new(),
+        false => serde_json::to_string(about).unwrap_or_default(),
+    }
+}
+
+pub(super) fn read_about(text: &str) -> About {
+    serde_json::from_str(text).unwrap_or_default()
 }
 
 /// Removes a session and its messages.

@@ -3,6 +3,9 @@
 use lodge_events::Event;
 use serde::Deserialize;
 
+use super::about::About;
+use super::progress::Progress;
+
 /// Longest text of one message that is searchable.
 const TEXT_MAX: usize = 64 * 1024;
 /// Longest summary.
@@ -67,7 +70,8 @@ pub(crate) fn matters(event: &Event) -> bool {
         "assistant.message",
     ];
     // What sub-agents say among themselves is not part of the conversation.
-    kinds.contains(&event.kind()) && event.agent_id().is_none()
+    (kinds.contains(&event.kind()) || Progress::KINDS.contains(&event.kind()) || About::is_told_by(event))
+        && event.agent_id().is_none()
 }
 
 pub(crate) fn digest(event: &Event) -> Digest {
@@ -91,7 +95,7 @@ pub(crate) fn digest(event: &Event) -> Digest {
             digest.model = data.selected_model;
         }
         "session.model_change" => digest.model = data.new_model,
-        kind => {
+        kind @ ("user.message" | "assistant.message") => {
             let role = if kind == "user.message" {
                 Role::User
             } else {
@@ -102,6 +106,7 @@ pub(crate) fn digest(event: &Event) -> Digest {
                 .filter(|text| role == Role::User || !text.trim().is_empty());
             digest.message = text.map(|text| (role, clip(text, TEXT_MAX)));
         }
+        _ => {}
     }
     digest
 }

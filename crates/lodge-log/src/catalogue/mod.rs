@@ -5,8 +5,11 @@
 //! knows how many bytes of its log it reflects, so whatever was missed (a crash, another program, a queue that was full)
 //! is read from there. Whoever asks gets an answer that includes everything appended before.
 
+mod about;
 mod db;
 mod digest;
+mod listed;
+mod progress;
 mod query;
 mod queue;
 mod worker;
@@ -18,6 +21,9 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
+pub use about::About;
+pub use listed::Listed;
+pub use progress::Progress;
 pub use query::{ListFilter, Page, SearchHit, SessionSummary};
 
 use crate::error::LogError;
@@ -94,6 +100,11 @@ impl Catalogue {
         self.ask(|db| query::get(db, &self.store.root, id))
     }
 
+    /// The sessions that are or were chats of others; or those that are chats of this one. Oldest first.
+    pub fn chats(&self, of: Option<&str>) -> Result<Vec<SessionSummary>, LogError> {
+        self.ask(|db| query::chats(db, &self.store.root, of))
+    }
+
     /// The session that fits the filter and was used last.
     pub fn last(&self, filter: ListFilter) -> Result<Option<SessionSummary>, LogError> {
         let page = self.list(&ListFilter {
@@ -107,6 +118,26 @@ impl Catalogue {
     /// Messages with all these words, best first.
     pub fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>, LogError> {
         self.ask(|db| query::search(db, &self.store.root, text, limit))
+    }
+
+    /// Describes a session for other hosts.
+    pub fn describe(&self, id: &str) -> Result<Option<Listed>, LogError> {
+        self.ask(|db| listed::describe(db, id))
+    }
+
+    /// Lists a session as another host describes it, unless the log here has as many events.
+    pub fn take_in(&self, listed: Listed) {
+        self.queue.push(Task::TakeIn(Box::new(listed)));
+    }
+
+    /// Lists a session no longer that another host described.
+    pub fn forget(&self, id: &str) {
+        self.queue.push(Task::Forget(id.into()));
+    }
+
+    /// How often the database was opened anew. What other hosts described before is not in it.
+    pub fn openings(&self) -> u64 {
+        self.queue.openings()
     }
 
     /// Waits until everything appended before is in the database.
@@ -153,7 +184,7 @@ impl Catalogue {
 /// A database in memory with what the logs say now.
 fn from_logs(store: &FileStore) -> Result<Opened, LogError> {
     let opened = db::in_memory()?;
-    worker::catch_up_all(&opened.db, store, &|| false)?;
+    worker::catch_up_all(&opened.db, store, worker::Others::Forget, &|| false)?;
     Ok(opened)
 }
 

@@ -8,8 +8,12 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use uuid::Uuid;
 
+use super::about::About;
+use super::db::read_about;
+use super::progress::Progress;
+
 /// What the catalogue knows of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SessionSummary {
     /// The session's id.
     pub id: String,
@@ -39,8 +43,12 @@ pub struct SessionSummary {
     pub event_count: u64,
     /// How many messages of the user and the assistant it has.
     pub message_count: u64,
-    /// How long its log is, in bytes.
+    /// How long its log is here, in bytes; 0 when another host described it.
     pub log_bytes: u64,
+    /// How far its conversation got.
+    pub progress: Progress,
+    /// What people arranged about it.
+    pub about: About,
 }
 
 /// Which sessions to list. All conditions must hold.
@@ -65,7 +73,7 @@ pub struct ListFilter {
 }
 
 /// Some sessions, newest first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     /// The sessions.
     pub sessions: Vec<SessionSummary>,
@@ -74,7 +82,7 @@ pub struct Page {
 }
 
 /// A message that was searched for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SearchHit {
     /// The session it is in.
     pub session: SessionSummary,
@@ -90,7 +98,7 @@ pub struct SearchHit {
 
 const COLUMNS: &str =
     "s.id, s.dir, s.created, s.modified, s.cwd, s.git_root, s.repository, s.branch, s.title, s.summary,
-    s.model, s.client_name, s.events, s.messages, s.covered";
+    s.model, s.client_name, s.events, s.messages, s.covered, s.progress, s.about";
 
 fn summary(row: &Row<'_>, root: &Path) -> rusqlite::Result<SessionSummary> {
     let time = |ms: i64| Timestamp::from_millisecond(ms).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -109,7 +117,10 @@ fn summary(row: &Row<'_>, root: &Path) -> rusqlite::Result<SessionSummary> {
         client_name: row.get(11)?,
         event_count: row.get::<_, i64>(12)? as u64,
         message_count: row.get::<_, i64>(13)? as u64,
-        log_bytes: row.get::<_, i64>(14)? as u64,
+        // Less than nothing: it is another host's.
+        log_bytes: row.get::<_, i64>(14)?.max(0) as u64,
+        progress: Progress::named(&row.get::<_, String>(15)?),
+        about: read_about(&row.get::<_, String>(16)?),
     })
 }
 
@@ -174,7 +185,7 @@ pub(super) fn list(db: &Connection, root: &Path, filter: &ListFilter) -> rusqlit
             break;
         }
         page.sessions.push(summary(row, root)?);
-        last = Some(format!("{}.{}", row.get::<_, i64>(3)?, row.get::<_, i64>(15)?));
+        last = Some(format!("{}.{}", row.get::<_, i64>(3)?, row.get::<_, i64>(17)?));
     }
     Ok(page)
 }
@@ -189,6 +200,15 @@ pub(super) fn get(db: &Connection, root: &Path, id: &str) -> rusqlite::Result<Op
     select.query_row([id], |row| summary(row, root)).optional()
 }
 
+/// What is or was a chat of another session, or what is one of this session's.
+pub(super) fn chats(db: &Connection, root: &Path, of: Option<&str>) -> rusqlite::Result<Vec<SessionSummary>> {
+    let mut select = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM sessions s WHERE s.chat_of IS NOT NULL AND (?1 IS NULL OR s.chat_of = ?1) ORDER BY s.created, s.key"
+    ))?;
+    let found = select.query_map([of], |row| summary(row, root))?;
+    found.collect()
+}
+
 pub(super) fn search(db: &Connection, root: &Path, text: &str, limit: usize) -> rusqlite::Result<Vec<SearchHit>> {
     let Some(query) = words(text) else {
         return Ok(Vec::new());
@@ -200,11 +220,11 @@ pub(super) fn search(db: &Connection, root: &Path, text: &str, limit: usize) -> 
     ))?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = select.query_map(rusqlite::params![query, limit], |row| {
-        let (snippet, matches) = unmark(&row.get::<_, String>(17)?);
+        let (snippet, matches) = unmark(&row.get::<_, String>(19)?);
         Ok(SearchHit {
             session: summary(row, root)?,
-            event_id: row.get::<_, String>(15)?.parse().unwrap_or_default(),
-            role: row.get(16)?,
+            event_id: row.get::<_, String>(17)?.parse().unwrap_or_default(),
+            role: row.get(18)?,
             snippet,
             matches,
         })

@@ -7,6 +7,7 @@ use lodge_events::Event;
 use parking_lot::{Condvar, Mutex};
 
 use super::digest::matters;
+use super::listed::Listed;
 use crate::file_log::Observer;
 use crate::store::Position;
 
@@ -35,6 +36,8 @@ pub(super) enum Task {
     Rebuild(Box<str>),
     /// Read a session's labels.
     Relabel(Box<str>),
+    /// Take in what another host says of a session.
+    TakeIn(Box<Listed>),
     /// Remove a session.
     Forget(Box<str>),
     /// Compare with all logs.
@@ -55,6 +58,8 @@ struct State {
     /// How many wait for an answer: no gathering then.
     waiting: usize,
     closed: bool,
+    /// How often the database was opened anew.
+    openings: u64,
 }
 
 /// The queue. Nobody who pushes ever waits.
@@ -108,6 +113,16 @@ impl Queue {
         self.state.lock().closed = true;
         self.work.notify_one();
         self.done.notify_all();
+    }
+
+    /// The database was opened anew: what other hosts said is not in it.
+    pub(super) fn opened_anew(&self) {
+        self.state.lock().openings += 1;
+    }
+
+    /// How often the database was opened anew.
+    pub(super) fn openings(&self) -> u64 {
+        self.state.lock().openings
     }
 
     /// Whether nothing was ever pushed.

@@ -1,13 +1,14 @@
 //! The thread that writes the catalogue.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::db::{self, Opened, Row};
 use super::digest::matters;
+use super::listed::{self, ELSEWHERE};
 use super::queue::{Queue, Task};
 use crate::error::LogError;
 use crate::file_store::FileStore;
@@ -41,8 +42,11 @@ pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
         loop {
             let fresh = db.as_ref().is_none_or(|opened| !opened.is_at(path));
             let outcome = open(&mut db, path, store, fresh).and_then(|db| {
-                if fresh || std::mem::take(&mut behind) {
-                    catch_up_all(db, store, &|| queue.is_closed())?;
+                if fresh {
+                    catch_up_all(db, store, Others::Forget, &|| queue.is_closed())?;
+                    queue.opened_anew();
+                } else if std::mem::take(&mut behind) {
+                    catch_up_all(db, store, Others::Keep, &|| queue.is_closed())?;
                 }
                 perform(db, store, &tasks.take().unwrap_or_default(), &|| queue.is_closed())
             });
@@ -114,6 +118,12 @@ fn perform(db: &Connection, store: &FileStore, tasks: &[Task], stop: &dyn Fn() -
             // A session whose log is not there yet gets its labels with its first event.
             Task::Relabel(id) if !store.exists(id)? => {}
             Task::Relabel(id) => cached(&mut rows, db, store, id)?.label(store.labels(id)?),
+            Task::TakeIn(listed) => {
+                let as_new = rows.get(&*listed.id).is_some_and(|row| row.has(listed.events()));
+                if !as_new && listed::take_in(db, &dir_name(store, &listed.id)?, listed)? {
+                    rows.remove(&*listed.id);
+                }
+            }
             Task::Forget(id) => {
                 rows.remove(&**id);
                 db::forget(db, id)?;
@@ -126,7 +136,7 @@ fn perform(db: &Connection, store: &FileStore, tasks: &[Task], stop: &dyn Fn() -
     }
     transaction.commit()?;
     if tasks.iter().any(|task| matches!(task, Task::CatchUpAll)) {
-        catch_up_all(db, store, stop)?;
+        catch_up_all(db, store, Others::Keep, stop)?;
     }
     Ok(())
 }
@@ -144,13 +154,22 @@ fn cached<'a, 'b>(
 }
 
 fn load(db: &Connection, store: &FileStore, id: &str) -> Result<Row, LogError> {
-    let dir = store.resolve(id)?;
-    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let name = dir_name(store, id)?;
     let mut row = Row::load(db, id, &name)?;
+    if row.covered == ELSEWHERE {
+        // From here on the log is here: it is read from its beginning.
+        db::forget(db, id)?;
+        row = Row::load(db, id, &name)?;
+    }
     if row.is_new() {
         row.label(store.labels(id)?);
     }
     Ok(row)
+}
+
+fn dir_name(store: &FileStore, id: &str) -> Result<String, LogError> {
+    let dir = store.resolve(id)?;
+    Ok(dir.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
 /// Reads the part of a log that the row does not reflect yet.
@@ -190,14 +209,34 @@ fn try_catch_up(db: &Connection, store: &FileStore, id: &str, row: &mut Row) -> 
     }
 }
 
+/// What becomes of the sessions that other hosts described.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    Keep,
+    /// They belong to an earlier run of this program: whoever follows the other hosts describes them again.
+    Forget,
+}
+
 /// Compares the catalogue with the logs, and reads what is missing.
-pub(super) fn catch_up_all(db: &Connection, store: &FileStore, stop: &dyn Fn() -> bool) -> Result<(), LogError> {
+pub(super) fn catch_up_all(
+    db: &Connection,
+    store: &FileStore,
+    others: Others,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), LogError> {
     let mut transaction = begin(db)?;
     let mut known = db::covered(db)?;
+    let mut elsewhere: HashSet<String> = HashSet::new();
+    if others == Others::Keep {
+        elsewhere.extend(known.extract_if(|_, covered| *covered == ELSEWHERE).map(|(id, _)| id));
+    }
     let (mut bytes, mut sessions) = (0, 0);
     for entry in store.list()? {
         if stop() {
             break;
+        }
+        if elsewhere.contains(&entry.id) {
+            continue;
         }
         let covered = known.remove(&entry.id);
         if covered == Some(entry.end.0) {
@@ -206,7 +245,10 @@ pub(super) fn catch_up_all(db: &Connection, store: &FileStore, stop: &dyn Fn() -
         let mut row = load(db, store, &entry.id)?;
         try_catch_up(db, store, &entry.id, &mut row)?;
         row.store(db)?;
-        bytes += entry.end.0.saturating_sub(covered.unwrap_or(0));
+        bytes += entry
+            .end
+            .0
+            .saturating_sub(covered.filter(|covered| *covered != ELSEWHERE).unwrap_or(0));
         sessions += 1;
         if bytes > COMMIT_BYTES || sessions >= COMMIT_SESSIONS {
             transaction.commit()?;

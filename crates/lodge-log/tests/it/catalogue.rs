@@ -568,3 +568,80 @@ fn thousands_of_sessions_are_listed() {
     assert_eq!(listed(home.catalogue(), ListFilter::default()).len(), 2000);
     drop(dir);
 }
+
+#[test]
+fn a_session_of_another_host_is_listed_and_found_as_that_host_describes_it() {
+    let (there, here) = (some_sessions(), TestHome::new());
+    let catalogue = here.home.catalogue();
+    for id in ["one", "two", "silent"] {
+        let described = there.home.catalogue().describe(id).unwrap().unwrap();
+        let text = serde_json::to_string(&described).unwrap();
+        catalogue.take_in(serde_json::from_str(&text).unwrap());
+    }
+    assert_eq!(listed(catalogue, ListFilter::default()), ["two", "one"]);
+    let in_a = ListFilter {
+        cwd: Some("/work/a".to_owned()),
+        include_empty: true,
+        ..ListFilter::default()
+    };
+    assert_eq!(listed(catalogue, in_a), ["silent", "one"]);
+    let (mut ours, theirs) = (
+        catalogue.get("one").unwrap().unwrap(),
+        there.home.catalogue().get("one").unwrap().unwrap(),
+    );
+    assert_eq!(ours.log_bytes, 0);
+    (ours.log_bytes, ours.dir) = (theirs.log_bytes, theirs.dir.clone());
+    assert_eq!(ours, theirs);
+    let hits = catalogue.search("creme brulee", 10).unwrap();
+    assert_eq!(hits[0].session.id, "one");
+    catalogue.forget("two");
+    assert_eq!(listed(catalogue, ListFilter::default()), ["one"]);
+}
+
+#[test]
+fn a_log_counts_where_it_has_as_much_as_another_host_describes() {
+    let (there, here) = (some_sessions(), TestHome::new());
+    let describe = || there.home.catalogue().describe("one").unwrap().unwrap();
+    let title = || here.home.catalogue().get("one").unwrap().unwrap().summary;
+    let complete = describe();
+
+    // A copy that is behind.
+    let mut log = here.store().create("one").unwrap();
+    say(&mut log, 100, start("/work/a", None, None));
+    assert_eq!(title(), None);
+    here.home.catalogue().take_in(complete.clone());
+    assert_eq!(title().as_deref(), Some("How do I bake a crème brûlée?"));
+
+    // The copy is brought up to date, and then the log is what counts.
+    say(&mut log, 101, user("How do I bake bread?"));
+    say(&mut log, 102, assistant("Slowly."));
+    assert_eq!(title().as_deref(), Some("How do I bake bread?"));
+    here.home.catalogue().take_in(complete);
+    assert_eq!(title().as_deref(), Some("How do I bake bread?"));
+    assert_eq!(here.home.catalogue().get("one").unwrap().unwrap().event_count, 3);
+    assert!(here.home.catalogue().search("creme", 10).unwrap().is_empty());
+}
+
+#[test]
+fn what_other_hosts_described_is_gone_with_the_program_and_with_the_database() {
+    let there = some_sessions();
+    let dir = tempfile::tempdir().unwrap();
+    let described = there.home.catalogue().describe("one").unwrap().unwrap();
+    let home = Home::open(dir.path(), HomeOptions::default()).unwrap();
+    home.catalogue().take_in(described.clone());
+    assert_eq!(listed(home.catalogue(), ListFilter::default()), ["one"]);
+    drop(home);
+    let home = Home::open(dir.path(), HomeOptions::default()).unwrap();
+    let catalogue = home.catalogue();
+    assert!(listed(catalogue, ListFilter::default()).is_empty());
+
+    let openings = catalogue.openings();
+    catalogue.take_in(described);
+    assert_eq!(listed(catalogue, ListFilter::default()), ["one"]);
+    assert_eq!(catalogue.openings(), openings);
+    for file in ["catalogue.db", "catalogue.db-wal", "catalogue.db-shm"] {
+        let _ = fs::remove_file(dir.path().join(file));
+    }
+    assert!(listed(catalogue, ListFilter::default()).is_empty());
+    assert!(catalogue.openings() > openings, "whoever described them can tell");
+}

@@ -18,7 +18,7 @@ use crate::{
     info::{Prompt, Tool},
     link::{Link, Watch, connect},
     owner::{List, Owner},
-    process::Surroundings,
+    surroundings::Surroundings,
 };
 
 /// How long a start waits for prompts.
@@ -200,6 +200,7 @@ impl Inner {
             entry.put_down(State::Failed(why));
             entry.info()
         };
+        self.owner.lost(name);
         self.owner.changed(&info);
         self.settled.send_modify(|count| *count += 1);
     }

@@ -56,6 +56,8 @@ pub struct Catalogue {
     models: Vec<Configured>,
     /// What providers said that they serve, in their order.
     found: Arc<RwLock<Vec<Configured>>>,
+    /// Agents of other programs, which sessions choose like models.
+    agents: Vec<Arc<dyn Model>>,
     default_model: Option<String>,
     /// Keys of vendors, for models that name the vendor.
     vendor_keys: BTreeMap<&'static str, Secret>,
@@ -136,6 +138,7 @@ impl Catalogue {
             limits: BTreeMap::new(),
             models: Vec::new(),
             found: Arc::default(),
+            agents: Vec::new(),
             default_model: env("LODGE_MODEL")
                 .or_else(|| env("COPILOT_MODEL"))
                 .or(config.default_model),
@@ -197,6 +200,23 @@ impl Catalogue {
         Ok(())
     }
 
+    /// The same with agents of other programs.
+    pub fn with_agents(mut self, agents: Vec<Arc<dyn Model>>) -> Result<Self, CatalogueError> {
+        for agent in &agents {
+            let id = &agent.info().id;
+            if self.configured(id).is_some() || id == Rehearsal::ID {
+                return Err(CatalogueError::Duplicate(id.clone()));
+            }
+        }
+        self.agents = agents;
+        Ok(self)
+    }
+
+    /// The names of the agents of other programs.
+    pub fn agents(&self) -> Vec<String> {
+        self.agents.iter().map(|agent| agent.info().id.clone()).collect()
+    }
+
     /// The same models reached through another transport.
     #[must_use]
     pub fn with_transport(mut self, transport: Arc<dyn Transport>) -> Self {
@@ -240,6 +260,7 @@ impl Catalogue {
         {
             list.insert(0, model.info().clone());
         }
+        list.extend(self.agents.iter().map(|agent| agent.info().clone()));
         list.push(self.rehearsal.info().clone());
         list
     }
@@ -372,6 +393,9 @@ impl Catalogue {
     }
 
     fn find(&self, name: &str) -> Option<Arc<dyn Model>> {
+        if let Some(agent) = self.agents.iter().find(|agent| agent.info().id == name) {
+            return Some(agent.clone());
+        }
         if let Some((model, endpoint)) = self.known(name) {
             let limits = self.limits.get(&model.provider).filter(|_| !model.measured);
             let reached = self.reached(model.info, &model.wire_model, endpoint.clone());

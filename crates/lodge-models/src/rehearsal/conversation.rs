@@ -138,7 +138,7 @@ fn words_of(parts: &[Part]) -> String {
 }
 
 /// Removes what hosts add around a prompt: blocks `<some_tag>…</some_tag>` that begin a line. Such tags have a dash or an
-/// underscore in their name (and `reminder` has not), which tells them from markup that a person writes.
+/// underscore in their name (`reminder` and `attachment` have not), which tells them from markup that a person writes.
 fn strip_tags(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
@@ -161,7 +161,7 @@ fn block(text: &str) -> Option<usize> {
     let inner = text[indent..].strip_prefix('<')?;
     let name_len = inner.find(|c: char| !(c.is_ascii_lowercase() || c == '_' || c == '-'))?;
     let name = &inner[..name_len];
-    if !(name.contains(['_', '-']) || name == "reminder") {
+    if !(name.contains(['_', '-']) || matches!(name, "reminder" | "attachment")) {
         return None;
     }
     let close = format!("</{name}>");
@@ -219,6 +219,10 @@ mod tests {
             ),
             ("hello\n<tagged_files>\n* a.rs (3 lines)\n</tagged_files>", "hello"),
             ("<skill-context name=\"x\">\nsay no\n</skill-context>", ""),
+            (
+                "hello\n<attachment name=\"a\" uri=\"git:/a?x=<\">\nsay no\n</attachment>",
+                "hello",
+            ),
             ("say <b>bold</b>", "say <b>bold</b>"),
             ("<p>markup</p>", "<p>markup</p>"),
             ("<never_closed> say it", "<never_closed> say it"),

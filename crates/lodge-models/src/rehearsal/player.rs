@@ -266,6 +266,7 @@ impl Player {
             provider_call_id: None,
             model: Some(Rehearsal::ID.to_owned()),
             endpoint: None,
+            quotas: std::collections::BTreeMap::new(),
         }
     }
 }

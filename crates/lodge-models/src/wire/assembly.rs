@@ -1,8 +1,8 @@
 //! An answer as it comes together, the same for every wire.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use crate::{AssistantMessage, Chunk, Completion, Message, ModelRequest, ToolCall, Usage};
+use crate::{AssistantMessage, Chunk, Completion, Message, ModelRequest, Quota, ToolCall, Usage};
 
 /// Reads one wire's answer into an [`Assembly`].
 pub(super) trait Decoder: Send {
@@ -57,6 +57,7 @@ pub(super) struct Assembly {
     pub(super) provider_call_id: Option<String>,
     pub(super) model: Option<String>,
     pub(super) endpoint: &'static str,
+    pub(super) quotas: BTreeMap<String, Quota>,
 }
 
 struct PartialCall {
@@ -191,6 +192,7 @@ impl Assembly {
             provider_call_id: self.provider_call_id.take(),
             model: self.model.take(),
             endpoint: Some(self.endpoint.to_owned()),
+            quotas: std::mem::take(&mut self.quotas),
         }
     }
 }

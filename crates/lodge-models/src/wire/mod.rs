@@ -5,6 +5,7 @@ mod assembly;
 mod chat;
 mod endpoint;
 mod failure;
+mod quota;
 mod receive;
 mod responses;
 mod route;
@@ -111,6 +112,7 @@ impl Inner {
         };
         let mut assembly = Assembly::new(request);
         assembly.provider_call_id = failure::request_id(&response);
+        assembly.quotas = quota::quotas(&response);
         assembly.endpoint = endpoint.path();
         let decoder: Box<dyn Decoder> = match endpoint.wire {
             WireApi::Completions => Box::new(chat::Reader::default()),

@@ -43,7 +43,7 @@ impl App {
         let rest = rest.trim();
         match (name, rest) {
             ("new", "") => self.effects.push(Effect::New),
-            ("sessions" | "resume", "") => self.effects.push(Effect::List),
+            ("sessions" | "resume", "") => self.pick_session(),
             ("model" | "models", "") => self.pick_model(),
             ("model", wanted) => self.choose_model(wanted),
             ("mode", "") => self.pick_mode(),

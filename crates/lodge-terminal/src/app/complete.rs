@@ -17,6 +17,8 @@ pub(super) struct Item {
 pub(super) struct Menu {
     /// Where in the editor the word begins, in bytes.
     from: usize,
+    /// The word that the items fit. A person who types on may be ahead of the host's answer.
+    word: String,
     pub(super) items: Vec<Item>,
     pub(super) selected: usize,
     /// Whether a choice was moved to, so that Enter means it.
@@ -43,31 +45,36 @@ impl App {
             self.menu = None;
             return;
         };
-        let items: Vec<Item> = match word.strip_prefix('/') {
-            Some(letters) => {
+        let old = self.menu.take().filter(|menu| menu.from == from);
+        self.menu = match (word.strip_prefix('/'), old) {
+            // What the host found for fewer letters stays until it answers, so that nothing flickers.
+            (None, Some(old)) => Some(old),
+            (None, None) => None,
+            (Some(letters), old) => {
                 let own = COMMANDS.iter().filter(|(name, ..)| name.starts_with(letters));
-                own.map(|(name, argument, what)| Item {
-                    label: format!("/{name} {argument}").trim_end().to_owned(),
-                    detail: (*what).to_owned(),
-                    insert: format!("/{name} "),
-                    attachment: None,
-                })
-                .collect()
-            }
-            None => Vec::new(),
-        };
-        // What the host had for fewer letters stays until it answers, so that nothing flickers.
-        match &mut self.menu {
-            Some(menu) if menu.from == from && items.is_empty() => {}
-            _ => {
-                self.menu = Some(Menu {
+                let mut items: Vec<Item> = own
+                    .map(|(name, argument, what)| Item {
+                        label: format!("/{name} {argument}").trim_end().to_owned(),
+                        detail: (*what).to_owned(),
+                        insert: format!("/{name} "),
+                        attachment: None,
+                    })
+                    .collect();
+                // Of commands, only those that still fit.
+                for item in old.into_iter().flat_map(|menu| menu.items) {
+                    if item.insert.starts_with(word) && !items.iter().any(|known| known.insert == item.insert) {
+                        items.push(item);
+                    }
+                }
+                Some(Menu {
                     from,
+                    word: word.to_owned(),
                     items,
                     selected: 0,
                     chosen: false,
                 })
             }
-        }
+        };
         if self.wire == Wire::Up {
             self.effects.push(Effect::Complete(before, self.completion));
         }
@@ -87,8 +94,9 @@ impl App {
                 items.push(item);
             }
         }
-        self.menu = (!items.is_empty()).then_some(Menu {
+        self.menu = (!items.is_empty()).then(|| Menu {
             from,
+            word: word.to_owned(),
             items,
             selected: 0,
             chosen: false,
@@ -152,7 +160,9 @@ impl App {
                 let typed = self.composer.before_cursor()[menu.from..].to_owned();
                 let whole = menu.items[menu.selected].insert.trim_end() == typed;
                 let is_command = typed.starts_with('/');
+                let is_behind = menu.word != typed && !menu.chosen;
                 if whole
+                    || is_behind
                     || (is_command && !menu.chosen && COMMANDS.iter().any(|(name, ..)| typed == format!("/{name}")))
                 {
                     self.menu = None;

@@ -77,6 +77,7 @@ impl App {
         let look = Look {
             width: self.width,
             theme: &theme,
+            output: 0,
         };
         let mut rows = self.transcript.rows(&self.mirror.chat.state, look, height);
         if rows.is_empty() && !self.mirror.is_busy() {
@@ -191,6 +192,12 @@ impl App {
         if let Some(steering) = &chat.steering_message {
             let text = format!("» steering: {}", plain_line(&steering.message.text));
             rows.push(Line::styled(fit(&text, self.width), self.theme.dim));
+        }
+        if self.wire == Wire::Away {
+            for message in self.outbox.unsent().take(QUEUE_ROWS) {
+                let text = format!("+ sent when the host is back: {}", plain_line(&message.text));
+                rows.push(Line::styled(fit(&text, self.width), self.theme.dim));
+            }
         }
         rows
     }

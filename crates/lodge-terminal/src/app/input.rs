@@ -109,7 +109,7 @@ impl App {
             Some(Action::Unqueue) => self.take_back_last(),
             Some(Action::Questions) if !self.panel.is_empty() => self.panel.focused = true,
             Some(Action::Questions) => self.typed(),
-            Some(Action::Sessions) => self.effects.push(Effect::List),
+            Some(Action::Sessions) => self.pick_session(),
             Some(Action::Models) => self.pick_model(),
             Some(Action::Redraw) => {
                 self.transcript.redraw();
@@ -197,6 +197,7 @@ impl App {
         let look = Look {
             width: self.width,
             theme: &self.theme,
+            output: 0,
         };
         self.transcript.scroll(by, &self.mirror.chat.state, look);
         if by < 0 {
@@ -279,6 +280,7 @@ impl App {
         let look = Look {
             width: self.width,
             theme: &self.theme,
+            output: 0,
         };
         if query.is_empty() {
             return true;

@@ -11,7 +11,7 @@ mod status;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
 
@@ -61,10 +61,10 @@ pub enum Effect {
     Dispatch(Uri, Box<StateAction>, Sent),
     /// Ask the host what completes a text; the number comes back with the answer.
     Complete(String, u64),
-    /// Ask the host for its sessions.
+    /// Ask the hosts for their sessions.
     List,
-    /// Show another session.
-    Open(Uri),
+    /// Show another session, perhaps on another host.
+    Open(HostName, Uri),
     /// Show a new session.
     New,
     /// Ask for the turns before the first that is known.
@@ -89,8 +89,13 @@ pub enum Effect {
     Leave(u8),
 }
 
+/// What a person calls a host; nothing for the one of this machine.
+pub type HostName = Option<String>;
+
 /// What the client begins with.
 pub struct Setup {
+    /// The host.
+    pub host: HostName,
     /// The session.
     pub mirror: Mirror,
     /// Our name at the host.
@@ -117,6 +122,8 @@ pub struct App {
     /// What is known of the session.
     pub mirror: Mirror,
     client_id: String,
+    host: HostName,
+    sessions: BTreeMap<HostName, Vec<SessionSummary>>,
     wire: Wire,
     outbox: Outbox,
     sent: HashMap<i64, Sent>,
@@ -153,6 +160,8 @@ impl App {
         let mut app = Self {
             mirror: setup.mirror,
             client_id: setup.client_id,
+            host: setup.host,
+            sessions: BTreeMap::new(),
             wire: Wire::Up,
             outbox: Outbox::default(),
             sent: HashMap::new(),
@@ -319,15 +328,34 @@ impl App {
         self.changed = true;
     }
 
+    /// A session of another host is shown.
+    pub fn moved(&mut self, host: HostName, mirror: Mirror) {
+        self.host = host;
+        // Every host counts for itself.
+        self.mirror.seen = 0;
+        // Models and agents are the host's.
+        (self.model, self.agent) = (None, None);
+        self.wire = Wire::Up;
+        self.opened(mirror);
+    }
+
     /// Whether this session is the one that is shown.
     pub fn shows(&self, session: &str) -> bool {
         self.mirror.session.uri == session
     }
 
-    /// The sessions of the host, asked for by [`Effect::List`].
-    pub fn listed(&mut self, sessions: Vec<SessionSummary>) {
-        self.show_sessions(sessions);
-        self.changed = true;
+    /// The sessions of a host, asked for by [`Effect::List`]. They fill a list that is open and never open one: an
+    /// answer may come after the list was closed.
+    pub fn listed(&mut self, host: HostName, sessions: Vec<SessionSummary>) {
+        self.sessions.insert(host, sessions);
+        self.refresh_sessions();
+    }
+
+    /// A host that does not answer has no sessions to choose from.
+    pub fn unlisted(&mut self, host: &HostName) {
+        if self.sessions.remove(host).is_some() {
+            self.refresh_sessions();
+        }
     }
 
     /// What the host completes a text by, asked for by [`Effect::Complete`].
@@ -423,9 +451,6 @@ impl App {
         message.attachments = (!attached.is_empty()).then_some(attached);
         self.outbox.put(message, steers);
         self.transcript.follow_end();
-        if self.wire == Wire::Away {
-            self.tell("It will be sent when the host is back.");
-        }
     }
 
     fn dispatch(&mut self, channel: Uri, action: StateAction) {

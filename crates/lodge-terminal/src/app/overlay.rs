@@ -7,7 +7,7 @@ use ahp::ahp_types::{
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_core::text::{Line, Span};
 
-use super::{App, COMMANDS, Effect};
+use super::{App, COMMANDS, Effect, HostName, Wire};
 use crate::{
     keys::{Action, EDITOR_KEYS, KEYS},
     plain::plain_line,
@@ -26,7 +26,7 @@ pub(super) enum Overlay {
 /// What choosing something does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pick {
-    Session(Uri),
+    Session(HostName, Uri),
     Setting(&'static str, String),
     Agent(Option<(String, Uri)>),
     Theme(Scheme),
@@ -116,49 +116,84 @@ fn age(time: &str) -> String {
 }
 
 impl App {
-    pub(super) fn show_sessions(&mut self, sessions: Vec<SessionSummary>) {
-        let choices = sessions
-            .into_iter()
-            .map(|session| {
-                let is = |state: SessionStatus| session.status & state.bits() == state.bits();
-                let state = if is(SessionStatus::InputNeeded) {
-                    "waits for an answer, "
-                } else if is(SessionStatus::InProgress) {
-                    "works, "
-                } else {
-                    ""
-                };
-                let place = session
-                    .working_directories
-                    .iter()
-                    .flatten()
-                    .next()
-                    .map(|uri| crate::shown_path(uri));
-                let title = if session.title.is_empty() {
-                    "(no messages)"
-                } else {
-                    &session.title
-                };
-                Choice {
-                    mark: if self.shows(&session.resource) { '*' } else { ' ' },
-                    label: title.to_owned(),
-                    detail: format!("{state}{}  {}", age(&session.modified_at), place.unwrap_or_default()),
-                    pick: Pick::Session(session.resource),
-                }
-            })
+    /// A session in the list; where it is on another host, with the host's name.
+    fn session_choice(&self, host: &HostName, session: &SessionSummary) -> Choice {
+        let is = |state: SessionStatus| session.status & state.bits() == state.bits();
+        let state = if is(SessionStatus::InputNeeded) {
+            "waits for an answer, "
+        } else if is(SessionStatus::InProgress) {
+            "works, "
+        } else {
+            ""
+        };
+        let place = session
+            .working_directories
+            .iter()
+            .flatten()
+            .next()
+            .map(|uri| crate::shown_path(uri));
+        let title = if session.title.is_empty() {
+            "(no messages)"
+        } else {
+            &session.title
+        };
+        let elsewhere = match host {
+            _ if *host == self.host => String::new(),
+            Some(name) => format!("on {name}, "),
+            None => "on this machine, ".to_owned(),
+        };
+        let shown = elsewhere.is_empty() && self.shows(&session.resource);
+        Choice {
+            mark: if shown { '*' } else { ' ' },
+            label: title.to_owned(),
+            detail: format!(
+                "{elsewhere}{state}{}  {}",
+                age(&session.modified_at),
+                place.unwrap_or_default()
+            ),
+            pick: Pick::Session(host.clone(), session.resource.clone()),
+        }
+    }
+
+    /// Opens the list with the sessions known so far and asks the hosts for theirs.
+    pub(super) fn pick_session(&mut self) {
+        if self.wire == Wire::Away {
+            return self.tell("The host is not reachable; try again when it is back.");
+        }
+        self.overlay = Some(Overlay::Picker(Picker::new(SESSIONS, self.session_choices())));
+        self.effects.push(Effect::List);
+    }
+
+    /// The sessions of all hosts, the newest first.
+    fn session_choices(&self) -> Vec<Choice> {
+        let lists = self.sessions.iter();
+        let mut sessions: Vec<(&HostName, &SessionSummary)> = lists
+            .flat_map(|(host, list)| list.iter().map(move |session| (host, session)))
             .collect();
-        match &mut self.overlay {
-            // The list was asked for again: what was typed and selected stays.
-            Some(Overlay::Picker(picker)) if picker.is_sessions() => {
-                let chosen = picker.matching().get(picker.selected).map(|choice| choice.pick.clone());
-                picker.choices = choices;
-                let at = picker
-                    .matching()
-                    .iter()
-                    .position(|choice| Some(&choice.pick) == chosen.as_ref());
-                picker.selected = at.unwrap_or(0);
-            }
-            _ => self.overlay = Some(Overlay::Picker(Picker::new(SESSIONS, choices))),
+        if self.sessions.len() > 1 {
+            sessions.sort_by(|(_, one), (_, other)| other.modified_at.cmp(&one.modified_at));
+        }
+        let sessions = sessions.into_iter();
+        sessions
+            .map(|(host, session)| self.session_choice(host, session))
+            .collect()
+    }
+
+    /// Puts what the hosts answered into the list, if it is open. What was typed and selected stays.
+    pub(super) fn refresh_sessions(&mut self) {
+        let choices = self.session_choices();
+        let Some(Overlay::Picker(picker)) = &mut self.overlay else {
+            return;
+        };
+        if picker.is_sessions() {
+            let chosen = picker.matching().get(picker.selected).map(|choice| choice.pick.clone());
+            picker.choices = choices;
+            let at = picker
+                .matching()
+                .iter()
+                .position(|choice| Some(&choice.pick) == chosen.as_ref());
+            picker.selected = at.unwrap_or(0);
+            self.changed = true;
         }
     }
 
@@ -287,8 +322,8 @@ impl App {
 
     fn take(&mut self, pick: Pick) {
         match pick {
-            Pick::Session(uri) if self.shows(&uri) => {}
-            Pick::Session(uri) => self.effects.push(Effect::Open(uri)),
+            Pick::Session(host, uri) if host == self.host && self.shows(&uri) => {}
+            Pick::Session(host, uri) => self.effects.push(Effect::Open(host, uri)),
             Pick::Setting(key, value) => self.configure(key, value.into()),
             Pick::Agent(agent) => self.agent = agent,
             Pick::Theme(scheme) => self.paint(scheme),
@@ -333,8 +368,8 @@ impl App {
                 match key.code {
                     KeyCode::Enter => {
                         let pick = picker.matching().get(picker.selected).map(|choice| choice.pick.clone());
-                        self.overlay = None;
                         if let Some(pick) = pick {
+                            self.overlay = None;
                             self.take(pick);
                         }
                     }
@@ -438,7 +473,9 @@ impl App {
                     Line::default(),
                 ];
                 if matching.is_empty() {
-                    rows.push(Line::styled("Nothing fits.", theme.dim));
+                    let is_loading = picker.is_sessions() && !self.sessions.contains_key(&self.host);
+                    let why = if is_loading { "Loading …" } else { "No match." };
+                    rows.push(Line::styled(why, theme.dim));
                 }
                 for (at, choice) in matching.iter().enumerate() {
                     let style = if at == picker.selected {

@@ -100,7 +100,7 @@ impl App {
 
     /// The pieces, the most important first, as many as fit.
     pub(super) fn status(&self, width: usize) -> String {
-        let mut pieces = Vec::new();
+        let mut pieces: Vec<String> = self.host.iter().map(|name| plain_line(name)).collect();
         let model = self.model.as_deref().or(self.mirror.model());
         pieces.push(plain_line(model.unwrap_or("no model")));
         if let Some((name, _)) = &self.agent {

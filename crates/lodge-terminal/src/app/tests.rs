@@ -35,6 +35,7 @@ fn mirror(turns: Value) -> Mirror {
 
 fn app(turns: Value) -> App {
     App::new(Setup {
+        host: None,
         mirror: mirror(turns),
         client_id: "me".into(),
         history: Vec::new(),
@@ -279,4 +280,61 @@ fn what_an_agent_writes_has_no_effect_on_the_terminal() {
         "{text:?}"
     );
     assert!(!text.contains("\u{1b}[31m") && text.contains("[2Jgone"), "{text:?}");
+}
+
+/// What the host answers when it is asked to complete.
+fn host_completes(app: &mut App, effects: &[Effect], texts: &[&str]) {
+    let number = effects.iter().rev().find_map(|effect| match effect {
+        Effect::Complete(_, number) => Some(*number),
+        _ => None,
+    });
+    let item = |text: &&str| json!({ "insertText": text, "attachment": { "type": "simple", "label": text } });
+    let items = texts.iter().map(item).map(|item| serde_json::from_value(item).unwrap());
+    app.completed(number.expect("the host was asked"), items.collect());
+}
+
+#[test]
+fn who_types_faster_than_the_host_completes_gets_what_was_typed() {
+    let message = |effects: Vec<Effect>| {
+        let mut texts = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Dispatch(_, action, _) => serde_json::to_value(&action).ok(),
+            _ => None,
+        });
+        texts.next().map(|action| action["message"]["text"].clone())
+    };
+    // The host's list for the first letter is there, that for the others is not.
+    for (sign, listed, rest, expected) in [
+        ('/', ["/diff", "/export"], "diff", "/diff"),
+        ('@', ["@a.rs", "@b.rs"], "b.rs", "@b.rs"),
+    ] {
+        let mut app = app(json!([]));
+        let asked = press(&mut app, KeyCode::Char(sign), KeyModifiers::NONE);
+        host_completes(&mut app, &asked, &listed);
+        type_in(&mut app, rest);
+        let sent = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+        assert_eq!(message(sent), Some(json!(expected)));
+    }
+}
+
+#[test]
+fn a_list_of_sessions_that_comes_late_does_not_open_the_picker_again() {
+    let mut app = app(json!([]));
+    let summary: Vec<SessionSummary> = serde_json::from_value(json!([{
+        "resource": "lodge:/other", "provider": "lodge", "title": "pears", "status": 1,
+        "createdAt": "2026-11-15T10:00:00.000Z", "modifiedAt": "2026-11-15T10:00:00.000Z",
+    }]))
+    .unwrap();
+    let control_s = KeyEvent::new(KeyCode::Char('s'), KeyModifiers::CONTROL);
+    app.key(&control_s);
+    assert!(matches!(app.effects.pop(), Some(Effect::List)));
+    assert!(screen(&mut app, 60, 10).contains("Loading …"));
+    // Enter has nothing to choose yet, and keys already search.
+    app.key(&KeyCode::Enter.into());
+    app.key(&KeyCode::Char('p').into());
+    app.listed(None, summary.clone());
+    assert!(screen(&mut app, 60, 10).contains("Sessions  › p"));
+    app.key(&KeyCode::Enter.into());
+    assert!(matches!(app.effects.pop(), Some(Effect::Open(None, uri)) if uri == "lodge:/other"));
+    app.listed(None, summary);
+    assert!(!app.shows_sessions());
 }

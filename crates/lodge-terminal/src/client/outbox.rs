@@ -41,6 +41,11 @@ impl Outbox {
         self.0.is_empty()
     }
 
+    /// The messages that the host does not have yet.
+    pub fn unsent(&self) -> impl Iterator<Item = &Message> {
+        self.0.iter().filter(|out| !out.sent).map(|out| &out.message)
+    }
+
     /// Takes a message that shall be sent, into the running turn if it steers. Returns its id.
     pub fn put(&mut self, message: Message, steers: bool) -> String {
         let id = Uuid::new_v4().to_string();

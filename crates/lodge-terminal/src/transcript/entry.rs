@@ -6,6 +6,7 @@ use ahp::ahp_types::state::{
     MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallState, ToolInput, ToolResultContent, TurnState,
 };
 use ratatui_core::{style::Style, text::Line};
+use serde_json::{Map, Value};
 
 use super::{Look, Shown};
 use crate::{
@@ -46,6 +47,28 @@ pub(super) fn opens(part: &ResponsePart) -> Option<&str> {
         ResponsePart::Reasoning(part) => Some(&part.id),
         _ => None,
     }
+}
+
+/// Whether a part of a running turn stays as it is; of an answer, the block that others follow.
+pub(super) fn is_settled(part: &ResponsePart, more_blocks: bool, more_parts: bool) -> bool {
+    match part {
+        ResponsePart::Markdown(_) => more_blocks || more_parts,
+        ResponsePart::Reasoning(_) => more_parts,
+        ResponsePart::ToolCall(part) => {
+            matches!(
+                part.tool_call,
+                ToolCallState::Completed(_) | ToolCallState::Cancelled(_)
+            )
+        }
+        ResponsePart::InputRequest(part) => part.response.is_some(),
+        _ => true,
+    }
+}
+
+/// Whether a call, by what is known about it, runs a command.
+pub fn is_command(meta: Option<&Map<String, Value>>) -> bool {
+    meta.and_then(|meta| meta.get("toolKind"))
+        .is_some_and(|kind| kind == "terminal")
 }
 
 fn call_id(call: &ToolCallState) -> Option<&str> {
@@ -138,10 +161,10 @@ impl Entry {
         self.chunks.as_ref().map_or(1, |chunks| chunks.all.len())
     }
 
-    pub(super) fn stamp(&self, block: usize, open: bool) -> (usize, usize) {
+    pub(super) fn stamp(&self, block: usize, open: bool, live: bool) -> (usize, usize) {
         match self.chunks.as_ref().and_then(|chunks| chunks.all.get(block)) {
             Some(chunk) => (chunk.start, chunk.end),
-            None => (self.revision, usize::from(open)),
+            None => (self.revision, usize::from(open) + 2 * usize::from(live)),
         }
     }
 
@@ -170,7 +193,7 @@ impl Entry {
             What::Message => message(turn, look),
             What::Part(index) => match &turn.parts[index] {
                 ResponsePart::Markdown(part) => self.chunk(&part.content, block, look),
-                ResponsePart::Reasoning(part) => thought(&part.content, open, turn.end.is_none(), look),
+                ResponsePart::Reasoning(part) => thought(&part.content, open, turn.is_live(self.what), look),
                 ResponsePart::ToolCall(part) => {
                     let after_call = above.is_some_and(|above| {
                         matches!(above.what, What::Part(index) if matches!(turn.parts.get(index), Some(ResponsePart::ToolCall(_))))
@@ -294,6 +317,8 @@ struct Call<'a> {
     note: Option<String>,
     running: bool,
     failed: bool,
+    /// It ran a command, so its output is for people too.
+    command: bool,
 }
 
 fn inline(input: Option<&ToolInput>) -> Option<&str> {
@@ -314,6 +339,7 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
         note: None,
         running: false,
         failed: false,
+        command: false,
     };
     Some(match call {
         ToolCallState::Streaming(call) => {
@@ -348,6 +374,7 @@ fn read_call<'a>(call: &'a ToolCallState, look: Look) -> Option<Call<'a>> {
                 content: call.content.as_deref().unwrap_or_default(),
                 note: error.filter(|_| !call.success).map(str::to_owned),
                 failed: !call.success,
+                command: is_command(call.meta.as_ref()),
                 ..match call.success {
                     true => base("✓", theme.good, call.past_tense_message.as_text().to_owned()),
                     false => base("✗", theme.error, call.invocation_message.as_text().to_owned()),
@@ -420,6 +447,7 @@ fn call(state: &ToolCallState, open: bool, look: Look) -> Vec<Line<'static>> {
     let most = match (open, call.running) {
         (true, _) => OPEN_LINES,
         (false, true) => LIVE_LINES,
+        (false, false) if call.command => look.output,
         (false, false) => 0,
     };
     if open
@@ -432,7 +460,7 @@ fn call(state: &ToolCallState, open: bool, look: Look) -> Vec<Line<'static>> {
         }
     }
     let skipped = lines.len().saturating_sub(most);
-    if open && skipped > 0 {
+    if skipped > 0 && (open || (most > 0 && !call.running)) {
         rows.push(Line::styled(format!("    … {skipped} earlier lines"), theme.dim));
     }
     for line in lines.iter().skip(skipped) {

@@ -70,8 +70,7 @@ impl Tool for Create {
         Box::pin(super::blocking(move || {
             let Arguments { path, file_text } = arguments("create", &value)?;
             let place = cx.permitted(&path)?;
-            place
-                .create(file_text.as_bytes())
+            cx.create_file(&place, &file_text)
                 .map_err(|error| file_error(&path, &error))?;
             let (diff, change) = diff::unified(&place.path, None, &file_text);
             Ok(ToolOutput {

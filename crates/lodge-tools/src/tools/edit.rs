@@ -43,9 +43,11 @@ static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
 
 impl Arguments {
     /// The file before and after.
-    fn apply(&self, place: &Located) -> Result<(String, String), ToolError> {
+    fn apply(&self, place: &Located, cx: &ToolCx) -> Result<(String, String), ToolError> {
         let path = &self.path;
-        let bytes = place.read(MAX_FILE).map_err(|error| file_error(path, &error))?;
+        let bytes = cx
+            .read_file(place, MAX_FILE)
+            .map_err(|error| file_error(path, &error))?;
         let old = String::from_utf8(bytes)
             .map_err(|_| ToolError(format!("{path} is not UTF-8 text and cannot be edited.")))?;
         if self.old_str.is_empty() {
@@ -103,7 +105,7 @@ impl Tool for Edit {
     fn need(&self, value: &Value, cx: &ToolCx) -> Result<Need, ToolError> {
         let args: Arguments = arguments(self.name(), value)?;
         let place = cx.locate(&args.path)?;
-        let (old, new) = args.apply(&place)?;
+        let (old, new) = args.apply(&place, cx)?;
         let (diff, _) = diff::unified(&place.path, Some(&old), &new);
         let request = request::write(cx, &args.path, &place, format!("Edit {}", args.path), diff, new);
         Ok(cx.need(vec![place.path], request))
@@ -114,13 +116,17 @@ impl Tool for Edit {
         Touches::Files(place.into_iter().map(|place| place.path).collect())
     }
 
+    fn text_file(&self, value: &Value, cx: &ToolCx) -> Option<Located> {
+        let args: Arguments = arguments(self.name(), value).ok()?;
+        cx.locate(&args.path).ok()
+    }
+
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         Box::pin(super::blocking(move || {
             let args: Arguments = arguments("edit", &value)?;
             let place = cx.permitted(&args.path)?;
-            let (old, new) = args.apply(&place)?;
-            place
-                .replace(new.as_bytes())
+            let (old, new) = args.apply(&place, &cx)?;
+            cx.replace_file(&place, &new)
                 .map_err(|error| file_error(&args.path, &error))?;
             let (diff, change) = diff::unified(&place.path, Some(&old), &new);
             Ok(ToolOutput {

@@ -8,6 +8,7 @@ mod glob;
 mod grep;
 mod search;
 mod sql;
+mod store_memory;
 mod view;
 mod web_fetch;
 
@@ -32,6 +33,7 @@ pub fn builtin() -> Vec<Arc<dyn Tool>> {
         Arc::new(sql::Sql),
         Arc::new(grep::Grep),
         Arc::new(glob::Glob),
+        Arc::new(store_memory::StoreMemory),
     ]
 }
 

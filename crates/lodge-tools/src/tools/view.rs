@@ -68,6 +68,12 @@ impl Tool for View {
         cx.need_read(&args.path, format!("View {}", args.path))
     }
 
+    fn text_file(&self, value: &Value, cx: &ToolCx) -> Option<Located> {
+        let args: Arguments = arguments(self.name(), value).ok()?;
+        let place = cx.locate(&args.path).ok()?;
+        (!place.path.is_dir() && image_type(&args.path).is_none()).then_some(place)
+    }
+
     fn run(&self, value: Value, cx: ToolCx) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         Box::pin(super::blocking(move || {
             let args: Arguments = arguments("view", &value)?;
@@ -78,7 +84,9 @@ impl Tool for View {
             if let Some(mime) = image_type(&args.path) {
                 return image(&args.path, &place, mime);
             }
-            let bytes = place.read(MAX_FILE).map_err(|error| file_error(&args.path, &error))?;
+            let bytes = cx
+                .read_file(&place, MAX_FILE)
+                .map_err(|error| file_error(&args.path, &error))?;
             if bytes.contains(&0) {
                 return Err(ToolError(format!(
                     "{} is a binary file ({}).",

@@ -7,7 +7,7 @@ use std::{
 
 use lodge_events::PermissionRequest;
 use lodge_tools::{
-    Need, OutputSink, RuleCheck, SessionTools, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate, builtin,
+    Editor, Need, OutputSink, RuleCheck, SessionTools, Tool, ToolCx, ToolError, ToolOutput, ToolUpdate, builtin,
     rules::Decision,
 };
 use serde_json::Value;
@@ -22,6 +22,7 @@ pub(crate) struct Bench {
     pub(crate) max_output_bytes: usize,
     pub(crate) number_lines: bool,
     pub(crate) rules: RuleCheck,
+    pub(crate) editor: Option<Arc<dyn Editor>>,
 }
 
 impl Bench {
@@ -36,6 +37,7 @@ impl Bench {
             max_output_bytes: 20_000,
             number_lines: true,
             rules: Arc::new(|_| Decision::Ask { why: None }),
+            editor: None,
         }
     }
 
@@ -67,6 +69,8 @@ impl Bench {
             max_output_bytes: self.max_output_bytes,
             number_lines: self.number_lines,
             out: OutputSink::new(move |update| updates.lock().unwrap().push(update)),
+            editor: self.editor.clone(),
+            shown: None,
             state: self.state.clone(),
             cancel: self.cancel.clone(),
             rules: self.rules.clone(),

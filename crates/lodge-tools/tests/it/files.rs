@@ -263,3 +263,44 @@ async fn edit_keeps_the_mode_and_tells_the_difference() {
         "{diff}"
     );
 }
+
+/// An editor that shows the same text for every file and notes what it is asked.
+#[derive(Default)]
+struct OneText(std::sync::Mutex<Vec<std::path::PathBuf>>);
+
+impl lodge_tools::Editor for OneText {
+    fn read(&self, path: std::path::PathBuf) -> futures_util::future::BoxFuture<'static, Option<String>> {
+        self.0.lock().unwrap().push(path);
+        Box::pin(std::future::ready(Some("unsaved".to_owned())))
+    }
+
+    fn write(&self, path: std::path::PathBuf, _: String) -> futures_util::future::BoxFuture<'static, bool> {
+        self.0.lock().unwrap().push(path);
+        Box::pin(std::future::ready(false))
+    }
+}
+
+#[tokio::test]
+async fn an_editor_is_asked_only_for_files_of_the_session_and_the_disk_counts_where_it_does_not_help() {
+    let mut bench = Bench::new();
+    let editor = std::sync::Arc::new(OneText::default());
+    bench.editor = Some(editor.clone());
+    let inside = bench.file("a.txt", "saved");
+    let outside = bench.dir.path().join("outside.txt");
+    std::fs::write(&outside, "outside").unwrap();
+    let view = Bench::tool("view");
+    for (path, shown) in [(&inside, "unsaved"), (&outside, "outside")] {
+        let arguments = json!({ "path": path });
+        let mut cx = bench.cx("call");
+        cx.ask_editor(&*view, &arguments).await;
+        view.need(&arguments, &cx).unwrap();
+        let output = view.run(arguments, cx).await.unwrap();
+        assert!(output.content.contains(shown), "{}", output.content);
+    }
+    bench
+        .call("create", json!({ "path": "b.txt", "file_text": "new" }))
+        .await
+        .unwrap();
+    assert_eq!(bench.read("b.txt"), "new");
+    assert_eq!(*editor.0.lock().unwrap(), [inside, bench.work().join("b.txt")]);
+}

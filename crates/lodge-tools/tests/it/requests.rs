@@ -74,6 +74,13 @@ fn requests_carry_what_clients_show() {
     );
     check(&bench, "sql", json!({"query": "SELECT 1"}), Value::Null);
     check(&bench, "list_bash", json!({}), Value::Null);
+    check(
+        &bench,
+        "store_memory",
+        json!({"subject": " testing ", "fact": "Run make check", "reason": "It is quick"}),
+        json!({"kind": "memory", "toolCallId": "call", "action": "store", "subject": "testing", "fact": "Run make check",
+            "reason": "It is quick", "scope": "repository"}),
+    );
 }
 
 #[test]
@@ -93,7 +100,8 @@ fn tools_say_what_they_are() {
             "web_fetch",
             "sql",
             "grep",
-            "glob"
+            "glob",
+            "store_memory",
         ]
     );
     for tool in lodge_tools::builtin() {

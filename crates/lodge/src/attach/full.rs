@@ -4,6 +4,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,7 +16,7 @@ use ahp::ahp_types::{
 use anyhow::{Context, Result};
 use crossterm::event::{Event, EventStream};
 use futures_util::StreamExt;
-use lodge_terminal::{App, Effect, Painter, Sent};
+use lodge_terminal::{App, Effect, HostName, Painter, Sent};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -25,9 +26,11 @@ use super::{
     hardware::{self, Hardware},
     history::History,
     link::{Inbound, Leftover, Link, Missed, News, Wire},
-    pick,
+    others::Others,
+    pick::{self, Workplace},
     place::Place,
 };
+use crate::remote::Forward;
 
 /// The shortest time between two frames, and the time between two pictures of what turns.
 const FRAME: Duration = Duration::from_millis(16);
@@ -42,7 +45,7 @@ const LARGEST_IMAGE: u64 = 20 << 20;
 /// What was asked for beside the conversation, and came.
 enum Answer {
     Completed(u64, Vec<CompletionItem>),
-    Listed(Result<Vec<SessionSummary>>),
+    Listed(HostName, Result<Vec<SessionSummary>>),
     Failed(String),
 }
 
@@ -53,9 +56,12 @@ pub(super) struct Full {
     pub(super) app: App,
     pub(super) history: History,
     /// Where new sessions work.
-    pub(super) cwd: Option<Uri>,
+    pub(super) workplace: Workplace,
     /// How many turns are asked for when a session is opened.
     pub(super) turns: usize,
+    pub(super) others: Others,
+    /// The way to the host, where one had to be opened.
+    pub(super) way: Option<Arc<Forward>>,
 }
 
 /// The parts that come and go with the terminal.
@@ -153,8 +159,14 @@ impl Full {
                 () = &mut ended => return Ok(ExitCode::SUCCESS),
                 Some(answer) = answered.recv() => match answer {
                     Answer::Completed(number, items) => self.app.completed(number, items),
-                    Answer::Listed(Ok(sessions)) => self.app.listed(sessions),
-                    Answer::Listed(Err(error)) => self.app.complain(&crate::describe(&error)),
+                    Answer::Listed(host, Ok(sessions)) => self.app.listed(host, sessions),
+                    Answer::Listed(host, Err(error)) if host == self.others.current => {
+                        self.app.complain(&crate::describe(&error));
+                    }
+                    Answer::Listed(host, Err(error)) => {
+                        tracing::debug!("{}", crate::describe(&error));
+                        self.app.unlisted(&host);
+                    }
                     Answer::Failed(why) => self.app.complain(&why),
                 },
                 news = self.wire.next() => self.news(news?).await?,
@@ -226,7 +238,7 @@ impl Full {
         if missing.contains(&mirror.session.uri) || missing.contains(&mirror.chat.uri) {
             // The host had no time to keep it, or somebody deleted it: it is made again, if nobody else did so.
             let (uri, root) = (mirror.session.uri.clone(), mirror.root.clone());
-            pick::create_as(&link.client, &uri, self.cwd.clone()).await?;
+            pick::create_as(&link.client, &uri, &self.workplace).await?;
             let mirror = pick::open(&link.client, root, &uri, self.turns).await?;
             self.app.mirror = mirror;
         }
@@ -246,7 +258,8 @@ impl Full {
             Effect::Dispatch(channel, action, sent) => self.dispatch(channel, *action, sent).await,
             Effect::Complete(text, number) => self.complete(text, number, answers),
             Effect::List => self.list(answers),
-            Effect::Open(uri) => self.open(Some(uri)).await,
+            Effect::Open(host, uri) if host == self.others.current => self.open(Some(uri)).await,
+            Effect::Open(host, uri) => Box::pin(self.go_to(host, &uri)).await,
             Effect::New => self.open(None).await,
             Effect::Older(cursor) => self.older(cursor, answers),
             Effect::Edit(text) => match screen.lend(|| edit(&text))? {
@@ -327,10 +340,41 @@ impl Full {
         let Some(link) = self.wire.link() else {
             return self.app.tell("The host is not reachable; try again when it is back.");
         };
-        let (client, answers) = (link.client.clone(), answers.clone());
+        let (client, own, host) = (link.client.clone(), answers.clone(), self.others.current.clone());
         tokio::spawn(async move {
-            let _ = answers.send(Answer::Listed(pick::many(&client).await));
+            let _ = own.send(Answer::Listed(host, pick::many(&client).await));
         });
+        for other in self.others.all() {
+            let answers = answers.clone();
+            tokio::spawn(async move {
+                if let Some(listed) = other.list().await {
+                    let _ = answers.send(Answer::Listed(other.name.clone(), listed));
+                }
+            });
+        }
+    }
+
+    /// Shows a session of another host. The conversation stays where it is if that cannot be reached.
+    async fn go_to(&mut self, host: HostName, session: &str) {
+        self.app.tell("Connecting …");
+        let moved = async {
+            let (place, way) = self.others.way_to(&host).await?;
+            let (link, hello) = Link::connect(&place, &self.client_id).await?;
+            let mirror = pick::open(&link.client, super::root_of(hello)?, session, self.turns).await?;
+            anyhow::Ok((place, way, link, mirror))
+        };
+        match moved.await {
+            Ok((place, way, link, mirror)) => {
+                if let Some(left) = self.wire.link() {
+                    left.client.shutdown().await;
+                }
+                self.workplace = Workplace::of(&place);
+                (self.place, self.way, self.wire) = (place, way, Wire::Up(link));
+                self.others.current = host.clone();
+                self.app.moved(host, mirror);
+            }
+            Err(error) => self.app.complain(&crate::describe(&error)),
+        }
     }
 
     fn older(&mut self, cursor: String, answers: &mpsc::UnboundedSender<Answer>) {
@@ -360,7 +404,7 @@ impl Full {
         let opened = async {
             let uri = match wanted {
                 Some(uri) => uri,
-                None => pick::create(&link.client, &root, self.cwd.clone()).await?,
+                None => pick::create(&link.client, &root, &self.workplace).await?,
             };
             pick::open(&link.client, root, &uri, self.turns).await
         };

@@ -8,6 +8,7 @@ mod hardware;
 mod history;
 mod input;
 mod link;
+mod others;
 mod pick;
 mod place;
 mod screen;
@@ -24,7 +25,7 @@ use ahp::ahp_types::{
 };
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use lodge_terminal::{App, Setup};
+use lodge_terminal::{App, Scheme, Setup};
 use uuid::Uuid;
 
 pub(crate) use self::{
@@ -37,6 +38,8 @@ use self::{
     history::History,
     input::Input,
     link::{Link, Wire},
+    others::Others,
+    pick::Workplace,
     place::Place,
     screen::Screen,
     talk::Talk,
@@ -61,8 +64,9 @@ pub(crate) async fn attach(home: &Path, args: AttachArgs) -> Result<ExitCode> {
 }
 
 /// `lodge` alone: the conversation with the host of a home, which is started where there is none.
-pub(crate) async fn converse(home: &Path) -> Result<ExitCode> {
-    let Some(Command::Attach(args)) = Cli::try_parse_from(["lodge", "attach"])?.command else {
+pub(crate) async fn converse(home: &Path, session: Option<String>) -> Result<ExitCode> {
+    let words = ["lodge", "attach"].map(str::to_owned).into_iter().chain(session);
+    let Some(Command::Attach(args)) = Cli::try_parse_from(words)?.command else {
         unreachable!("`attach` is a command");
     };
     if args.url.is_none() {
@@ -108,12 +112,12 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let place = Place::new(home, &args);
-    let cwd = directory(&place, &args)?;
+    let workplace = workplace(&place, &args)?;
     let me = format!("lodge-attach-{}", Uuid::new_v4());
     let (link, hello) = Link::connect(&place, &me).await?;
     let root = root_of(hello)?;
     if !args.plain && hardware::can_draw() {
-        return on_whole_screen(home, args, place, cwd, me, link, root).await;
+        return Box::pin(on_whole_screen(home, args, place, workplace, me, link, root)).await;
     }
     let screen = Screen::new();
     let mut opening = Opening {
@@ -122,7 +126,7 @@ async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
         input: Input::open(screen.draws_line()),
         screen,
         listed: Vec::new(),
-        cwd: cwd.clone(),
+        workplace: &workplace,
     };
     let Some(start) = opening.choose(&args).await? else {
         return Ok(ExitCode::SUCCESS);
@@ -133,7 +137,7 @@ async fn talk(home: &Path, args: AttachArgs) -> Result<ExitCode> {
     let mirror = pick::open(&link.client, root, &start.session, args.history).await?;
     let mut talk = Talk::new(place, me, link, mirror, screen, input);
     talk.listed = listed;
-    talk.cwd = cwd;
+    talk.workplace = workplace;
     talk.history = args.history;
     talk.model = args.model;
     talk.run(start.first).await
@@ -144,13 +148,13 @@ async fn on_whole_screen(
     home: &Path,
     args: AttachArgs,
     place: Place,
-    cwd: Option<Uri>,
+    workplace: Workplace,
     me: String,
     link: Link,
     root: RootState,
 ) -> Result<ExitCode> {
     let client = &link.client;
-    let wanted = match (&args.session, args.new, &cwd) {
+    let wanted = match (&args.session, args.new, &workplace.directory) {
         (_, true, _) => None,
         (Some(wanted), ..) => Some(pick::find(client, wanted, &pick::newest(client).await?).await?),
         (None, _, Some(cwd)) => pick::last_in(client, cwd).await?,
@@ -158,17 +162,18 @@ async fn on_whole_screen(
     };
     let session = match wanted {
         Some(session) => session,
-        None => pick::create(client, &root, cwd.clone()).await?,
+        None => pick::create(client, &root, &workplace).await?,
     };
     let mirror = pick::open(client, root, &session, TURNS).await?;
     let config = crate::setup::config(home)?;
     let (history, typed) = History::open(home);
     let variable = |name: &str| std::env::var(name).ok();
     let setup = Setup {
+        host: args.host.clone(),
         mirror,
         client_id: me.clone(),
         history: typed,
-        scheme: config.terminal.theme.scheme(variable),
+        scheme: config.terminal.theme.scheme(Scheme::detect(variable)),
         prices: config.prices,
         model: args.model,
     };
@@ -178,25 +183,28 @@ async fn on_whole_screen(
         wire: Wire::Up(link),
         app: App::new(setup),
         history,
-        cwd,
+        workplace,
         turns: TURNS,
+        others: Others::new(home, args.host),
+        way: None,
     };
     full.run(None).await
 }
 
-/// The directory that new sessions work in. The host's own choice, unless it is on this machine.
-fn directory(place: &Place, args: &AttachArgs) -> Result<Option<Uri>> {
-    let Some(named) = &args.cwd else {
-        let here = std::env::current_dir().ok().filter(|_| place.is_here());
-        return Ok(here.map(|path| place::file_uri(&path)));
+/// Where new sessions work. The directory is the host's own choice, unless it is on this machine.
+fn workplace(place: &Place, args: &AttachArgs) -> Result<Workplace> {
+    let is_here = place.is_here();
+    let directory = match &args.cwd {
+        None => place.current_directory(),
+        Some(named) if !is_here => Some(place::file_uri(named)),
+        Some(named) => {
+            let path = named
+                .canonicalize()
+                .with_context(|| format!("{} is not a directory", named.display()))?;
+            Some(place::file_uri(&path))
+        }
     };
-    if !place.is_here() {
-        return Ok(Some(place::file_uri(named)));
-    }
-    let path = named
-        .canonicalize()
-        .with_context(|| format!("{} is not a directory", named.display()))?;
-    Ok(Some(place::file_uri(&path)))
+    Ok(Workplace { directory, is_here })
 }
 
 fn root_of(hello: InitializeResult) -> Result<RootState> {
@@ -222,7 +230,7 @@ struct Opening<'a> {
     screen: Screen,
     input: Input,
     listed: Vec<SessionSummary>,
-    cwd: Option<Uri>,
+    workplace: &'a Workplace,
 }
 
 impl Opening<'_> {
@@ -278,7 +286,7 @@ impl Opening<'_> {
     }
 
     async fn new_session(&self, first: Option<String>) -> Result<Option<Start>> {
-        let session = pick::create(&self.link.client, self.root, self.cwd.clone()).await?;
+        let session = pick::create(&self.link.client, self.root, self.workplace).await?;
         Ok(Some(Start { session, first }))
     }
 }

@@ -5,6 +5,7 @@ use ahp::{
     ahp_types::{
         ROOT_RESOURCE_URI, Uri,
         commands::{CreateSessionParams, ListSessionsParams, ListSessionsResult, SubscribeView},
+        common::JsonObject,
         errors::ahp_error_codes,
         state::{RootState, SessionStatus, SessionSummary, SnapshotState},
     },
@@ -17,7 +18,7 @@ use lodge_terminal::{
     plain, shorten, shown_path,
 };
 
-use super::link::reason;
+use super::{link::reason, place::Place};
 
 /// How many sessions a list shows, and how many are asked for at once when one is looked for.
 const SHOWN: i64 = 20;
@@ -171,21 +172,51 @@ pub(super) fn is_choice(line: &str, listed: &[SessionSummary]) -> bool {
     numbered || (line.len() >= 4 && listed.iter().any(begins))
 }
 
+/// Where new sessions work.
+#[derive(Clone, Default)]
+pub(super) struct Workplace {
+    /// The directory; the host's own choice without one.
+    pub(super) directory: Option<Uri>,
+    /// Whether the host is on this machine, so that programs find what this program would.
+    pub(super) is_here: bool,
+}
+
+impl Workplace {
+    /// The directory of this program, where the host has it too.
+    pub(super) fn of(place: &Place) -> Self {
+        Self {
+            directory: place.current_directory(),
+            is_here: place.is_here(),
+        }
+    }
+
+    /// The variables of this program, for those that a session starts. No secrets are among them.
+    fn environment(&self) -> Option<JsonObject> {
+        if !self.is_here {
+            return None;
+        }
+        let variables = lodge_tools::Environment::default().visible().into_iter();
+        let texts = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let texts: JsonObject = texts.map(|(name, value)| (name, value.into())).collect();
+        Some([("lodge.environment".to_owned(), texts.into())].into_iter().collect())
+    }
+}
+
 /// Makes a session. The host keeps it from its first message on.
-pub(super) async fn create(client: &Client, root: &RootState, cwd: Option<Uri>) -> Result<Uri> {
+pub(super) async fn create(client: &Client, root: &RootState, workplace: &Workplace) -> Result<Uri> {
     let provider = root.agents.first().map(|agent| agent.provider.clone());
     let uri = format!("{}:/{}", provider.as_deref().unwrap_or("ahp-session"), Uuid::new_v4());
-    create_as(client, &uri, cwd).await?;
+    create_as(client, &uri, workplace).await?;
     Ok(uri)
 }
 
 /// Makes a session of this name, if there is none.
-pub(super) async fn create_as(client: &Client, uri: &str, cwd: Option<Uri>) -> Result<()> {
+pub(super) async fn create_as(client: &Client, uri: &str, workplace: &Workplace) -> Result<()> {
     let params = CreateSessionParams {
         channel: uri.to_owned(),
-        meta: None,
+        meta: workplace.environment(),
         provider: None,
-        working_directories: cwd.map(|cwd| vec![cwd]),
+        working_directories: workplace.directory.clone().map(|directory| vec![directory]),
         config: None,
         active_client: None,
         progress_token: None,

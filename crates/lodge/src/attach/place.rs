@@ -32,6 +32,15 @@ impl Place {
         }
     }
 
+    /// A host at an address.
+    pub(super) fn at(home: &Path, url: String, token: Option<String>) -> Self {
+        Self {
+            home: home.to_owned(),
+            url: Some(url),
+            token,
+        }
+    }
+
     /// The host of a home.
     pub(super) fn of_home(home: &Path) -> Self {
         Self {
@@ -44,6 +53,12 @@ impl Place {
     /// Whether the host is on this machine for sure, so that our paths are its paths.
     pub(super) fn is_here(&self) -> bool {
         self.url.is_none()
+    }
+
+    /// The directory of this program, where the host has it too.
+    pub(super) fn current_directory(&self) -> Option<String> {
+        let here = std::env::current_dir().ok().filter(|_| self.is_here())?;
+        Some(file_uri(&here))
     }
 
     /// The home whose host this is, if it is one of this machine.

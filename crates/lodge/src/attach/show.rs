@@ -13,7 +13,7 @@ use ahp::ahp_types::state::{
 };
 
 use super::screen::Screen;
-use lodge_terminal::{client::ask::answer_words, shorten};
+use lodge_terminal::{client::ask::answer_words, is_command, shorten};
 
 /// How much of each old turn is shown when a session is opened.
 const OLD_MESSAGE: usize = 400;
@@ -80,12 +80,28 @@ pub(super) struct Show {
     typed: HashSet<String>,
     /// How the last turn ended, or that a message was refused.
     pub(super) last: Option<TurnState>,
+    /// What the agent said last that it does, without numbers.
+    activity: String,
 }
 
 impl Show {
     /// This message, or the answer to this question, was typed at this screen.
     pub(super) fn typed(&mut self, id: &str) {
         self.typed.insert(id.to_owned());
+    }
+
+    /// What the agent does right now. When only numbers change, as in a countdown, that is not told again.
+    pub(super) fn activity<W: Write>(&mut self, screen: &mut Screen<W>, activity: Option<&str>) -> io::Result<()> {
+        let activity = activity.unwrap_or_default();
+        let words: String = activity.chars().filter(|char| !char.is_ascii_digit()).collect();
+        if words == self.activity {
+            return Ok(());
+        }
+        self.activity = words;
+        match activity {
+            "" => Ok(()),
+            activity => screen.note("·", activity),
+        }
     }
 
     /// This message has to wait: it is shown when its turn comes, wherever it was typed. True when it was shown before.
@@ -342,11 +358,6 @@ impl Shown {
             _ => Ok(()),
         }
     }
-}
-
-fn is_command(meta: Option<&serde_json::Map<String, serde_json::Value>>) -> bool {
-    meta.and_then(|meta| meta.get("toolKind"))
-        .is_some_and(|kind| kind == "terminal")
 }
 
 /// The last lines of what a command printed.

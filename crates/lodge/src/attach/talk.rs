@@ -21,7 +21,7 @@ use super::{
     editor::Key,
     input::Input,
     link::{Inbound, Leftover, Link, Missed, News, Wire},
-    pick,
+    pick::{self, Workplace},
     place::Place,
     screen::Screen,
     show::Show,
@@ -64,7 +64,7 @@ pub(super) struct Talk {
     /// The list that numbers are about.
     pub(super) listed: Vec<SessionSummary>,
     /// Where new sessions work.
-    pub(super) cwd: Option<Uri>,
+    pub(super) workplace: Workplace,
     pub(super) history: usize,
     /// The model for the next message.
     pub(super) model: Option<String>,
@@ -90,7 +90,7 @@ impl Talk {
             armed: false,
             leaving: None,
             listed: Vec::new(),
-            cwd: None,
+            workplace: Workplace::default(),
             history: 0,
             model: None,
         }
@@ -283,7 +283,7 @@ impl Talk {
             }
             // The host had no time to keep it: it is made again, if nobody else who was attached did so.
             let uri = mirror.session.uri.clone();
-            pick::create_as(&link.client, &uri, self.cwd.clone()).await?;
+            pick::create_as(&link.client, &uri, &self.workplace).await?;
             *mirror = pick::open(&link.client, mirror.root.clone(), &uri, self.history).await?;
         }
         self.wire = Wire::Up(link);
@@ -366,6 +366,9 @@ impl Talk {
             StateAction::SessionConfigChanged(_) if self.mirror.model() != model_before.as_deref() => {
                 let model = self.mirror.model().unwrap_or("the host's choice");
                 self.screen.note("·", &format!("Model: {model}"))?;
+            }
+            StateAction::SessionActivityChanged(changed) => {
+                self.show.activity(&mut self.screen, changed.activity.as_deref())?;
             }
             StateAction::SessionCreationFailed(failed) => {
                 let text = format!("Cannot create the session: {}", failed.error.message);

@@ -14,12 +14,15 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{pin, ssh::SshTarget};
+use super::{
+    pin,
+    ssh::{Asking, SshTarget},
+};
 
 /// How to get to the other machine.
 #[derive(Clone)]
 pub(super) enum Route {
-    Ssh(SshTarget),
+    Ssh(SshTarget, Asking),
     Tls(pin::Target),
 }
 
@@ -34,7 +37,7 @@ pub(super) struct Way {
 impl Route {
     async fn go(&self) -> Result<Way> {
         match self {
-            Self::Ssh(target) => target.connect().await,
+            Self::Ssh(target, asking) => target.connect(*asking).await,
             Self::Tls(target) => target.connect().await,
         }
     }
@@ -47,7 +50,7 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    /// Opens it. Going there once tells whether it can be gone, and asks for a password where ssh wants one.
+    /// Opens it. Going there once tells whether it can be gone, and asks for a password where ssh wants one and may.
     pub(super) async fn open(route: Route) -> Result<Self> {
         let first = route.go().await?;
         let directory = std::env::temp_dir().join(format!("lodge-{}", uuid::Uuid::new_v4()));

@@ -75,6 +75,22 @@ impl Known {
     }
 }
 
+/// The names of all hosts.
+pub(crate) fn names(home: &Path) -> Result<Vec<String>> {
+    Ok(read(home)?.into_keys().collect())
+}
+
+/// The pages of those that a browser can reach: names and addresses.
+pub(crate) fn pages(home: &Path) -> Result<Vec<(String, String)>> {
+    let page = |(name, entry): (String, Entry)| {
+        let rest = entry.url.strip_prefix("ws")?;
+        // What follows the question mark may be a token.
+        let address = rest.split('?').next()?;
+        Some((name, format!("http{address}")))
+    };
+    Ok(read(home)?.into_iter().filter_map(page).collect())
+}
+
 /// A host by its name.
 pub(super) fn find(home: &Path, name: &str) -> Result<Known> {
     let mut entries = read(home)?;

@@ -18,10 +18,14 @@ use anyhow::{Result, bail};
 pub(crate) use self::{
     bridge::bridge,
     forward::Forward,
-    hosts::{HostsCommand, hosts},
+    hosts::{HostsCommand, hosts, names, pages},
     tls::{TlsCommand, own_files, tls},
 };
-use self::{forward::Route, hosts::Known, ssh::SshTarget};
+use self::{
+    forward::Route,
+    hosts::Known,
+    ssh::{Asking, SshTarget},
+};
 use crate::cli::AttachArgs;
 
 /// Finds out where `lodge attach` is to go, and opens the way there. The way is open as long as what is returned is kept.
@@ -36,24 +40,48 @@ pub(crate) async fn open(home: &Path, args: &mut AttachArgs) -> Result<Option<Fo
     let Some(url) = args.url.clone() else {
         return Ok(None);
     };
-    let known = match url.contains(':') {
-        true => Known::new(url),
-        false => hosts::find(home, &url)?,
+    let (known, name) = match url.contains(':') {
+        true => (Known::new(url), None),
+        false => (hosts::find(home, &url)?, Some(url)),
     };
-    args.token = args.token.take().or(known.token);
-    let route = match known.url.strip_prefix("ssh://") {
-        Some(target) => Route::Ssh(SshTarget::parse(target)?),
-        None => match known.pin {
-            Some(pin) => Route::Tls(pin::Target::parse(&known.url, pin)?),
-            None => {
-                args.url = Some(known.url);
-                return Ok(None);
-            }
-        },
+    // What follows the question mark may be a token.
+    let shown = known.url.split('?').next().unwrap_or_default();
+    args.host = Some(name.unwrap_or_else(|| shown.to_owned()));
+    let reached = go(known, Asking::Allowed).await?;
+    args.url = Some(reached.url);
+    args.token = args.token.take().or(reached.token);
+    Ok(reached.way)
+}
+
+/// Where a host is reached from this machine.
+pub(crate) struct Reached {
+    pub(crate) url: String,
+    pub(crate) token: Option<String>,
+    /// Open as long as it is kept.
+    pub(crate) way: Option<Forward>,
+}
+
+/// Opens the way to a named host without asking for a password.
+pub(crate) async fn reach(home: &Path, name: &str) -> Result<Reached> {
+    go(hosts::find(home, name)?, Asking::Never).await
+}
+
+async fn go(known: Known, asking: Asking) -> Result<Reached> {
+    let route = match (known.url.strip_prefix("ssh://"), known.pin) {
+        (Some(target), _) => Some(Route::Ssh(SshTarget::parse(target)?, asking)),
+        (None, Some(pin)) => Some(Route::Tls(pin::Target::parse(&known.url, pin)?)),
+        (None, None) => None,
     };
-    let forward = Forward::open(route).await?;
-    args.url = Some(format!("unix:{}", forward.socket().display()));
-    Ok(Some(forward))
+    let way = match route {
+        Some(route) => Some(Forward::open(route).await?),
+        None => None,
+    };
+    let socket = way.as_ref().map(|way| format!("unix:{}", way.socket().display()));
+    Ok(Reached {
+        url: socket.unwrap_or(known.url),
+        token: known.token,
+        way,
+    })
 }
 
 /// The address from which this machine would reach others. Nothing is sent to find out.

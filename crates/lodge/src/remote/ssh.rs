@@ -20,6 +20,13 @@ const MOST_CHATTER: usize = 64 << 10;
 const REMOTE: &str =
     "command -v lodge >/dev/null 2>&1 || PATH=$HOME/.local/bin:$HOME/.cargo/bin:$PATH; exec lodge bridge";
 
+/// Whether ssh may ask the person for a password, and print what keeps it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asking {
+    Allowed,
+    Never,
+}
+
 /// Where to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SshTarget {
@@ -52,7 +59,7 @@ impl SshTarget {
         })
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, asking: Asking) -> Command {
         // As git has it: a command with options of one's own.
         let own = std::env::var("LODGE_SSH_COMMAND")
             .ok()
@@ -61,6 +68,9 @@ impl SshTarget {
         let mut words = own.split_whitespace();
         let mut command = Command::new(words.next().unwrap_or("ssh"));
         command.args(words).args(["-T", "-e", "none"]);
+        if asking == Asking::Never {
+            command.args(["-o", "BatchMode=yes"]);
+        }
         if let Some(port) = self.port {
             command.arg("-p").arg(port.to_string());
         }
@@ -71,9 +81,12 @@ impl SshTarget {
         command
     }
 
-    pub(super) async fn connect(&self) -> Result<Way> {
-        let mut child = self
-            .command()
+    pub(super) async fn connect(&self, asking: Asking) -> Result<Way> {
+        let mut command = self.command(asking);
+        if asking == Asking::Never {
+            command.stderr(Stdio::null());
+        }
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

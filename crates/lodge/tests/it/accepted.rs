@@ -15,13 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const ROOT: &str = "ahp-root://";
 
-struct Client {
+pub(crate) struct Client {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     next: i64,
 }
 
 impl Client {
-    async fn connect(url: &str, program: &str) -> Self {
+    pub(crate) async fn connect(url: &str, program: &str) -> Self {
         let (socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
         let mut client = Self { socket, next: 0 };
         let hello = json!({ "channel": ROOT, "protocolVersions": ["1.0.0"], "clientId": "me",
@@ -61,7 +61,7 @@ impl Client {
         answer["result"].clone()
     }
 
-    async fn subscribe(&mut self, channel: &str) -> Value {
+    pub(crate) async fn subscribe(&mut self, channel: &str) -> Value {
         self.request("subscribe", json!({ "channel": channel })).await["snapshot"]["state"].clone()
     }
 
@@ -75,7 +75,7 @@ impl Client {
         verdict["params"]["rejectionReason"].as_str().map(str::to_owned)
     }
 
-    async fn accepted(&mut self, channel: &str, action: Value) {
+    pub(crate) async fn accepted(&mut self, channel: &str, action: Value) {
         assert_eq!(self.dispatch(channel, action.clone()).await, None, "{action}");
     }
 

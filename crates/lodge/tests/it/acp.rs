@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 use testkit::{Home, Running, events};
 
 /// The host of a home, as a person starts it.
-fn host(home: &Home) -> Running {
+pub(crate) fn host(home: &Home) -> Running {
     let mut host = home.start(["--port", "0", "--sdk-port", "0"]);
     host.line_with("Ctrl-C stops");
     host
 }
 
 /// An editor that has started `lodge acp`.
-struct Editor {
-    running: Running,
+pub(crate) struct Editor {
+    pub(crate) running: Running,
     next: u64,
     /// What the agent told, in order.
-    updates: Vec<Value>,
+    pub(crate) updates: Vec<Value>,
     /// What the agent asks, and what it takes back.
-    asked: VecDeque<Value>,
-    cwd: Value,
+    pub(crate) asked: VecDeque<Value>,
+    pub(crate) cwd: Value,
 }
 
 impl Editor {
@@ -35,9 +35,16 @@ impl Editor {
     }
 
     /// One that has introduced itself, with forms.
-    fn ready(home: &Home) -> Self {
+    pub(crate) fn ready(home: &Home) -> Self {
+        Self::with(
+            home,
+            json!({ "elicitation": { "form": {}, "url": {} }, "auth": { "terminal": true } }),
+        )
+    }
+
+    /// One that has introduced itself.
+    fn with(home: &Home, capabilities: Value) -> Self {
         let mut editor = Self::start(home);
-        let capabilities = json!({ "elicitation": { "form": {}, "url": {} }, "auth": { "terminal": true } });
         editor.call(
             "initialize",
             json!({
@@ -60,16 +67,16 @@ impl Editor {
         id
     }
 
-    fn notify(&mut self, method: &str, params: Value) {
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
         self.say(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    fn answer(&mut self, asked: &Value, result: Value) {
+    pub(crate) fn answer(&mut self, asked: &Value, result: Value) {
         self.say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }));
     }
 
     /// Takes the next message. An answer to a request of ours is given back.
-    fn take(&mut self) -> Option<Value> {
+    pub(crate) fn take(&mut self) -> Option<Value> {
         let line = self.running.line().expect("the agent is there");
         let message: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(message["jsonrpc"], "2.0", "{message}");
@@ -90,7 +97,7 @@ impl Editor {
     }
 
     /// The answer to a request.
-    fn wait(&mut self, id: u64) -> Result<Value, Value> {
+    pub(crate) fn wait(&mut self, id: u64) -> Result<Value, Value> {
         let answer = self.next_answer();
         assert_eq!(answer["id"], id, "{answer}");
         match answer.get("error") {
@@ -99,18 +106,18 @@ impl Editor {
         }
     }
 
-    fn try_call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+    pub(crate) fn try_call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.send(method, params);
         self.wait(id)
     }
 
-    fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.try_call(method, params)
             .unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
     /// What the agent asks next.
-    fn question(&mut self, method: &str) -> Value {
+    pub(crate) fn question(&mut self, method: &str) -> Value {
         loop {
             if let Some(asked) = self.asked.pop_front() {
                 assert_eq!(asked["method"], method, "{asked}");
@@ -120,24 +127,24 @@ impl Editor {
         }
     }
 
-    fn new_session(&mut self) -> String {
+    pub(crate) fn new_session(&mut self) -> String {
         let made = self.call("session/new", json!({ "cwd": self.cwd, "mcpServers": [] }));
         made["sessionId"].as_str().unwrap().to_owned()
     }
 
-    fn prompt(&mut self, session: &str, text: &str) -> u64 {
+    pub(crate) fn prompt(&mut self, session: &str, text: &str) -> u64 {
         let prompt = json!([{ "type": "text", "text": text }]);
         self.send("session/prompt", json!({ "sessionId": session, "prompt": prompt }))
     }
 
-    fn stops(&mut self, session: &str, text: &str) -> String {
+    pub(crate) fn stops(&mut self, session: &str, text: &str) -> String {
         let id = self.prompt(session, text);
         let stopped = self.wait(id).unwrap();
         stopped["stopReason"].as_str().unwrap().to_owned()
     }
 
     /// Waits until an update fits.
-    fn until(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let mut seen = 0;
         loop {
             if let Some(found) = self.updates[seen..].iter().find(|told| fits(&told["update"])) {
@@ -155,7 +162,7 @@ impl Editor {
     }
 
     /// The text of all chunks of a kind.
-    fn text(&self, kind: &str) -> String {
+    pub(crate) fn text(&self, kind: &str) -> String {
         let told = self.told(kind);
         told.iter()
             .filter_map(|update| update["content"]["text"].as_str())
@@ -179,11 +186,11 @@ impl Editor {
     }
 }
 
-fn selected(option: &str) -> Value {
+pub(crate) fn selected(option: &str) -> Value {
     json!({ "outcome": { "outcome": "selected", "optionId": option } })
 }
 
-fn log_of(home: &Home, session: &str) -> Vec<Value> {
+pub(crate) fn log_of(home: &Home, session: &str) -> Vec<Value> {
     events::read_log(&home.path().join("session-state").join(session).join("events.jsonl"))
 }
 
@@ -596,7 +603,6 @@ fn what_is_wrong_is_said_and_the_connection_lives_on() {
             -32602,
         ),
         ("session/close", json!({ "sessionId": "none" }), -32002),
-        ("session/delete", json!({ "sessionId": "none" }), -32002),
     ] {
         let error = editor.try_call(method, params.clone()).unwrap_err();
         assert_eq!(error["code"], code, "{method} {params}: {error}");
@@ -751,6 +757,9 @@ fn sessions_are_closed_and_deleted() {
     assert_eq!(home.logs().len(), 1, "it is kept");
     editor.call("session/delete", json!({ "sessionId": session }));
     assert!(home.logs().is_empty());
+    // One that is gone, or never was, is deleted without a word.
+    editor.call("session/delete", json!({ "sessionId": session }));
+    editor.call("session/delete", json!({ "sessionId": "none" }));
     assert_eq!(editor.call("session/list", json!({}))["sessions"], json!([]));
 }
 
@@ -884,4 +893,107 @@ fn editors_that_start_at_the_same_time_share_one_host() {
     }
     drop(editors);
     let _ = home.run(["serve", "--stop"]).ok();
+}
+
+#[test]
+fn editors_with_homes_of_their_own_start_at_the_same_time() {
+    let homes: Vec<Home> = (0..6).map(|_| Home::new()).collect();
+    std::thread::scope(|scope| {
+        for home in &homes {
+            scope.spawn(|| {
+                let mut editor = Editor::ready(home);
+                let session = editor.new_session();
+                assert_eq!(editor.stops(&session, "say hello"), "end_turn");
+                drop(editor);
+                let _ = home.run(["serve", "--stop"]).ok();
+            });
+        }
+    });
+}
+
+#[test]
+fn files_are_read_and_written_through_an_editor_that_offers_it() {
+    let home = Home::new();
+    let _host = host(&home);
+    let (a, b) = (home.work().join("a.txt"), home.work().join("b.txt"));
+    std::fs::write(&a, "saved\n").unwrap();
+    let mut editor = Editor::with(&home, json!({ "fs": { "readTextFile": true, "writeTextFile": true } }));
+    let session = editor.new_session();
+    editor.call(
+        "session/set_config_option",
+        json!({ "sessionId": session, "configId": "approval", "value": "all" }),
+    );
+    let script = r#"call view {"path":"a.txt"} then call edit {"path":"a.txt","old_str":"unsaved","new_str":"changed"} then call create {"path":"b.txt","file_text":"new"} then say over"#;
+    let prompt = editor.prompt(&session, script);
+    // It is looked at once, and before and after the change is decided on.
+    for _ in 0..3 {
+        let asked = editor.question("fs/read_text_file");
+        assert_eq!(asked["params"], json!({ "sessionId": session, "path": a }));
+        editor.answer(&asked, json!({ "content": "unsaved\n" }));
+    }
+    let asked = editor.question("fs/write_text_file");
+    let expected = json!({ "sessionId": session, "path": a, "content": "changed\n" });
+    assert_eq!(asked["params"], expected);
+    std::fs::write(&a, "changed\n").unwrap();
+    editor.answer(&asked, json!({}));
+    // What the editor does not do is done without it.
+    let asked = editor.question("fs/write_text_file");
+    assert_eq!(asked["params"]["path"], json!(b));
+    let id = &asked["id"];
+    editor.say(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": "No." } }));
+    assert_eq!(editor.wait(prompt).unwrap()["stopReason"], "end_turn");
+    assert_eq!(std::fs::read_to_string(&b).unwrap(), "new");
+    let log = log_of(&home, &session);
+    let results: Vec<&str> = log
+        .iter()
+        .filter(|event| event["type"] == "tool.execution_complete")
+        .map(|event| event["data"]["result"]["content"].as_str().unwrap_or_default())
+        .collect();
+    assert!(results[0].contains("unsaved"), "{results:?}");
+    assert!(results[1].contains("updated"), "{results:?}");
+}
+
+#[test]
+fn a_session_that_is_being_made_when_its_editor_goes_is_not_kept() {
+    let home = Home::new();
+    let _host = host(&home);
+    for _ in 0..5 {
+        let mut editor = Editor::ready(&home);
+        let cwd = editor.cwd.clone();
+        for _ in 0..3 {
+            editor.send("session/new", json!({ "cwd": cwd, "mcpServers": [] }));
+        }
+        assert!(editor.running.finish().status.success());
+        assert_eq!(home.logs().len(), 0);
+    }
+}
+
+#[test]
+fn requests_beyond_the_bound_and_with_an_id_in_use_are_refused() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut editor = Editor::ready(&home);
+    let session = editor.new_session();
+    let first = editor.prompt(&session, r#"call bash {"command":"touch x"} then say over"#);
+    editor.question("session/request_permission");
+    let prompt = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": "say more" }] });
+    editor.say(&json!({ "jsonrpc": "2.0", "id": first, "method": "session/prompt", "params": prompt }));
+    let refused = editor.next_answer();
+    assert_eq!(
+        (&refused["id"], &refused["error"]["code"]),
+        (&json!(first), &json!(-32600))
+    );
+    for _ in 0..300 {
+        editor.prompt(&session, "say more");
+    }
+    for _ in 0..45 {
+        let refused = editor.next_answer();
+        let why = refused["error"]["message"].as_str().unwrap();
+        assert!(why.contains("256 requests"), "{why}");
+    }
+    editor.notify("session/cancel", json!({ "sessionId": session }));
+    for _ in 0..256 {
+        let answer = editor.next_answer();
+        assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
+    }
 }

@@ -37,6 +37,24 @@ fn attach(home: &Home, args: &[&str]) -> Running {
     home.talk([&["attach"], args].concat())
 }
 
+#[test]
+fn programs_of_a_session_see_the_variables_of_the_terminal_that_began_it() {
+    let home = Home::new();
+    let _host = Host::start(&home);
+    let mut command = home.command(["attach", "--new"]);
+    command.env("MARK", "of the terminal").env("OPENAI_API_KEY", "a secret");
+    let mut terminal = Running::start(command.stdin(std::process::Stdio::piped()));
+    terminal.say("!echo \"<$MARK><$OPENAI_API_KEY>\"");
+    terminal.line_with("<of the terminal><>");
+    leave(terminal);
+    let log = std::fs::read_to_string(home.logs().remove(0)).unwrap();
+    assert_eq!(
+        log.matches("of the terminal").count(),
+        log.matches("<of the terminal>").count(),
+        "it is in memory only"
+    );
+}
+
 /// Ends the input; the terminal leaves when nothing is going on any more.
 fn leave(terminal: Running) -> Vec<String> {
     terminal.finish().ok().lines
@@ -329,7 +347,11 @@ fn no_message_is_lost_or_doubled_by_kills_at_random_moments() {
             1,
             "seed {seed}: {said:?} in {log}\n{lines:#?}"
         );
-        let shown = lines.iter().filter(|line| line.contains(&said)).count();
+        // That it has to wait may be told before.
+        let shown = lines
+            .iter()
+            .filter(|line| line.starts_with("> ") && line.contains(&said));
+        let shown = shown.count();
         assert_eq!(shown, 1, "seed {seed}: {said:?} in {lines:#?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::{fs, process::Command};
 
 use serde_json::Value;
-use testkit::{Home, events, schema};
+use testkit::{Home, Running, events, schema};
 
 /// The last answer among events.
 fn answer(events: &[Value]) -> &str {
@@ -385,4 +385,25 @@ fn every_model_that_is_listed_is_listed_everywhere() {
         typed.trim().lines().count(),
         "{listed}\n{typed}"
     );
+}
+
+#[test]
+fn commands_see_no_variable_that_the_host_reads_a_credential_from() {
+    let home = Home::new();
+    let script = r#"call bash {"command":"env","description":"look"} then say done"#;
+    let mut command = home.command(["run", "--json", "--yolo", script]);
+    for name in [
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+        "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+        "LODGE_FLEET",
+        "LODGE_FLEET_SYSTEM",
+        "LODGE_TOKEN",
+    ] {
+        command.env(name, "x-key=let-me-in");
+    }
+    let done = Running::start(&mut command).finish().ok();
+    let printed = done.stdout();
+    assert!(printed.contains("LODGE_HOME="), "{printed}");
+    assert!(!printed.contains("let-me-in"), "{printed}");
 }

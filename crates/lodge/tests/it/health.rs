@@ -3,9 +3,12 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    time::{Duration, Instant},
 };
 
 use testkit::{Home, Running};
+
+use crate::chat::Screen;
 
 /// Status and body of an answer.
 fn get(address: &str, path: &str, headers: &str) -> (u16, String) {
@@ -128,4 +131,37 @@ fn numbers_need_the_token_where_others_reach_the_port() {
     };
     assert_eq!(without, "401");
     assert_eq!(ask(Some(token.trim())).unwrap(), "200");
+}
+
+#[test]
+fn what_waits_is_in_the_metrics_while_it_waits() {
+    let home = Home::new();
+    let (_host, address) = start(&home);
+    let until = |expected: [f64; 3]| {
+        let names = ["lodge_sessions_busy", "lodge_questions_open", "lodge_messages_queued"];
+        let patience = Instant::now() + Duration::from_secs(60);
+        loop {
+            let (_, text) = get(&address, "/metrics", "");
+            let found = names.map(|name| value(&text, name));
+            if found == expected {
+                return;
+            }
+            assert!(Instant::now() < patience, "{found:?}, never {expected:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let mut screen = Screen::start(&home, &[], 100);
+    screen.until_shows("Say something");
+    screen.say(r#"call create {"path":"c.txt","file_text":"x"}"#);
+    screen.until_shows("Deny, and say why");
+    until([1.0, 1.0, 0.0]);
+    screen.press("2");
+    until([0.0, 0.0, 0.0]);
+    screen.say(r#"call bash {"command":"sleep 600"}"#);
+    screen.until_shows("Deny, and say why");
+    screen.press("1");
+    until([1.0, 0.0, 0.0]);
+    screen.say("say next");
+    until([1.0, 0.0, 1.0]);
+    screen.leave();
 }

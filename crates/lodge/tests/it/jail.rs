@@ -101,9 +101,11 @@ fn what_the_jail_refused_runs_once_a_person_said_yes() {
     }
     let home = Home::new();
     let path = shadow(&home, "ls", "echo once >> done.txt");
-    let mut host = Running::start(home.command(["--port", "0", "--sdk-port", "0"]).env("PATH", path));
+    let mut host = Running::start(&mut home.command(["--port", "0", "--sdk-port", "0"]));
     host.line_with("Ctrl-C stops");
-    let mut person = home.talk(["attach", "--new"]);
+    // Programs of a session are found as in the terminal that began it.
+    let mut attach = home.command(["attach", "--new"]);
+    let mut person = Running::start(attach.env("PATH", path).stdin(std::process::Stdio::piped()));
     for times in 1..=2 {
         person.say(r#"call bash {"command":"ls","description":"Look"} then say finished"#);
         // The second time it is asked at once, because the program is known to need it.

@@ -18,6 +18,18 @@ fn host(home: &Home) -> Running {
     host
 }
 
+#[test]
+fn a_host_waits_for_the_home_of_one_that_is_still_dying() {
+    let home = Home::new();
+    let _ = home.run(["run", "say hello"]).ok();
+    let taken = std::fs::File::open(home.path().join("lodge.lock")).unwrap();
+    taken.lock().unwrap();
+    let mut host = home.start(["--port", "0", "--sdk-port", "0"]);
+    std::thread::sleep(Duration::from_millis(500));
+    taken.unlock().unwrap();
+    host.line_with("Ctrl-C stops");
+}
+
 /// What a command printed and how it ended, without what differs from run to run.
 fn outcome(home: &Home, done: &Finished) -> String {
     let place = home.work();

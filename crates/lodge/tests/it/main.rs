@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod accepted;
+mod accepted_acp;
 mod accepted_sdk;
 mod acp;
+mod architecture;
 mod attach;
 mod automations;
 mod backup;
@@ -14,17 +16,25 @@ mod crash;
 mod docs;
 mod doctor;
 mod door;
+mod external;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod full_disk;
 mod grants;
 mod health;
 mod history;
 mod jail;
 mod join;
+mod kept;
 mod models;
+mod neighbours;
+mod one_truth;
 mod orphans;
+mod pictures;
 mod proxy;
 mod remote;
 mod sandbox;
+mod screens;
 mod service;
 #[cfg(target_os = "linux")]
 mod strangers;

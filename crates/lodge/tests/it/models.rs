@@ -103,6 +103,36 @@ fn an_answer_that_breaks_off_is_gone_on_with_and_nothing_is_shown_twice() {
     );
 }
 
+#[test]
+fn a_call_that_is_made_again_says_why_at_once_and_how_long_that_takes() {
+    let (server, home) = (ModelServer::start(), Home::new());
+    let busy = || Reply::error(429, "rate_limited", "Too many requests for one minute.").header("retry-after", "1");
+    server.reply(busy()).reply(busy()).reply(Reply::text("Here I am."));
+    let output = run(&server, &home, &["go"]);
+    assert_eq!(out(&output).trim(), "Here I am.", "{}", err(&output));
+    let why = err(&output);
+    assert_eq!(why.matches("Too many requests for one minute.").count(), 1, "{why}");
+    assert!(why.contains("429") && why.contains("Trying again."), "{why}");
+
+    server.reply(busy()).reply(Reply::text("Here I am."));
+    let output = run(&server, &home, &["--json", "go"]);
+    let events: Vec<Value> = out(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let told = events.iter().filter(|event| event["type"] == "assistant.intent");
+    let told: Vec<_> = told.map(|event| event["data"]["intent"].as_str().unwrap()).collect();
+    let [waiting, again] = told[..] else {
+        panic!("{told:?}");
+    };
+    assert!(
+        waiting.starts_with("Trying again in 1 s (attempt 2 of 5): "),
+        "{waiting}"
+    );
+    assert!(waiting.contains("Too many requests"), "{waiting}");
+    assert_eq!(again, "Trying again (attempt 2 of 5)");
+}
+
 /// An MCP server in a few lines: one prompt and no tools.
 const PROMPTER: &str = r#"#!/bin/sh
 while read -r line; do

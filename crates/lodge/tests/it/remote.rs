@@ -260,3 +260,15 @@ fn hosts_that_cannot_be_are_not_named() {
     }
     assert!(!home.path().join("hosts.json").exists());
 }
+
+#[test]
+fn a_broken_list_of_hosts_keeps_no_host_from_starting() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.path()).unwrap();
+    std::fs::write(home.path().join("hosts.json"), "{broken").unwrap();
+    let mut host = home.start(["serve", "--port", "0", "--sdk-port", "0"]);
+    host.line_with("Ctrl-C stops");
+    host.kill();
+    let list = home.run(["hosts", "list"]);
+    assert!(list.stderr.contains("hosts.json is invalid"), "{list:?}");
+}

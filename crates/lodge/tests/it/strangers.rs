@@ -77,6 +77,11 @@ impl Host {
         }
     }
 
+    /// Where AHP clients connect.
+    pub(crate) fn ahp_url(&self) -> String {
+        format!("ws://{}/?tkn={}", self.ahp, self.token.trim())
+    }
+
     /// A number of the process, in KiB.
     fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.running.id())).unwrap();

@@ -318,3 +318,32 @@ fn a_plan_is_approved_at_the_terminal_or_not() {
         assert_eq!(left, leaves, "{line:?}: {modes:?}");
     }
 }
+
+#[test]
+fn a_model_is_set_up_by_answering_questions() {
+    use std::os::unix::fs::PermissionsExt;
+    let (server, home) = (ModelServer::start(), Home::new());
+    server.set_models(serde_json::json!({"data": [{"id": "tiny-1"}, {"id": "tiny-2"}]}));
+    server.reply(Reply::text("ready"));
+    let mut terminal = Terminal::start(&mut home.command(["setup"]));
+    let address = format!("{}\r", server.openai_url());
+    for (question, answer) in [
+        ("Look for model servers", "n\r"),
+        ("3. another address", "3\r"),
+        ("Address, such as", address.as_str()),
+        ("Anthropic's API", "\r"),
+        ("Key (not shown", "a-key-of-mine\r"),
+        ("Number or name", "2\r"),
+    ] {
+        terminal.until(question);
+        terminal.press(answer);
+    }
+    terminal.until("It answers: ready");
+    terminal.until("readable only by you");
+    assert!(!terminal.shown.contains("a-key-of-mine"), "{}", terminal.shown);
+    assert_eq!(server.last_request().headers["authorization"], "Bearer a-key-of-mine");
+    let file = home.path().join("lodge.toml");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains("default_model = \"own/tiny-2\""), "{text}");
+}

@@ -2,13 +2,17 @@
 //!
 //! Two cores and much noise are normal here: compare ratios and processor time, not wall time of different runs.
 
+mod acp;
 mod ahp;
+pub(crate) mod chart;
 mod client;
+mod conversation;
 mod files;
 mod logs;
 mod measures;
 mod model;
 mod process;
+mod streams;
 mod terminal;
 mod watchers;
 
@@ -51,6 +55,9 @@ const BUDGETS: &[(&str, f64, Option<f64>)] = &[
     ("resume_100mb_extra_mb", 10.0, None),
     ("terminal_mb_per_s", 100.0, None),
     ("terminal_extra_mb", 10.0, None),
+    ("conversation_delta_cpu_us", 20.0, None),
+    ("conversation_frames_a_second", 63.0, None),
+    ("conversation_100000_lines_mb", 80.0, None),
     ("lost_by_kill_mid_stream", 0.0, None),
     ("lost_by_kill_tool_pending", 0.0, None),
     ("lost_by_kill_at_idle", 0.0, None),
@@ -58,23 +65,33 @@ const BUDGETS: &[(&str, f64, Option<f64>)] = &[
     ("ahp_further_delivery_cpu_us_of_10_clients", 1.0, None),
     ("ahp_further_delivery_cpu_us_of_100_clients", 1.0, None),
     ("ahp_further_delivery_cpu_us_of_1000_clients", 1.0, None),
+    ("ahp_delta_cpu_us_of_1_session", 5.0, None),
+    ("ahp_delta_cpu_us_of_16_sessions", 5.0, None),
+    ("ahp_delta_cpu_us_of_64_sessions", 5.0, None),
+    ("ahp_delta_cpu_us_of_200_sessions", 5.0, None),
     ("ahp_never_reading_client_extra_mb", 24.0, None),
     ("ahp_list_1000_sessions_ms", 20.0, None),
     ("ahp_open_10000_turns_ms", 200.0, None),
     ("ahp_subscribe_10000_turns_ms", 20.0, None),
     ("ahp_replay_10000_actions_ms", 20.0, None),
+    ("acp_start_to_initialized_ms", 10.0, None),
+    ("acp_turn_ms", 3.0, None),
     ("list_10000_entries_ms", 10.0, None),
     ("read_100mb_mb_per_s", 200.0, None),
     ("read_100mb_extra_mb", 250.0, None),
     ("completions_100000_ms", 20.0, None),
 ];
 
+/// Where the numbers of a recorded run are.
+const RECORDED: &str = "docs/bench.json";
+
 type Results = BTreeMap<String, BTreeMap<&'static str, f64>>;
 
-/// Runs it: `[--peer copilot] [--only NAME,NAME] [--quick] [--binary PATH]`, the last to measure another build.
+/// Runs it. `--binary` measures another build; `--record` keeps the numbers for the chart in `docs/`.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
-    if cfg!(debug_assertions) {
-        // The client shares the machine with what it measures, so it has to be a release build as well.
+    if cfg!(debug_assertions) && !args.contains(&"--quick") {
+        // The client shares the machine with what it measures, so it has to be a release build as well, unless this is only to
+        // see that everything works.
         return sh::run(
             sh::cargo()
                 .args([
@@ -90,7 +107,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
                 .args(args),
         );
     }
-    let (mut peers, mut only, mut quick, mut binary) = (false, None, false, None);
+    let (mut peers, mut only, mut quick, mut binary, mut record) = (false, None, false, None, false);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match *arg {
@@ -104,9 +121,10 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
                 )
             }
             "--quick" => quick = true,
+            "--record" => record = true,
             "--binary" => binary = Some(fs::canonicalize(args.next().context("--binary wants a path")?)?),
             _ => bail!(
-                "usage: cargo xtask bench [--peer copilot] [--only NAME,NAME] [--quick] [--binary PATH]\nnames: rates, {}",
+                "usage: cargo xtask bench [--peer copilot] [--only NAME,NAME] [--quick] [--record] [--binary PATH]\nnames: rates, {}",
                 names()
             ),
         }
@@ -154,8 +172,18 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
         }
     }
     let report = report(&results);
-    println!("{}", serde_json::to_string_pretty(&report)?);
+    let text = serde_json::to_string_pretty(&report)?;
+    println!("{text}");
+    if record {
+        fs::write(sh::root().join(RECORDED), text + "\n")?;
+        eprintln!("kept in {RECORDED}; `cargo xtask docs` draws it");
+    }
     Ok(())
+}
+
+/// The numbers of the last recorded run.
+pub(crate) fn recorded() -> Result<Value> {
+    Ok(serde_json::from_str(&fs::read_to_string(sh::root().join(RECORDED))?)?)
 }
 
 fn names() -> String {

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Starts the host in a home, to work in a directory of it.
-fn start(program: &Path, home: &Path) -> Result<House> {
+pub(super) fn start(program: &Path, home: &Path) -> Result<House> {
     let work = home.join("work");
     std::fs::create_dir_all(&work)?;
     House::start(program, home, &work)
@@ -30,7 +30,7 @@ impl Client {
     }
 
     /// A new session and its chat.
-    fn session(&mut self, uri: &str) -> Result<String> {
+    pub(super) fn session(&mut self, uri: &str) -> Result<String> {
         self.call("createSession", &json!({ "channel": uri }))?;
         let chat = self.subscribe(uri)?["snapshot"]["state"]["defaultChat"].take();
         let chat = chat.as_str().context("a session has a chat")?.to_owned();
@@ -38,7 +38,7 @@ impl Client {
         Ok(chat)
     }
 
-    fn say(&mut self, chat: &str, turn: &str, text: &str) -> Result<()> {
+    pub(super) fn say(&mut self, chat: &str, turn: &str, text: &str) -> Result<()> {
         let message = json!({ "text": text, "origin": { "kind": "user" } });
         let started = "2026-01-01T00:00:00.000Z";
         let action = json!({ "type": "chat/turnStarted", "turnId": turn, "startedAt": started, "message": message });
@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// Reads until a turn has ended, without looking at much.
-    fn until_end(&mut self) -> Result<()> {
+    pub(super) fn until_end(&mut self) -> Result<()> {
         let (end, failed) = (b"\"chat/turnComplete\"", b"\"chat/error\"");
         let mut kept: Vec<u8> = Vec::new();
         let mut buffer = vec![0; 64 << 10];

@@ -15,14 +15,14 @@ pub(crate) use self::{
 use crate::{
     customizations::things,
     state::{Core, SessionEntry},
-    wire::{self, Envelope, Frame, Origin, envelope_of},
+    wire::{self, Envelope, Frame, Origin, Unnumbered, envelope_of},
 };
 
 /// The root channel's address.
 pub(crate) const ROOT: &str = "agenthost:/root";
 
-/// The seed's spelling of an action that was sent in today's, where it follows from the action alone.
-pub(crate) fn translate_frame(modern: &Frame, session: &str) -> Option<Frame> {
+/// The seed's spelling of an action that was sent in today's, where it follows from the action alone, and its number.
+pub(crate) fn translate(modern: &Frame, session: &str) -> Option<(Unnumbered, u64)> {
     let envelope: Value = serde_json::from_str(envelope_of(modern)).ok()?;
     let action = outgoing::action(envelope.get("action")?, session)?;
     let server_seq = envelope.get("serverSeq")?.as_u64()?;
@@ -36,11 +36,10 @@ pub(crate) fn translate_frame(modern: &Frame, session: &str) -> Option<Frame> {
     let envelope = Envelope {
         channel: None,
         action: &action,
-        server_seq,
         origin: origin.as_ref(),
         rejection_reason: None,
     };
-    Some(envelope.frame())
+    Some((envelope.spell(), server_seq))
 }
 
 /// The seed's spelling of an action where it depends on the state, which has the action applied already. `None`: it
@@ -97,7 +96,7 @@ pub(crate) fn expand(core: &Core, session: &str, channel: &str, action: &StateAc
             ])
         }
         StateAction::ChatTurnResume(_) => {
-            let store = &core.chats.get(channel)?.store;
+            let store = core.chats.get(channel)?.store();
             let active = store.head().active_turn.as_ref()?;
             let before = store.turns().last().map(|turn| turn.id.to_string());
             let mut truncated = json!({ "type": "session/truncated", "session": session });

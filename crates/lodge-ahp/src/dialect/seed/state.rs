@@ -69,7 +69,7 @@ fn activity(head: &ChatState) -> u32 {
 /// A session and its default chat as one; turns from `start` on.
 pub(crate) fn session(core: &Core, uri: &str, start: usize) -> Option<Value> {
     let entry = core.sessions.get(uri)?;
-    let store = &core.chats.get(&entry.default_chat)?.store;
+    let store = core.chats.get(&entry.default_chat)?.store();
     let head = store.head();
     let state = &entry.state;
     let Value::Object(line) = serde_json::to_value(core.summary(uri)?).ok()? else {

@@ -72,16 +72,31 @@ async fn version_negotiation() {
     for (offered, chosen) in [
         (json!(["0.9.0", "1.0.0"]), "1.0.0"),
         (json!(["1.4.2"]), "1.4.2"),
+        // What VS Code offers: up to 1.139, from 1.0 of the protocol on, and a next one.
+        (json!(["0.9.0", "0.7.0", "0.6.0", "0.5.2", "0.5.1"]), "0.9.0"),
+        (json!(["1.0.0", "0.9.0"]), "1.0.0"),
+        (json!(["1.1.0", "1.0.0", "0.9.0"]), "1.1.0"),
+        (json!(["2.0.0", "1.1.0"]), "1.1.0"),
         (json!(["0.1.0", "0.9.0"]), "0.9.0"),
         (json!(["0.1.0"]), "0.1.0"),
     ] {
         assert_eq!(initialize(offered).await.unwrap()["protocolVersion"], chosen);
     }
-    let error = initialize(json!(["3.0.0"])).await.unwrap_err();
-    assert_eq!(
-        (&error["code"], &error["data"]["supportedVersions"][0]),
-        (&json!(-32005), &json!("1.0.0"))
-    );
+    // An editor shows these words to its person: they say what to do.
+    for (offered, advice) in [
+        (
+            json!(["3.0.0"]),
+            "Update Lodge on this machine, or use an older client.",
+        ),
+        (json!(["0.8.0", "0.7.0"]), "Update the client."),
+    ] {
+        let error = initialize(offered).await.unwrap_err();
+        assert_eq!(
+            (&error["code"], &error["data"]["supportedVersions"][0]),
+            (&json!(-32005), &json!("1.0.0"))
+        );
+        assert!(error["message"].as_str().unwrap().ends_with(advice), "{error}");
+    }
     // And then there is nothing more to say.
     let mut stranger = house.connect().await;
     let params = json!({ "channel": ROOT, "protocolVersions": ["3.0.0"], "clientId": "v" });

@@ -63,11 +63,6 @@ pub(super) fn agents() -> Vec<Payload> {
             parent_tool_call_id: None,
         }
         .into(),
-        HookProgress {
-            message: "half".into(),
-            temporary: Some(true),
-        }
-        .into(),
         HookEnd {
             hook_invocation_id: "h".into(),
             hook_type: "preToolUse".into(),

@@ -105,12 +105,6 @@ pub(super) fn assistant() -> Vec<Payload> {
             input_delta: "{\"comm".into(),
         }
         .into(),
-        AssistantServerToolProgress {
-            output_index: 0,
-            kind: "web_search".into(),
-            status: "searching".into(),
-        }
-        .into(),
         AssistantTurnRetry {
             turn_id: "0".into(),
             model: None,

@@ -36,6 +36,7 @@ pub(super) fn beside() -> Vec<Payload> {
             ..Default::default()
         }]),
         command: text("make test"),
+        client: text("editor-1"),
         needs_preparation: Some(true),
     };
     vec![
@@ -44,6 +45,11 @@ pub(super) fn beside() -> Vec<Payload> {
             item: item.clone(),
             lane: MessageLane::Next,
             at: Some(0),
+            begins: Some(true),
+        }
+        .into(),
+        LodgeMessageBegun {
+            message_id: "m-1".into(),
         }
         .into(),
         LodgeMessageEdited {
@@ -69,6 +75,20 @@ pub(super) fn beside() -> Vec<Payload> {
             message_id: "m-1".into(),
         }
         .into(),
+        LodgePartial {
+            message_id: "a-1".into(),
+            at: 4096,
+            content: "and so the tests".into(),
+            turn_id: text("0"),
+            interaction_id: text("i-1"),
+            originating_message_id: text("m-1"),
+        }
+        .into(),
+        LodgeTurnResumed {
+            message_id: "m-1".into(),
+        }
+        .into(),
+        LodgeWorktreeWanted { base: "main".into() }.into(),
         LodgeQuestion {
             request_id: "q-1".into(),
             kind: AskedKind::Permission,
@@ -127,10 +147,54 @@ pub(super) fn beside() -> Vec<Payload> {
             message_id: "m-1".into(),
         }
         .into(),
+        LodgeProgram {
+            agent: "opencode".into(),
+            session_id: "ses_1".into(),
+        }
+        .into(),
         LodgeRewound {
             up_to_event_id: "0b5f7d9e-3c1a-4f62-9d8e-7a6b5c4d3e2f".into(),
             events_removed: 7,
             message_ids: Some(vec!["m-1".into()]),
+        }
+        .into(),
+        LodgeNamed {
+            name: text("The carpet"),
+        }
+        .into(),
+        LodgeDirectories {
+            further: vec!["/work/two".into(), "/work/three".into()],
+            chosen: Some(vec!["/work/two".into()]),
+        }
+        .into(),
+        LodgeWorktree {
+            path: "/home/me/.lodge/worktrees/carpet".into(),
+            repository: "/work".into(),
+            branch: "lodge/01234567".into(),
+            base: "main".into(),
+        }
+        .into(),
+        LodgeSwitched {
+            switches: [("skill:weaving".to_owned(), false)].into(),
+        }
+        .into(),
+        LodgeChat {
+            session: text("s-1"),
+            address: "ahp-chat:/side".into(),
+            origin: ChatSource {
+                kind: ChatBeginning::SideChat,
+                chat: text("ahp-chat:/main"),
+                turn_id: text("m-1"),
+                selection: text("over and under"),
+                part_id: text("p-1"),
+            },
+            hidden_turns: Some(2),
+            born: text("lodge:/s-0"),
+        }
+        .into(),
+        LodgeChats {
+            order: vec!["ahp-chat:/side".into(), "ahp-chat:/main".into()],
+            default_title: text("The carpet"),
         }
         .into(),
     ]

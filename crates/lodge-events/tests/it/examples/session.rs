@@ -99,11 +99,6 @@ pub(super) fn session() -> Vec<Payload> {
             ..Default::default()
         }
         .into(),
-        SessionTruncation {
-            performed_by: "lodge".into(),
-            ..Default::default()
-        }
-        .into(),
         SessionContextCleared {
             messages_cleared: 3,
             initial_message: None,
@@ -125,15 +120,6 @@ pub(super) fn session() -> Vec<Payload> {
             token_limit: 128_000,
             current_tokens: 1,
             messages_length: 2,
-            ..Default::default()
-        }
-        .into(),
-        SessionUsageCheckpoint {
-            total_nano_aiu: 1.0,
-            model_cache_state: Some(vec![ModelCacheState {
-                cache_expires_at: WHEN.into(),
-                ..Default::default()
-            }]),
             ..Default::default()
         }
         .into(),
@@ -194,17 +180,6 @@ pub(super) fn session() -> Vec<Payload> {
             mime_type: "image/png".into(),
             byte_length: 1,
             data: "AA==".into(),
-            ..Default::default()
-        }
-        .into(),
-        SessionHandoff {
-            handoff_time: WHEN.into(),
-            source_type: HandoffSource::Local,
-            repository: Some(HandoffRepository {
-                owner: "o".into(),
-                name: "n".into(),
-                branch: None,
-            }),
             ..Default::default()
         }
         .into(),

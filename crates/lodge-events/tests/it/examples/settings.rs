@@ -69,14 +69,6 @@ pub(super) fn settings() -> Vec<Payload> {
             ..Default::default()
         }
         .into(),
-        SessionCustomNotification {
-            source: "s".into(),
-            name: "n".into(),
-            subject: Some(BTreeMap::from([("k".into(), "v".into())])),
-            payload: json!([1]),
-            version: Some(1),
-        }
-        .into(),
         SessionMemoryChanged {}.into(),
     ]
 }

@@ -269,7 +269,7 @@ impl Talk {
         let opened = async {
             let uri = match wanted {
                 Some(wanted) => pick::find(&link.client, wanted, &self.listed).await?,
-                None => pick::create(&link.client, &root, self.cwd.clone()).await?,
+                None => pick::create(&link.client, &root, &self.workplace).await?,
             };
             if uri == self.mirror.session.uri {
                 return Ok(None);

@@ -1,0 +1,357 @@
+//! A turn that another program works on (`lodge-external`): what it says becomes events, what it wants becomes questions.
+//!
+//! Queue, hooks before a message, questions, log and recovery are those of every turn. The program keeps the conversation by
+//! itself, so there is no system prompt, no compaction and no model call.
+
+mod approved;
+mod calls;
+mod delegated;
+mod servers;
+mod terminals;
+mod wishes;
+mod words;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use lodge_events::{
+    AssistantTurnStart, Attachment, LodgeProgram, SessionTodosChanged, SessionUsageInfo, SessionWarning,
+};
+use lodge_external::{Block, ExternalError, PlanEntry, Program, Running, Said, Start};
+use lodge_log::LogError;
+use lodge_models::{ErrorKind, ModelError};
+use lodge_tools::changes::Touches;
+use serde_json::json;
+use tokio::sync::OwnedMutexGuard;
+use uuid::Uuid;
+
+use self::{
+    approved::Approved,
+    calls::Call,
+    terminals::{Terminal, Terminals},
+    words::{Answer, Thoughts},
+};
+use crate::{
+    redact::Secrets,
+    transcript::INTERRUPTED,
+    turn::{Stop, Turn},
+};
+
+/// The program of a session, while it runs.
+pub(crate) type ProgramSlot = Arc<tokio::sync::Mutex<Option<Running>>>;
+
+/// The one model call that the work of a program counts as.
+const TURN_ID: &str = "0";
+/// So many calls of a program may be open at once, and so many of its wishes.
+const MOST_OPEN: usize = 256;
+/// What is told of a call whose end the program did not tell.
+const FORGOTTEN: &str = "The agent did not say how this call ended.";
+
+impl From<ExternalError> for Stop {
+    fn from(error: ExternalError) -> Self {
+        let kind = match &error {
+            ExternalError::SignIn { .. } => ErrorKind::Authentication,
+            ExternalError::Refused { .. } => ErrorKind::Query,
+            ExternalError::Start { .. } | ExternalError::Gone { .. } => ErrorKind::Connection,
+        };
+        failed(kind, error.to_string())
+    }
+}
+
+fn failed(kind: ErrorKind, message: String) -> Stop {
+    Stop::Model(Box::new(ModelError {
+        kind,
+        code: None,
+        message,
+        status: None,
+        retry_after: None,
+        provider_call_id: None,
+        retryable: false,
+    }))
+}
+
+/// The program while a turn has it. Dropped in the middle, the program is told to stop, and ended if it does not.
+struct Borrowed(Option<OwnedMutexGuard<Option<Running>>>);
+
+impl Borrowed {
+    fn running(&mut self) -> &mut Running {
+        let slot = self.0.as_mut().expect("taken only when this is dropped");
+        slot.as_mut().expect("filled before it is borrowed")
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        let Some(mut slot) = self.0.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            *slot = None;
+            return;
+        };
+        // The next turn waits for this: the slot stays locked.
+        runtime.spawn(async move {
+            let Some(mut running) = slot.take() else { return };
+            if running.stop().await {
+                *slot = Some(running);
+            }
+        });
+    }
+}
+
+impl Turn {
+    /// Has a program do what was asked for last.
+    pub(crate) async fn work_by(&self, program: &Program) -> Result<(), Stop> {
+        let shared = &self.shared;
+        let mut slot = shared.program.clone().lock_owned().await;
+        if !slot.as_ref().is_some_and(Running::is_alive) {
+            *slot = None;
+            *slot = Some(self.start_program(program).await?);
+        }
+        let mut borrowed = Borrowed(Some(slot));
+        shared.recorder.record(AssistantTurnStart {
+            turn_id: TURN_ID.into(),
+            interaction_id: Some(self.interaction_id.clone()),
+            ..AssistantTurnStart::default()
+        })?;
+        let looked = shared.files_before(Touches::Anything).await;
+        let mut work = Work::new(self, program);
+        let running = borrowed.running();
+        running.prompt(&self.blocks(running.takes_images()));
+        let stopped = work.listen(running).await;
+        // A program that failed may have left calls open.
+        if !work.ended {
+            work.end(FORGOTTEN)?;
+        }
+        drop(work);
+        shared.files_after(looked).await;
+        self.tell_stopped(&stopped?)
+    }
+
+    async fn start_program(&self, program: &Program) -> Result<Running, Stop> {
+        let shared = &self.shared;
+        let earlier = shared.recorder.facts(|facts| facts.program_session.clone());
+        let settings = shared.settings();
+        let had_conversation = earlier.is_some();
+        let start = Start {
+            cwd: settings.cwd,
+            additional_directories: settings.additional_directories,
+            mcp_servers: shared.servers_for_programs(),
+            variables: shared.tool_state.environment().visible(),
+            env: vec![shared.tool_state.program_mark()],
+            earlier,
+        };
+        let name = &settings.model.info().name;
+        // It obeys what it finds in the folder: its own settings, hooks and servers there.
+        if let Err(untrusted) = shared.gate().enter(&start.cwd) {
+            let why = format!("The agent {name} is not started: {untrusted}");
+            return Err(failed(ErrorKind::Query, why));
+        }
+        let running = Running::start(program, start).await?;
+        if had_conversation && !running.is_continued() {
+            let message = format!(
+                "{} was started again and does not know what was said before.",
+                settings.model.info().name
+            );
+            shared.recorder.record(SessionWarning {
+                warning_type: "agent_forgot".into(),
+                message,
+                ..SessionWarning::default()
+            })?;
+        }
+        if !running.is_continued() {
+            shared.recorder.record(LodgeProgram {
+                agent: settings.model.info().id.clone(),
+                session_id: running.session_id().to_owned(),
+            })?;
+        }
+        Ok(running)
+    }
+
+    /// What was asked for, in blocks.
+    fn blocks(&self, takes_images: bool) -> Vec<Block> {
+        let mut blocks = vec![Block::Text {
+            text: self.prompt.text.clone(),
+        }];
+        let link = |path: &str, name: &str| Block::ResourceLink {
+            name: name.to_owned(),
+            uri: lodge_files::uri::file(path),
+        };
+        for attachment in &self.prompt.attachments {
+            blocks.extend(match attachment {
+                Attachment::File(file) => Some(link(&file.path, &file.display_name)),
+                Attachment::Directory(directory) => Some(link(&directory.path, &directory.display_name)),
+                Attachment::Selection(selection) => Some(link(&selection.file_path, &selection.display_name)),
+                Attachment::Blob(blob) if takes_images && blob.mime_type.starts_with("image/") => {
+                    blob.data.clone().map(|data| Block::Image {
+                        data,
+                        mime_type: blob.mime_type.clone(),
+                    })
+                }
+                _ => None,
+            });
+        }
+        blocks
+    }
+
+    /// Tells people when the program stopped early.
+    fn tell_stopped(&self, stopped: &str) -> Result<(), Stop> {
+        let (warning_type, message) = match stopped {
+            "max_tokens" => (
+                "answer_cut",
+                "The answer is cut off: the agent's model reached its limit.",
+            ),
+            "max_turn_requests" => (
+                "answer_cut",
+                "The agent stopped: it reached its own limit of model calls.",
+            ),
+            "refusal" => ("answer_filtered", "The agent refused to go on."),
+            _ => return Ok(()),
+        };
+        self.shared.recorder.record(SessionWarning {
+            warning_type: warning_type.into(),
+            message: message.into(),
+            ..SessionWarning::default()
+        })?;
+        Ok(())
+    }
+}
+
+/// What came of a wish.
+enum Done {
+    Nothing,
+    /// This may be done without asking again, in this turn.
+    Approved(Approved),
+    /// A person ended the turn.
+    Rejected,
+    Started(Uuid, Arc<Terminal>),
+}
+
+/// The work of a program on one message.
+struct Work<'a> {
+    turn: &'a Turn,
+    agent: String,
+    streaming: bool,
+    secrets: Arc<Secrets>,
+    answer: Answer,
+    thoughts: Thoughts,
+    /// By the program's ids.
+    calls: HashMap<String, Call>,
+    approved: HashSet<Approved>,
+    terminals: Terminals,
+    wishes: FuturesUnordered<BoxFuture<'static, Result<Done, LogError>>>,
+    ended: bool,
+}
+
+impl<'a> Work<'a> {
+    fn new(turn: &'a Turn, program: &Program) -> Self {
+        Self {
+            turn,
+            agent: lodge_models::Model::info(program).id.clone(),
+            streaming: turn.shared.settings.lock().streaming,
+            secrets: turn.shared.recorder.secrets(),
+            answer: Answer::default(),
+            thoughts: Thoughts::default(),
+            calls: HashMap::new(),
+            approved: HashSet::new(),
+            terminals: Terminals::default(),
+            wishes: FuturesUnordered::new(),
+            ended: false,
+        }
+    }
+
+    /// Does what the program says and wants until its turn is over.
+    async fn listen(&mut self, running: &mut Running) -> Result<String, Stop> {
+        loop {
+            tokio::select! {
+                said = running.next() => match said {
+                    Some(said) => self.hear(said)?,
+                    None => return Ok(running.stopped().await?),
+                },
+                Some(done) = self.wishes.next() => self.done(done?)?,
+                () = self.answer.partial.due() => self.answer.partial.keep(self.turn, TURN_ID),
+            }
+        }
+    }
+
+    fn hear(&mut self, said: Said) -> Result<(), Stop> {
+        match said {
+            Said::Text(text) => self.text(text),
+            Said::Thought(text) => self.thought(text),
+            Said::Call(update) => self.call(*update),
+            // The to-do list and the context are the session's own.
+            Said::Plan(_) | Said::Usage { .. } if self.turn.shared.sub.is_some() => Ok(()),
+            Said::Plan(entries) => {
+                self.plan(&entries);
+                Ok(())
+            }
+            Said::Usage { used, size } => {
+                self.turn.shared.recorder.note(SessionUsageInfo {
+                    token_limit: size,
+                    current_tokens: used,
+                    ..SessionUsageInfo::default()
+                });
+                Ok(())
+            }
+            wish => self.wish(wish),
+        }
+    }
+
+    fn done(&mut self, done: Done) -> Result<(), Stop> {
+        match done {
+            Done::Nothing => {}
+            Done::Approved(what) => drop(self.approved.insert(what)),
+            Done::Started(id, terminal) => self.terminals.add(id, terminal),
+            Done::Rejected => return Err(Stop::Rejected),
+        }
+        Ok(())
+    }
+
+    /// Notes what the program has to do, where other agents note it.
+    fn plan(&mut self, entries: &[PlanEntry]) {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''").replace('\0', ""));
+        let mut query = "DELETE FROM todos;".to_owned();
+        for (at, entry) in entries.iter().take(MOST_OPEN).enumerate() {
+            let status = match entry.status.as_str() {
+                "completed" => "done",
+                "in_progress" => "in_progress",
+                _ => "pending",
+            };
+            let title = quoted(&entry.content);
+            query.push_str(&format!(
+                "INSERT INTO todos (id, title, status) VALUES ('{}', {title}, '{status}');",
+                at + 1
+            ));
+        }
+        let shared = self.turn.shared.clone();
+        let Some(sql) = shared.builtins.iter().find(|tool| tool.name() == "sql").cloned() else {
+            return;
+        };
+        let cx = self.tool_call("plan", "sql").cx();
+        self.wishes.push(Box::pin(async move {
+            match sql.run(json!({ "query": query }), cx).await {
+                Ok(_) => shared.recorder.note(SessionTodosChanged::default()),
+                Err(error) => tracing::warn!(%error, "the plan of an agent cannot be noted"),
+            }
+            Ok(Done::Nothing)
+        }));
+    }
+
+    /// The program has stopped: what it left open is closed, and this is told of it.
+    fn end(&mut self, why: &str) -> Result<(), LogError> {
+        self.ended = true;
+        self.close_calls(why)?;
+        self.record_message(None)
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        if !self.ended
+            && let Err(error) = self.end(INTERRUPTED)
+        {
+            tracing::warn!(%error, "what a stopped answer had said cannot be kept");
+        }
+    }
+}

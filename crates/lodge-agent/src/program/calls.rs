@@ -1,0 +1,268 @@
+//! The tool calls that a program makes by itself, as it tells of them.
+
+use lodge_events::{
+    ToolError, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionStart, ToolRequest, ToolResult,
+};
+use lodge_external::{CallContent, CallUpdate};
+use lodge_log::LogError;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{MOST_OPEN, TURN_ID, Work};
+use crate::{tool_call, turn::Stop};
+
+/// So much may be known of all open calls.
+const MOST_BYTES: usize = 64 << 20;
+
+/// A call that has not ended.
+pub(super) struct Call {
+    /// Ours: a program may use its own twice.
+    pub(super) id: String,
+    pub(super) known: CallUpdate,
+    begun: bool,
+    started: bool,
+    ended: bool,
+    /// What of its output is told.
+    told: usize,
+    /// What is known of it, in bytes.
+    size: usize,
+}
+
+impl Call {
+    pub(super) fn name(&self) -> String {
+        let known = self.known.name.as_ref().or(self.known.kind.as_ref());
+        known.cloned().unwrap_or_else(|| "tool".to_owned())
+    }
+
+    fn arguments(&self) -> Value {
+        match &self.known.raw_input {
+            Some(input) if input.is_object() => input.clone(),
+            Some(Value::Null) | None => json!({}),
+            Some(other) => json!({ "input": other }),
+        }
+    }
+}
+
+impl<'a> Work<'a> {
+    /// A call as the tools of this host know theirs.
+    pub(super) fn tool_call<'b>(&self, id: &'b str, name: &'b str) -> tool_call::Call<'b>
+    where
+        'a: 'b,
+    {
+        tool_call::Call {
+            turn: self.turn,
+            id,
+            name,
+            message: Uuid::nil(),
+            turn_id: TURN_ID,
+            mcp: None,
+        }
+    }
+
+    pub(super) fn call(&mut self, update: CallUpdate) -> Result<(), Stop> {
+        let id = update.tool_call_id.clone();
+        self.learn(update)?;
+        let status = self.calls.get(&id).and_then(|call| call.known.status.clone());
+        match status.as_deref() {
+            Some("in_progress") => {
+                self.start_call(&id)?;
+                self.tell_output(&id);
+            }
+            Some(status @ ("completed" | "failed")) => {
+                let success = status == "completed";
+                self.start_call(&id)?;
+                self.end_call(&id, success.then_some(()).ok_or(""))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Forgets a call that has ended: what is said of its id from now on is about another one.
+    pub(super) fn forget_ended(&mut self, id: &str) {
+        if self.calls.get(id).is_some_and(|call| call.ended) {
+            self.calls.remove(id);
+        }
+    }
+
+    /// Takes in what is new about a call. One that has ended is not spoken of any more.
+    pub(super) fn learn(&mut self, update: CallUpdate) -> Result<(), Stop> {
+        if let Some(call) = self.calls.get_mut(&update.tool_call_id) {
+            if !call.ended {
+                call.known.update(update);
+                call.size = call.known.size();
+            }
+            return self.check_size();
+        }
+        if self.calls.values().filter(|call| !call.ended).count() >= MOST_OPEN {
+            let why = format!(
+                "The agent {} has more than {MOST_OPEN} calls open and was stopped.",
+                self.agent
+            );
+            return Err(super::failed(lodge_models::ErrorKind::Connection, why));
+        }
+        let call = Call {
+            id: Uuid::new_v4().to_string(),
+            begun: false,
+            started: false,
+            ended: false,
+            told: 0,
+            size: update.size(),
+            known: update,
+        };
+        self.calls.insert(call.known.tool_call_id.clone(), call);
+        self.check_size()
+    }
+
+    fn check_size(&self) -> Result<(), Stop> {
+        if self.calls.values().map(|call| call.size).sum::<usize>() <= MOST_BYTES {
+            return Ok(());
+        }
+        let why = format!(
+            "The agent {} has more than {MOST_BYTES} bytes in open calls and was stopped.",
+            self.agent
+        );
+        Err(super::failed(lodge_models::ErrorKind::Connection, why))
+    }
+
+    /// Records that the program wants a call. Its arguments are known by then.
+    pub(super) fn begin_call(&mut self, id: &str) -> Result<(), LogError> {
+        let Some(call) = self.calls.get_mut(id).filter(|call| !call.begun) else {
+            return Ok(());
+        };
+        call.begun = true;
+        let request = ToolRequest {
+            tool_call_id: call.id.clone(),
+            name: call.name(),
+            arguments: Some(call.arguments()),
+            tool_title: call.known.title.clone(),
+            ..ToolRequest::default()
+        };
+        self.record_message(Some(request))
+    }
+
+    pub(super) fn start_call(&mut self, id: &str) -> Result<(), LogError> {
+        self.begin_call(id)?;
+        let Some(call) = self.calls.get_mut(id).filter(|call| !call.started && !call.ended) else {
+            return Ok(());
+        };
+        call.started = true;
+        let start = ToolExecutionStart {
+            tool_call_id: call.id.clone(),
+            tool_name: call.name(),
+            arguments: Some(call.arguments()),
+            turn_id: Some(TURN_ID.into()),
+            model: Some(self.agent.clone()),
+            ..ToolExecutionStart::default()
+        };
+        self.turn.shared.recorder.record(start)?;
+        Ok(())
+    }
+
+    /// Tells what a running call printed, as far as that only grew.
+    fn tell_output(&mut self, id: &str) {
+        let Some(output) = self.calls.get(id).map(|call| self.output(call)) else {
+            return;
+        };
+        let Some(call) = self.calls.get_mut(id) else { return };
+        if let Some(new) = output.get(call.told..).filter(|new| !new.is_empty()) {
+            self.turn.shared.recorder.note(ToolExecutionPartialResult {
+                tool_call_id: call.id.clone(),
+                partial_output: new.to_owned(),
+            });
+            call.told = output.len();
+        }
+    }
+
+    /// What a call brought, in words.
+    fn output(&self, call: &Call) -> String {
+        let mut said = Vec::new();
+        for content in call.known.content.iter().flatten() {
+            match content {
+                CallContent::Content { content } => said.extend(content["text"].as_str().map(str::to_owned)),
+                CallContent::Terminal { terminal_id } => {
+                    said.extend(self.terminals.output(terminal_id));
+                }
+                CallContent::Diff { .. } | CallContent::Other => {}
+            }
+        }
+        said.join("\n")
+    }
+
+    /// Records how a call ended; the error says why where the program does not.
+    fn end_call(&mut self, id: &str, ended: Result<(), &str>) -> Result<(), LogError> {
+        let Some(call) = self.calls.get(id).filter(|call| !call.ended) else {
+            return Ok(());
+        };
+        let mut content = self.output(call);
+        if content.is_empty() {
+            content = match &call.known.raw_output {
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Object(output)) if output.get("output").is_some_and(Value::is_string) => {
+                    output["output"].as_str().unwrap_or_default().to_owned()
+                }
+                Some(Value::Null) | None => String::new(),
+                Some(other) => other.to_string(),
+            };
+        }
+        let changes = call.known.content.iter().flatten().filter_map(|content| match content {
+            CallContent::Diff {
+                path,
+                old_text,
+                new_text,
+            } => Some(lodge_tools::difference(path, old_text.as_deref(), new_text)),
+            _ => None,
+        });
+        let changes = changes.collect::<Vec<_>>().join("\n");
+        let success = ended.is_ok();
+        let complete = ToolExecutionComplete {
+            tool_call_id: call.id.clone(),
+            success,
+            model: Some(self.agent.clone()),
+            interaction_id: Some(self.turn.interaction_id.clone()),
+            turn_id: Some(TURN_ID.into()),
+            result: success.then(|| ToolResult {
+                content: content.clone(),
+                detailed_content: (!changes.is_empty()).then_some(changes),
+                ..ToolResult::default()
+            }),
+            error: (!success).then(|| ToolError {
+                message: match ended {
+                    Err("") | Ok(()) if content.is_empty() => "The call failed.".to_owned(),
+                    Err("") | Ok(()) => content,
+                    Err(why) => why.to_owned(),
+                },
+                code: Some("failure".into()),
+                ..ToolError::default()
+            }),
+            ..ToolExecutionComplete::default()
+        };
+        if let Some(sub) = &self.turn.shared.sub {
+            sub.task.activity.lock().call_ended(&call.name(), success);
+        }
+        self.turn.shared.recorder.record(complete)?;
+        if let Some(call) = self.calls.get_mut(id) {
+            call.ended = true;
+            // Only that it was there matters from now on.
+            call.known = CallUpdate::default();
+            call.size = 0;
+        }
+        Ok(())
+    }
+
+    /// Ends the calls whose end the program did not tell.
+    pub(super) fn close_calls(&mut self, why: &str) -> Result<(), LogError> {
+        let open = |call: &Call| call.begun && !call.ended;
+        let ids: Vec<String> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| open(call))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in ids {
+            self.start_call(&id)?;
+            self.end_call(&id, Err(why))?;
+        }
+        Ok(())
+    }
+}

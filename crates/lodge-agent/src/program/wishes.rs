@@ -1,0 +1,273 @@
+//! What a program asks for: permissions, files and commands, by the rules and questions of the session.
+
+use std::sync::Arc;
+
+use lodge_events::{CustomToolPermission, PermissionRequest};
+use lodge_external::{CallUpdate, NewTerminal, Reply, Said, TerminalRequest};
+use lodge_log::LogError;
+use lodge_tools::{Need, Tool, ToolCx, paths::Located};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Done, MOST_OPEN, Work, approved::Approved, terminals::Terminal};
+use crate::{answer::request_id, permission::Verdict, session::Shared, turn::Stop};
+
+/// Whether something may be done.
+async fn permitted(shared: &Shared, request: PermissionRequest) -> Result<Result<(), Verdict>, LogError> {
+    if shared
+        .plan_refusal(shared.only_looks("bash", &Need::Ask(Box::new(request.clone()))))
+        .is_some()
+    {
+        return Ok(Err(Verdict::Denied(
+            "Plan mode: nothing may be changed yet.".to_owned(),
+        )));
+    }
+    let id = request_id(&shared.id, &Uuid::new_v4().to_string(), "permission");
+    let is_command = matches!(request, PermissionRequest::Shell(_));
+    Ok(match shared.permit(&id, request.clone()).await? {
+        // Nothing confines what the program does, so what only looks harmless is asked about, too.
+        Verdict::Allowed { approved: false } if is_command => match shared.ask_permission(&id, request).await? {
+            Verdict::Allowed { .. } => Ok(()),
+            other => Err(other),
+        },
+        Verdict::Allowed { .. } => Ok(()),
+        other => Err(other),
+    })
+}
+
+/// What a refusal means for the turn, and for whoever asked.
+fn refused(verdict: Verdict) -> (Done, String) {
+    match verdict {
+        Verdict::Rejected(why) => (Done::Rejected, why),
+        Verdict::Denied(why) => (Done::Nothing, why),
+        // The program would do what it asked for, not what it was changed to.
+        _ => (
+            Done::Nothing,
+            "The user changed this call; ask for what is wanted instead.".to_owned(),
+        ),
+    }
+}
+
+impl Work<'_> {
+    fn builtin(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.turn
+            .shared
+            .builtins
+            .iter()
+            .find(|tool| tool.name() == name)
+            .cloned()
+    }
+
+    fn cx(&self, call: &str) -> ToolCx {
+        self.tool_call(call, "agent").cx()
+    }
+
+    pub(super) fn wish(&mut self, wish: Said) -> Result<(), Stop> {
+        if self.wishes.len() >= MOST_OPEN {
+            // Dropped, it is refused.
+            return Ok(());
+        }
+        match wish {
+            Said::Permission(call, reply) => self.permission(*call, reply)?,
+            Said::Read(path, line, limit, reply) => self.read(path, line, limit, reply),
+            Said::Write(path, text, reply) => self.write(path, text, reply),
+            Said::Terminal(wanted, reply) => self.terminal(wanted, reply),
+            Said::OfTerminal(what, id, reply) => self.of_terminal(what, &id, reply),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn permission(&mut self, update: CallUpdate, reply: Reply) -> Result<(), Stop> {
+        let id = update.tool_call_id.clone();
+        // People are asked about what is wanted now, not about a call of the same id that is over.
+        self.forget_ended(&id);
+        self.learn(update)?;
+        self.begin_call(&id)?;
+        let Some(call) = self.calls.get(&id) else { return Ok(()) };
+        let (request, approved) = self.request(&call.id, &call.name(), &call.known);
+        let shared = self.turn.shared.clone();
+        self.wishes.push(Box::pin(async move {
+            Ok(match permitted(&shared, request).await? {
+                Ok(()) => {
+                    reply.permit(true);
+                    approved.map_or(Done::Nothing, Done::Approved)
+                }
+                Err(verdict) => {
+                    reply.permit(false);
+                    refused(verdict).0
+                }
+            })
+        }));
+        Ok(())
+    }
+
+    /// What people are asked about a call, and what the program may then have done for it without another question.
+    fn request(&self, id: &str, name: &str, known: &CallUpdate) -> (PermissionRequest, Option<Approved>) {
+        let cx = self.cx(id);
+        let title = known.title.clone().unwrap_or_default();
+        let of_tool = |tool: &str, arguments: Value| match self.builtin(tool)?.need(&arguments, &cx) {
+            Ok(Need::Ask(request)) => Some(*request),
+            _ => None,
+        };
+        let kind = known.kind.as_deref().unwrap_or_default();
+        let command = known.argument(&["command", "cmd"]);
+        let found = match (kind, command, known.path()) {
+            ("execute", Some(command), _) => {
+                let request = of_tool("bash", json!({ "command": command, "description": title }));
+                let cwd = cx.directory(known.argument(&["cwd", "workdir", "directory"]).unwrap_or("."));
+                let approved = cwd.ok().map(|cwd| Approved::command(command, &cwd));
+                request.map(|request| (request, approved))
+            }
+            ("read", _, Some(path)) => of_tool("view", json!({ "path": path })).map(|request| (request, None)),
+            ("edit", _, Some(path)) => {
+                let text = known.content.iter().flatten().find_map(|content| match content {
+                    lodge_external::CallContent::Diff { new_text, .. } => Some(new_text.as_str()),
+                    _ => None,
+                });
+                let place = cx.writing(path, text.unwrap_or_default()).ok();
+                let approved = |place: &Located| text.map(|text| Approved::write(&place.path, text));
+                place.map(|(place, request)| (request, approved(&place)))
+            }
+            ("fetch", ..) => known
+                .argument(&["url"])
+                .and_then(|url| of_tool("web_fetch", json!({ "url": url })))
+                .map(|request| (request, None)),
+            _ => None,
+        };
+        found.unwrap_or_else(|| {
+            let request = CustomToolPermission {
+                tool_call_id: Some(id.to_owned()),
+                tool_name: name.to_owned(),
+                tool_description: title,
+                args: known.raw_input.clone(),
+                ..CustomToolPermission::default()
+            };
+            (request.into(), None)
+        })
+    }
+
+    fn read(&mut self, path: String, line: Option<u64>, limit: Option<u64>, reply: Reply) {
+        let mut cx = self.cx("read");
+        let (place, request) = match cx.reading(&path) {
+            Ok(found) => found,
+            Err(error) => return reply.answer(Err(error.to_string())),
+        };
+        let (shared, view) = (self.turn.shared.clone(), self.builtin("view"));
+        self.wishes.push(Box::pin(async move {
+            if let Err(verdict) = permitted(&shared, request).await? {
+                let (done, why) = refused(verdict);
+                reply.answer(Err(why));
+                return Ok(done);
+            }
+            if let Some(view) = view {
+                cx.ask_editor(&*view, &json!({ "path": path })).await;
+            }
+            let read = tokio::task::spawn_blocking(move || cx.read_text(&path, &place)).await;
+            let text = read.map_err(|error| error.to_string());
+            let text = text.and_then(|text| text.map_err(|error| error.to_string()));
+            reply.answer(text.map(|text| json!({ "content": lines(&text, line, limit) })));
+            Ok(Done::Nothing)
+        }));
+    }
+
+    fn write(&mut self, path: String, text: String, reply: Reply) {
+        let cx = self.cx("write");
+        let (place, request) = match cx.writing(&path, &text) {
+            Ok(found) => found,
+            Err(error) => return reply.answer(Err(error.to_string())),
+        };
+        let is_approved = self.approved.contains(&Approved::write(&place.path, &text));
+        let shared = self.turn.shared.clone();
+        self.wishes.push(Box::pin(async move {
+            if !is_approved && let Err(verdict) = permitted(&shared, request).await? {
+                let (done, why) = refused(verdict);
+                reply.answer(Err(why));
+                return Ok(done);
+            }
+            let written = tokio::task::spawn_blocking(move || cx.write_text(&path, &place, &text)).await;
+            let written = written.map_err(|error| error.to_string());
+            let written = written.and_then(|written| written.map_err(|error| error.to_string()));
+            reply.answer(written.map(|()| json!({})));
+            Ok(Done::Nothing)
+        }));
+    }
+
+    fn terminal(&mut self, wanted: NewTerminal, reply: Reply) {
+        let line = wanted.line();
+        let mut cx = self.cx("terminal");
+        let (cwd, place) = match (
+            cx.directory(wanted.cwd.as_deref().unwrap_or(".")),
+            self.terminals.reserve(),
+        ) {
+            (Ok(cwd), Ok(place)) => (cwd, place),
+            (Err(error), _) => return reply.answer(Err(error.to_string())),
+            (_, Err(why)) => return reply.answer(Err(why)),
+        };
+        let description = wanted.cwd.map(|_| format!("In {}", cwd.display()));
+        // What the command names is seen from there.
+        cx.cwd = cwd.clone();
+        let arguments = json!({ "command": line, "description": description.unwrap_or_default() });
+        let need = self.builtin("bash").map(|bash| bash.need(&arguments, &cx));
+        let request = match need {
+            Some(Ok(Need::Ask(request))) => *request,
+            _ => return reply.answer(Err("Commands cannot be run here.".to_owned())),
+        };
+        let is_approved = self.approved.contains(&Approved::command(&line, &cwd));
+        let shared = self.turn.shared.clone();
+        self.wishes.push(Box::pin(async move {
+            if !is_approved && let Err(verdict) = permitted(&shared, request).await? {
+                let (done, why) = refused(verdict);
+                reply.answer(Err(why));
+                return Ok(done);
+            }
+            Ok(
+                match Terminal::start(&shared, &line, &cwd, wanted.output_byte_limit, place) {
+                    Ok(terminal) => {
+                        let id = Uuid::new_v4();
+                        reply.answer(Ok(json!({ "terminalId": id.to_string() })));
+                        Done::Started(id, terminal)
+                    }
+                    Err(error) => {
+                        reply.answer(Err(error.to_string()));
+                        Done::Nothing
+                    }
+                },
+            )
+        }));
+    }
+
+    fn of_terminal(&mut self, what: TerminalRequest, id: &str, reply: Reply) {
+        let Some(terminal) = self.terminals.get(id).cloned() else {
+            return reply.answer(Err(format!("There is no terminal {id}.")));
+        };
+        match what {
+            TerminalRequest::Output => reply.answer(Ok(terminal.report())),
+            TerminalRequest::Exit => self.wishes.push(Box::pin(async move {
+                reply.answer(Ok(json!({ "exitCode": terminal.exit_code().await })));
+                Ok(Done::Nothing)
+            })),
+            TerminalRequest::Kill => {
+                terminal.kill();
+                reply.answer(Ok(json!({})));
+            }
+            TerminalRequest::Release => {
+                self.terminals.release(id);
+                reply.answer(Ok(json!({})));
+            }
+        }
+    }
+}
+
+/// Some lines of a text, counted from 1.
+fn lines(text: &str, line: Option<u64>, limit: Option<u64>) -> String {
+    if line.is_none() && limit.is_none() {
+        return text.to_owned();
+    }
+    let number =
+        |number: Option<u64>, default| number.map_or(default, |number| usize::try_from(number).unwrap_or(usize::MAX));
+    text.split_inclusive('\n')
+        .skip(number(line, 1).saturating_sub(1))
+        .take(number(limit, usize::MAX))
+        .collect()
+}

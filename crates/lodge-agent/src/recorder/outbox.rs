@@ -1,0 +1,226 @@
+//! Events of a session whose log is kept elsewhere as well: they wait here until they are safe there. Only then are they
+//! written to the file and published, in the order in which they came into being.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+};
+
+use lodge_events::{Event, SessionError};
+use lodge_log::LogError;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use super::{Inner, Publish};
+
+/// The most that may wait: while nothing comes through, a session goes on for so long and no longer.
+const MOST_BYTES: usize = 16 << 20;
+/// The most that is sent at once. A longer event goes alone.
+const MOST_AT_ONCE: usize = 256 << 10;
+
+/// Where a session's events have to be before anybody hears of them.
+pub trait RemoteLog: Send {
+    /// Keeps some events, all or none. After an error it is not asked again, because nobody knows where that log ends.
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+}
+
+/// A log elsewhere, and whether this host may still act for its session.
+pub struct Remote {
+    /// The log.
+    pub log: Box<dyn RemoteLog>,
+    /// Asked right before something is done that must not be done twice.
+    pub may_act: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// How far the log elsewhere has come.
+#[derive(Clone, Default)]
+struct Progress {
+    committed: u64,
+    failed: Option<Arc<str>>,
+}
+
+pub(super) struct Outbox {
+    waiting: VecDeque<Event>,
+    bytes: usize,
+    /// How many events of the log were put here so far.
+    recorded: u64,
+    progress: watch::Sender<Progress>,
+    wake: Arc<Notify>,
+    may_act: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Outbox {
+    /// Whether an event of the log may be put here.
+    pub(super) fn check(&self) -> Result<(), LogError> {
+        if let Some(reason) = &self.progress.borrow().failed {
+            return Err(lost(reason));
+        }
+        if self.bytes > MOST_BYTES {
+            return Err(lost("too much waits for an acknowledgement"));
+        }
+        Ok(())
+    }
+
+    /// Takes an event that nobody may see yet. Gives it back when nothing is before it that has to be safe first.
+    pub(super) fn hold(&mut self, event: Event) -> Option<Event> {
+        let is_logged = !event.is_ephemeral();
+        if !is_logged && self.waiting.is_empty() {
+            return Some(event);
+        }
+        self.bytes += event.json().len();
+        self.recorded += u64::from(is_logged);
+        self.waiting.push_back(event);
+        self.wake.notify_one();
+        None
+    }
+
+    /// The events of the log that are not in its file yet.
+    pub(super) fn unwritten(&self) -> impl Iterator<Item = &Event> {
+        self.waiting.iter().filter(|event| !event.is_ephemeral())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// What is sent next.
+    fn run(&self) -> Vec<Event> {
+        let mut bytes = 0;
+        let mut run = Vec::new();
+        for event in self.unwritten() {
+            bytes += event.json().len();
+            if bytes > MOST_AT_ONCE && !run.is_empty() {
+                break;
+            }
+            run.push(event.clone());
+        }
+        run
+    }
+
+    /// Lets go of so many events of the log, and of all others up to the next one that has to wait.
+    fn release(&mut self, mut logged: usize) -> Vec<Event> {
+        let mut released = Vec::new();
+        while let Some(event) = self.waiting.front() {
+            if !event.is_ephemeral() {
+                if logged == 0 {
+                    break;
+                }
+                logged -= 1;
+            }
+            self.bytes -= event.json().len();
+            released.extend(self.waiting.pop_front());
+        }
+        released
+    }
+
+    fn fail(&mut self, reason: &str) {
+        self.waiting.clear();
+        self.bytes = 0;
+        self.progress
+            .send_modify(|progress| progress.failed = Some(reason.into()));
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        // The task that empties it has nothing more to wait for.
+        self.wake.notify_one();
+    }
+}
+
+fn lost(reason: &str) -> LogError {
+    LogError::Uncommitted { reason: reason.into() }
+}
+
+/// Waits until everything that was recorded so far is safe, and this host may act on it.
+pub(super) async fn durable(inner: &Mutex<Inner>) -> Result<(), LogError> {
+    let (recorded, mut progress, may_act) = match &inner.lock().outbox {
+        None => return Ok(()),
+        Some(outbox) => (outbox.recorded, outbox.progress.subscribe(), outbox.may_act.clone()),
+    };
+    let reached = progress.wait_for(|now| now.failed.is_some() || now.committed >= recorded);
+    let failed = match reached.await {
+        Ok(now) => now.failed.clone(),
+        Err(_) => Some("the session has ended".into()),
+    };
+    match failed {
+        Some(reason) => Err(lost(&reason)),
+        None if !may_act() => Err(lost("this host has not reached the others for too long")),
+        None => Ok(()),
+    }
+}
+
+/// Waits until the log elsewhere is lost to this host. False when the recorder is gone before that, or there is no such log. It
+/// keeps nothing of the session alive.
+pub(super) fn lost_to_us(inner: &Mutex<Inner>) -> impl Future<Output = bool> + Send + use<> {
+    let progress = inner.lock().outbox.as_ref().map(|outbox| outbox.progress.subscribe());
+    async move {
+        match progress {
+            None => false,
+            Some(mut progress) => progress.wait_for(|now| now.failed.is_some()).await.is_ok(),
+        }
+    }
+}
+
+/// An outbox for a log elsewhere, and the task that empties it. The task ends with the recorder.
+pub(super) fn start(
+    remote: Remote,
+    inner: impl FnOnce(Outbox) -> Arc<Mutex<Inner>>,
+    publish: Arc<dyn Publish>,
+) -> Arc<Mutex<Inner>> {
+    let wake = Arc::new(Notify::new());
+    let outbox = Outbox {
+        waiting: VecDeque::new(),
+        bytes: 0,
+        recorded: 0,
+        progress: watch::Sender::default(),
+        wake: wake.clone(),
+        may_act: remote.may_act.into(),
+    };
+    let inner = inner(outbox);
+    tokio::spawn(commit_all(remote.log, Arc::downgrade(&inner), wake, publish));
+    inner
+}
+
+async fn commit_all(
+    mut remote: Box<dyn RemoteLog>,
+    inner: Weak<Mutex<Inner>>,
+    wake: Arc<Notify>,
+    publish: Arc<dyn Publish>,
+) {
+    loop {
+        // As long as something waits, the recorder stays: what was recorded is brought home also when nobody holds it any more.
+        let Some(recorder) = inner.upgrade() else { return };
+        let run = recorder.lock().outbox.as_ref().map(Outbox::run).unwrap_or_default();
+        if run.is_empty() {
+            drop(recorder);
+            wake.notified().await;
+            continue;
+        }
+        let appended = remote.append(&run).await;
+        let mut inner = recorder.lock();
+        // What is safe elsewhere and not in the file is found again when the session is opened next.
+        let written = appended.and_then(|()| inner.log.append_all(&run).map(drop).map_err(|error| error.to_string()));
+        let head = inner.head;
+        let secrets = inner.secrets.clone();
+        let Some(outbox) = &mut inner.outbox else { return };
+        if let Err(reason) = written {
+            outbox.fail(&reason);
+            let payload = SessionError {
+                error_type: "storage".into(),
+                message: format!("This host does not write to the session any more: {reason}. Open the session again."),
+                ..SessionError::default()
+            };
+            publish.publish(&secrets.hide(Event::new_ephemeral(head, None, payload)));
+            return;
+        }
+        for event in outbox.release(run.len()) {
+            publish.publish(&event);
+        }
+        outbox
+            .progress
+            .send_modify(|progress| progress.committed += run.len() as u64);
+    }
+}

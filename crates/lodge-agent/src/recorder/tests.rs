@@ -1,0 +1,226 @@
+//! A recorder whose log is kept elsewhere as well.
+
+use std::{future::Future, pin::Pin};
+
+use lodge_events::{AssistantMessageDelta, SessionInfo};
+use lodge_log::{Home, HomeOptions, Store as _};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::{
+    queue::{Place, Queue, Readiness},
+    settings::Prompt,
+};
+
+/// What listeners heard.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Publish for Heard {
+    fn publish(&self, event: &Event) {
+        self.0.lock().push(text(event));
+    }
+}
+
+fn text(event: &Event) -> String {
+    match event.payload() {
+        Payload::SessionInfo(info) => info.message.clone(),
+        Payload::AssistantMessageDelta(delta) => delta.delta_content.clone(),
+        other => other.kind().to_owned(),
+    }
+}
+
+/// A log elsewhere that keeps what it is sent when the test says so.
+struct Elsewhere {
+    sent: mpsc::UnboundedSender<Vec<String>>,
+    verdicts: mpsc::UnboundedReceiver<Result<(), String>>,
+}
+
+impl RemoteLog for Elsewhere {
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>> {
+        Box::pin(async {
+            let _ = self.sent.send(events.iter().map(text).collect());
+            self.verdicts
+                .recv()
+                .await
+                .unwrap_or_else(|| Err("the test is over".into()))
+        })
+    }
+}
+
+struct Bench {
+    _dir: tempfile::TempDir,
+    home: Arc<Home>,
+    recorder: Recorder,
+    heard: Arc<Heard>,
+    sent: mpsc::UnboundedReceiver<Vec<String>>,
+    verdicts: mpsc::UnboundedSender<Result<(), String>>,
+    may_act: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Arc::new(Home::open(dir.path(), HomeOptions::default()).expect("a home"));
+        let log = home.sessions().create("s").expect("a log");
+        let reopen: Reopen = Box::new({
+            let home = home.clone();
+            move || Ok(home.sessions().open("s")?.log)
+        });
+        let (sent_by_log, sent) = mpsc::unbounded_channel();
+        let (verdicts, given) = mpsc::unbounded_channel();
+        let may_act = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let remote = Remote {
+            log: Box::new(Elsewhere {
+                sent: sent_by_log,
+                verdicts: given,
+            }),
+            may_act: Box::new({
+                let may_act = may_act.clone();
+                move || may_act.load(std::sync::atomic::Ordering::Relaxed)
+            }),
+        };
+        let heard = Arc::new(Heard::default());
+        let recorder = Recorder::new(
+            log,
+            reopen,
+            Facts::default(),
+            heard.clone(),
+            Arc::default(),
+            Some(remote),
+        );
+        Self {
+            _dir: dir,
+            home,
+            recorder,
+            heard,
+            sent,
+            verdicts,
+            may_act,
+        }
+    }
+
+    fn record(&self, message: &str) {
+        let info = SessionInfo {
+            message: message.into(),
+            ..SessionInfo::default()
+        };
+        self.recorder.record(info).expect("it is recorded");
+    }
+
+    fn delta(&self, content: &str) {
+        self.recorder.note(AssistantMessageDelta {
+            delta_content: content.into(),
+            ..AssistantMessageDelta::default()
+        });
+    }
+
+    fn heard(&self) -> Vec<String> {
+        self.heard.0.lock().clone()
+    }
+
+    /// What is in the file.
+    fn written(&self) -> Vec<String> {
+        let events = self
+            .home
+            .sessions()
+            .read("s", Position::START, Position::END)
+            .expect("the log is there");
+        events
+            .events()
+            .map(|event| text(&event.expect("the log is whole")))
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_or_heard_before_it_is_safe_elsewhere_and_the_order_stays() {
+    let mut bench = Bench::new();
+    bench.delta("free");
+    assert_eq!(bench.heard(), ["free"], "nothing is before it that has to be safe");
+    bench.record("1");
+    assert_eq!(bench.sent.recv().await.unwrap(), ["1"]);
+    bench.delta("a");
+    bench.record("2");
+    bench.delta("b");
+    bench.record("3");
+    bench.delta("c");
+    assert_eq!(bench.heard(), ["free"]);
+    assert!(bench.written().is_empty());
+
+    bench.verdicts.send(Ok(())).unwrap();
+    // What was recorded meanwhile goes together.
+    assert_eq!(bench.sent.recv().await.unwrap(), ["2", "3"]);
+    assert_eq!(bench.heard(), ["free", "1", "a"]);
+    assert_eq!(bench.written(), ["1"]);
+
+    bench.verdicts.send(Ok(())).unwrap();
+    bench.recorder.durable().await.expect("all is safe");
+    assert_eq!(bench.heard(), ["free", "1", "a", "2", "b", "3", "c"]);
+    assert_eq!(bench.written(), ["1", "2", "3"]);
+    bench.recorder.durable().await.expect("nothing is to be waited for");
+}
+
+#[tokio::test]
+async fn a_failure_elsewhere_ends_the_recorder_and_nobody_hears_what_was_not_safe() {
+    let mut bench = Bench::new();
+    bench.record("1");
+    bench.verdicts.send(Ok(())).unwrap();
+    bench.recorder.durable().await.expect("it is safe");
+    bench.record("2");
+    bench.delta("a");
+    bench.verdicts.send(Err("another host has it".into())).unwrap();
+    let error = bench.recorder.durable().await.expect_err("it is lost");
+    assert!(error.to_string().contains("another host has it"), "{error}");
+    assert_eq!(bench.heard(), ["1", "session.error"]);
+    assert_eq!(bench.written(), ["1"]);
+    let refused = bench.recorder.record(SessionInfo::default()).expect_err("it has ended");
+    assert!(matches!(refused, LogError::Uncommitted { .. }), "{refused}");
+    assert!(bench.recorder.durable().await.is_err(), "once is for ever");
+    assert_eq!(bench.sent.recv().await.unwrap(), ["1"]);
+    assert_eq!(bench.sent.recv().await.unwrap(), ["2"]);
+    assert!(bench.sent.recv().await.is_none(), "the log elsewhere is let go");
+}
+
+#[tokio::test]
+async fn who_may_not_act_any_more_is_told_before_it_does() {
+    let bench = Bench::new();
+    bench.record("1");
+    bench.verdicts.send(Ok(())).unwrap();
+    bench.may_act.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert!(bench.recorder.durable().await.is_err());
+    bench.may_act.store(true, std::sync::atomic::Ordering::Relaxed);
+    bench.recorder.durable().await.expect("nothing was lost");
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded() {
+    let bench = Bench::new();
+    let long = "x".repeat(1 << 20);
+    let refused = (0..64).find_map(|_| {
+        let info = SessionInfo {
+            message: long.clone(),
+            ..SessionInfo::default()
+        };
+        bench.recorder.record(info).err()
+    });
+    assert!(matches!(refused, Some(LogError::Uncommitted { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_message_that_has_another_in_its_place_is_not_said_also_when_the_log_cannot_be_told() {
+    let (bench, queue) = (Bench::new(), Queue::default());
+    for id in ["old", "new"] {
+        let prompt = Prompt {
+            message_id: Some(id.into()),
+            ..Prompt::default()
+        };
+        let accepted = queue.accept(&bench.recorder, prompt, Place::LAST, Readiness::Ready);
+        accepted.expect("the log has it");
+    }
+    assert_eq!(queue.next_id(&bench.recorder).as_deref(), Some("old"));
+    bench.verdicts.send(Err("another host has it".into())).unwrap();
+    bench.recorder.durable().await.expect_err("nothing more is recorded");
+    queue.supersede(&bench.recorder, "old");
+    assert_eq!(queue.next_id(&bench.recorder).as_deref(), Some("new"));
+}

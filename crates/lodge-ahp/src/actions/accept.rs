@@ -1,0 +1,325 @@
+//! Accepts an action or refuses it. What has to happen before is done first, and the log has what must not be lost.
+
+use std::sync::Arc;
+
+use ahp_types::{StateAction, state::MessageKind};
+use lodge_host::AnsweredBy;
+use serde_json::{Value, value::RawValue};
+use tokio::sync::oneshot;
+
+use super::{
+    Dispatch, Refusal,
+    agent::ask_agent,
+    chat,
+    finish::finish,
+    keep::keep,
+    plan::{After, Before, NoChange, Plan},
+    queue::change_queue,
+    rules::{check, parse},
+};
+use crate::{
+    face::{Face, Held, Inner},
+    state::{Conn, Peer, Uri},
+    talk::{Cause, Dispatched, Effect, ForAgent, Setting, Talk},
+    version::Dialect,
+    wire::Origin,
+};
+
+/// What must have happened before an action can be accepted.
+pub(super) enum Missing {
+    /// The session behind a chat is made, or brought back into memory.
+    Session(Uri),
+    /// The logs of these sessions have these settings.
+    Settings {
+        settings: Vec<(lodge_host::Session, Setting)>,
+        /// What their events will tell again, and who hears it.
+        expected: Vec<StateAction>,
+        chat: Uri,
+    },
+}
+
+/// What became of an action.
+pub(super) enum Verdict {
+    /// It was accepted or refused, or nobody minds it.
+    Settled,
+    /// The log has it, and its sender hears of it when the event comes that says so.
+    Recorded(oneshot::Receiver<()>),
+    /// The agent of a chat has to do something, and its sender hears of it when the event comes that says so.
+    Agent {
+        chat: Uri,
+        agent: lodge_host::Session,
+        action: ForAgent,
+    },
+    /// Something must happen before.
+    Missing(Missing),
+}
+
+/// An action and who dispatches it.
+pub(super) struct Asked<'a> {
+    pub(super) conn: &'a Arc<Conn>,
+    pub(super) peer: &'a Peer,
+    pub(super) channel: &'a str,
+    pub(super) action: &'a Value,
+    pub(super) raw: &'a RawValue,
+    pub(super) origin: &'a Origin,
+}
+
+impl Asked<'_> {
+    /// The action, for when the event comes that says it.
+    pub(super) fn cause(&self, told: oneshot::Sender<()>) -> Cause {
+        let dispatched = Dispatched {
+            conn: self.conn.clone(),
+            channel: self.channel.into(),
+            raw: self.raw.to_owned(),
+            origin: self.origin.clone(),
+        };
+        Cause {
+            dispatched: Some(dispatched),
+            told,
+        }
+    }
+
+    /// Accepts the action or refuses it. Actions on a session are settled one after the other, so that they are told in the
+    /// order in which they were accepted.
+    pub(super) async fn settle(&self, face: &Arc<Face>) {
+        let session = face.inner.lock().core.session_of(self.channel);
+        let gate = face.gate(session.as_deref().unwrap_or(self.channel));
+        let _one = gate.lock().await;
+        let (mut opened, mut configured, mut rested) = (false, false, false);
+        loop {
+            let verdict = accept(face, &mut face.inner.lock(), self, configured);
+            let done = match verdict {
+                Verdict::Settled => return,
+                // Whatever is settled next finds what this one changed.
+                Verdict::Recorded(told) => return drop(told.await),
+                Verdict::Agent {
+                    action: ForAgent::Rest(_),
+                    ..
+                } if rested => Err("the turn does not end; try again".to_owned()),
+                Verdict::Agent { chat, agent, action } => {
+                    rested = matches!(action, ForAgent::Rest(_));
+                    let done = face.has_done(&chat, &agent, &action).await;
+                    if !rested {
+                        return;
+                    }
+                    done
+                }
+                Verdict::Missing(Missing::Session(_)) if opened => Err("the session ended; try again".to_owned()),
+                Verdict::Missing(Missing::Session(chat)) => {
+                    opened = true;
+                    face.materialise_chat(&chat).await.map_err(|error| error.to_string())
+                }
+                Verdict::Missing(Missing::Settings {
+                    settings,
+                    expected,
+                    chat,
+                }) => {
+                    configured = true;
+                    let done = configure(face, settings).await;
+                    if let (Err(_), Some(talk)) = (&done, face.inner.lock().talks.get_mut(&chat)) {
+                        expected.iter().for_each(|action| talk.unexpect(action));
+                    }
+                    done
+                }
+            };
+            if let Err(reason) = done {
+                let inner = face.inner.lock();
+                return inner
+                    .core
+                    .reject(self.conn, self.channel, &self.raw, self.origin, &reason);
+            }
+        }
+    }
+}
+
+async fn configure(face: &Face, settings: Vec<(lodge_host::Session, Setting)>) -> Result<(), Refusal> {
+    for (session, setting) in settings {
+        let changed = setting.apply(&face.host, &session).await;
+        changed.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Accepts an action or refuses it, unless something must happen before.
+fn accept(face: &Face, inner: &mut Inner, request: &Asked<'_>, configured: bool) -> Verdict {
+    let Asked {
+        conn,
+        peer,
+        channel: asked,
+        action,
+        raw,
+        origin,
+    } = *request;
+    let kind = action.get("type").and_then(Value::as_str).unwrap_or_default();
+    // Editors rename a session by its default chat, and a further chat by its own address.
+    if kind == "session/titleChanged"
+        && let Some(place) = chat::further(inner, asked)
+    {
+        let title = action.get("title").and_then(Value::as_str).unwrap_or_default();
+        if let Err(reason) = super::session::title(title) {
+            inner.core.reject(conn, asked, &raw, origin, &reason);
+            return Verdict::Settled;
+        }
+        let agent = inner.talks.get(asked).map(Talk::agent);
+        match agent {
+            Some(Some(agent)) if !configured => {
+                let setting = Setting::Title(title.to_owned());
+                return Verdict::Missing(Missing::Settings {
+                    settings: vec![(agent.clone(), setting)],
+                    expected: Vec::new(),
+                    chat: asked.into(),
+                });
+            }
+            Some(None) => return Verdict::Missing(Missing::Session(asked.into())),
+            _ => {}
+        }
+        let mut inner = Held::new(inner);
+        chat::renamed(&mut inner, asked, &place, title);
+        inner.core.echo(conn, asked, &raw, origin);
+        return Verdict::Settled;
+    }
+    let to_session = kind
+        .starts_with("session/")
+        .then(|| inner.core.session_of(asked))
+        .flatten();
+    let channel: Uri = to_session.unwrap_or_else(|| asked.into());
+    if !inner.core.has_channel(&channel) {
+        return Verdict::Settled;
+    }
+    let dispatch = Dispatch {
+        face,
+        peer,
+        channel: channel.clone(),
+        speaker: MessageKind::User,
+    };
+    let checked = parse(inner, &channel, action.clone(), kind).and_then(|mut action| {
+        let plan = check(inner, &dispatch, &mut action)?;
+        Ok((action, plan))
+    });
+    let (action, mut plan) = match checked {
+        Ok(checked) => checked,
+        Err(reason) => {
+            inner.core.reject(conn, asked, &raw, origin, &reason);
+            return Verdict::Settled;
+        }
+    };
+    if let Some(how) = plan.no_change {
+        match how {
+            // As it would have been published: what is only spelt otherwise must change nothing at its sender either.
+            NoChange::Echo if peer.dialect == Dialect::Modern && *asked == *channel => {
+                inner.core.echo(conn, asked, &action, origin);
+            }
+            NoChange::Echo => inner.core.echo(conn, asked, &raw, origin),
+            NoChange::Silence => {}
+        }
+        return Verdict::Settled;
+    }
+    if let Some(missing) = missing(inner, &channel, &plan, configured) {
+        return Verdict::Missing(missing);
+    }
+    if let Some(change) = plan.queue.take() {
+        return change_queue(inner, &channel, change, request);
+    }
+    if let Some(action) = plan.agent.take() {
+        for Before::LoadTurns(turn) in &plan.before {
+            inner.core.load_turns_for_all(&channel, turn);
+        }
+        return ask_agent(inner, &channel, action, request);
+    }
+    let by = answered_by(conn, peer);
+    let kept = keep(face, inner, &channel, &action, &plan);
+    if let Err(reason) = kept.and_then(|()| answer(inner, &channel, &mut plan, &by)) {
+        inner.core.reject(conn, asked, &raw, origin, &reason);
+        return Verdict::Settled;
+    }
+    let mut inner = Held::new(inner);
+    for before in &plan.before {
+        match before {
+            Before::LoadTurns(turn) => inner.core.load_turns_for_all(&channel, turn),
+        }
+    }
+    // On another channel than it was sent to it is the host's action, and its sender is answered where it sent it.
+    let here = *asked == *channel;
+    let published = inner.core.publish(&channel, &action, here.then_some(origin));
+    let heard = published && here && inner.core.hears(conn.id, peer.dialect, &channel);
+    if !heard {
+        inner.core.echo(conn, asked, &raw, origin);
+    }
+    finish(&dispatch, &mut inner, plan, configured);
+    Verdict::Settled
+}
+
+/// What must happen before a plan is carried out.
+fn missing(inner: &mut Inner, channel: &Uri, plan: &Plan, configured: bool) -> Option<Missing> {
+    let chat = match inner.core.sessions.get(channel) {
+        Some(session) => session.default_chat.clone(),
+        None => channel.clone(),
+    };
+    let (chat, talk) = inner.talk_of(&chat)?;
+    let settings: Vec<&Setting> = plan.settings().collect();
+    let changes = !settings.is_empty() && !configured && !talk.is_draft;
+    let Some(agent) = talk.agent() else {
+        let decides = !talk.is_draft && plan.after.iter().any(|after| matches!(after, After::Decided(..)));
+        return (changes || decides || plan.says_something()).then(|| Missing::Session(chat.clone()));
+    };
+    if !changes {
+        return None;
+    }
+    let mut todo: Vec<_> = settings
+        .iter()
+        .map(|setting| (agent.clone(), (*setting).clone()))
+        .collect();
+    for agent in inner.others(channel, chat).filter_map(Talk::agent) {
+        let shared = settings.iter().filter(|setting| setting.is_shared());
+        todo.extend(shared.map(|setting| (agent.clone(), (*setting).clone())));
+    }
+    let expected = plan.after.iter().filter_map(|after| match after {
+        After::Expect(action) => Some((**action).clone()),
+        _ => None,
+    });
+    let (expected, chat): (Vec<_>, _) = (expected.collect(), chat.clone());
+    if let Some(talk) = inner.talks.get_mut(&chat) {
+        expected.iter().for_each(|action| talk.expect(action.clone()));
+    }
+    Some(Missing::Settings {
+        settings: todo,
+        expected,
+        chat,
+    })
+}
+
+/// Who answers, as the log says it.
+fn answered_by(conn: &Conn, peer: &Peer) -> AnsweredBy {
+    AnsweredBy {
+        client: Some(peer.client.to_string()),
+        device: conn.admission.identity.device().map(str::to_owned),
+        role: Some(conn.admission.role().name().to_owned()),
+        rule: None,
+    }
+}
+
+/// Answers what a plan answers, so that the log has it before anybody hears of it. Questions that are about to be asked
+/// again after a restart are answered by the conversation's driver, in a moment.
+fn answer(inner: &Inner, chat: &str, plan: &mut Plan, by: &AnsweredBy) -> Result<(), Refusal> {
+    let Some(agent) = inner.talk_of(chat).and_then(|(_, talk)| talk.agent()) else {
+        return Ok(());
+    };
+    let mut later = Vec::with_capacity(plan.effects.len());
+    for mut effect in std::mem::take(&mut plan.effects) {
+        if let Effect::Answer {
+            request_id,
+            answer,
+            by: who,
+        } = &mut effect
+        {
+            who.clone_from(by);
+            let answered = agent.answer_open(request_id, (**answer).clone(), by.clone());
+            if answered.map_err(|error| error.to_string())? {
+                continue;
+            }
+        }
+        later.push(effect);
+    }
+    plan.effects = later;
+    Ok(())
+}

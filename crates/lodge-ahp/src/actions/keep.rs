@@ -1,0 +1,84 @@
+//! What people set that is no part of a conversation is kept before anybody hears of it.
+
+use ahp_types::{StateAction, state::CustomizationEnablement};
+
+use super::{
+    Refusal,
+    plan::{After, Plan},
+};
+use crate::{
+    chats::kept_message,
+    face::{Face, Inner},
+    state::Uri,
+};
+
+/// Keeps what an action sets. Drafts of sessions are kept with their first message.
+pub(super) fn keep(
+    face: &Face,
+    inner: &mut Inner,
+    channel: &Uri,
+    action: &StateAction,
+    plan: &Plan,
+) -> Result<(), Refusal> {
+    for after in &plan.after {
+        if let After::Decided(key, said) = after {
+            decide(face, inner, channel, key, said)?;
+        }
+    }
+    let session = inner.core.session_of(channel);
+    let session = session.and_then(|session| inner.core.sessions.get(&session));
+    let Some(entry) = session.filter(|entry| entry.announced.is_some()) else {
+        return Ok(());
+    };
+    let chat = match inner.core.chats.get_key_value(channel) {
+        Some((chat, _)) => chat,
+        None => &entry.default_chat,
+    };
+    let Some(talk) = inner.talks.get(chat) else {
+        return Ok(());
+    };
+    let (marks, id) = (face.host.marks(), &talk.host_id);
+    let kept = match action {
+        StateAction::SessionIsReadChanged(changed) => marks.update(id, |marks| marks.read = changed.is_read),
+        StateAction::SessionIsArchivedChanged(changed) => {
+            marks.update(id, |marks| marks.archived = changed.is_archived)
+        }
+        StateAction::ChatDraftChanged(changed) => marks.set_draft(id, changed.draft.as_ref().map(kept_message)),
+        _ => Ok(()),
+    };
+    kept.map_err(|error| format!("this cannot be kept: {error}"))
+}
+
+/// Keeps what somebody at a session decided about a thing: for it alone in its log, for more with the host.
+fn decide(
+    face: &Face,
+    inner: &mut Inner,
+    session: &Uri,
+    key: &str,
+    said: &[CustomizationEnablement],
+) -> Result<(), Refusal> {
+    let Some(entry) = inner.core.sessions.get_mut(session) else {
+        return Ok(());
+    };
+    let own = said.iter().find_map(|said| match said {
+        CustomizationEnablement::Session { enabled } => Some(*enabled),
+        _ => None,
+    });
+    let mut switches = entry.decisions.clone();
+    match own {
+        Some(on) => switches.insert(key.to_owned(), on),
+        None => switches.remove(key),
+    };
+    let place = entry.state.working_directories.as_ref().and_then(|all| all.first());
+    let place = place.and_then(|place| crate::uri::path(place));
+    let refused = |error: &dyn std::fmt::Display| format!("this cannot be kept: {error}");
+    if let Some(agent) = inner.talks.get(&entry.default_chat).and_then(|talk| talk.agent()) {
+        agent.set_switches(switches.clone()).map_err(|error| refused(&error))?;
+    }
+    let decided = face.host.decisions().decide(key, |decision| {
+        crate::customizations::decided(decision, said, place.as_deref());
+    });
+    decided.map_err(|error| refused(&error))?;
+    entry.decisions = switches;
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Actions that change the messages that wait. The log has the change before their senders hear of it.
+
+use lodge_events::Uuid;
+use tokio::sync::oneshot;
+
+use super::{
+    Refusal,
+    accept::{Asked, Verdict},
+    plan::QueueAction,
+};
+use crate::{
+    face::Inner,
+    state::Uri,
+    talk::{Effect, Talk},
+};
+
+/// Changes the messages that wait: the log has it when this returns.
+pub(super) fn change_queue(inner: &mut Inner, chat: &Uri, change: QueueAction, request: &Asked<'_>) -> Verdict {
+    let Asked { conn, raw, origin, .. } = *request;
+    match inner.change_queue(chat, change) {
+        Ok(Some((talk, event))) => {
+            let (told, heard) = oneshot::channel();
+            talk.causes.insert(event, request.cause(told));
+            Verdict::Recorded(heard)
+        }
+        Ok(None) => {
+            inner.core.echo(conn, request.channel, &raw, origin);
+            Verdict::Settled
+        }
+        Err(reason) => {
+            inner.core.reject(conn, request.channel, &raw, origin, &reason);
+            Verdict::Settled
+        }
+    }
+}
+
+impl Inner {
+    /// Changes the messages that wait in a conversation. The conversation and the event that says it, unless nothing changed.
+    pub(super) fn change_queue(
+        &mut self,
+        chat: &Uri,
+        change: QueueAction,
+    ) -> Result<Option<(&mut Talk, Uuid)>, Refusal> {
+        let said = self.said.clone();
+        let talk = self.talk_mut(chat).ok_or("there is no such chat")?;
+        let agent = talk.agent().cloned().ok_or("the session is not open; try again")?;
+        let event = match change {
+            QueueAction::Begin { send, instead_of } => {
+                if instead_of.as_ref().is_some_and(|id| agent.is_starting_with(id)) {
+                    return Err("the agent already has this message".to_owned());
+                }
+                let event = talk.accept(&said, &send, true)?;
+                instead_of.iter().for_each(|queued| agent.supersede(queued));
+                event
+            }
+            QueueAction::Set(Effect::Send { id, .. }) if agent.is_starting_with(&id) => {
+                return Err("the agent already has this message".to_owned());
+            }
+            QueueAction::Set(send) => talk.accept(&said, &send, false)?,
+            QueueAction::Steer { send, replaces } => {
+                let event = talk.accept(&said, &send, false)?;
+                replaces.iter().for_each(|replaced| agent.supersede(replaced));
+                event
+            }
+            QueueAction::Remove(id) => {
+                let removed = agent.withdraw(&id).map_err(|error| error.to_string())?;
+                Some(removed.ok_or("the agent already has this message")?)
+            }
+            QueueAction::Reorder(order) => Some(agent.reorder(order).map_err(|error| error.to_string())?),
+        };
+        Ok(event.map(|event| (talk, event)))
+    }
+}

@@ -1,0 +1,68 @@
+//! Numbering and queueing: the only step on the way of a delta that all sessions share. It is one step, so that every
+//! connection gets numbers in their order; what takes time is done before it or after it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Conn, Seq, ring::Sent, spelt::Spelt};
+use crate::{
+    version::Dialect,
+    wire::{Frame, Unnumbered},
+};
+
+/// Hands out the numbers.
+#[derive(Debug)]
+pub(crate) struct Numbers(Mutex<Seq>);
+
+impl Numbers {
+    pub(crate) fn new(seq: Seq) -> Self {
+        Self(Mutex::new(seq))
+    }
+
+    /// The last number handed out.
+    pub(crate) fn last(&self) -> u64 {
+        self.0.lock().last()
+    }
+
+    /// Numbers and queues something in one step. Whoever sends it is woken after that.
+    pub(crate) fn step<R>(&self, run: impl FnOnce(&mut Numbering<'_>) -> R) -> R {
+        let mut wake = Vec::new();
+        let result = run(&mut Numbering {
+            seq: &mut self.0.lock(),
+            wake: &mut wake,
+        });
+        wake.iter().for_each(|conn| conn.wake());
+        result
+    }
+}
+
+/// One step.
+pub(crate) struct Numbering<'a> {
+    seq: &'a mut Seq,
+    wake: &'a mut Vec<Arc<Conn>>,
+}
+
+impl Numbering<'_> {
+    pub(super) fn number(&mut self, spelt: Spelt) -> Arc<Sent> {
+        Arc::new(spelt.number(self.seq))
+    }
+
+    pub(super) fn push(&mut self, conn: &Arc<Conn>, frame: Frame) {
+        if conn.enqueue(frame) {
+            self.wake.push(conn.clone());
+        }
+    }
+
+    pub(super) fn push_sent(&mut self, conn: &Arc<Conn>, dialect: Dialect, sent: &Sent) {
+        for frame in sent.frames(dialect) {
+            self.push(conn, frame.clone());
+        }
+    }
+
+    /// Queues what takes no number, because nothing happened.
+    pub(super) fn answer(&mut self, conn: &Arc<Conn>, answer: Unnumbered) {
+        let frame = answer.frame(self.seq.last());
+        self.push(conn, frame);
+    }
+}

@@ -1,0 +1,19 @@
+//! Other programs' agents: Lodge starts a program that speaks the Agent Client Protocol (ACP) over its standard streams and is
+//! its client.
+//!
+//! This room knows such programs, their processes and their wire, and gives out what they say as plain data. It may not know
+//! sessions, events or other wires. A program that crashes, hangs, babbles or lies hurts only whoever started it: what it
+//! sends is bounded, what is asked of it is bounded in time, and its whole process group ends with it.
+
+mod program;
+mod reader;
+mod running;
+mod said;
+mod servers;
+
+pub use program::{AgentEntry, PROVIDER, Program};
+pub use running::{ExternalError, Running, Start, Stopped};
+pub use said::{
+    Block, CallContent, CallUpdate, Location, NewTerminal, PlanEntry, Reply, Said, TerminalRequest, Variable,
+};
+pub use servers::{McpServer, McpTransport};

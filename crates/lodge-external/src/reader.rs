@@ -1,0 +1,256 @@
+//! Hears what a program sends: updates, wishes, answers, and what is none of these.
+
+use std::sync::{Arc, OnceLock};
+
+use lodge_rpc::{Error, Line, Lines, METHOD_NOT_FOUND, Message, Peer, params};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use crate::said::{CallUpdate, NewTerminal, PlanEntry, Reply, Said, TerminalRequest};
+
+/// Longer messages end the connection.
+pub(crate) const LONGEST: usize = 16 << 20;
+/// So much of what the program sent may wait to be taken or answered, in KiB: the longest message and more. The program waits
+/// when it is more.
+pub(crate) const ROOM: usize = 2 * (LONGEST >> 10);
+/// So many lines that are no messages are passed over: some programs print there what is not meant for anybody.
+const MOST_NOISE: usize = 1000;
+
+/// What came from the program, in its order.
+pub(crate) enum Heard {
+    /// Something that it says or wants, with its part of the room until it is taken; a wish has its part until it is answered.
+    Said {
+        said: Box<Said>,
+        _room: Option<OwnedSemaphorePermit>,
+    },
+    /// Something that it was asked is answered.
+    Answered,
+}
+
+pub(crate) struct Reader {
+    pub(crate) peer: Peer,
+    pub(crate) said: mpsc::Sender<Heard>,
+    /// What is left of [`ROOM`].
+    pub(crate) room: Arc<Semaphore>,
+    /// The one conversation that it may speak of, once that is known.
+    pub(crate) session_id: Arc<OnceLock<String>>,
+}
+
+impl Reader {
+    /// Whether something is about the conversation that is held.
+    fn concerns(&self, given: &Value) -> bool {
+        self.session_id.get().is_none_or(|id| given["sessionId"] == id.as_str())
+    }
+
+    /// Reads until the program ends or cannot be listened to any more, and says why; nothing where it ended by itself.
+    pub(crate) async fn read<R: tokio::io::AsyncRead + Unpin>(&self, mut lines: Lines<R>) -> String {
+        let mut noise = 0;
+        loop {
+            let line = tokio::select! {
+                line = lines.next() => line,
+                () = self.peer.closed() => return String::new(),
+            };
+            let line = match line {
+                Ok(Some(Line::Whole(line))) => line,
+                Ok(Some(Line::TooLong)) => {
+                    return format!("sent a message of more than {LONGEST} bytes and was stopped.");
+                }
+                Ok(None) | Err(_) => return String::new(),
+            };
+            let wanted = u32::try_from(line.len() / 1024 + 1).unwrap_or(u32::MAX);
+            let room = tokio::select! {
+                room = self.room.clone().acquire_many_owned(wanted) => room.ok(),
+                () = self.peer.closed() => return String::new(),
+            };
+            let heard = match Message::read(&line) {
+                Ok(Message::Response { id, result }) => {
+                    let known = self.peer.answered(&id, result);
+                    known.then_some(Heard::Answered)
+                }
+                Ok(Message::Notification { method, params }) => {
+                    let known = method == "session/update" && self.concerns(&params);
+                    let said = known.then(|| update(&params)).flatten();
+                    said.map(|said| Heard::Said {
+                        said: Box::new(said),
+                        _room: room,
+                    })
+                }
+                Ok(Message::Request { id, method, params }) => {
+                    let wish = self.request(id, &method, params, room);
+                    wish.map(|wish| Heard::Said {
+                        said: Box::new(wish),
+                        _room: None,
+                    })
+                }
+                Err(_) => {
+                    noise += 1;
+                    if noise > MOST_NOISE {
+                        return "does not speak ACP on its standard output and was stopped.".to_owned();
+                    }
+                    continue;
+                }
+            };
+            if let Some(heard) = heard
+                && self.said.send(heard).await.is_err()
+            {
+                return String::new();
+            }
+        }
+    }
+
+    fn request(&self, id: Value, method: &str, given: Value, room: Option<OwnedSemaphorePermit>) -> Option<Said> {
+        let wanted = match self.concerns(&given) {
+            true => wanted(method, given),
+            false => Err(Error::params("There is no such session.")),
+        };
+        let (wanted, options) = match wanted {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                self.peer.respond(&id, Err(error));
+                return None;
+            }
+        };
+        let reply = Reply::new(id, self.peer.clone(), options, room);
+        Some(match wanted {
+            Wanted::Permission(call) => Said::Permission(call, reply),
+            Wanted::Read(path, line, limit) => Said::Read(path, line, limit, reply),
+            Wanted::Write(path, text) => Said::Write(path, text, reply),
+            Wanted::Terminal(terminal) => Said::Terminal(terminal, reply),
+            Wanted::OfTerminal(what, terminal) => Said::OfTerminal(what, terminal, reply),
+        })
+    }
+}
+
+enum Wanted {
+    Permission(Box<CallUpdate>),
+    Read(String, Option<u64>, Option<u64>),
+    Write(String, String),
+    Terminal(NewTerminal),
+    OfTerminal(TerminalRequest, String),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Permission {
+    tool_call: CallUpdate,
+    options: Vec<PermissionOption>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PermissionOption {
+    option_id: String,
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct File {
+    path: String,
+    line: Option<u64>,
+    limit: Option<u64>,
+    content: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfTerminal {
+    terminal_id: String,
+}
+
+type Options = Option<Vec<(String, String)>>;
+
+fn wanted(method: &str, given: Value) -> Result<(Wanted, Options), Error> {
+    let of_terminal = match method {
+        "terminal/output" => Some(TerminalRequest::Output),
+        "terminal/wait_for_exit" => Some(TerminalRequest::Exit),
+        "terminal/kill" => Some(TerminalRequest::Kill),
+        "terminal/release" => Some(TerminalRequest::Release),
+        _ => None,
+    };
+    if let Some(what) = of_terminal {
+        let OfTerminal { terminal_id } = params(given)?;
+        return Ok((Wanted::OfTerminal(what, terminal_id), None));
+    }
+    match method {
+        "session/request_permission" => {
+            let asked: Permission = params(given)?;
+            let options = asked.options.into_iter().map(|option| (option.option_id, option.kind));
+            Ok((Wanted::Permission(Box::new(asked.tool_call)), Some(options.collect())))
+        }
+        "fs/read_text_file" => {
+            let file: File = params(given)?;
+            Ok((Wanted::Read(file.path, file.line, file.limit), None))
+        }
+        "fs/write_text_file" => {
+            let file: File = params(given)?;
+            let text = file.content.ok_or_else(|| Error::params("`content` is missing."))?;
+            Ok((Wanted::Write(file.path, text), None))
+        }
+        "terminal/create" => Ok((Wanted::Terminal(params(given)?), None)),
+        _ => Err(Error::new(METHOD_NOT_FOUND, format!("There is no method `{method}`."))),
+    }
+}
+
+/// What an update says; nothing for what Lodge has no use for.
+fn update(given: &Value) -> Option<Said> {
+    let update = given.get("update")?;
+    let text = || {
+        let content = &update["content"];
+        match content["type"].as_str()? {
+            "text" => content["text"].as_str().map(str::to_owned),
+            other => Some(format!("[{other}]")),
+        }
+    };
+    match update["sessionUpdate"].as_str()? {
+        "agent_message_chunk" => text().map(Said::Text),
+        "agent_thought_chunk" => text().map(Said::Thought),
+        "tool_call" | "tool_call_update" => serde_json::from_value(update.clone())
+            .ok()
+            .map(Box::new)
+            .map(Said::Call),
+        "plan" => {
+            let entries: Vec<PlanEntry> = serde_json::from_value(update["entries"].clone()).ok()?;
+            Some(Said::Plan(entries))
+        }
+        "usage_update" => Some(Said::Usage {
+            used: update["used"].as_u64()?,
+            size: update["size"].as_u64()?,
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_waits_for_an_answer_takes_room_until_it_has_one() {
+        let (mut program, output) = tokio::io::duplex(1 << 20);
+        let (sender, mut said) = mpsc::channel(8);
+        let reader = Reader {
+            peer: Peer::default(),
+            said: sender,
+            room: Arc::new(Semaphore::new(5)),
+            session_id: Arc::default(),
+        };
+        let reading = tokio::spawn(async move { reader.read(Lines::new(output, LONGEST)).await });
+        let text = "x".repeat(3 << 10);
+        for id in 0..2 {
+            let wish = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": "fs/write_text_file",
+                "params": { "path": "/a", "content": text } });
+            program.write_all(format!("{wish}\n").as_bytes()).await.unwrap();
+        }
+        let first = said.recv().await.unwrap();
+        tokio::task::yield_now().await;
+        assert!(said.try_recv().is_err(), "there is no room for the second");
+        assert!(matches!(&first, Heard::Said { said, .. } if matches!(**said, Said::Write(..))));
+        drop(first);
+        assert!(said.recv().await.is_some(), "there is room again");
+        drop(program);
+        reading.await.unwrap();
+    }
+}

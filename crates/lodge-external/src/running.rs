@@ -1,0 +1,370 @@
+//! A program that runs: started, greeted, and one conversation with it.
+
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use lodge_rpc::{AUTH_REQUIRED, Error, Launch, Lines, Peer, PeerRequest, Process};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time::Instant,
+};
+
+use crate::{
+    program::Program,
+    reader::{Heard, LONGEST, ROOM, Reader},
+    said::{Block, Said},
+    servers::{McpCapabilities, McpServer},
+};
+
+/// How long a program may take from its start to its first conversation; some are installed first.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long a program that is told to stop may take to do so.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// So much of what the program says waits here until somebody takes it, and no more than [`ROOM`]; meanwhile the program waits,
+/// too.
+const QUEUE: usize = 64;
+
+/// Why a program does not do what it should.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ExternalError {
+    /// It could not be started.
+    #[error("The agent {name} cannot be started: `{command}`: {why}. Check [agents.{name}] in lodge.toml.")]
+    Start {
+        /// The agent.
+        name: String,
+        /// The program.
+        command: String,
+        /// What the system says.
+        why: String,
+    },
+    /// It is not there any more, or does not behave.
+    #[error("The agent {name} {why}")]
+    Gone {
+        /// The agent.
+        name: String,
+        /// How it ended.
+        why: String,
+    },
+    /// It refused.
+    #[error("The agent {name} says: {why}")]
+    Refused {
+        /// The agent.
+        name: String,
+        /// What it says.
+        why: String,
+    },
+    /// Somebody has to sign in first.
+    #[error("The agent {name} wants you to sign in: {why}. Start it in a terminal and sign in there, then send again.")]
+    SignIn {
+        /// The agent.
+        name: String,
+        /// What it says.
+        why: String,
+    },
+}
+
+/// Where a conversation takes place.
+#[derive(Debug, Clone, Default)]
+pub struct Start {
+    /// The session's directory.
+    pub cwd: PathBuf,
+    /// Others that belong to it.
+    pub additional_directories: Vec<PathBuf>,
+    /// The MCP servers that the program is to connect to, as far as it can.
+    pub mcp_servers: Vec<McpServer>,
+    /// The variables that the program begins with.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Variables to set above all others.
+    pub env: Vec<(OsString, OsString)>,
+    /// The conversation to go on with, by the program's id for it.
+    pub earlier: Option<String>,
+}
+
+/// How a turn of the program ended, in its words.
+pub type Stopped = String;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Greeting {
+    agent_capabilities: Capabilities,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Capabilities {
+    load_session: bool,
+    mcp_capabilities: McpCapabilities,
+    prompt_capabilities: PromptCapabilities,
+    session_capabilities: SessionCapabilities,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PromptCapabilities {
+    image: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SessionCapabilities {
+    resume: Option<Value>,
+    additional_directories: Option<Value>,
+}
+
+/// A program with which one conversation is held. Dropped, its processes end.
+pub struct Running {
+    name: String,
+    process: Process,
+    peer: Peer,
+    said: mpsc::Receiver<Heard>,
+    /// Why nothing comes any more.
+    end: tokio::sync::watch::Receiver<Option<String>>,
+    session_id: Arc<OnceLock<String>>,
+    /// Whether it knows what was said before.
+    is_continued: bool,
+    takes_images: bool,
+    prompt: Option<PeerRequest>,
+    /// How the last one was answered; nothing where the program ended first.
+    answer: Option<Result<Value, Error>>,
+}
+
+impl Running {
+    /// Starts a program and a conversation with it.
+    pub async fn start(program: &Program, mut start: Start) -> Result<Self, ExternalError> {
+        let name = lodge_models::Model::info(program).name.clone();
+        let launch = Launch {
+            command: program.entry.command.clone(),
+            args: program.entry.args.clone(),
+            cwd: start.cwd.clone(),
+            variables: Some(std::mem::take(&mut start.variables)),
+            env: program
+                .entry
+                .env
+                .iter()
+                .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+                .chain(std::mem::take(&mut start.env))
+                .collect(),
+        };
+        let (process, stdout, stdin) = Process::start(&launch).map_err(|error| ExternalError::Start {
+            name: name.clone(),
+            command: program.entry.command.clone(),
+            why: error.to_string(),
+        })?;
+        let peer = Peer::default();
+        tokio::spawn(peer.clone().write_to(stdin));
+        let (sender, said) = mpsc::channel(QUEUE);
+        let session_id = Arc::<OnceLock<String>>::default();
+        let (ended, end) = tokio::sync::watch::channel(None);
+        let reader = Reader {
+            peer: peer.clone(),
+            said: sender,
+            room: Arc::new(Semaphore::new(ROOM)),
+            session_id: session_id.clone(),
+        };
+        tokio::spawn(async move {
+            let why = reader.read(Lines::new(stdout, LONGEST)).await;
+            reader.peer.close();
+            let _ = ended.send(Some(why));
+        });
+        let mut running = Self {
+            name,
+            process,
+            peer,
+            said,
+            end,
+            session_id,
+            is_continued: false,
+            takes_images: false,
+            prompt: None,
+            answer: None,
+        };
+        running.open(start).await?;
+        Ok(running)
+    }
+
+    async fn open(&mut self, start: Start) -> Result<(), ExternalError> {
+        let until = Instant::now() + START_LIMIT;
+        let greeting = json!({
+            "protocolVersion": 1,
+            "clientCapabilities": { "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true },
+            "clientInfo": { "name": "lodge", "title": "Lodge", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let answer = self.ask("initialize", &greeting, until).await?;
+        let Greeting {
+            agent_capabilities: can,
+        } = serde_json::from_value(answer).unwrap_or_default();
+        self.takes_images = can.prompt_capabilities.image;
+        let servers = start.mcp_servers.iter();
+        let servers: Vec<Value> = servers
+            .filter_map(|server| server.on_the_wire(&can.mcp_capabilities))
+            .collect();
+        let mut place = json!({ "cwd": start.cwd, "mcpServers": servers });
+        let takes_directories = can.session_capabilities.additional_directories.is_some();
+        if takes_directories && !start.additional_directories.is_empty() {
+            place["additionalDirectories"] = json!(start.additional_directories);
+        }
+        let way = match (can.session_capabilities.resume, can.load_session) {
+            (Some(_), _) => Some("session/resume"),
+            (None, true) => Some("session/load"),
+            (None, false) => None,
+        };
+        if let (Some(method), Some(id)) = (way, start.earlier) {
+            place["sessionId"] = id.as_str().into();
+            match self.ask(method, &place, until).await {
+                Ok(_) => {
+                    self.is_continued = true;
+                    let _ = self.session_id.set(id);
+                    return Ok(());
+                }
+                Err(ExternalError::Refused { why, .. }) => {
+                    tracing::warn!(agent = self.name, why, "an agent does not find its conversation again");
+                }
+                Err(error) => return Err(error),
+            }
+            place.as_object_mut().map(|place| place.remove("sessionId"));
+        }
+        let made = self.ask("session/new", &place, until).await?;
+        let id = made["sessionId"].as_str().filter(|id| !id.is_empty());
+        let id = id.ok_or_else(|| self.gone("named no session."))?;
+        let _ = self.session_id.set(id.to_owned());
+        Ok(())
+    }
+
+    fn gone(&self, why: &str) -> ExternalError {
+        ExternalError::Gone {
+            name: self.name.clone(),
+            why: why.to_owned(),
+        }
+    }
+
+    fn refused(&self, error: Error) -> ExternalError {
+        let (name, why) = (self.name.clone(), error.message);
+        match error.code {
+            AUTH_REQUIRED => ExternalError::SignIn { name, why },
+            _ => ExternalError::Refused { name, why },
+        }
+    }
+
+    /// Asks something; what it says meanwhile, such as a conversation that Lodge has, is passed over.
+    async fn ask(&mut self, method: &str, params: &Value, until: Instant) -> Result<Value, ExternalError> {
+        let mut request = self.peer.request(method, params);
+        loop {
+            let answer = tokio::select! {
+                // First of all: whoever babbles gets no more time by that.
+                biased;
+                () = tokio::time::sleep_until(until) => {
+                    return Err(self.gone(&format!("did not answer `{method}` within {} s.", START_LIMIT.as_secs())));
+                }
+                answer = request.answer() => answer,
+                said = self.said.recv() => match said {
+                    Some(_) => continue,
+                    None => request.answer().await,
+                },
+            };
+            return match answer {
+                Some(Ok(answer)) => Ok(answer),
+                Some(Err(error)) => Err(self.refused(error)),
+                None => Err(self.epitaph().await),
+            };
+        }
+    }
+
+    /// What became of it.
+    async fn epitaph(&mut self) -> ExternalError {
+        let _ = tokio::time::timeout(STOP_LIMIT, self.end.wait_for(Option::is_some)).await;
+        let why = self.end.borrow().clone().unwrap_or_default();
+        match why.is_empty() {
+            true => {
+                let how = self.process.epitaph().await;
+                self.gone(&format!("{how}."))
+            }
+            false => self.gone(&why),
+        }
+    }
+
+    /// Its id for the conversation.
+    pub fn session_id(&self) -> &str {
+        self.session_id.get().map_or("", String::as_str)
+    }
+
+    /// Whether it knows what was said in the conversation before it was started.
+    pub fn is_continued(&self) -> bool {
+        self.is_continued
+    }
+
+    /// Whether images can be sent.
+    pub fn takes_images(&self) -> bool {
+        self.takes_images
+    }
+
+    /// Whether it can be spoken to.
+    pub fn is_alive(&self) -> bool {
+        self.end.borrow().is_none()
+    }
+
+    /// Begins a turn. What the program still had to say of an earlier one is dropped.
+    pub fn prompt(&mut self, blocks: &[Block]) {
+        while self.said.try_recv().is_ok() {}
+        let params = json!({ "sessionId": self.session_id(), "prompt": blocks });
+        self.prompt = Some(self.peer.request("session/prompt", &params));
+    }
+
+    /// What the program says or wants next in the turn; nothing once the turn is over.
+    pub async fn next(&mut self) -> Option<Said> {
+        let prompt = self.prompt.as_mut()?;
+        let answer = loop {
+            match self.said.recv().await {
+                Some(Heard::Said { said, .. }) => return Some(*said),
+                // What it says after its answer is not part of the turn.
+                Some(Heard::Answered) => {
+                    if let Some(answer) = prompt.answer().now_or_never() {
+                        break answer;
+                    }
+                }
+                None => break prompt.answer().await,
+            }
+        };
+        self.prompt = None;
+        self.answer = answer;
+        None
+    }
+
+    /// How the turn that is over ended.
+    pub async fn stopped(&mut self) -> Result<Stopped, ExternalError> {
+        match self.answer.take() {
+            Some(Ok(answer)) => Ok(answer["stopReason"].as_str().unwrap_or("end_turn").to_owned()),
+            Some(Err(error)) => Err(self.refused(error)),
+            None => Err(self.epitaph().await),
+        }
+    }
+
+    /// Tells it to stop and waits for that. False when it does not, and then it is of no use any more.
+    pub async fn stop(&mut self) -> bool {
+        let Some(mut prompt) = self.prompt.take() else {
+            return self.is_alive();
+        };
+        self.peer
+            .notify("session/cancel", &json!({ "sessionId": self.session_id() }));
+        let until = Instant::now() + STOP_LIMIT;
+        loop {
+            let answered = tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(until) => false,
+                answer = prompt.answer() => answer.is_some(),
+                said = self.said.recv() => match said {
+                    // Whoever asks is told that nobody wants it any more.
+                    Some(_) => continue,
+                    None => false,
+                },
+            };
+            return answered && self.is_alive();
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What a program says and wants, as plain data.
+
+use lodge_rpc::{Error, Peer};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What came from the program.
+pub enum Said {
+    /// More of its answer.
+    Text(String),
+    /// More of its thoughts.
+    Thought(String),
+    /// A tool call of its own, or what is new about one.
+    Call(Box<CallUpdate>),
+    /// Everything that it has noted to do.
+    Plan(Vec<PlanEntry>),
+    /// How full its context is.
+    Usage {
+        /// Tokens in it.
+        used: u64,
+        /// Tokens that fit.
+        size: u64,
+    },
+    /// It asks whether it may do something. Dropped, the answer is that nobody wants it any more.
+    Permission(Box<CallUpdate>, Reply),
+    /// It wants to read a text file: from this line on, so many lines.
+    Read(String, Option<u64>, Option<u64>, Reply),
+    /// It wants to give a file a text.
+    Write(String, String, Reply),
+    /// It wants a command to be run.
+    Terminal(NewTerminal, Reply),
+    /// It wants something of a command that runs.
+    OfTerminal(TerminalRequest, String, Reply),
+}
+
+/// A command to be run.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewTerminal {
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default, deserialize_with = "nullable")]
+    pub args: Vec<String>,
+    /// Variables to set for it.
+    #[serde(default, deserialize_with = "nullable")]
+    pub env: Vec<Variable>,
+    /// Where it runs.
+    pub cwd: Option<String>,
+    /// How much of its output is kept.
+    pub output_byte_limit: Option<usize>,
+}
+
+impl NewTerminal {
+    /// The command for a shell. One without arguments may be a whole line.
+    pub fn line(&self) -> String {
+        let mut words: Vec<String> = Vec::new();
+        if !self.env.is_empty() {
+            words.push("env".to_owned());
+            words.extend(
+                self.env
+                    .iter()
+                    .map(|pair| quoted(&format!("{}={}", pair.name, pair.value))),
+            );
+        }
+        match self.args.is_empty() {
+            true => words.push(self.command.clone()),
+            false => words.extend(
+                std::iter::once(&self.command)
+                    .chain(&self.args)
+                    .map(|word| quoted(word)),
+            ),
+        }
+        words.join(" ")
+    }
+}
+
+/// A word that a shell takes for itself and nothing else.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// A variable.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// What can be wanted of a command that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TerminalRequest {
+    /// What it printed.
+    Output,
+    /// How it ended, once it did.
+    Exit,
+    /// That it ends.
+    Kill,
+    /// That it ends and is forgotten.
+    Release,
+}
+
+/// Null is the same as nothing.
+pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
+}
+
+/// A piece of a prompt.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum Block {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// An image.
+    Image {
+        /// In base64.
+        data: String,
+        /// What kind of image.
+        mime_type: String,
+    },
+    /// A file by its address.
+    ResourceLink {
+        /// Its name.
+        name: String,
+        /// Its address.
+        uri: String,
+    },
+}
+
+/// What is known of a tool call, or new about it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallUpdate {
+    /// The program's id for it.
+    pub tool_call_id: String,
+    /// What it does, for people.
+    pub title: Option<String>,
+    /// The tool's name.
+    pub name: Option<String>,
+    /// `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `switch_mode` or `other`.
+    pub kind: Option<String>,
+    /// `pending`, `in_progress`, `completed` or `failed`.
+    pub status: Option<String>,
+    /// What it brought so far; the whole of it.
+    pub content: Option<Vec<CallContent>>,
+    /// The files that it is about.
+    pub locations: Option<Vec<Location>>,
+    /// Its arguments.
+    pub raw_input: Option<Value>,
+    /// Its result.
+    pub raw_output: Option<Value>,
+}
+
+impl CallUpdate {
+    /// Takes in what is new.
+    pub fn update(&mut self, new: Self) {
+        fn take<T>(old: &mut Option<T>, new: Option<T>) {
+            if new.is_some() {
+                *old = new;
+            }
+        }
+        take(&mut self.title, new.title);
+        take(&mut self.name, new.name);
+        take(&mut self.kind, new.kind);
+        take(&mut self.status, new.status);
+        take(&mut self.content, new.content);
+        take(&mut self.locations, new.locations);
+        take(&mut self.raw_input, new.raw_input);
+        take(&mut self.raw_output, new.raw_output);
+    }
+
+    /// About how many bytes it holds.
+    pub fn size(&self) -> usize {
+        let content = self.content.iter().flatten().map(|content| match content {
+            CallContent::Content { content } => size_of(content),
+            CallContent::Diff {
+                path,
+                old_text,
+                new_text,
+            } => path.len() + old_text.as_ref().map_or(0, String::len) + new_text.len(),
+            CallContent::Terminal { terminal_id } => terminal_id.len(),
+            CallContent::Other => 0,
+        });
+        let places = self.locations.iter().flatten().map(|place| place.path.len());
+        let words = [&self.title, &self.name, &self.kind, &self.status];
+        let words = words.into_iter().flatten().map(String::len);
+        let values = [&self.raw_input, &self.raw_output].into_iter().flatten().map(size_of);
+        let parts = content.chain(places);
+        // Each part takes some bytes, however little it says.
+        parts.map(|size| size + 64).chain(words).chain(values).sum()
+    }
+
+    /// An argument by one of its usual names.
+    pub fn argument(&self, names: &[&str]) -> Option<&str> {
+        let input = self.raw_input.as_ref()?;
+        names.iter().find_map(|name| input.get(name)?.as_str())
+    }
+
+    /// The file that it is about.
+    pub fn path(&self) -> Option<&str> {
+        let difference = self.content.iter().flatten().find_map(|content| match content {
+            CallContent::Diff { path, .. } => Some(path.as_str()),
+            _ => None,
+        });
+        let located = || self.locations.iter().flatten().next().map(|place| place.path.as_str());
+        difference
+            .or_else(located)
+            .or_else(|| self.argument(&["path", "file_path", "filePath", "abs_path", "absolute_path"]))
+    }
+}
+
+/// About how many bytes a value holds.
+fn size_of(value: &Value) -> usize {
+    let inside: usize = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size_of).sum(),
+        Value::Object(members) => members.iter().map(|(name, value)| name.len() + size_of(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    std::mem::size_of::<Value>() + inside
+}
+
+/// A file that a call is about.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Location {
+    /// Its path.
+    pub path: String,
+}
+
+/// What a call brought.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum CallContent {
+    /// A block; only text is looked at.
+    Content {
+        /// The block.
+        content: Value,
+    },
+    /// A change of a file.
+    Diff {
+        /// The file.
+        path: String,
+        /// What was there.
+        old_text: Option<String>,
+        /// What is there.
+        new_text: String,
+    },
+    /// A command that was run for the program.
+    Terminal {
+        /// Its id.
+        terminal_id: String,
+    },
+    /// What later versions add.
+    #[serde(other)]
+    Other,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, Deserialize)]
+pub struct PlanEntry {
+    /// What.
+    pub content: String,
+    /// `pending`, `in_progress` or `completed`.
+    pub status: String,
+}
+
+/// The answer that a request of the program waits for. Dropped, it is that nobody is there to answer.
+pub struct Reply {
+    open: Option<(Value, Peer)>,
+    /// The options of a permission, by their kinds.
+    options: Option<Vec<(String, String)>>,
+    /// What the request takes of the room for what waits.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Reply {
+    pub(crate) fn new(
+        id: Value,
+        peer: Peer,
+        options: Option<Vec<(String, String)>>,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self {
+            open: Some((id, peer)),
+            options,
+            _room: room,
+        }
+    }
+
+    fn send(&mut self, result: Result<Value, Error>) {
+        if let Some((id, peer)) = self.open.take() {
+            peer.respond(&id, result);
+        }
+    }
+
+    /// Answers.
+    pub fn answer(mut self, result: Result<Value, String>) {
+        self.send(result.map_err(Error::internal));
+    }
+
+    /// Answers a question for permission, for this once: what is allowed for longer is remembered by whoever asks people.
+    pub fn permit(mut self, allowed: bool) {
+        let kinds = match allowed {
+            true => ["allow_once", "allow_always"],
+            false => ["reject_once", "reject_always"],
+        };
+        let option = |kind: &&str| self.options.iter().flatten().find(|(_, known)| known == kind);
+        let chosen = kinds.iter().find_map(option).map(|(id, _)| id.clone());
+        // A program that offers no way to say no is stopped.
+        let outcome = match chosen {
+            Some(id) => json!({ "outcome": "selected", "optionId": id }),
+            None => json!({ "outcome": "cancelled" }),
+        };
+        self.send(Ok(json!({ "outcome": outcome })));
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        let nobody = match self.options.is_some() {
+            true => Ok(json!({ "outcome": { "outcome": "cancelled" } })),
+            false => Err(Error::cancelled()),
+        };
+        self.send(nobody);
+    }
+}

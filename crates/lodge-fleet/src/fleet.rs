@@ -1,0 +1,302 @@
+//! The connection to the servers of a fleet, and the streams that it has there.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_nats::{ConnectOptions, ServerAddr};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    FleetError, FleetLog, LEASE, SyncCheck, checks,
+    jetstream::{Failure, JetStream},
+    listing,
+    log::PATIENCE,
+    names,
+};
+
+/// Copies that are kept of everything.
+const REPLICAS: usize = 3;
+/// The most that a message holds itself; more is kept beside the log.
+const INLINE: usize = 512 << 10;
+/// What a message's headers take at most.
+const HEADERS: usize = 4 << 10;
+
+/// How to reach a fleet, and what it may be made of.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Addresses of NATS servers, with credentials in them where the servers want some.
+    pub servers: Vec<String>,
+    /// Addresses with a user of the system account, by which the servers' settings can be seen.
+    pub system: Vec<String>,
+    /// What to do about servers that acknowledge what is not on their disk.
+    pub sync: SyncCheck,
+    /// How many copies are kept. Fewer than three lose sessions with a server: say so to whoever asks for it.
+    pub replicas: usize,
+    /// Among how many streams sessions are spread. All hosts of a fleet have the same number.
+    pub shards: u32,
+    /// How long to wait for servers that have just started.
+    pub patience: Duration,
+}
+
+impl Options {
+    /// The usual settings, for these servers.
+    pub fn new(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            servers: servers.into_iter().map(Into::into).collect(),
+            system: Vec::new(),
+            sync: SyncCheck::Required,
+            replicas: REPLICAS,
+            shards: 32,
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A connection to a fleet. Clones share it.
+#[derive(Clone)]
+pub struct Fleet(Arc<Inner>);
+
+struct Inner {
+    jetstream: JetStream,
+    shards: u32,
+    inline: usize,
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fleet")
+            .field("shards", &self.0.shards)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize)]
+struct StreamInfo {
+    config: Value,
+}
+
+impl Fleet {
+    /// Connects, checks that the servers keep what they acknowledge, and makes the streams that are missing.
+    ///
+    /// # Errors
+    /// When no server can be reached, or one of them will not do.
+    pub async fn connect(options: &Options) -> Result<Self, FleetError> {
+        let client = connect(&options.servers, options.patience).await?;
+        let info = client.server_info();
+        checks::version(&info.server_name, &info.version)?;
+        checks::sync(options).await?;
+        let fleet = Self(Arc::new(Inner {
+            jetstream: JetStream::new(client),
+            shards: options.shards,
+            inline: info.max_payload.saturating_sub(HEADERS).clamp(1024, INLINE),
+        }));
+        for shard in 0..options.shards {
+            fleet.ensure(log_stream(shard, options), options).await?;
+        }
+        for bucket in [hosts_bucket(options), owners_bucket(options), sessions_bucket(options)] {
+            fleet.ensure(bucket, options).await?;
+        }
+        Ok(fleet)
+    }
+
+    /// The log of a session.
+    ///
+    /// # Errors
+    /// When the id is empty or too long.
+    pub fn log(&self, session: &str) -> Result<FleetLog, FleetError> {
+        FleetLog::new(self.clone(), session)
+    }
+
+    pub(crate) fn jetstream(&self) -> &JetStream {
+        &self.0.jetstream
+    }
+
+    pub(crate) fn shards(&self) -> u32 {
+        self.0.shards
+    }
+
+    pub(crate) fn inline(&self) -> usize {
+        self.0.inline
+    }
+
+    /// Repeats a request that changes nothing until somebody answers it.
+    pub(crate) async fn until_answered<T, F>(&self, action: &str, mut ask: impl FnMut() -> F) -> Result<T, FleetError>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) if Instant::now() >= deadline => return Err(failure.into_error(action, PATIENCE)),
+                Err(_) => sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// Makes a stream, or checks that the one that is there is as a fleet needs it.
+    async fn ensure(&self, wanted: Value, options: &Options) -> Result<(), FleetError> {
+        let name = wanted["name"].as_str().unwrap_or_default().to_owned();
+        let (js, patience) = (self.jetstream(), options.patience);
+        let found = js
+            .persist::<StreamInfo>(&format!("STREAM.INFO.{name}"), &json!({}), patience)
+            .await;
+        let info = match found {
+            Err(failure) if failure.is_stream_not_found() => {
+                let made = js
+                    .persist::<StreamInfo>(&format!("STREAM.CREATE.{name}"), &wanted, patience)
+                    .await;
+                match made {
+                    // Another host was faster, with the same settings or others.
+                    Err(failure) if failure.is_name_in_use() => {
+                        js.persist(&format!("STREAM.INFO.{name}"), &json!({}), patience).await
+                    }
+                    other => other,
+                }
+            }
+            other => other,
+        };
+        let info = info.map_err(|failure| failure.into_error(format!("make stream {name}"), patience))?;
+        checks::stream(&name, &wanted, &info.config)
+    }
+}
+
+pub(crate) async fn connect(servers: &[String], patience: Duration) -> Result<async_nats::Client, FleetError> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let options = credentials(servers)
+            .name(concat!("lodge ", env!("CARGO_PKG_VERSION")))
+            .connection_timeout(Duration::from_secs(5))
+            // A connection over which nothing comes any more is left after two of these.
+            .ping_interval(Duration::from_secs(2))
+            .reconnect_delay_callback(|attempts| Duration::from_millis(100 * attempts.min(10) as u64));
+        match options.connect(servers).await {
+            Ok(client) => return Ok(client),
+            Err(error) if Instant::now() >= deadline => {
+                let servers: Vec<&str> = servers.iter().map(|server| without_credentials(server)).collect();
+                return Err(FleetError::Connect {
+                    servers: servers.join(", "),
+                    reason: error.to_string(),
+                });
+            }
+            Err(_) => sleep(Duration::from_millis(200)).await,
+        }
+    }
+}
+
+/// Options with the name and password of the first address that has some.
+fn credentials(servers: &[String]) -> ConnectOptions {
+    let options = ConnectOptions::new();
+    let address = servers.iter().filter_map(|server| server.parse::<ServerAddr>().ok());
+    let Some(address) = address.into_iter().find(ServerAddr::has_user_pass) else {
+        return options;
+    };
+    let user = percent_decoded(address.username().unwrap_or_default());
+    match address.password() {
+        Some(password) => options.user_and_password(user, percent_decoded(password)),
+        None => options.token(user),
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            None => {
+                bytes.push(b'%');
+                bytes.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn without_credentials(address: &str) -> &str {
+    address.rsplit_once('@').map_or(address, |(_, place)| place)
+}
+
+/// What is the same for every stream of a fleet.
+fn stream(name: &str, subjects: &[&str], options: &Options) -> Value {
+    json!({
+        "name": name,
+        "subjects": subjects,
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "num_replicas": options.replicas,
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_consumers": -1,
+        "max_msg_size": -1,
+        "max_msgs_per_subject": -1,
+        "max_age": 0,
+        "deny_delete": true,
+        "deny_purge": false,
+        "allow_direct": true,
+        "metadata": { "lodge.shards": options.shards.to_string() },
+    })
+}
+
+fn log_stream(shard: u32, options: &Options) -> Value {
+    let log = format!("lodge.ev.{shard:02}.*");
+    let bodies = format!("lodge.body.{shard:02}.*.*.*");
+    let mut config = stream(&names::stream(shard), &[&log, &bodies], options);
+    config["allow_msg_ttl"] = true.into();
+    config["republish"] = json!({ "src": log, "dest": format!("lodge.tail.{shard:02}.{{{{wildcard(1)}}}}") });
+    config
+}
+
+pub(crate) const HOSTS: &str = "KV_lodge-hosts";
+pub(crate) const OWNERS: &str = "KV_lodge-owners";
+pub(crate) const SESSIONS: &str = "KV_lodge-sessions";
+
+/// Keys of hosts that live; the servers remove one that is not written anew in time.
+fn hosts_bucket(options: &Options) -> Value {
+    let mut config = bucket(HOSTS, "$KV.lodge-hosts.>", options);
+    config["max_age"] = u64::try_from(LEASE.as_nanos()).unwrap_or(u64::MAX).into();
+    config
+}
+
+fn owners_bucket(options: &Options) -> Value {
+    bucket(OWNERS, "$KV.lodge-owners.>", options)
+}
+
+/// What owners say of their sessions; the servers repeat it for whoever follows the list.
+fn sessions_bucket(options: &Options) -> Value {
+    let mut config = bucket(SESSIONS, "$KV.lodge-sessions.>", options);
+    config["allow_msg_ttl"] = true.into();
+    config["republish"] = json!({ "src": listing::KEYS, "dest": format!("{}{{{{wildcard(1)}}}}", listing::REPEATED) });
+    config
+}
+
+/// A stream that NATS's own tools know as a bucket of keys.
+fn bucket(name: &str, subjects: &str, options: &Options) -> Value {
+    let mut config = stream(name, &[subjects], options);
+    config["max_msgs_per_subject"] = 1.into();
+    config["allow_rollup_hdrs"] = true.into();
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_in_addresses_may_hold_anything() {
+        for (text, plain) in [
+            ("", ""),
+            ("a%40b", "a@b"),
+            ("%c3%bc%", "ü%"),
+            ("50%", "50%"),
+            ("%zz", "%zz"),
+        ] {
+            assert_eq!(percent_decoded(text), plain);
+        }
+    }
+}

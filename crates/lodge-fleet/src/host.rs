@@ -1,0 +1,208 @@
+//! A host of the fleet: its lease, which says that it lives, and what it tells the others about itself.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_nats::HeaderMap;
+use serde::{Deserialize, Serialize};
+use tokio::{task::JoinHandle, time::sleep};
+use uuid::Uuid;
+
+use crate::{Fleet, FleetError, clock::Moment, fleet::HOSTS, jetstream::Stored, names};
+
+/// How long a host counts as alive after it last said so.
+pub const LEASE: Duration = Duration::from_secs(10);
+/// How often it says so.
+const RENEW: Duration = Duration::from_secs(3);
+/// By how much a host gives itself up before others may: clocks do not all run at the same speed.
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// What a host says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Announcement {
+    /// The name that people know it by.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Whether it takes no more sessions, because it is about to stop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub draining: bool,
+}
+
+/// A host that lives, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostInfo {
+    /// Its id: its name, and which start of it.
+    pub id: String,
+    /// What it says of itself.
+    pub announcement: Announcement,
+}
+
+/// This process as a host of the fleet. Its lease is given back with [`Host::leave`]; otherwise it runs out.
+pub struct Host {
+    fleet: Fleet,
+    id: String,
+    lease: Lease,
+    announcement: Arc<Mutex<Announcement>>,
+    renewing: JoinHandle<()>,
+}
+
+/// Whether this host's lease still holds. Cheap to ask, to be asked right before something that must not happen twice.
+#[derive(Debug, Clone)]
+pub struct Lease {
+    /// Until when, in milliseconds of [`Moment`].
+    until: Arc<AtomicU64>,
+}
+
+impl Lease {
+    /// Whether others still have to leave this host's sessions alone.
+    pub fn holds(&self) -> bool {
+        Moment::now().0.as_millis() < u128::from(self.until.load(Ordering::Acquire))
+    }
+
+    fn extend(&self, asked: Moment) {
+        let until = asked.0 + LEASE - MARGIN;
+        let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+        self.until.fetch_max(millis, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Joins the fleet. Every start is a host of its own: what an earlier process of the same name sent may still be on its way.
+    ///
+    /// # Errors
+    /// When the servers do not take the lease.
+    pub async fn join(fleet: &Fleet, announcement: Announcement) -> Result<Self, FleetError> {
+        let start = Uuid::new_v4().simple().to_string();
+        let id = format!("{}-{}", announcement.name, &start[..8]);
+        let lease = Lease {
+            until: Arc::new(AtomicU64::new(0)),
+        };
+        fleet
+            .until_answered("take a lease", || renew(fleet, &id, announcement.clone(), &lease))
+            .await?;
+        let announcement = Arc::new(Mutex::new(announcement));
+        let renewing = tokio::spawn({
+            let (fleet, id, lease, announcement) = (fleet.clone(), id.clone(), lease.clone(), announcement.clone());
+            async move {
+                let said = || announcement.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                loop {
+                    sleep(RENEW).await;
+                    while let Err(error) = renew(&fleet, &id, said(), &lease).await {
+                        tracing::warn!(host = id, %error, "the lease could not be renewed");
+                        sleep(Duration::from_millis(300)).await;
+                    }
+                }
+            }
+        });
+        Ok(Self {
+            fleet: fleet.clone(),
+            id,
+            lease,
+            announcement,
+            renewing,
+        })
+    }
+
+    /// The host's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The fleet.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Says with the next renewal of the lease that this host takes no more sessions.
+    pub fn announce_drain(&self) {
+        self.announcement
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .draining = true;
+    }
+
+    /// Gives the lease back: others may take this host's sessions at once.
+    ///
+    /// # Errors
+    /// When the servers cannot be told. The lease then runs out by itself.
+    pub async fn leave(&self) -> Result<(), FleetError> {
+        self.renewing.abort();
+        self.lease.until.store(0, Ordering::Release);
+        let purged = self.fleet.jetstream().purge(HOSTS, &key(&self.id), 0, LEASE).await;
+        purged.map_err(|failure| failure.into_error("give a lease back", LEASE))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+impl Fleet {
+    /// The hosts that live.
+    ///
+    /// # Errors
+    /// When the servers do not answer.
+    pub async fn hosts(&self) -> Result<Vec<HostInfo>, FleetError> {
+        let leases = self
+            .until_answered("list hosts", || {
+                self.jetstream().last_of_each(HOSTS, "$KV.lodge-hosts.>")
+            })
+            .await?;
+        Ok(leases.iter().filter_map(host_info).collect())
+    }
+
+    /// Whether a host's lease has not run out, as the leader of the leases has it.
+    pub(crate) async fn is_alive(&self, host: &str) -> Result<bool, FleetError> {
+        let key = key(host);
+        let lease = self
+            .until_answered("look at a lease", || self.jetstream().last(HOSTS, &key))
+            .await?;
+        Ok(lease.is_some_and(|lease| !lease.payload.is_empty()))
+    }
+}
+
+async fn renew(
+    fleet: &Fleet,
+    id: &str,
+    announcement: Announcement,
+    lease: &Lease,
+) -> Result<(), crate::jetstream::Failure> {
+    // From before it is asked: the servers count from later on.
+    let asked = Moment::now();
+    let text = serde_json::to_vec(&announcement).expect("an announcement is plain data");
+    fleet.jetstream().put(&key(id), HeaderMap::new(), text.into()).await?;
+    lease.extend(asked);
+    Ok(())
+}
+
+fn key(host: &str) -> String {
+    format!("$KV.lodge-hosts.{}", names::word(host))
+}
+
+fn host_info(lease: &Stored) -> Option<HostInfo> {
+    Some(HostInfo {
+        id: names::session(lease.subject.rsplit('.').next()?)?,
+        announcement: serde_json::from_slice(&lease.payload).ok()?,
+    })
+}

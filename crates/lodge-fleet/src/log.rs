@@ -1,0 +1,137 @@
+//! One session's log, for whoever reads it or writes to it.
+
+use std::{fmt, time::Duration};
+
+use crate::{
+    Fleet, FleetError, Reader, Tail, Tip,
+    jetstream::{JetStream, Stored},
+    names::Place,
+    record::{self, Kind},
+};
+
+/// How long a request that changes nothing, or nothing the second time, is repeated.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The log of one session in the fleet. There need not be one yet.
+#[derive(Clone)]
+pub struct FleetLog {
+    fleet: Fleet,
+    session: String,
+    place: Place,
+}
+
+impl fmt::Debug for FleetLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FleetLog").field(&self.session).finish()
+    }
+}
+
+impl FleetLog {
+    pub(crate) fn new(fleet: Fleet, session: &str) -> Result<Self, FleetError> {
+        let place = Place::of(session, fleet.shards())?;
+        Ok(Self {
+            fleet,
+            session: session.to_owned(),
+            place,
+        })
+    }
+
+    /// The session's id.
+    pub fn session(&self) -> &str {
+        &self.session
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(crate) fn jetstream(&self) -> &JetStream {
+        self.fleet.jetstream()
+    }
+
+    /// The most bytes that one message holds itself.
+    pub(crate) fn inline(&self) -> usize {
+        self.fleet.inline()
+    }
+
+    /// Reads what comes after a place, up to where the log ends now. Every message is checked.
+    ///
+    /// # Errors
+    /// [`FleetError::NotFound`] when there is no such log, [`FleetError::Deleted`] when there is none any more.
+    pub async fn read(&self, after: Tip) -> Result<Reader, FleetError> {
+        let last = self.last().await?;
+        let Some(last) = last else {
+            return Err(FleetError::NotFound {
+                session: self.session.clone(),
+            });
+        };
+        if record::kind(&last) == Some(Kind::Deleted) {
+            return Err(FleetError::Deleted {
+                session: self.session.clone(),
+            });
+        }
+        Ok(Reader::new(self.clone(), after, last.sequence))
+    }
+
+    /// Follows the log from a place on, as it grows.
+    ///
+    /// # Errors
+    /// When the servers cannot be reached.
+    pub async fn follow(&self, after: Tip) -> Result<Tail, FleetError> {
+        Tail::new(self.clone(), after).await
+    }
+
+    pub(crate) async fn last(&self) -> Result<Option<Stored>, FleetError> {
+        let Place { stream, log, .. } = &self.place;
+        self.fleet
+            .until_answered(&format!("read session {:?}", self.session), || {
+                self.jetstream().last(stream, log)
+            })
+            .await
+    }
+
+    /// The first message at or after a sequence, as the stream's leader has it.
+    pub(crate) async fn next(&self, from: u64) -> Result<Option<Stored>, FleetError> {
+        let Place { stream, log, .. } = &self.place;
+        self.fleet
+            .until_answered(&format!("read session {:?}", self.session), || {
+                self.jetstream().next(stream, log, from)
+            })
+            .await
+    }
+
+    /// Removes what a deleted session leaves. It can be repeated.
+    pub(crate) async fn purge(&self) -> Result<(), FleetError> {
+        let Place {
+            stream, log, bodies, ..
+        } = &self.place;
+        let js = self.jetstream();
+        let failed = |failure: crate::jetstream::Failure| failure.into_error("delete a session", PATIENCE);
+        js.purge(stream, log, 1, PATIENCE).await.map_err(failed)?;
+        js.purge(stream, &format!("{bodies}.>"), 0, PATIENCE)
+            .await
+            .map_err(failed)
+    }
+
+    /// The error for whoever finds a message where its own was to be.
+    pub(crate) fn replaced(&self, by: &Stored) -> FleetError {
+        let session = self.session.clone();
+        match (record::kind(by), record::owner(by)) {
+            (Some(Kind::Deleted), _) => FleetError::Deleted { session },
+            (_, Some(by)) => FleetError::Fenced { session, by },
+            (_, None) => FleetError::Damaged {
+                session,
+                sequence: by.sequence,
+                reason: "it was not written by a host".into(),
+            },
+        }
+    }
+
+    pub(crate) fn damaged(&self, sequence: u64, reason: String) -> FleetError {
+        FleetError::Damaged {
+            session: self.session.clone(),
+            sequence,
+            reason,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The copy of a log in a host's home.
+
+use std::{fs, sync::Arc};
+
+use lodge_events::{Event, SessionInfo, Uuid};
+use lodge_fleet::{Fleet, FleetError};
+use lodge_log::{FileStore, Home, HomeOptions, Position, Store as _};
+use testkit::nats::{Cluster, Settings};
+
+use crate::kit::{self, create, host, open};
+
+/// A home of its own, with a store.
+struct Place {
+    dir: tempfile::TempDir,
+    home: Home,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(dir.path(), HomeOptions::default()).unwrap();
+        Self { dir, home }
+    }
+
+    fn files(&self) -> &Arc<FileStore> {
+        self.home.sessions()
+    }
+
+    /// Writes some events to a log that may be there.
+    fn write(&self, session: &str, texts: &[&str]) -> Vec<Event> {
+        let mut log = match self.files().exists(session).unwrap() {
+            true => self.files().open(session).unwrap().log,
+            false => self.files().create(session).unwrap(),
+        };
+        let events = chain(log.last_id(), texts);
+        log.append_all(&events).unwrap();
+        events
+    }
+
+    fn read(&self, session: &str) -> Vec<String> {
+        let events = self.files().read(session, Position::START, Position::END).unwrap();
+        events.events().map(|event| text(&event.unwrap())).collect()
+    }
+
+    fn log_file(&self, session: &str) -> std::path::PathBuf {
+        self.dir.path().join("session-state").join(session).join("events.jsonl")
+    }
+}
+
+fn chain(mut head: Option<Uuid>, texts: &[&str]) -> Vec<Event> {
+    let mut events = Vec::new();
+    for text in texts {
+        let info = SessionInfo {
+            message: (*text).into(),
+            ..SessionInfo::default()
+        };
+        let event = Event::new(head, None, info);
+        head = Some(event.id());
+        events.push(event);
+    }
+    events
+}
+
+fn text(event: &Event) -> String {
+    event
+        .get::<SessionInfo>()
+        .map(|info| info.message.clone())
+        .unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_is_brought_up_to_date_or_refused_and_never_skips() {
+    let settings = Settings {
+        servers: 1,
+        sync_always: true,
+    };
+    let Some(cluster) = Cluster::start_with(settings).await else {
+        return;
+    };
+    let options = lodge_fleet::Options {
+        replicas: 1,
+        ..kit::options(&cluster)
+    };
+    let fleet = Fleet::connect(&options).await.unwrap();
+    let host = host(&fleet, "one").await;
+    let (here, there) = (Place::new(), Place::new());
+
+    // A log that was never in the fleet is brought into it, also when that was interrupted.
+    let events = here.write("s", &["1", "2", "3"]);
+    let mut writer = create(&host, "s").await;
+    writer.append(&[events[0].json().clone()]).await.unwrap();
+    host.release(writer).await.unwrap();
+    let mut writer = host
+        .open_with_copy("s", here.files())
+        .await
+        .expect("the rest is brought");
+    assert_eq!(writer.tip().events(), 3);
+
+    // Another home gets all of it, and later what is missing.
+    let more = chain(Some(events[2].id()), &["4"]);
+    writer.append(&[more[0].json().clone()]).await.unwrap();
+    let mut writer = host.open_with_copy("s", there.files()).await.expect("all is fetched");
+    assert_eq!(there.read("s"), ["1", "2", "3", "4"]);
+    let more = chain(Some(more[0].id()), &["5", "6"]);
+    let lines: Vec<_> = more.iter().map(|event| event.json().clone()).collect();
+    writer.append(&lines).await.unwrap();
+    host.open_with_copy("s", here.files())
+        .await
+        .expect("the end is fetched");
+    assert_eq!(here.read("s"), ["1", "2", "3", "4", "5", "6"]);
+    assert_eq!(fs::read(here.log_file("s")).unwrap()[..], {
+        host.open_with_copy("s", there.files()).await.unwrap();
+        fs::read(there.log_file("s")).unwrap()
+    });
+
+    // One that has more than the fleet is refused, and left as it is.
+    here.write("s", &["never acknowledged"]);
+    let refused = host
+        .open_with_copy("s", here.files())
+        .await
+        .expect_err("the fleet does not have it");
+    assert!(matches!(refused, FleetError::Diverged { event: 6, .. }), "{refused}");
+    assert_eq!(here.read("s").len(), 7);
+
+    // So is one that has something else.
+    let log = fs::read_to_string(there.log_file("s")).unwrap();
+    fs::write(
+        there.log_file("s"),
+        log.replacen("\"message\":\"3\"", "\"message\":\"x\"", 1),
+    )
+    .unwrap();
+    let refused = host
+        .open_with_copy("s", there.files())
+        .await
+        .expect_err("it is another event");
+    assert!(matches!(refused, FleetError::Diverged { event: 2, .. }), "{refused}");
+
+    // What was deleted in the fleet is not brought back by a copy.
+    let writer = open(&host, "s").await.unwrap();
+    writer.delete().await.unwrap();
+    let refused = host
+        .open_with_copy("s", there.files())
+        .await
+        .expect_err("it was deleted");
+    assert!(matches!(refused, FleetError::Deleted { .. }), "{refused}");
+}

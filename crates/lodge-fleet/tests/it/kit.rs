@@ -1,0 +1,68 @@
+//! What these tests share.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use lodge_fleet::{Announcement, Fleet, FleetError, Host, Intent, Options, SyncCheck, Tip, Writer};
+use testkit::nats::Cluster;
+
+/// Settings for a cluster of the tests: few shards, because each is a group of servers of its own.
+pub(crate) fn options(cluster: &Cluster) -> Options {
+    Options {
+        system: cluster.system_urls(),
+        shards: 2,
+        patience: Duration::from_secs(60),
+        ..Options::new(cluster.urls())
+    }
+}
+
+/// As [`options`], by other addresses, and without asking the servers how they are set up.
+pub(crate) fn options_by(urls: Vec<String>) -> Options {
+    Options {
+        sync: SyncCheck::Skipped,
+        shards: 2,
+        patience: Duration::from_secs(60),
+        ..Options::new(urls)
+    }
+}
+
+pub(crate) async fn host(fleet: &Fleet, name: &str) -> Host {
+    let announcement = Announcement {
+        name: name.into(),
+        version: "0".into(),
+        ..Announcement::default()
+    };
+    Host::join(fleet, announcement).await.expect("the host joins")
+}
+
+pub(crate) async fn create(host: &Host, session: &str) -> Writer {
+    let taken = host.take(session, Intent::Create, Tip::START, |_| Ok(())).await;
+    taken.unwrap_or_else(|error| panic!("{session} cannot be created: {error}"))
+}
+
+pub(crate) async fn open(host: &Host, session: &str) -> Result<Writer, FleetError> {
+    host.take(session, Intent::Open, Tip::START, |_| Ok(())).await
+}
+
+/// An event as the log sees one.
+pub(crate) fn event(text: &str) -> Bytes {
+    serde_json::json!({ "id": text }).to_string().into()
+}
+
+/// All events of a session, as texts.
+pub(crate) async fn events(fleet: &Fleet, session: &str) -> Vec<String> {
+    let reader = fleet
+        .log(session)
+        .unwrap()
+        .read(Tip::START)
+        .await
+        .expect("the log is there");
+    let (events, _) = reader.events().await.expect("the log is whole");
+    events.iter().map(text).collect()
+}
+
+/// The text that an event was made from.
+pub(crate) fn text(event: &Bytes) -> String {
+    let value: serde_json::Value = serde_json::from_slice(event).expect("an event is JSON");
+    value["id"].as_str().unwrap_or_default().to_owned()
+}

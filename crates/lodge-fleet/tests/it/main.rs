@@ -1,0 +1,13 @@
+//! A fleet on real NATS servers.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod copies;
+mod faults;
+mod kit;
+mod listing;
+mod logs;
+mod owners;
+mod servers;
+mod speed;
+mod worker;

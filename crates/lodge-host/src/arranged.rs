@@ -1,0 +1,132 @@
+//! What people arrange about a session as a whole, told by events beside its chain: chats, directories, what is on and off.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lodge_agent::{AgentError, Customized};
+use lodge_events::{LodgeChat, LodgeChats, LodgeSwitched, Payload};
+use lodge_log::{ListFilter, Page, SearchHit, SessionSummary};
+
+use crate::{
+    Host, HostError,
+    decisions::{server_key, server_of, skill_key},
+    session::Session,
+};
+
+impl Host {
+    /// Asks the catalogue, which is a database, where nobody waits who serves others.
+    pub(crate) async fn look_up<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&lodge_log::Catalogue) -> Result<T, lodge_log::LogError> + Send + 'static,
+    ) -> Result<T, HostError> {
+        let inner = self.0.clone();
+        let asked = tokio::task::spawn_blocking(move || ask(inner.home.catalogue())).await;
+        Ok(asked.map_err(|error| HostError::Invalid(error.to_string()))??)
+    }
+
+    /// What lists show of one session.
+    pub async fn find(&self, id: &str) -> Result<Option<SessionSummary>, HostError> {
+        let id = id.to_owned();
+        self.look_up(move |catalogue| catalogue.get(&id)).await
+    }
+
+    /// Sessions that fit a filter, newest first.
+    pub async fn list(&self, filter: ListFilter) -> Result<Page, HostError> {
+        self.look_up(move |catalogue| catalogue.list(&filter)).await
+    }
+
+    /// Messages with all these words, best first.
+    pub async fn search(&self, text: String, limit: usize) -> Result<Vec<SearchHit>, HostError> {
+        self.look_up(move |catalogue| catalogue.search(&text, limit)).await
+    }
+
+    /// The sessions that are or were chats of others.
+    pub async fn chats(&self) -> Result<Vec<SessionSummary>, HostError> {
+        self.look_up(|catalogue| catalogue.chats(None)).await
+    }
+
+    /// The chats of a session, beside its own.
+    pub async fn chats_of(&self, id: &str) -> Result<Vec<SessionSummary>, HostError> {
+        let of = id.to_owned();
+        self.look_up(move |catalogue| catalogue.chats(Some(&of))).await
+    }
+
+    /// The session that clients call so as a chat.
+    pub async fn chat_at(&self, address: &str) -> Result<Option<SessionSummary>, HostError> {
+        let called = |line: &SessionSummary| line.about.chat.as_ref().is_some_and(|chat| chat.address == address);
+        Ok(self.chats().await?.into_iter().find(called))
+    }
+}
+
+impl Session {
+    /// Records something unless the log says it already.
+    fn arrange(&self, known: bool, payload: impl Into<Payload>) -> Result<(), AgentError> {
+        match known {
+            true => Ok(()),
+            false => self.0.agent.record_beside(payload).map(drop),
+        }
+    }
+
+    /// Makes it a chat of another session, or a session of its own.
+    pub fn set_chat(&self, chat: LodgeChat) -> Result<(), AgentError> {
+        let known = self.0.agent.facts().about.chat.as_ref() == Some(&chat);
+        self.arrange(known, chat)
+    }
+
+    /// Says how its chats are listed.
+    pub fn set_chats(&self, chats: LodgeChats) -> Result<(), AgentError> {
+        let known = self.0.agent.facts().about.chats == chats;
+        self.arrange(known, chats)
+    }
+
+    /// What was turned on and off for this session alone.
+    pub fn switches(&self) -> BTreeMap<String, bool> {
+        self.0.agent.facts().switches
+    }
+
+    /// Says what is on and off for this session alone.
+    pub fn set_switches(&self, switches: BTreeMap<String, bool>) -> Result<(), AgentError> {
+        self.arrange(self.switches() == switches, LodgeSwitched { switches })
+    }
+
+    fn switch(&self, key: String, on: bool) -> Result<(), AgentError> {
+        let mut switches = self.switches();
+        switches.insert(key, on);
+        self.set_switches(switches)
+    }
+
+    /// Turns a skill on or off for this session alone. False when there is no such skill.
+    pub async fn switch_skill(&self, name: &str, on: bool) -> Result<bool, AgentError> {
+        let skills = self.skills().await?;
+        if skills.iter().all(|(skill, _)| skill.name != name) {
+            return Ok(false);
+        }
+        self.switch(skill_key(name), on)?;
+        self.0.agent.enable(Customized::Skill(name.to_owned()), on).await
+    }
+
+    /// Keeps that an MCP server was turned on or off for this session alone.
+    pub fn keep_server_switch(&self, name: &str, on: bool) -> Result<(), AgentError> {
+        self.switch(server_key(name), on)
+    }
+
+    /// Turns MCP servers off that people turned off, for this session or for more.
+    pub(crate) fn apply_server_switches(&self) {
+        let (agent, host) = (&self.0.agent, self.0.host.upgrade());
+        let cwd = agent.settings().cwd;
+        let mut off = host.map_or_else(BTreeSet::new, |host| host.decisions.disabled_servers_at(&cwd));
+        for (name, on) in self
+            .switches()
+            .iter()
+            .filter_map(|(key, on)| Some((server_of(key)?, on)))
+        {
+            match on {
+                true => drop(off.remove(name)),
+                false => drop(off.insert(name.to_owned())),
+            }
+        }
+        for name in off {
+            // One that is not there is off.
+            let _ = agent.mcp().disable(&name);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What people turned on and off for more than one session: skills, agents, MCP servers, instructions. A decision is for all
+//! sessions that work in a directory, or for all there are; what is decided for one session alone is in its log.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use lodge_agent::SKILL_KEY;
+pub use lodge_agent::skill_key;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::{
+    RegisterError,
+    registers::{FileRegisters, Register, Registers},
+};
+
+/// About so many things people can decide.
+const MOST: usize = 4096;
+/// What the names of MCP servers begin with here.
+const SERVER: &str = "mcp:";
+
+/// What decisions call an MCP server.
+pub fn server_key(name: &str) -> String {
+    format!("{SERVER}{name}")
+}
+
+/// The skill that decisions call so.
+pub(crate) fn skill_of(key: &str) -> Option<&str> {
+    key.strip_prefix(SKILL_KEY)
+}
+
+/// The MCP server that decisions call so.
+pub fn server_of(key: &str) -> Option<&str> {
+    key.strip_prefix(SERVER)
+}
+
+/// What was decided about a thing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Decision {
+    /// For all sessions: whether it is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub everywhere: Option<bool>,
+    /// For the sessions that work in a directory, which counts more.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub places: BTreeMap<String, bool>,
+}
+
+impl Decision {
+    /// What it says to a session that works in a directory.
+    pub fn at(&self, place: &Path) -> Option<bool> {
+        let here = self.places.get(&*place.to_string_lossy());
+        here.copied().or(self.everywhere)
+    }
+}
+
+/// All decisions.
+pub struct Decisions {
+    register: Register<Decision>,
+    /// One at a time may decide.
+    deciding: Mutex<()>,
+    changed: watch::Sender<u64>,
+}
+
+impl Decisions {
+    pub(crate) fn new(registers: &Arc<dyn Registers>) -> Self {
+        Self {
+            register: Register::new(registers, "decision"),
+            deciding: Mutex::default(),
+            changed: watch::channel(0).0,
+        }
+    }
+
+    /// All of them, by what they are about.
+    pub fn all(&self) -> BTreeMap<String, Decision> {
+        self.register.list().into_iter().collect()
+    }
+
+    /// Whether more can be decided about a thing.
+    pub fn has_room(&self, key: &str) -> bool {
+        self.register.get(key).is_some() || self.register.list().len() < MOST
+    }
+
+    /// Changes what was decided about a thing. Answers whether that is something else now; then it is kept.
+    pub fn decide(&self, key: &str, change: impl FnOnce(&mut Decision)) -> Result<bool, RegisterError> {
+        let _one = self.deciding.lock();
+        let before = self.register.get(key).unwrap_or_default();
+        let mut now = before.clone();
+        change(&mut now);
+        if now == before {
+            return Ok(false);
+        }
+        match now == Decision::default() {
+            true => self.register.remove(key)?,
+            false => self.register.set(key, &now)?,
+        }
+        self.changed.send_modify(|revision| *revision += 1);
+        Ok(true)
+    }
+
+    /// Tells when something was decided.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Names of skills that are off everywhere.
+    pub fn disabled_skills(&self) -> BTreeSet<String> {
+        off(self.register.list(), skill_of, |decision| decision.everywhere)
+    }
+
+    /// Names of skills that are off for sessions that work in a directory.
+    pub(crate) fn disabled_skills_at(&self, place: &Path) -> BTreeSet<String> {
+        off(self.register.list(), skill_of, |decision| decision.at(place))
+    }
+
+    /// Names of MCP servers that are off for sessions that work in a directory.
+    pub(crate) fn disabled_servers_at(&self, place: &Path) -> BTreeSet<String> {
+        off(self.register.list(), server_of, |decision| decision.at(place))
+    }
+
+    /// Says which skills are off everywhere.
+    pub fn set_disabled_skills(&self, names: &BTreeSet<String>) -> Result<(), RegisterError> {
+        for name in self.disabled_skills().difference(names) {
+            self.decide(&skill_key(name), |decision| decision.everywhere = None)?;
+        }
+        for name in names {
+            self.decide(&skill_key(name), |decision| decision.everywhere = Some(false))?;
+        }
+        Ok(())
+    }
+}
+
+fn off(
+    all: Vec<(String, Decision)>,
+    name: impl Fn(&str) -> Option<&str>,
+    says: impl Fn(&Decision) -> Option<bool>,
+) -> BTreeSet<String> {
+    let off = all.iter().filter(|(_, decision)| says(decision) == Some(false));
+    off.filter_map(|(key, _)| name(key).map(str::to_owned)).collect()
+}
+
+/// Names of skills that are off in new sessions of a home that nobody may have open, or why that is not known.
+pub fn disabled_skills(home: &Path) -> Result<BTreeSet<String>, String> {
+    let registers = FileRegisters::open(home.join(crate::registers::FILE), true).map_err(|error| error.to_string())?;
+    let registers: Arc<dyn Registers> = Arc::new(registers);
+    let mut names = Decisions::new(&registers).disabled_skills();
+    names.extend(crate::migrate::unmigrated_skills(home)?);
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_for_a_directory_counts_more_than_one_for_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = FileRegisters::open(dir.path().join(crate::registers::FILE), false).unwrap();
+        let registers: Arc<dyn Registers> = Arc::new(file);
+        let decisions = Decisions::new(&registers);
+        let mut told = decisions.changed();
+        decisions
+            .set_disabled_skills(&["a".to_owned(), "b".to_owned()].into())
+            .unwrap();
+        let here = |decision: &mut Decision| {
+            decision.places.insert("/x".into(), true);
+        };
+        assert!(decisions.decide(&skill_key("a"), here).unwrap());
+        assert!(!decisions.decide(&skill_key("a"), here).unwrap(), "nothing changed");
+        assert!(told.has_changed().unwrap());
+        told.mark_unchanged();
+        let off = |place: &str| {
+            decisions
+                .disabled_skills_at(Path::new(place))
+                .into_iter()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (off("/x"), off("/y")),
+            (vec!["b".to_owned()], vec!["a".to_owned(), "b".to_owned()])
+        );
+        decisions.set_disabled_skills(&BTreeSet::new()).unwrap();
+        assert_eq!(off("/y"), Vec::<String>::new());
+        assert_eq!(decisions.all().into_keys().collect::<Vec<_>>(), ["skill:a"]);
+        assert_eq!(disabled_skills(dir.path()), Ok(BTreeSet::new()));
+    }
+}

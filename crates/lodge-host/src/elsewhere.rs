@@ -1,0 +1,168 @@
+//! Sessions of other hosts that share a keeper with this one: how they are listed here, and how this host lets one of its own
+//! go to another.
+
+use std::{sync::Arc, time::Duration};
+
+use lodge_agent::Ending;
+use lodge_events::AbortReason;
+use lodge_log::Listed;
+use serde::{Deserialize, Serialize};
+
+use crate::{Host, HostError, Lifecycle};
+
+/// How often a session is tried to be given up, and how long is waited in between.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A session as a host describes it to others.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Described {
+    /// What lists and searches show.
+    pub listed: Listed,
+    /// What its maker calls it, where that does not follow from its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Whether a turn runs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub busy: bool,
+}
+
+/// What became of a session that another host asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenUp {
+    /// It is not in this host's memory, or not any more.
+    Yes,
+    /// A turn runs, or clients have it open.
+    InUse,
+}
+
+impl Host {
+    /// Describes a session for other hosts; nothing when there is none.
+    pub async fn describe(&self, id: &str) -> Result<Option<Described>, HostError> {
+        let name = id.to_owned();
+        let listed = self.look_up(move |catalogue| catalogue.describe(&name)).await?;
+        Ok(listed.map(|listed| Described {
+            listed,
+            address: self.marks().get(id).address,
+            busy: self.live(id).is_some_and(|session| session.is_busy()),
+        }))
+    }
+
+    /// Lists a session as another host describes it.
+    pub fn take_in_described(&self, described: Described, is_new: bool) {
+        let Described { listed, address, busy } = described;
+        let id = listed.id.clone();
+        if self.live(&id).is_some() {
+            return;
+        }
+        if let Some(address) = address
+            && let Err(error) = self.marks().update(&id, |marks| marks.address = Some(address))
+        {
+            tracing::warn!(session = id, %error, "what its maker calls the session could not be kept");
+        }
+        self.catalogue().take_in(listed);
+        self.0.busy_elsewhere.lock().set(&id, busy);
+        let _ = self.0.lifecycle.send(match is_new {
+            true => Lifecycle::Created(id),
+            false => Lifecycle::Updated(id),
+        });
+    }
+
+    /// The host that ran a turn in this session is gone.
+    pub fn interrupted_elsewhere(&self, id: &str) {
+        if self.0.busy_elsewhere.lock().set(id, false) {
+            let _ = self.0.lifecycle.send(Lifecycle::Updated(id.to_owned()));
+        }
+    }
+
+    /// Whether another host runs a turn in this session.
+    pub fn is_busy_elsewhere(&self, id: &str) -> bool {
+        self.live(id).is_none() && self.0.busy_elsewhere.lock().has(id)
+    }
+
+    /// Another host deleted a session: what is here of it goes, too.
+    ///
+    /// # Errors
+    /// When the copy of its log cannot be removed.
+    pub async fn deleted_elsewhere(&self, id: &str) -> Result<(), HostError> {
+        let mut about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
+        // Whoever deleted it saw to its worktree.
+        about.worktree = None;
+        let gate = self.0.gate(id);
+        let _open = gate.lock().await;
+        self.end(id, Ending::Routine).await;
+        self.remove_here(id, &about, true).map(drop)
+    }
+
+    /// Lets a session go that nobody uses, so that another host can have it. What a client that just left was about may
+    /// still hold it for a moment.
+    pub async fn give_up(&self, id: &str) -> GivenUp {
+        for _ in 0..TRIES {
+            if self.try_to_give_up(id).await == GivenUp::Yes {
+                return GivenUp::Yes;
+            }
+            if self.live(id).is_some_and(|session| session.is_busy()) {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        GivenUp::InUse
+    }
+
+    async fn try_to_give_up(&self, id: &str) -> GivenUp {
+        let gate = self.0.gate(id);
+        let _open = gate.lock().await;
+        let mut live = self.0.live.lock();
+        let Some(session) = live.get(id) else {
+            return GivenUp::Yes;
+        };
+        // Nobody but this map holds it, and since the map is locked nobody can take hold of it now.
+        if Arc::strong_count(session) > 1 || session.agent.is_busy() {
+            return GivenUp::InUse;
+        }
+        live.remove(id);
+        GivenUp::Yes
+    }
+
+    /// Ends every session in which no turn runs, whoever has it open, as if this host stopped. Answers how many are left.
+    pub async fn give_up_idle(&self) -> usize {
+        let idle = |live: &Arc<crate::session::Live>| !live.agent.is_busy();
+        let ids: Vec<String> = {
+            let live = self.0.live.lock();
+            let idle = live.iter().filter(|(_, live)| idle(live));
+            idle.map(|(id, _)| id.clone()).collect()
+        };
+        for id in ids {
+            // A turn may have begun since; the check and the removal are one step.
+            let live = {
+                let mut live = self.0.live.lock();
+                let is_idle = live.get(&id).is_some_and(idle);
+                is_idle.then(|| live.remove(&id)).flatten()
+            };
+            if let Some(live) = live {
+                live.agent.close(Ending::HostStops(AbortReason::RemoteCommand)).await;
+                live.hub.close();
+            }
+        }
+        self.live_count()
+    }
+}
+
+/// The sessions in which other hosts run a turn.
+#[derive(Default)]
+pub(crate) struct BusyElsewhere(std::collections::HashSet<String>);
+
+impl BusyElsewhere {
+    /// Answers whether that is news.
+    fn set(&mut self, id: &str, busy: bool) -> bool {
+        match busy {
+            true => self.0.insert(id.to_owned()),
+            false => self.0.remove(id),
+        }
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.0.contains(id)
+    }
+}

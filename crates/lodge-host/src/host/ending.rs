@@ -1,0 +1,167 @@
+//! Sessions leave memory: closed, deleted, put to rest, or because the host stops.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use lodge_agent::Ending;
+use lodge_events::AbortReason;
+use lodge_log::{About, LogError, Store};
+use lodge_tools::changes::Changes;
+
+use super::{Host, Inner};
+use crate::{HostError, Lifecycle, Worktree};
+
+/// How often a session whose clients are gone is tried to be put to rest, and how long is waited in between.
+const REST_TRIES: u32 = 100;
+const REST_PAUSE: Duration = Duration::from_millis(20);
+
+impl Host {
+    /// Removes a session and everything kept with it, its chats too.
+    pub async fn delete(&self, id: &str) -> Result<(), HostError> {
+        for chat in self.chats_of(id).await? {
+            match Box::pin(self.delete(&chat.id)).await {
+                Err(HostError::NotFound(_)) => {}
+                other => other?,
+            }
+        }
+        let about = self.find(id).await?.map(|line| line.about).unwrap_or_default();
+        let gate = self.0.gate(id);
+        let _open = gate.lock().await;
+        let live = self.0.live.lock().remove(id);
+        if let Some(live) = live {
+            live.agent.close(Ending::Routine).await;
+            live.hub.close();
+        }
+        let kept = match &self.0.keeper {
+            Some(keeper) => keeper.delete(id).await?,
+            None => false,
+        };
+        match self.remove_here(id, &about, kept)? {
+            true => Ok(()),
+            false => Err(HostError::NotFound(id.to_owned())),
+        }
+    }
+
+    /// Removes what this home has of a session that is not in memory, and tells everybody. Answers false when nobody had it.
+    pub(crate) fn remove_here(&self, id: &str, about: &About, kept: bool) -> Result<bool, HostError> {
+        let sessions = self.0.home.sessions();
+        let dir = sessions.exists(id).is_ok_and(|there| there).then(|| sessions.dir(id));
+        match sessions.delete(id) {
+            Err(LogError::NotFound { .. }) if !kept => return Ok(false),
+            Err(LogError::NotFound { .. }) => self.catalogue().forget(id),
+            other => other?,
+        }
+        if let Some(Ok(dir)) = dir
+            && let Err(error) = Changes::forget_interrupted(&dir, self.0.home_path())
+        {
+            tracing::warn!(session = id, %error, "the journal of an interrupted rewind stays behind");
+        }
+        self.0.automations.session_removed(id);
+        self.0.schedules.removed(id);
+        let address = self.0.marks.get(id).address;
+        self.0.marks.forget(id);
+        if let Some(worktree) = &about.worktree {
+            Worktree::from(worktree).remove_later();
+        }
+        let _ = self.0.lifecycle.send(Lifecycle::Deleted {
+            id: id.to_owned(),
+            address,
+            chat_of: about.chat_of().map(str::to_owned),
+        });
+        Ok(true)
+    }
+
+    /// Ends a session's life in memory; it stays on disk.
+    pub async fn close(&self, id: &str) -> bool {
+        self.end(id, Ending::Routine).await
+    }
+
+    /// Like [`Host::close`], for this reason.
+    pub async fn end(&self, id: &str, ending: Ending) -> bool {
+        let Some(live) = self.0.live.lock().remove(id) else {
+            return false;
+        };
+        live.agent.close(ending).await;
+        live.hub.close();
+        true
+    }
+
+    /// Lets a session leave memory whose turn waits for clients that are all gone. Whoever takes it up again decides about
+    /// what is open.
+    pub async fn rest(&self, id: &str) {
+        for _ in 0..REST_TRIES {
+            let gate = self.0.gate(id);
+            let open = gate.lock().await;
+            let Some(live) = self.0.live.lock().remove(id) else {
+                return;
+            };
+            // Nobody else holds it, and since it is not in the map nobody can take hold of it now.
+            let alone = Arc::strong_count(&live) == 1;
+            if alone && live.agent.rest().await {
+                live.hub.close();
+                return;
+            }
+            self.0.live.lock().insert(id.to_owned(), live);
+            drop(open);
+            if alone {
+                return;
+            }
+            // What a client that just left was about still holds it for a moment.
+            tokio::time::sleep(REST_PAUSE).await;
+            if self
+                .live(id)
+                .is_none_or(|session| session.clients() > 0 || !session.is_busy())
+            {
+                return;
+            }
+        }
+    }
+
+    /// Ends every session's life in memory, because something told the program to end.
+    pub async fn shutdown(&self) {
+        self.shutdown_because(AbortReason::RemoteCommand).await;
+    }
+
+    /// Like [`Host::shutdown`], where it is known who wants it.
+    pub async fn shutdown_because(&self, reason: AbortReason) {
+        self.0.stop.cancel();
+        let all: Vec<_> = self.0.live.lock().drain().map(|(_, live)| live).collect();
+        for live in all {
+            live.agent.close(Ending::HostStops(reason.clone())).await;
+            live.hub.close();
+        }
+        self.catalogue().flush();
+        self.0.marks.settle();
+        let registers = self.0.registers.clone();
+        let synced = tokio::task::spawn_blocking(move || registers.sync()).await;
+        if let Ok(Err(error)) = synced {
+            tracing::warn!(%error, "the host's registers are not on the disk");
+        }
+    }
+}
+
+/// Puts sessions out of memory that nobody holds and that do nothing. Their logs stay, and they come back when somebody
+/// asks.
+pub(super) async fn put_out_idle(host: Weak<Inner>, idle_after: Duration) {
+    let mut idle_since: HashMap<String, Instant> = HashMap::new();
+    let mut tick = tokio::time::interval((idle_after / 2).max(Duration::from_millis(50)));
+    loop {
+        tick.tick().await;
+        let Some(host) = host.upgrade() else { return };
+        let mut live = host.live.lock();
+        idle_since.retain(|id, _| live.contains_key(id));
+        live.retain(|id, session| {
+            // Nobody but this map holds it, and since the map is locked nobody can take hold of it now.
+            let idle = Arc::strong_count(session) == 1 && !session.agent.is_busy();
+            if !idle {
+                idle_since.remove(id);
+                return true;
+            }
+            let since = *idle_since.entry(id.clone()).or_insert_with(Instant::now);
+            since.elapsed() < idle_after
+        });
+    }
+}

@@ -1,0 +1,60 @@
+//! What was recorded, and what happens from now on.
+
+use std::sync::Arc;
+
+use lodge_agent::Publish;
+use lodge_log::{EventReader, LogError, Position};
+
+use super::Session;
+use crate::hub::{Listening, Subscription};
+
+impl Session {
+    /// What has been recorded so far.
+    pub fn history(&self) -> Result<EventReader, LogError> {
+        self.agent().paused(|log| log.read(Position::START, log.end()))
+    }
+
+    /// What was recorded from the event of this number on, how many events there are in all, and the result of `meanwhile`:
+    /// nothing is recorded or published between the three.
+    pub fn history_from<T>(
+        &self,
+        number: u64,
+        meanwhile: impl FnOnce() -> T,
+    ) -> Result<(EventReader, u64, T), LogError> {
+        self.agent().paused(|log| {
+            let reader = log.read(log.seek(number)?, Position::END)?;
+            Ok((reader, log.count(), meanwhile()))
+        })
+    }
+
+    /// Live events from now on.
+    pub fn subscribe(&self, queue_bytes: usize) -> Subscription {
+        self.0.hub.subscribe(queue_bytes)
+    }
+
+    /// What has been recorded so far, and live events from there on: every persisted event is in one of the two, none in
+    /// both.
+    pub fn history_and_subscribe(&self, queue_bytes: usize) -> Result<(EventReader, Subscription), LogError> {
+        let subscribe = |reader| (reader, self.subscribe(queue_bytes));
+        self.agent()
+            .paused(|log| log.read(Position::START, log.end()).map(subscribe))
+    }
+
+    /// Gives every event from now on to a listener as it is published. The listener must not block: the session waits
+    /// for it.
+    pub fn listen(&self, listener: Arc<dyn Publish>) -> Listening {
+        self.0.hub.listen(listener)
+    }
+
+    /// Like [`Session::history_and_subscribe`] for a listener.
+    pub fn history_and_listen(&self, listener: Arc<dyn Publish>) -> Result<(EventReader, Listening), LogError> {
+        let listen = |reader| (reader, self.listen(listener));
+        self.agent()
+            .paused(|log| log.read(Position::START, log.end()).map(listen))
+    }
+
+    /// How many listen.
+    pub fn listeners(&self) -> usize {
+        self.0.hub.listeners()
+    }
+}

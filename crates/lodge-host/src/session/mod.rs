@@ -1,0 +1,87 @@
+//! A live session, as faces hold it.
+//!
+//! What can be done with a session is in four groups, by where it could be done. With several hosts on one log, any host
+//! could follow a session and fold its state, commands would travel to the host that runs it, and only that one could
+//! answer what no event says.
+//!
+//! | group | what it takes |
+//! |---|---|
+//! | `commands` | plain data; the log has the effect before the answer |
+//! | `state`, `follow` | the log, and what is published beside it |
+//! | `queries` | the process that runs the session |
+//! | `clients` | a client that is connected to that process, and the objects it brings |
+//!
+//! The modules of this crate that know more than the agent does (`changes`, `commands`, `rewind`, `schedules`) add theirs.
+
+mod clients;
+mod commands;
+mod follow;
+mod queries;
+mod state;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Weak},
+};
+
+use lodge_agent::Agent;
+use parking_lot::Mutex;
+
+pub use self::{clients::Attachment, queries::SessionSettings};
+use crate::{Caller, Host, McpFiles, host::Inner, hub::Hub};
+
+pub(crate) struct Live {
+    pub(crate) agent: Agent,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) host: Weak<Inner>,
+    /// On whose behalf it was started.
+    pub(crate) caller: Option<Arc<Caller>>,
+    /// Which MCP servers of files it has.
+    pub(crate) mcp_files: Mutex<McpFiles>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.hub.close();
+    }
+}
+
+/// A live session. While somebody holds it, it stays in memory.
+#[derive(Clone)]
+pub struct Session(pub(crate) Arc<Live>);
+
+impl Session {
+    /// Its id.
+    pub fn id(&self) -> &str {
+        self.agent().id()
+    }
+
+    /// Its own directory.
+    pub fn dir(&self) -> &Path {
+        self.agent().dir()
+    }
+
+    /// The name that models and clients know its own directory by.
+    pub fn shown_dir(&self) -> &Path {
+        self.agent().shown_dir()
+    }
+
+    /// Where the plan is, if there is one.
+    pub fn plan_path(&self) -> PathBuf {
+        self.agent().plan_path()
+    }
+
+    pub(crate) fn agent(&self) -> &Agent {
+        &self.0.agent
+    }
+
+    /// The host that it lives in.
+    pub(crate) fn host(&self) -> Option<Host> {
+        Some(Host(self.0.host.upgrade()?, self.0.caller.clone()))
+    }
+
+    /// Where the host keeps what belongs to the person.
+    pub(crate) fn home_path(&self) -> Option<PathBuf> {
+        self.host().map(|host| host.home().path().to_owned())
+    }
+}

@@ -1,0 +1,25 @@
+//! What the log says of a session: any process that reads the log could tell it.
+
+use lodge_agent::Facts;
+use lodge_log::Progress;
+
+use super::Session;
+use crate::SessionSummary;
+
+impl Session {
+    /// The state of the session, folded from its log.
+    pub fn state(&self) -> Facts {
+        self.agent().facts()
+    }
+
+    /// How far the conversation got.
+    pub fn progress(&self) -> Progress {
+        self.agent().progress()
+    }
+
+    /// What lists show of it, as it is now.
+    pub fn summary(&self) -> Option<SessionSummary> {
+        let host = self.0.host.upgrade()?;
+        host.summary(self.id()).ok().flatten()
+    }
+}

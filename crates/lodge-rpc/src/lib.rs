@@ -1,0 +1,17 @@
+//! JSON-RPC 2.0 between two programs, a message a line, requests in both directions.
+//!
+//! This room knows messages, their bounds, who waits for which answer, and programs that are spoken to over their standard
+//! streams. It may not know any method.
+
+mod lines;
+mod message;
+mod peer;
+mod process;
+
+pub use lines::{LONGEST, Line, Lines};
+pub use message::{
+    AUTH_REQUIRED, CANCELLED, Error, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message,
+    NOT_FOUND, PARSE_ERROR, params,
+};
+pub use peer::{Peer, PeerRequest};
+pub use process::{Launch, Process};

@@ -1,0 +1,244 @@
+//! One turn printed downwards, for a terminal that keeps what scrolls out of sight: what is settled is printed once, and what still
+//! changes is drawn again below it. The rows are those of the conversation on a whole screen.
+
+use ahp::{
+    ahp_types::{
+        StateAction,
+        state::{ChatState, SessionStatus},
+    },
+    reducers::apply_action_to_chat,
+};
+use crossterm::{
+    cursor::MoveUp,
+    queue,
+    terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate},
+};
+use ratatui_core::text::Line;
+
+use crate::{
+    highlight::{self, Open},
+    markdown, paint,
+    plain::{plain, plain_line},
+    theme::{Scheme, Theme},
+    transcript::{Look, Position, Transcript},
+    wrap::{self, Margin},
+};
+
+/// Lines of output that stay below a command that has ended.
+const OUTPUT_LINES: usize = 5;
+
+/// What a question is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing but its title.
+    None,
+    /// A change of a file, as a unified difference.
+    Diff(String),
+    /// A text in Markdown.
+    Markdown(String),
+}
+
+/// The turn.
+pub struct Feed {
+    theme: Theme,
+    chat: ChatState,
+    transcript: Transcript,
+    /// The last block that is printed for good.
+    printed: Position,
+    /// Columns of the rows below that still change.
+    live: Vec<usize>,
+    /// Something stands above.
+    began: bool,
+    /// The cursor stands behind a question.
+    asking: bool,
+}
+
+impl Feed {
+    /// A turn of which nothing is printed. Its message was typed where it is printed, so it is not shown again.
+    pub fn new(scheme: Scheme) -> Self {
+        Self {
+            theme: Theme::new(scheme),
+            chat: empty_chat(),
+            transcript: Transcript::default(),
+            printed: Position::FIRST,
+            live: Vec::new(),
+            began: false,
+            asking: false,
+        }
+    }
+
+    /// Takes over what happened in the conversation.
+    pub fn apply(&mut self, action: &StateAction) {
+        apply_action_to_chat(&mut self.chat, action);
+    }
+
+    /// What a terminal of this size is to print: what is settled, what still changes, and what the agent does.
+    pub fn frame(&mut self, (columns, rows): (u16, u16), status: Option<&str>) -> Vec<u8> {
+        self.transcript.follow(&self.chat);
+        let look = Look {
+            width: usize::from(columns),
+            theme: &self.theme,
+            output: OUTPUT_LINES,
+        };
+        let tail = self.transcript.tail(self.printed, &self.chat, look);
+        self.printed = tail.printed;
+        let mut live = tail.open;
+        let status = match status {
+            None if live.is_empty() => Some("thinking…"),
+            status => status,
+        };
+        if let Some(status) = status.filter(|_| self.chat.active_turn.is_some()) {
+            let text = format!("· {}", plain_line(status));
+            live.extend([
+                Line::default(),
+                Line::styled(wrap::fit(&text, look.width), self.theme.dim),
+            ]);
+        }
+        // What is above the screen cannot be drawn again.
+        let surplus = live.len().saturating_sub(usize::from(rows).saturating_sub(1).max(1));
+        live.drain(..surplus);
+        self.draw(columns, tail.settled, &live)
+    }
+
+    /// Prints what still changes as it is now: nothing more comes.
+    pub fn finish(&mut self, size: (u16, u16)) -> Vec<u8> {
+        let mut bytes = self.frame(size, None);
+        if !self.live.is_empty() {
+            bytes.extend(b"\r\n");
+            self.live.clear();
+        }
+        bytes
+    }
+
+    /// Prints lines beside the conversation.
+    pub fn note(&mut self, columns: u16, text: &str) -> Vec<u8> {
+        let text = plain(text);
+        let lines = text.lines();
+        let rows = lines.flat_map(|line| {
+            wrap::words(
+                &vec![(line.to_owned(), self.theme.dim)],
+                usize::from(columns),
+                &Margin::default(),
+            )
+        });
+        let rows = rows.collect();
+        self.draw(columns, rows, &[])
+    }
+
+    /// Prints a text in Markdown.
+    pub fn page(&mut self, columns: u16, text: &str) -> Vec<u8> {
+        let rows = markdown::prose(&plain(text), usize::from(columns), &self.theme);
+        self.draw(columns, rows, &[])
+    }
+
+    /// Prints a question; the cursor waits behind it.
+    pub fn question(&mut self, columns: u16, title: &str, body: &Body, prompt: &str) -> Vec<u8> {
+        let width = usize::from(columns);
+        let mut rows = vec![Line::default()];
+        for line in plain(title).lines() {
+            let line = vec![(line.to_owned(), self.theme.strong)];
+            rows.extend(wrap::words(&line, width, &Margin::default()));
+        }
+        match body {
+            Body::None => {}
+            Body::Diff(text) => {
+                // The names in front of the first change are in the title.
+                let changes = text.find("\n@@").map_or(text.as_str(), |at| &text[at + 1..]);
+                let (text, colouring) = (plain(changes), highlight::Colouring::Diff);
+                rows.extend(markdown::code(&text, colouring, Open::default(), width, &self.theme));
+            }
+            Body::Markdown(text) => {
+                rows.push(Line::default());
+                rows.extend(markdown::prose(&plain(text), width, &self.theme));
+            }
+        }
+        let mut bytes = self.draw(columns, rows, &[]);
+        bytes.extend(plain(prompt).replace('\n', "\r\n").into_bytes());
+        self.asking = true;
+        bytes
+    }
+
+    /// The person typed a line, and the terminal showed it.
+    pub fn typed(&mut self) {
+        if !std::mem::take(&mut self.asking) && !self.live.is_empty() {
+            self.live.push(0);
+        }
+    }
+
+    fn draw(&mut self, columns: u16, mut settled: Vec<Line<'static>>, live: &[Line<'static>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let blank = |row: &Line| row.width() == 0;
+        if !self.began {
+            let gap = settled.iter().take_while(|row| blank(row)).count();
+            settled.drain(..gap);
+        }
+        let gap = live.iter().take_while(|row| blank(row)).count();
+        let live = match self.began || !settled.is_empty() {
+            true => live,
+            false => &live[gap..],
+        };
+        if settled.is_empty() && live.is_empty() && self.live.is_empty() {
+            return bytes;
+        }
+        // Writing into memory does not fail.
+        let _ = queue!(bytes, BeginSynchronizedUpdate);
+        if std::mem::take(&mut self.asking) {
+            bytes.extend(b"\r\n");
+        }
+        self.erase(&mut bytes, columns);
+        for row in &settled {
+            paint::row(&mut bytes, row);
+            bytes.extend(b"\r\n");
+        }
+        for (number, row) in live.iter().enumerate() {
+            if number > 0 {
+                bytes.extend(b"\r\n");
+            }
+            paint::row(&mut bytes, row);
+        }
+        let _ = queue!(bytes, EndSynchronizedUpdate);
+        self.began |= !settled.is_empty();
+        self.live = live.iter().map(Line::width).collect();
+        bytes
+    }
+
+    /// Takes back what was drawn below, also when the terminal has become narrower since.
+    fn erase(&self, bytes: &mut Vec<u8>, columns: u16) {
+        let columns = usize::from(columns).max(1);
+        let rows: usize = self.live.iter().map(|width| width.div_ceil(columns).max(1)).sum();
+        if rows == 0 {
+            return;
+        }
+        bytes.push(b'\r');
+        if rows > 1 {
+            let _ = queue!(bytes, MoveUp(u16::try_from(rows - 1).unwrap_or(u16::MAX)));
+        }
+        let _ = queue!(bytes, Clear(ClearType::FromCursorDown));
+    }
+}
+
+/// A chat in which nothing happened.
+fn empty_chat() -> ChatState {
+    ChatState {
+        resource: String::new(),
+        title: String::new(),
+        status: SessionStatus::Idle.bits(),
+        activity: None,
+        modified_at: String::new(),
+        changes: None,
+        origin: None,
+        movable: None,
+        interactivity: None,
+        working_directories: None,
+        changesets: None,
+        background_work: None,
+        canvases: None,
+        turns: Vec::new(),
+        turns_next_cursor: None,
+        active_turn: None,
+        steering_message: None,
+        queued_messages: None,
+        draft: None,
+        meta: None,
+    }
+}

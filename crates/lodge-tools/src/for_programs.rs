@@ -1,0 +1,63 @@
+//! Text files that another program reads and writes for the session: only in its directories.
+
+use std::path::{Path, PathBuf};
+
+use lodge_events::PermissionRequest;
+
+use crate::{ToolCx, ToolError, cx::file_error, diff, paths::Located, request};
+
+const LARGEST: u64 = 16 << 20;
+
+/// The change of a file, for people.
+pub fn difference(path: &str, old: Option<&str>, new: &str) -> String {
+    diff::unified(Path::new(path), old, new).0
+}
+
+impl ToolCx {
+    /// Where a directory of the session's is, without links.
+    pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {
+        Ok(self.inside(path)?.path)
+    }
+
+    fn inside(&self, path: &str) -> Result<Located, ToolError> {
+        let place = self.locate(path)?;
+        match place.root.is_some() {
+            true => Ok(place),
+            false => Err(ToolError(format!("{path} is not in the session's directories."))),
+        }
+    }
+
+    /// Where a file is that a program wants to read, and what must be allowed for that.
+    pub fn reading(&self, path: &str) -> Result<(Located, PermissionRequest), ToolError> {
+        let place = self.inside(path)?;
+        let request = request::read(self, path, &place, format!("Read {path}"));
+        Ok((place, request))
+    }
+
+    /// Where a file is that a program wants to write, and what must be allowed for that. Looks at the file.
+    pub fn writing(&self, path: &str, text: &str) -> Result<(Located, PermissionRequest), ToolError> {
+        let place = self.inside(path)?;
+        let old = place.read(LARGEST).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let (diff, _) = diff::unified(&place.path, old.as_deref(), text);
+        let request = request::write(self, path, &place, format!("Write {path}"), diff, text.to_owned());
+        Ok((place, request))
+    }
+
+    /// Reads a text file, as the editor shows it where it was asked. Blocks.
+    pub fn read_text(&self, path: &str, place: &Located) -> Result<String, ToolError> {
+        let bytes = self
+            .read_file(place, LARGEST)
+            .map_err(|error| file_error(path, &error))?;
+        String::from_utf8(bytes).map_err(|_| ToolError(format!("{path} is not UTF-8 text.")))
+    }
+
+    /// Gives a file a text, and makes it where there is none. Blocks.
+    pub fn write_text(&self, path: &str, place: &Located, text: &str) -> Result<(), ToolError> {
+        let exists = place.open().is_ok();
+        let written = match exists {
+            true => self.replace_file(place, text),
+            false => self.create_file(place, text),
+        };
+        written.map_err(|error| file_error(path, &error))
+    }
+}

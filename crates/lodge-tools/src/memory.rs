@@ -1,0 +1,153 @@
+//! Facts that agents keep about a project, from one session to the next. They lie in the home, one file per project, and the
+//! person can see and remove them.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The most that is kept of a project. The model reads all of it.
+pub(crate) const MOST: usize = 100;
+/// The longest fact, in characters.
+pub(crate) const LONGEST_FACT: usize = 500;
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What it is about, in a word or two.
+    pub subject: String,
+    /// The fact.
+    pub fact: String,
+    /// Where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub citations: Option<String>,
+    /// When it was kept.
+    pub kept_at: String,
+}
+
+/// The file of a project.
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    /// For whoever looks at the file.
+    project: String,
+    memories: Vec<Memory>,
+}
+
+/// The facts of all projects.
+pub struct Memories {
+    dir: PathBuf,
+    /// Held while a file is changed.
+    changing: Mutex<()>,
+}
+
+/// The project that a directory is part of: the repository around it, or itself.
+fn project(cwd: &Path) -> &Path {
+    let repository = cwd.ancestors().find(|dir| dir.join(".git").exists());
+    repository.unwrap_or(cwd)
+}
+
+impl Memories {
+    /// Those of a home.
+    pub fn of_home(home: &Path) -> Self {
+        Self {
+            dir: home.join("memories"),
+            changing: Mutex::default(),
+        }
+    }
+
+    fn file(&self, cwd: &Path) -> PathBuf {
+        let name = project(cwd).to_string_lossy().into_owned();
+        let id = Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()).simple();
+        self.dir.join(format!("{id}.json"))
+    }
+
+    fn read(&self, cwd: &Path) -> io::Result<Kept> {
+        match std::fs::read(self.file(cwd)) {
+            Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&self, cwd: &Path, mut kept: Kept) -> io::Result<()> {
+        kept.project = project(cwd).display().to_string();
+        std::fs::create_dir_all(&self.dir)?;
+        lodge_files::replace(&self.file(cwd), &serde_json::to_vec_pretty(&kept)?)
+    }
+
+    /// What is kept of the project that a directory is part of, the oldest first.
+    pub fn list(&self, cwd: &Path) -> io::Result<Vec<Memory>> {
+        Ok(self.read(cwd)?.memories)
+    }
+
+    /// Keeps a fact. One that is known already takes its new words; of too many the oldest goes.
+    pub fn keep(&self, cwd: &Path, memory: Memory) -> io::Result<()> {
+        let _changing = self.changing.lock();
+        let mut kept = self.read(cwd)?;
+        kept.memories
+            .retain(|known| (&known.subject, &known.fact) != (&memory.subject, &memory.fact));
+        if kept.memories.len() >= MOST {
+            kept.memories.remove(0);
+        }
+        kept.memories.push(memory);
+        self.write(cwd, kept)
+    }
+
+    /// Forgets the fact at a place in the list, and says which it was.
+    pub fn forget(&self, cwd: &Path, at: usize) -> io::Result<Option<Memory>> {
+        let _changing = self.changing.lock();
+        let mut kept = self.read(cwd)?;
+        if at >= kept.memories.len() {
+            return Ok(None);
+        }
+        let gone = kept.memories.remove(at);
+        self.write(cwd, kept)?;
+        Ok(Some(gone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(subject: &str, fact: &str) -> Memory {
+        Memory {
+            subject: subject.to_owned(),
+            fact: fact.to_owned(),
+            citations: None,
+            kept_at: String::new(),
+        }
+    }
+
+    #[test]
+    fn facts_belong_to_the_repository_and_the_oldest_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let repository = dir.path().join("repo");
+        std::fs::create_dir_all(repository.join(".git")).unwrap();
+        std::fs::create_dir_all(repository.join("src")).unwrap();
+        let memories = Memories::of_home(&dir.path().join("home"));
+        for number in 0..=MOST {
+            memories
+                .keep(&repository.join("src"), memory("n", &number.to_string()))
+                .unwrap();
+        }
+        memories.keep(&repository, memory("n", "5")).unwrap();
+        let facts: Vec<String> = memories
+            .list(&repository)
+            .unwrap()
+            .into_iter()
+            .map(|it| it.fact)
+            .collect();
+        assert_eq!(
+            (facts.len(), facts[0].as_str(), facts[MOST - 1].as_str()),
+            (MOST, "1", "5")
+        );
+        assert_eq!(memories.forget(&repository, 0).unwrap().unwrap().fact, "1");
+        assert!(memories.forget(&repository, MOST).unwrap().is_none());
+        assert!(memories.list(dir.path()).unwrap().is_empty(), "another project");
+    }
+}

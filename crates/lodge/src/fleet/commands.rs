@@ -1,0 +1,147 @@
+//! `lodge fleet`: looking at a fleet, and draining one of its hosts.
+
+use std::{
+    collections::BTreeMap,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail, ensure};
+use clap::Subcommand;
+use lodge_fleet::{Fleet, HostInfo, Listed, Owner, Reply, Request};
+use lodge_host::Described;
+
+use super::FleetArgs;
+use crate::{listing::count, serve::print_line, view::plain};
+
+/// How often a host that is being drained is asked how far it is.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What can be done with a fleet.
+#[derive(Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Show the hosts and how many sessions each has
+    Status(FleetArgs),
+    /// Show all sessions and whose they are
+    Sessions(FleetArgs),
+    /// Have a host let go of its sessions, so that it can be stopped
+    ///
+    /// The host takes no more sessions. It lets go of each session when its turn has ended, and other hosts can go on with it.
+    #[command(after_help = "Examples:
+  lodge fleet drain one --fleet nats://one:4222")]
+    Drain {
+        /// The host, by its name or its id
+        host: String,
+        /// How many seconds to wait for turns to end
+        #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+        within: u64,
+        #[command(flatten)]
+        args: FleetArgs,
+    },
+}
+
+/// Does one of them.
+pub(crate) async fn run(command: &FleetCommand) -> Result<ExitCode> {
+    match command {
+        FleetCommand::Status(args) => status(&connect(args).await?).await,
+        FleetCommand::Sessions(args) => sessions(&connect(args).await?).await,
+        FleetCommand::Drain { host, within, args } => {
+            drain(&connect(args).await?, host, Duration::from_secs(*within)).await
+        }
+    }
+}
+
+async fn connect(args: &FleetArgs) -> Result<Fleet> {
+    ensure!(
+        !args.fleet.is_empty(),
+        "Say which fleet: --fleet nats://…, or LODGE_FLEET."
+    );
+    Ok(Fleet::connect(&args.options()).await?)
+}
+
+async fn hosts(fleet: &Fleet) -> Result<Vec<HostInfo>> {
+    let mut hosts = fleet.hosts().await?;
+    hosts.sort_by(|one, other| one.id.cmp(&other.id));
+    Ok(hosts)
+}
+
+async fn status(fleet: &Fleet) -> Result<ExitCode> {
+    let (owners, hosts) = (fleet.owners().await?, hosts(fleet).await?);
+    for host in &hosts {
+        let owned = owners.iter().filter(|(_, owner)| owner.host == host.id).count();
+        let draining = if host.announcement.draining { "  draining" } else { "" };
+        let version = &host.announcement.version;
+        print_line(&format!(
+            "{}  version {version}  {}{draining}",
+            host.id,
+            count(owned, "session")
+        ));
+    }
+    let is_gone = |owner: &Owner| hosts.iter().all(|host| host.id != owner.host);
+    let left = owners.iter().filter(|(_, owner)| is_gone(owner)).count();
+    if left > 0 {
+        print_line(&format!(
+            "{} of hosts that are gone: any host goes on with one that somebody opens there",
+            count(left, "session")
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn sessions(fleet: &Fleet) -> Result<ExitCode> {
+    let owners: BTreeMap<String, Owner> = fleet.owners().await?.into_iter().collect();
+    let mut listing = fleet.listing().await?;
+    let mut all = BTreeMap::new();
+    while let Listed::Session(session, entry) = listing.next().await? {
+        match entry.deleted {
+            true => all.remove(&session),
+            false => all.insert(session, entry),
+        };
+    }
+    for (session, entry) in all {
+        let owner = owners.get(&session).map_or("-", |owner| owner.host.as_str());
+        let described: Described = serde_json::from_value(entry.about).unwrap_or_default();
+        let work = if described.busy { "working" } else { "idle" };
+        let cwd = described.listed.cwd().unwrap_or("-");
+        let title = described.listed.title().unwrap_or("(no messages)");
+        print_line(&format!(
+            "{session}  {owner}  {work}  {}  {}",
+            plain(cwd),
+            plain(title).replace('\n', " ")
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn drain(fleet: &Fleet, wanted: &str, within: Duration) -> Result<ExitCode> {
+    let found = hosts(fleet).await?.into_iter();
+    let mut found = found.filter(|host| host.id == wanted || host.announcement.name == wanted);
+    let Some(host) = found.next() else {
+        bail!("No host of the fleet is called {wanted:?}. List them with `lodge fleet status`.");
+    };
+    ensure!(
+        found.next().is_none(),
+        "Several hosts are called {wanted:?}. Give the id that `lodge fleet status` shows."
+    );
+    let deadline = Instant::now() + within;
+    loop {
+        let left = match fleet.ask(&host.id, &Request::Drain).await? {
+            Some(Reply::Draining { left }) => left,
+            Some(_) => bail!("Host {} is of a version that cannot be drained.", host.id),
+            None => bail!("Host {} does not answer.", host.id),
+        };
+        if left == 0 {
+            print_line(&format!("Host {} has let go of all its sessions.", host.id));
+            return Ok(ExitCode::SUCCESS);
+        }
+        if Instant::now() >= deadline {
+            print_line(&format!(
+                "Host {} still works on {}. It takes no more, and lets go of each when its turn has ended.",
+                host.id,
+                count(left, "session")
+            ));
+            return Ok(ExitCode::FAILURE);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

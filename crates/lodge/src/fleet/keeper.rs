@@ -1,0 +1,225 @@
+//! Keeps this host's sessions in the fleet, and asks other hosts for theirs.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use lodge_events::Event;
+use lodge_fleet::{Entry, FleetError, Host, Intent, LEASE, Owner, Reply, Request, Tip, Writer};
+use lodge_host::{Described, HostError, Keeper, Listed, Remote, RemoteLog};
+use lodge_log::FileStore;
+use parking_lot::Mutex;
+
+/// How long somebody who wants a session of another host waits for that host's lease to run out.
+const OWNER_MAY_BE_DEAD: Duration = Duration::from_secs(LEASE.as_secs() + 2);
+/// How long to wait for a session that was let go, and for a lease.
+const SOON: Duration = Duration::from_millis(50);
+const LATER: Duration = Duration::from_millis(250);
+
+pub(super) struct FleetKeeper {
+    pub(super) host: Arc<Host>,
+    /// The epochs in which this host had sessions last.
+    epochs: Mutex<HashMap<String, u64>>,
+    draining: AtomicBool,
+}
+
+impl FleetKeeper {
+    pub(super) fn new(host: Arc<Host>) -> Self {
+        Self {
+            host,
+            epochs: Mutex::default(),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// The epoch in which this host has a session, or had it last.
+    pub(super) fn epoch(&self, session: &str) -> Option<u64> {
+        self.epochs.lock().get(session).copied()
+    }
+
+    /// All sessions that this host has, or had last.
+    pub(super) fn sessions(&self) -> Vec<String> {
+        self.epochs.lock().keys().cloned().collect()
+    }
+
+    /// Another host described a session in this epoch.
+    pub(super) fn described_elsewhere(&self, session: &str, epoch: u64) {
+        let mut epochs = self.epochs.lock();
+        if epochs.get(session).is_some_and(|ours| *ours < epoch) {
+            epochs.remove(session);
+        }
+    }
+
+    /// Takes no more sessions from now on.
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.host.announce_drain();
+    }
+
+    fn accepts(&self) -> Result<(), HostError> {
+        match self.draining.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(HostError::Invalid(
+                "This host is being drained. Connect to another host of the fleet.".into(),
+            )),
+        }
+    }
+
+    fn remote(&self, writer: Writer) -> Remote {
+        let session = writer.log().session().to_owned();
+        self.epochs.lock().insert(session, writer.owner().epoch);
+        let lease = self.host.lease().clone();
+        Remote {
+            log: Box::new(SessionWriter {
+                host: self.host.clone(),
+                writer: Some(writer),
+            }),
+            may_act: Box::new(move || lease.holds()),
+        }
+    }
+
+    /// Has the owner of a session let it go. When this returns well, it is worth another try.
+    async fn ask_for(&self, session: &str, owner: &Owner, began: Instant) -> Result<(), HostError> {
+        let request = Request::Release {
+            session: session.to_owned(),
+        };
+        let host = &owner.host;
+        let pause = match self.host.fleet().ask(host, &request).await.map_err(told)? {
+            Some(Reply::Released) => SOON,
+            Some(Reply::InUse) => {
+                return Err(HostError::Invalid(format!(
+                    "The session {session} belongs to host {host}, which is using it. Connect to that host, or wait until its \
+                     turn has ended and its clients have left."
+                )));
+            }
+            // It may be dead, or this very host before it was started again: then its lease runs out.
+            _ => LATER,
+        };
+        if began.elapsed() >= OWNER_MAY_BE_DEAD {
+            return Err(told(FleetError::Owned {
+                session: session.to_owned(),
+                owner: owner.clone(),
+            }));
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+
+    /// Lists a session that was just made: whoever was told of it finds it in every list.
+    async fn list(&self, session: &str, epoch: u64) -> Result<(), FleetError> {
+        let described = Described {
+            listed: Listed::made(session, jiff::Timestamp::now()),
+            ..Described::default()
+        };
+        self.describe(session, epoch, Some(described)).await
+    }
+
+    /// Describes a session for all hosts; without a description it is gone.
+    pub(super) async fn describe(
+        &self,
+        session: &str,
+        epoch: u64,
+        described: Option<Described>,
+    ) -> Result<(), FleetError> {
+        let entry = Entry {
+            host: self.host.id().to_owned(),
+            epoch,
+            deleted: described.is_none(),
+            about: serde_json::to_value(described).expect("a description is plain data"),
+        };
+        self.host.fleet().describe(session, &entry).await.map(drop)
+    }
+}
+
+impl Keeper for FleetKeeper {
+    fn create<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>> {
+        Box::pin(async move {
+            self.accepts()?;
+            let writer = self.host.create_with_copy(id, files).await.map_err(told)?;
+            self.list(id, writer.owner().epoch).await.map_err(told)?;
+            Ok(self.remote(writer))
+        })
+    }
+
+    fn open<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>> {
+        Box::pin(async move {
+            self.accepts()?;
+            let began = Instant::now();
+            loop {
+                match self.host.open_with_copy(id, files).await {
+                    Ok(writer) => return Ok(self.remote(writer)),
+                    Err(FleetError::Owned { owner, .. }) => self.ask_for(id, &owner, began).await?,
+                    Err(error) => return Err(told(error)),
+                }
+            }
+        })
+    }
+
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            loop {
+                match self.host.take(id, Intent::Open, Tip::START, |_| Ok(())).await {
+                    Ok(writer) => {
+                        let epoch = writer.owner().epoch;
+                        writer.delete().await.map_err(told)?;
+                        self.describe(id, epoch, None).await.map_err(told)?;
+                        return Ok(true);
+                    }
+                    Err(FleetError::Owned { owner, .. }) => self.ask_for(id, &owner, began).await?,
+                    Err(FleetError::NotFound { .. } | FleetError::Deleted { .. }) => return Ok(false),
+                    Err(error) => return Err(told(error)),
+                }
+            }
+        })
+    }
+}
+
+/// An error of the fleet as clients are told it.
+fn told(error: FleetError) -> HostError {
+    match error {
+        FleetError::NotFound { session } | FleetError::Deleted { session } => HostError::NotFound(session),
+        FleetError::Exists { session } => HostError::AlreadyExists(session),
+        FleetError::Copy(error) => error.into(),
+        other => HostError::Invalid(format!("The fleet does not let this host have the session: {other}.")),
+    }
+}
+
+/// Writes the events of one session to the fleet. When it goes, the session is free for others.
+struct SessionWriter {
+    host: Arc<Host>,
+    writer: Option<Writer>,
+}
+
+impl RemoteLog for SessionWriter {
+    fn append<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let lines: Vec<Bytes> = events.iter().map(|event| event.json().clone()).collect();
+            let writer = self.writer.as_mut().ok_or("the session was given up")?;
+            writer.append(&lines).await.map(drop).map_err(|error| error.to_string())
+        })
+    }
+}
+
+impl Drop for SessionWriter {
+    fn drop(&mut self) {
+        let (Some(writer), Ok(runtime)) = (self.writer.take(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let host = self.host.clone();
+        runtime.spawn(async move {
+            let session = writer.log().session().to_owned();
+            if let Err(error) = host.release(writer).await {
+                tracing::warn!(session, %error, "the session stays this host's until its lease runs out");
+            }
+        });
+    }
+}

@@ -1,0 +1,173 @@
+//! Lists over the whole fleet: what this host tells the others of its sessions, and what it hears of theirs.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use lodge_fleet::{Entry, FleetError, Listed, Listing};
+use lodge_host::{Described, Lifecycle};
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::keeper::FleetKeeper;
+
+/// How long changes of a session are gathered before the others are told.
+const GATHER: Duration = Duration::from_millis(300);
+/// How long to wait before something that failed is tried again, and how often turns are looked at.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Tells the others what became of this host's sessions, at last what is recorded when it stops.
+pub(super) async fn publish(
+    keeper: Arc<FleetKeeper>,
+    host: lodge_host::Host,
+    mut changes: Receiver<Lifecycle>,
+    stop: CancellationToken,
+) {
+    let mut changed: HashSet<String> = HashSet::new();
+    // Others were told that a turn runs in them.
+    let mut working: HashSet<String> = HashSet::new();
+    loop {
+        tokio::select! {
+            change = changes.recv() => {
+                if !note(change, &keeper, &mut changed) {
+                    return;
+                }
+                tokio::select! {
+                    () = sleep(GATHER) => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+            // That a turn has ended is not always recorded.
+            () = sleep(AGAIN), if !working.is_empty() => {
+                let is_busy = |id: &String| host.live(id).is_some_and(|session| session.is_busy());
+                changed.extend(working.extract_if(|id| !is_busy(id)));
+            }
+            () = stop.cancelled() => {}
+        }
+        while !changes.is_empty() {
+            note(changes.recv().await, &keeper, &mut changed);
+        }
+        for session in changed.drain() {
+            if describe(&keeper, &host, &session).await {
+                working.insert(session);
+            }
+        }
+        if stop.is_cancelled() {
+            return;
+        }
+    }
+}
+
+/// Notes what changed. False when nothing will change any more.
+fn note(change: Result<Lifecycle, RecvError>, keeper: &FleetKeeper, changed: &mut HashSet<String>) -> bool {
+    match change {
+        Ok(Lifecycle::Created(id) | Lifecycle::Updated(id)) => drop(changed.insert(id)),
+        // Whoever deletes a session says so when it is done.
+        Ok(Lifecycle::Deleted { .. }) => {}
+        Err(RecvError::Lagged(_)) => changed.extend(keeper.sessions()),
+        Err(RecvError::Closed) => return false,
+    }
+    true
+}
+
+/// Tells the others how a session is now. Answers whether a turn runs in it.
+async fn describe(keeper: &FleetKeeper, host: &lodge_host::Host, session: &str) -> bool {
+    let Some(epoch) = keeper.epoch(session) else {
+        return false;
+    };
+    let described = match host.describe(session).await {
+        Ok(None) => return false,
+        Ok(Some(described)) => described,
+        Err(error) => {
+            tracing::warn!(session, %error, "other hosts are not told of a session");
+            return false;
+        }
+    };
+    let busy = described.busy;
+    if let Err(error) = keeper.describe(session, epoch, Some(described)).await {
+        tracing::warn!(session, %error, "lists of other hosts show a session as it was");
+    }
+    busy
+}
+
+/// Takes in what the others say of their sessions.
+pub(super) async fn follow(keeper: Arc<FleetKeeper>, host: lodge_host::Host, mut listing: Listing) {
+    // The sessions of others that are listed, with the hosts that run a turn in them.
+    let mut known: HashMap<String, Option<String>> = HashMap::new();
+    let mut openings = host.catalogue().openings();
+    loop {
+        match listing.next().await {
+            Ok(Listed::Session(session, entry)) => take_in(&keeper, &host, &mut known, session, entry).await,
+            Ok(Listed::Nothing) => {
+                if let Err(error) = mark_interrupted(&keeper, &host, &mut known).await {
+                    tracing::warn!(%error, "whether other hosts live is not known");
+                }
+                // A catalogue that was made anew knows nothing of what others said.
+                let now = host.catalogue().openings();
+                if std::mem::replace(&mut openings, now) != now {
+                    listing.restart();
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "lists do not show what other hosts do");
+                sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn take_in(
+    keeper: &FleetKeeper,
+    host: &lodge_host::Host,
+    known: &mut HashMap<String, Option<String>>,
+    session: String,
+    entry: Entry,
+) {
+    if entry.host == keeper.host.id() {
+        return;
+    }
+    keeper.described_elsewhere(&session, entry.epoch);
+    if entry.deleted {
+        known.remove(&session);
+        if let Err(error) = host.deleted_elsewhere(&session).await {
+            tracing::warn!(session, %error, "the copy of a session that was deleted stays behind");
+        }
+        return;
+    }
+    let Ok(described) = serde_json::from_value::<Described>(entry.about) else {
+        return tracing::warn!(session, host = entry.host, "a description of a session cannot be read");
+    };
+    let busy = described.busy.then_some(entry.host);
+    let is_new = known.insert(session, busy).is_none();
+    host.take_in_described(described, is_new);
+}
+
+/// Turns of hosts that are gone do not go on.
+async fn mark_interrupted(
+    keeper: &FleetKeeper,
+    host: &lodge_host::Host,
+    known: &mut HashMap<String, Option<String>>,
+) -> Result<(), FleetError> {
+    if known.values().all(Option::is_none) {
+        return Ok(());
+    }
+    let alive: HashSet<String> = keeper
+        .host
+        .fleet()
+        .hosts()
+        .await?
+        .into_iter()
+        .map(|host| host.id)
+        .collect();
+    for (session, busy) in known {
+        if busy.take_if(|owner| !alive.contains(owner)).is_some() {
+            host.interrupted_elsewhere(session);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! ARCHITECTURE.md says what is so: which crate may use which, and which test keeps an invariant.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    process::Command,
+};
+
+use serde_json::Value;
+use testkit::workspace;
+
+/// The crates that share the workspace and are no part of the program.
+const TOOLING: &[&str] = &["features", "testkit", "xtask"];
+/// The crates that speak AHP.
+const SPEAK_AHP: &[&str] = &["lodge", "lodge-ahp", "lodge-terminal", "xtask"];
+
+fn page() -> String {
+    std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).unwrap()
+}
+
+/// Words between backticks.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The table of rooms, top to bottom: a crate, and the crates of the workspace that it may use.
+fn rooms() -> Vec<(String, BTreeSet<String>)> {
+    let page = page();
+    let table = page
+        .split("\n## Rooms\n")
+        .nth(1)
+        .unwrap()
+        .split("\n## ")
+        .next()
+        .unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+        assert_eq!(
+            cells.len(),
+            4,
+            "a room is a crate, what it knows, what it may not know and what it may use: {row}"
+        );
+        let name = code(cells[0]).next().unwrap().to_owned();
+        (name, code(cells[3]).map(|used| format!("lodge-{used}")).collect())
+    })
+    .collect()
+}
+
+/// What each crate of the workspace depends on when it is built for people.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(workspace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages
+        .map(|package| {
+            let used = package["dependencies"].as_array().unwrap().iter();
+            let used = used.filter(|used| used["kind"] != "dev");
+            let names = used.map(|used| used["name"].as_str().unwrap().to_owned());
+            (package["name"].as_str().unwrap().to_owned(), names.collect())
+        })
+        .collect()
+}
+
+#[test]
+fn a_crate_uses_the_rooms_that_the_table_says_and_no_others() {
+    let (rooms, dependencies) = (rooms(), dependencies());
+    let built: BTreeSet<&str> = dependencies.keys().map(String::as_str).collect();
+    let described = rooms
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .chain(TOOLING.iter().copied());
+    assert_eq!(
+        built,
+        described.collect(),
+        "every crate has a row in ARCHITECTURE.md, and every row a crate"
+    );
+    for (name, may_use) in &rooms {
+        let used: BTreeSet<String> = dependencies[name]
+            .iter()
+            .filter(|used| used.starts_with("lodge-"))
+            .cloned()
+            .collect();
+        // The program puts everything together.
+        if name != "lodge" {
+            assert_eq!(
+                &used, may_use,
+                "what {name} uses, and what ARCHITECTURE.md says that it may use"
+            );
+        }
+    }
+}
+
+/// Whether a source of the workspace has a test of this name.
+fn has_test(sources: &str, path: &str) -> bool {
+    let name = path.rsplit("::").next().unwrap();
+    sources.contains(&format!("fn {name}("))
+}
+
+#[test]
+fn every_invariant_names_the_test_that_fails_when_it_is_broken() {
+    let mut all = String::new();
+    let mut folders = vec![workspace().join("crates")];
+    while let Some(path) = folders.pop() {
+        if path.is_dir() {
+            folders.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all += &std::fs::read_to_string(path).unwrap();
+        }
+    }
+    let page = page();
+    let invariants = page
+        .split("\n## Invariants\n")
+        .nth(1)
+        .unwrap()
+        .split("\n## ")
+        .next()
+        .unwrap();
+    // Names of tests are sentences.
+    let sentence = |word: &&str| {
+        let name = word.rsplit("::").next().unwrap();
+        name.matches('_').count() > 4
+            && name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    for test in code(&page).filter(sentence) {
+        assert!(
+            has_test(&all, test),
+            "ARCHITECTURE.md names the test {test}, which does not exist"
+        );
+    }
+    let mut count = 0;
+    let starts: Vec<usize> = invariants
+        .match_indices(". **")
+        .map(|(at, _)| invariants[..at].rfind('\n').map_or(0, |line| line + 1))
+        .collect();
+    for (n, start) in starts.iter().enumerate() {
+        let text = &invariants[*start..starts.get(n + 1).copied().unwrap_or(invariants.len())];
+        let measured = text.contains("`cargo xtask bench`");
+        assert!(
+            measured || code(text).any(|word| sentence(&word)),
+            "no test is named: {text}"
+        );
+        count += 1;
+    }
+    assert!(count >= 12, "{count}");
+}
+
+#[test]
+fn rooms_use_only_rooms_further_down() {
+    let rooms = rooms();
+    for (place, (name, may_use)) in rooms.iter().enumerate() {
+        let below: BTreeSet<&String> = rooms[place + 1..].iter().map(|(name, _)| name).collect();
+        for used in may_use {
+            assert!(
+                below.contains(used),
+                "{name} uses {used}, which is not below it in ARCHITECTURE.md"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_room_below_a_face_knows_its_wire() {
+    for (name, used) in dependencies() {
+        if !SPEAK_AHP.contains(&name.as_str()) {
+            let wire: Vec<&String> = used
+                .iter()
+                .filter(|used| *used == "ahp" || used.starts_with("ahp-"))
+                .collect();
+            assert!(wire.is_empty(), "{name} uses {wire:?}");
+        }
+    }
+}
+
+/// The source files of a crate and what is in them.
+fn sources(name: &str) -> Vec<(PathBuf, String)> {
+    let mut paths = vec![workspace().join("crates").join(name).join("src")];
+    let mut found = Vec::new();
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+    found
+}
+
+/// The files of the AHP face that still reach for files, or run something that blocks, by themselves. Nothing is to be added:
+/// that is the work of `lodge-files` and `lodge-host`.
+const AHP_FILES: &[&str] = &[
+    "attachments/read.rs",
+    "changesets/files.rs",
+    "connection.rs",
+    "customizations/drive.rs",
+    "customizations/fetch.rs",
+    "customizations/offer.rs",
+    "face/mod.rs",
+    "health.rs",
+    "http.rs",
+    "load.rs",
+    "methods/configuration.rs",
+    "methods/devices.rs",
+    "methods/resources.rs",
+    "methods/sessions.rs",
+    "methods/terminals.rs",
+    "push/mod.rs",
+    "reading.rs",
+    "said.rs",
+    "server.rs",
+    "state/chat.rs",
+    "state/seq.rs",
+    "terminals/mod.rs",
+    "tool_content.rs",
+];
+
+#[test]
+fn no_more_of_the_ahp_face_reaches_for_files_or_blocks() {
+    let root = workspace().join("crates/lodge-ahp/src");
+    let reaching = sources("lodge-ahp").into_iter().filter(|(path, text)| {
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let reaches = [
+            "std::fs",
+            "tokio::fs",
+            "    fs",
+            "unix::fs",
+            "rustix::fs",
+            "spawn_blocking",
+        ];
+        !path.ends_with("tests.rs") && reaches.iter().any(|word| code.contains(word))
+    });
+    let mut reaching: Vec<String> = reaching
+        .map(|(path, _)| path.strip_prefix(&root).unwrap().display().to_string())
+        .collect();
+    reaching.sort();
+    assert_eq!(reaching, AHP_FILES, "whoever needs it no more is struck off the list");
+}
+
+#[test]
+fn the_host_shows_faces_what_it_names_and_nothing_else_of_the_rooms_below() {
+    let sources = sources("lodge-host");
+    let read = sources.len();
+    for (path, text) in sources {
+        assert!(!text.contains("Deref for"), "{} opens a window", path.display());
+        for line in text.lines().map(str::trim) {
+            let Some(shown) = line.strip_prefix("pub use lodge_") else {
+                continue;
+            };
+            let whole = shown.ends_with("::*;") || !shown.contains("::");
+            assert!(!whole, "{} shows a whole room: {line}", path.display());
+        }
+    }
+    assert!(read > 30, "{read}");
+}

@@ -1,0 +1,441 @@
+//! Whatever is true of a session is so whichever face one looks through: at once, after SIGKILL, and after every file is
+//! deleted that is derived from the logs and the registers.
+//!
+//! A row says what changes and through which face, and how each face that has a word for it tells it. Where there is none the
+//! row has a blank: the SDKs know nothing of read and archived marks and of drafts of text, and AHP nothing of schedules and of
+//! sums of a session. The terminal is a client of AHP: it shows what AHP says.
+
+use std::{path::Path, time::Duration};
+
+use serde_json::{Value, json};
+use testkit::Home;
+
+use crate::{
+    accepted::Client,
+    strangers::{Host, Sdk},
+};
+
+/// Only a host that never tells it fails: machines may be busy.
+const TRIES: usize = 600;
+
+type Sees = Box<dyn Fn(&Value) -> bool>;
+
+enum Change {
+    Ahp(On, Value),
+    Sdk(&'static str, Value),
+}
+
+#[derive(Clone, Copy)]
+enum On {
+    Session,
+    Chat,
+}
+
+struct Row {
+    what: &'static str,
+    change: Change,
+    /// How a client of AHP sees it, in the state of the session or of its chat.
+    ahp: Option<(On, Sees)>,
+    /// How an app sees it.
+    sdk: Option<(&'static str, Sees)>,
+}
+
+fn sees(fits: impl Fn(&Value) -> bool + 'static) -> Sees {
+    Box::new(fits)
+}
+
+fn at(pointer: &'static str, value: impl Into<Value>) -> Sees {
+    let value = value.into();
+    sees(move |found| found.pointer(pointer) == Some(&value))
+}
+
+/// Somewhere in the answer.
+fn has(text: impl Into<String>) -> Sees {
+    let text = text.into();
+    sees(move |found| found.to_string().contains(&text))
+}
+
+/// The thing of this name, with this at a key.
+fn named(name: &'static str, key: &'static str, value: impl Into<Value>) -> Sees {
+    let value = value.into();
+    fn find<'a>(found: &'a Value, name: &str) -> Option<&'a Value> {
+        match found {
+            Value::Object(map) if map.get("name").is_some_and(|known| known == name) => Some(found),
+            Value::Object(map) => map.values().find_map(|value| find(value, name)),
+            Value::Array(list) => list.iter().find_map(|value| find(value, name)),
+            _ => None,
+        }
+    }
+    sees(move |found| find(found, name).is_some_and(|thing| thing.pointer(key) == Some(&value)))
+}
+
+fn config(key: &str, value: &str) -> Value {
+    json!({ "type": "session/configChanged", "config": { key: value } })
+}
+
+fn pending(id: &str, text: &str) -> Value {
+    let message = json!({ "text": text, "origin": { "kind": "user" } });
+    json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message })
+}
+
+fn toggle(id: String, kind: &str) -> Value {
+    json!({ "type": "session/customizationToggled", "id": id, "enablement": [{ "kind": kind, "enabled": false }] })
+}
+
+/// Bits of a session's status.
+const READ: u64 = 32;
+const ARCHIVED: u64 = 64;
+
+fn row(what: &'static str, change: Change, ahp: Option<(On, Sees)>, sdk: Option<(&'static str, Sees)>) -> Row {
+    Row { what, change, ahp, sdk }
+}
+
+/// What can be set about a session.
+fn settings(work: &Path) -> Vec<Row> {
+    use Change::{Ahp, Sdk};
+    let flag = |bit: u64| sees(move |state| state["status"].as_u64().is_some_and(|status| status & bit != 0));
+    let uri = |name: &str| format!("file://{}", work.join(name).display());
+    let path = |name: &str| work.join(name).display().to_string();
+    vec![
+        row(
+            "the mode, by AHP",
+            Ahp(On::Session, config("mode", "plan")),
+            Some((On::Session, at("/config/values/mode", "plan"))),
+            Some(("session.mode.get", at("", "plan"))),
+        ),
+        row(
+            "the mode, by an app",
+            Sdk("session.mode.set", json!({ "mode": "autopilot" })),
+            Some((On::Session, at("/config/values/mode", "autopilot"))),
+            Some(("session.mode.get", at("", "autopilot"))),
+        ),
+        row(
+            "the approval mode, by AHP",
+            Ahp(On::Session, config("autoApprove", "autoApprove")),
+            Some((On::Session, at("/config/values/autoApprove", "autoApprove"))),
+            Some(("session.permissions.getMode", at("/mode", "allow-all"))),
+        ),
+        row(
+            "the approval mode, by an app",
+            Sdk("session.permissions.setMode", json!({ "mode": "manual" })),
+            Some((On::Session, at("/config/values/autoApprove", "default"))),
+            Some(("session.permissions.getMode", at("/mode", "manual"))),
+        ),
+        row(
+            "the title, by AHP",
+            Ahp(
+                On::Session,
+                json!({ "type": "session/titleChanged", "title": "Carpet" }),
+            ),
+            Some((On::Session, at("/title", "Carpet"))),
+            Some(("session.name.get", has("Carpet"))),
+        ),
+        row(
+            "the title, by an app",
+            Sdk("session.name.set", json!({ "name": "Jumper" })),
+            Some((On::Session, at("/title", "Jumper"))),
+            Some(("session.name.get", has("Jumper"))),
+        ),
+        row(
+            "a directory, by AHP",
+            Ahp(
+                On::Session,
+                json!({ "type": "session/workingDirectorySet", "directory": uri("one") }),
+            ),
+            Some((On::Session, at("/workingDirectories/1", uri("one")))),
+            Some(("session.permissions.paths.list", at("/directories/1", path("one")))),
+        ),
+        row(
+            "a directory, by an app",
+            Sdk("session.permissions.paths.add", json!({ "path": path("two") })),
+            Some((On::Session, at("/workingDirectories/2", uri("two")))),
+            Some(("session.permissions.paths.list", at("/directories/2", path("two")))),
+        ),
+        row(
+            "that it was read",
+            Ahp(On::Session, json!({ "type": "session/isReadChanged", "isRead": true })),
+            Some((On::Session, flag(READ))),
+            None,
+        ),
+        row(
+            "that it is archived",
+            Ahp(
+                On::Session,
+                json!({ "type": "session/isArchivedChanged", "isArchived": true }),
+            ),
+            Some((On::Session, flag(ARCHIVED))),
+            None,
+        ),
+        row(
+            "the draft of a message",
+            Ahp(
+                On::Chat,
+                json!({ "type": "chat/draftChanged", "draft": { "text": "half a th", "origin": { "kind": "user" } } }),
+            ),
+            Some((On::Chat, at("/draft/text", "half a th"))),
+            None,
+        ),
+        row(
+            "a skill that is off in the session, by AHP",
+            Ahp(On::Session, toggle("@weaving".into(), "session")),
+            Some((On::Session, named("weaving", "/enabled", false))),
+            Some(("session.skills.list", named("weaving", "/enabled", false))),
+        ),
+        row(
+            "a skill that is off in the session, by an app",
+            Sdk("session.skills.disable", json!({ "name": "spinning" })),
+            Some((On::Session, named("spinning", "/enabled", false))),
+            Some(("session.skills.list", named("spinning", "/enabled", false))),
+        ),
+        row(
+            "an agent that is off in the session",
+            Ahp(On::Session, toggle("@knitter".into(), "session")),
+            Some((On::Session, named("knitter", "/enabled", false))),
+            None,
+        ),
+        row(
+            "a server that is off in the session, by AHP",
+            Ahp(On::Session, toggle("@loom".into(), "session")),
+            Some((On::Session, named("loom", "/enablement/0/enabled", false))),
+            Some(("session.mcp.list", named("loom", "/status", "disabled"))),
+        ),
+        row(
+            "a server that is off in the session, by an app",
+            Sdk("session.mcp.disable", json!({ "serverName": "wheel" })),
+            Some((On::Session, named("wheel", "/enablement/0/enabled", false))),
+            Some(("session.mcp.list", named("wheel", "/status", "disabled"))),
+        ),
+        row(
+            "a skill that is off for all, by an app",
+            Sdk(
+                "skills.config.setDisabledSkills",
+                json!({ "disabledSkills": ["dyeing"] }),
+            ),
+            Some((On::Session, named("dyeing", "/enabled", false))),
+            None,
+        ),
+        row(
+            "a schedule",
+            Sdk(
+                "session.schedule.add",
+                json!({ "prompt": "say later", "interval": "7d" }),
+            ),
+            None,
+            Some(("session.schedule.list", has("say later"))),
+        ),
+    ]
+}
+
+/// What can be done to the messages that wait for the end of a turn.
+fn queue() -> Vec<Row> {
+    use Change::{Ahp, Sdk};
+    vec![
+        row(
+            "a message that waits, by AHP",
+            Ahp(On::Chat, pending("q1", "say one")),
+            Some((On::Chat, at("/queuedMessages/0/id", "q1"))),
+            Some(("session.queue.pendingItems", has("say one"))),
+        ),
+        row(
+            "a message that waits, by an app",
+            Sdk("session.send", json!({ "prompt": "say two", "mode": "enqueue" })),
+            Some((On::Chat, at("/queuedMessages/1/message/text", "say two"))),
+            Some(("session.queue.pendingItems", has("say two"))),
+        ),
+        row(
+            "other words for a message that waits",
+            Sdk("session.queue.updateText", json!({ "id": "q1", "prompt": "say three" })),
+            Some((On::Chat, at("/queuedMessages/0/message/text", "say three"))),
+            Some(("session.queue.pendingItems", has("say three"))),
+        ),
+        row(
+            "a message that waits no more",
+            Ahp(
+                On::Chat,
+                json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": "q1" }),
+            ),
+            Some((On::Chat, at("/queuedMessages/0/message/text", "say two"))),
+            Some((
+                "session.queue.pendingItems",
+                sees(|items| !items.to_string().contains("say three")),
+            )),
+        ),
+    ]
+}
+
+/// Everybody who looks at the session.
+struct Lookers {
+    ahp: Client,
+    sdk: Sdk,
+    session: Value,
+    channel: String,
+    chat: String,
+}
+
+impl Lookers {
+    async fn come(host: &Host, session: Value) -> Self {
+        let channel = format!("lodge:/{}", session.as_str().unwrap());
+        let mut ahp = Client::connect(&host.ahp_url(), "test").await;
+        let mut sdk = Sdk::connect(host);
+        let resume = json!({ "sessionId": session, "disableResume": true, "enableConfigDiscovery": true });
+        sdk.call("session.resume", resume).unwrap();
+        let chat = ahp.subscribe(&channel).await["defaultChat"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        ahp.subscribe(&chat).await;
+        Self {
+            ahp,
+            sdk,
+            session,
+            channel,
+            chat,
+        }
+    }
+
+    fn on(&self, on: On) -> String {
+        match on {
+            On::Session => self.channel.clone(),
+            On::Chat => self.chat.clone(),
+        }
+    }
+
+    async fn change(&mut self, change: &Change) {
+        match change {
+            Change::Ahp(on, action) => {
+                let channel = self.on(*on);
+                let mut action = action.clone();
+                if let Some(name) = action["id"].as_str().and_then(|id| id.strip_prefix('@')) {
+                    action["id"] = self.id_of(name).await;
+                }
+                self.ahp.accepted(&channel, action).await;
+            }
+            Change::Sdk(method, params) => {
+                let mut params = params.clone();
+                params["sessionId"] = self.session.clone();
+                self.sdk.call(method, params).unwrap();
+            }
+        }
+    }
+
+    /// What AHP calls something that is found in files, once that is known.
+    async fn id_of(&mut self, name: &str) -> Value {
+        fn find(value: &Value, name: &str) -> Option<Value> {
+            match value {
+                Value::Object(fields) if value["name"] == name && fields.contains_key("id") => {
+                    Some(value["id"].clone())
+                }
+                Value::Object(fields) => fields.values().find_map(|field| find(field, name)),
+                Value::Array(items) => items.iter().find_map(|item| find(item, name)),
+                _ => None,
+            }
+        }
+        let mut state = Value::Null;
+        for _ in 0..TRIES {
+            state = self.ahp.subscribe(&self.channel.clone()).await;
+            if let Some(id) = find(&state["customizations"], name) {
+                return id;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("AHP does not show {name}: {state:#}");
+    }
+
+    async fn look(&mut self, row: &Row, when: &str) {
+        if let Some((on, sees)) = &row.ahp {
+            let channel = self.on(*on);
+            let mut state = Value::Null;
+            for _ in 0..TRIES {
+                state = self.ahp.subscribe(&channel).await;
+                if sees(&state) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            assert!(sees(&state), "{}: AHP does not show it {when}: {state:#}", row.what);
+        }
+        if let Some((method, sees)) = &row.sdk {
+            let told = self.sdk.call(method, json!({ "sessionId": self.session })).unwrap();
+            assert!(sees(&told), "{}: {method} does not tell it {when}: {told:#}", row.what);
+        }
+    }
+}
+
+fn furnish(home: &Home) {
+    let put = |path: std::path::PathBuf, text: &str| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let work = home.work();
+    for name in ["one", "two"] {
+        std::fs::create_dir_all(work.join(name)).unwrap();
+    }
+    for name in ["weaving", "spinning", "dyeing"] {
+        let skill = format!("---\nname: {name}\ndescription: how it is done\n---\nround and round\n");
+        put(work.join(format!(".github/skills/{name}/SKILL.md")), &skill);
+    }
+    let agent = "---\nname: knitter\ndescription: knits\n---\nYou knit.\n";
+    put(work.join(".github/agents/knitter.md"), agent);
+    let server = json!({ "command": "cat" });
+    let servers = json!({ "mcpServers": { "loom": server, "wheel": server } });
+    put(home.path().join("mcp-config.json"), &servers.to_string());
+}
+
+/// Deletes what is derived from logs and registers.
+fn forget_derived(home: &Path) {
+    let mut folders = vec![home.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let name = entry.file_name().into_string().unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else if name.starts_with("catalogue.db") || name == "events.idx" || name == "workspace.yaml" {
+                std::fs::remove_file(entry.path()).unwrap();
+            }
+        }
+    }
+    let _ = std::fs::remove_dir_all(home.join("ahp"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_without_derived_files() {
+    let home = Home::new();
+    furnish(&home);
+    let work = home.work().canonicalize().unwrap();
+    let mut host = Host::start_in(home, "");
+    let mut sdk = Sdk::connect(&host);
+    let new = json!({ "workingDirectory": work, "requestPermission": true, "enableConfigDiscovery": true });
+    let session = sdk.call("session.create", new).unwrap()["sessionId"].clone();
+    let mut lookers = Lookers::come(&host, session.clone()).await;
+    // Rows that a later one overtakes are looked at only at once.
+    let overtaken = [
+        "the mode, by AHP",
+        "the approval mode, by AHP",
+        "the title, by AHP",
+        "a message that waits, by AHP",
+        "a message that waits, by an app",
+        "other words for a message that waits",
+    ];
+    for rows in [settings(&work), queue()] {
+        if rows.iter().any(|row| row.what.starts_with("a message")) {
+            let long = json!({ "sessionId": session, "prompt": "wait 600 s" });
+            lookers.sdk.call("session.send", long).unwrap();
+        }
+        for row in &rows {
+            lookers.change(&row.change).await;
+            lookers.look(row, "at once").await;
+        }
+        for when in ["after kill -9", "without derived files"] {
+            host.running.kill();
+            host.running.finish();
+            if when == "without derived files" {
+                forget_derived(&host.home.path());
+            }
+            host = Host::start_in(host.home, "");
+            lookers = Lookers::come(&host, session.clone()).await;
+            for row in rows.iter().filter(|row| !overtaken.contains(&row.what)) {
+                lookers.look(row, when).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+// VS Code's own page against the built program, as a person uses both: `cargo xtask soak vscode` runs this.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { closeBrowser, Host } from "../page/lib.mjs";
+import { Editor } from "./editor.mjs";
+
+if (process.env.LODGE_SHOTS) mkdirSync(process.env.LODGE_SHOTS, { recursive: true });
+
+function prepare({ work }) {
+  writeFileSync(join(work, "note.txt"), "one\ntwo\nthree\n");
+  const git = (...args) => execFileSync("git", ["-c", "user.name=a", "-c", "user.email=a@example.com", ...args], { cwd: work });
+  git("init", "-q");
+  git("add", "-A");
+  git("commit", "-qm", "start");
+}
+
+const host = await Host.start({ prepare });
+const editor = await Editor.start(host);
+const { page } = editor;
+const note = () => readFileSync(join(host.work, "note.txt"), "utf8");
+
+/** The first event of a type in the log of the only session. */
+function told(type) {
+  const [session] = readdirSync(join(host.home, "session-state"));
+  const events = readFileSync(join(host.home, "session-state", session, "events.jsonl"), "utf8");
+  return events.split("\n").find((line) => line.includes(`"type":"${type}"`));
+}
+
+const steps = {
+  async "a file that is open goes with the message"() {
+    await editor.choose();
+    await page.getByText("note.txt", { exact: true }).first().dblclick();
+    await page.getByLabel("Add file:note.txt to context").click();
+    await editor.say("say I see it.");
+    await editor.answers("I see it.");
+    await page.locator(".interactive-request", { hasText: "note.txt" }).waitFor();
+    assert.match(told("user.message"), /"attachments":\[\{[^\]]*note\.txt/);
+  },
+  async "an edit is approved with its difference in view"() {
+    await editor.say('call edit {"path":"note.txt","old_str":"two","new_str":"zwei"} then say The edit is made.');
+    await page.getByLabel("1 file changed, 1 lines added, 1 lines removed").and(page.locator(":visible")).first().waitFor();
+    await editor.shot("approval");
+    await page.locator("[aria-label='View All Changes']:visible").first().click();
+    await page.locator(".monaco-diff-editor:visible", { hasText: "zwei" }).first().waitFor();
+    await editor.shot("difference");
+    assert.equal(note(), "one\ntwo\nthree\n");
+    await page.getByRole("button", { name: "Allow", exact: true }).and(page.locator(":visible")).first().click();
+    await editor.answers("The edit is made.");
+    assert.equal(note(), "one\nzwei\nthree\n");
+  },
+  async "a command shows its terminal"() {
+    await editor.say('call bash {"command":"touch made; seq 1 200"} then say It counted.');
+    const allow = page.getByRole("button", { name: /^Allow/ }).and(page.locator(":visible")).first();
+    await allow.waitFor();
+    await editor.shot("command");
+    await allow.click();
+    await editor.answers("It counted.");
+    await page.locator(".interactive-response", { hasText: "It counted." }).getByText("touch made").first().click();
+    await page.locator(".xterm-rows:visible, .chat-terminal-output:visible", { hasText: "200" }).first().waitFor();
+  },
+  async "changes of the branch are shown with both sides"() {
+    await page.locator(".interactive-input-part", { hasText: "2 Files" }).getByText("2 Files").first().click();
+    await page.locator(".monaco-diff-editor:visible", { hasText: "zwei" }).last().waitFor();
+    await editor.shot("changes");
+    const tab = page.locator(".tab.active:visible");
+    assert.match(await tab.first().innerText(), /Changes/);
+  },
+  async "an answer that is stopped stays as far as it came"() {
+    await editor.say("slowly 50 ms, stream 3000 chunks");
+    await editor.answers(" 12 ");
+    await editor.shot("streaming");
+    await editor.cancel();
+    assert.ok(told("abort"), "the log tells of no stop");
+    await editor.say("say I am here.");
+    await editor.answers("I am here.");
+    assert.match((await editor.conversation()).join("\n"), / 11 12 /);
+  },
+  async "the page shows the same after it is loaded again"() {
+    await editor.load();
+    await editor.reopen("say I see it.");
+    await editor.answers("I am here.");
+    await editor.shot("reloaded");
+    // VS Code draws an answer more slowly than it comes, and no further when it is stopped: all of it is there now.
+    const shown = (await editor.conversation()).join("\n");
+    for (const text of ["It counted.", " 11 12 ", "I am here."]) assert.ok(shown.includes(text), `${text} is missing: ${shown}`);
+  },
+  async "a host that was killed comes back and goes on"() {
+    await editor.say("slowly 50 ms, stream 3000 chunks of 6 bytes");
+    await editor.answers("12... ");
+    await host.kill();
+    await editor.shot("killed");
+    await host.restart();
+    await editor.answers("it counts as interrupted");
+    await editor.shot("back");
+    assert.match((await editor.conversation()).join("\n"), /11\.\.\. 12\.\.\. .*Try Again/s);
+    await page.locator(".agent-session-item:visible", { hasText: "Working" }).waitFor({ state: "hidden" });
+    await editor.say("say Back again.");
+    await editor.answers("Back again.");
+  },
+};
+
+let failed = false;
+for (const [number, [name, step]] of Object.entries(steps).entries()) {
+  try {
+    await step();
+    console.log(`ok   ${name}`);
+  } catch (error) {
+    failed = true;
+    console.log(`FAIL ${name}\n${String(error.stack).slice(0, 2000)}`);
+  }
+  await editor.shot(`${number + 1}`);
+  // Each step goes on where the one before it ended.
+  if (failed) break;
+}
+await editor.stop();
+await closeBrowser();
+await host.stop();
+process.exit(failed ? 1 : 0);
