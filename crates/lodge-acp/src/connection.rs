@@ -54,7 +54,15 @@ pub(crate) struct Attached {
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     /// Whether the client made it.
     is_made: bool,
-    driver: Option<AbortOnDropHandle<()>>,
+    driver: Work,
+}
+
+/// The driver of an open session. It is always here, so whoever takes the session away takes its driver away, too.
+enum Work {
+    /// It waits until the client knows that the session is open.
+    Ready(Box<Driver>),
+    Running(AbortOnDropHandle<()>),
+    Over,
 }
 
 impl Attached {
@@ -62,9 +70,13 @@ impl Attached {
     /// somebody opens a panel.
     pub(crate) async fn let_go(self, host: &Host) {
         let session = self.session;
-        if let Some(driver) = self.driver {
-            driver.abort();
-            let _ = driver.await;
+        match self.driver {
+            Work::Ready(driver) => drop(driver),
+            Work::Running(task) => {
+                task.abort();
+                let _ = task.await;
+            }
+            Work::Over => {}
         }
         // With the answer to this it is known that the client is not attached any more.
         let _ = session.settle_interrupted().await;
@@ -178,8 +190,8 @@ impl Connection {
             match served {
                 Ok(Outcome { reply, start }) => {
                     this.peer.respond(&id, Ok(reply));
-                    if let Some(driver) = start {
-                        this.start(driver);
+                    if let Some(session) = start {
+                        this.start(&session);
                     }
                 }
                 Err(error) => this.peer.respond(&id, Err(error)),
@@ -282,7 +294,13 @@ impl Connection {
     }
 
     /// Notes that the client has a session open. What it does is told once the client knows that.
-    pub(crate) fn attach(&self, session: Session, commands: mpsc::UnboundedSender<Command>, is_made: bool) {
+    pub(crate) fn attach(
+        &self,
+        session: Session,
+        driver: Box<Driver>,
+        commands: mpsc::UnboundedSender<Command>,
+        is_made: bool,
+    ) {
         let id = session.id().to_owned();
         let mut sessions = self.sessions.lock();
         // One that was open before is not any more.
@@ -291,15 +309,18 @@ impl Connection {
             session,
             commands,
             is_made: is_made || before.is_some_and(|before| before.is_made),
-            driver: None,
+            driver: Work::Ready(driver),
         };
         sessions.insert(id, attached);
     }
 
-    fn start(&self, driver: Box<Driver>) {
-        let mut sessions = self.sessions.lock();
-        if let Some(attached) = sessions.get_mut(driver.session_id()) {
-            attached.driver = Some(AbortOnDropHandle::new(tokio::spawn(driver.run())));
+    /// Begins to tell the client what the session does.
+    fn start(&self, id: &str) {
+        if let Some(attached) = self.sessions.lock().get_mut(id) {
+            attached.driver = match std::mem::replace(&mut attached.driver, Work::Over) {
+                Work::Ready(driver) => Work::Running(AbortOnDropHandle::new(tokio::spawn(driver.run()))),
+                begun => begun,
+            };
         }
     }
 

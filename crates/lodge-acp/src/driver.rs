@@ -86,10 +86,6 @@ impl Driver {
         (driver, sender)
     }
 
-    pub(crate) fn session_id(&self) -> &str {
-        self.session.id()
-    }
-
     /// Works until the client or the session is gone.
     pub(crate) async fn run(mut self: Box<Self>) {
         self.send_commands().await;

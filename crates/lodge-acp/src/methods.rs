@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::{
     connection::{Client, Connection, SETUP_ARGUMENT},
     content,
-    driver::{Command, Driver},
+    driver::Command,
     options, sessions,
     wire::{Authenticate, Initialize, PROTOCOL_VERSION, Prompt, SetConfigOption, SetMode},
 };
@@ -23,8 +23,8 @@ const RELOAD: &str = "lodge-configuration";
 /// What a request is answered with.
 pub(crate) struct Outcome {
     pub(crate) reply: Value,
-    /// A session that is open with that.
-    pub(crate) start: Option<Box<Driver>>,
+    /// The id of a session that is open with that.
+    pub(crate) start: Option<String>,
 }
 
 impl From<Value> for Outcome {

@@ -260,8 +260,10 @@ impl Projector {
     /// The call that a permission is asked for, made known if it is not yet.
     pub(crate) fn asked(&mut self, request_id: &str, request: &PermissionRequest) -> (Vec<Update>, ToolCall) {
         let id = request.tool_call_id().unwrap_or(request_id);
-        self.begin(id, Call::of_request(request));
-        let call = self.calls.get(id).cloned().unwrap_or_else(|| Call::of_request(request));
+        let told = Call::of_request(request);
+        self.begin(id, told.clone());
+        let known = self.calls.get(id).filter(|known| known.tells(request, &self.cwd));
+        let call = known.cloned().unwrap_or(told);
         let mut shown = call.shown(id, PENDING, &self.cwd);
         let details = details(request);
         if !details.is_empty() {

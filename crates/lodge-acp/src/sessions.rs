@@ -65,9 +65,7 @@ pub(crate) async fn create(
 
 /// Lets go of a session whose client does not want it any more.
 pub(crate) async fn forget(connection: &Connection, made: Outcome) {
-    let id = made.start.as_ref().map(|driver| driver.session_id().to_owned());
-    drop(made);
-    if let Some(attached) = id.and_then(|id| connection.detach(&id)) {
+    if let Some(attached) = made.start.and_then(|id| connection.detach(&id)) {
         attached.let_go(&connection.host()).await;
     }
 }
@@ -127,11 +125,9 @@ fn opened(
     let host = connection.host();
     let reply = json!({ "modes": options::modes(&session), "configOptions": options::all(&host, &session) });
     let (driver, commands) = Driver::new(connection, client, attachment, events, projector);
-    connection.attach(session, commands, is_made);
-    Outcome {
-        reply,
-        start: Some(Box::new(driver)),
-    }
+    let start = Some(session.id().to_owned());
+    connection.attach(session, Box::new(driver), commands, is_made);
+    Outcome { reply, start }
 }
 
 fn projector(client: &Client, session: &Session) -> Projector {

@@ -64,6 +64,38 @@ impl Call {
         Self::new(name, None, Some(&arguments))
     }
 
+    /// Whether the call says what the request asks for. Those of hosted agents need not: people are asked about the request.
+    pub(crate) fn tells(&self, request: &PermissionRequest, cwd: &Path) -> bool {
+        let names = |path: &str| self.text("path").is_some_and(|own| cwd.join(own) == cwd.join(path));
+        match request {
+            PermissionRequest::Shell(shell) => self.text("command") == Some(shell.full_command_text.as_str()),
+            PermissionRequest::Write(write) => names(&write.file_name) && self.makes(&write.diff),
+            PermissionRequest::Read(read) => names(&read.path),
+            PermissionRequest::Url(url) => self.text("url") == Some(url.url.as_str()),
+            _ => true,
+        }
+    }
+
+    /// Whether this difference is what the call's arguments do to a file.
+    fn makes(&self, diff: &str) -> bool {
+        let hunks = || diff.lines().skip_while(|line| !line.starts_with("@@"));
+        let side = |mark| {
+            let lines = hunks().filter_map(|line| line.strip_prefix([' ', mark]));
+            lines.flat_map(|line| [line, "\n"]).collect::<String>()
+        };
+        let (before, after) = (side('-'), side('+'));
+        match self.name.as_str() {
+            "create" => self
+                .text("file_text")
+                .is_some_and(|text| text.trim_end() == after.trim_end()),
+            "edit" => self
+                .text("old_str")
+                .zip(self.text("new_str"))
+                .is_some_and(|(old, new)| before.replacen(old, new, 1).trim_end() == after.trim_end()),
+            _ => false,
+        }
+    }
+
     /// The whole call.
     pub(crate) fn shown(&self, id: &str, status: &'static str, cwd: &Path) -> ToolCall {
         let content = self.preview(cwd);
