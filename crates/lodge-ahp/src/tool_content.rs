@@ -1,7 +1,7 @@
 //! What tool calls said or did that is too much for the state: read at addresses beneath the session's, from its log and from
 //! the contents that it keeps of changed files.
 
-use std::{io::Read, path::Path, sync::Arc};
+use std::{io::Read, path::PathBuf, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use lodge_files::Files;
@@ -66,25 +66,25 @@ async fn proposed(face: &Face, session: &str, call: &str, side: Side) -> Option<
         (Side::After, true) => return Some(ToolContent::file(new.into_bytes())),
         (_, false) => {}
     }
-    let (files, limit) = (face.shared_files(), face.config.limits.resource_bytes);
-    let read = move || {
-        let whole = whole(&files, &diff.path, limit);
-        match (side, whole) {
-            (Side::Before, Some(old)) => old,
-            (Side::After, Some(_)) => new.into_bytes(),
-            // A file that clients may not read: what the person is asked about, and no more.
-            (side, None) => diff.excerpt(side).into_bytes(),
-        }
-    };
-    Some(ToolContent::file(tokio::task::spawn_blocking(read).await.ok()?))
+    let limit = face.config.limits.resource_bytes;
+    let whole = read_whole(face.shared_files(), diff.path.clone(), limit).await;
+    Some(ToolContent::file(match (side, whole) {
+        (Side::Before, Some(old)) => old,
+        (Side::After, Some(_)) => new.into_bytes(),
+        // A file that clients may not read: what the person is asked about, and no more.
+        (side, None) => diff.excerpt(side).into_bytes(),
+    }))
 }
 
 /// All that is in a file, if it may be read and is not too large.
-pub(crate) fn whole(files: &Files, path: &Path, limit: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut reader = files.readable(path, limit).ok()?.reader().ok()?;
-    reader.read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+pub(crate) async fn read_whole(files: Files, path: PathBuf, limit: u64) -> Option<Vec<u8>> {
+    let read = move || {
+        let mut bytes = Vec::new();
+        let mut reader = files.readable(&path, limit).ok()?.reader().ok()?;
+        reader.read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    };
+    tokio::task::spawn_blocking(read).await.ok()?
 }
 
 /// What a call made of a file. What is not kept any more is shown as far as the log tells.

@@ -273,6 +273,7 @@ async fn directories_that_are_set_while_a_message_is_prepared_are_in_the_log_onc
         .as_str()
         .unwrap()
         .to_owned();
+    state(&mut a, &chat).await;
     a.turn(&chat, "t1", "say first").await;
     // The message has to wait for the plugin that its client brings.
     let plugin = json!({ "type": "plugin", "id": "slow", "uri": "slow:/plugin", "name": "Slow", "nonce": "1" });
@@ -312,6 +313,7 @@ async fn a_directory_that_is_taken_from_a_session_is_taken_from_its_chats_that_s
         .as_str()
         .unwrap()
         .to_owned();
+    state(&mut a, &main).await;
     a.turn(&main, "t1", "say first").await;
     let (has_all, has_some) = ("ahp-chat:/all", "ahp-chat:/some");
     let create = |chat: &str| json!({ "channel": session, "chat": chat });
