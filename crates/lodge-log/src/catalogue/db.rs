@@ -1,8 +1,10 @@
 //! The catalogue's database: its tables, and what is written to them.
 
 use std::path::Path;
+use std::time::Duration;
 
 use lodge_events::Event;
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, named_params, params};
 
 use super::about::About;
@@ -134,7 +136,7 @@ fn try_open(path: &Path) -> rusqlite::Result<Connection> {
 /// Opens the database for reading only.
 pub(super) fn open_read_only(path: &Path) -> rusqlite::Result<Opened> {
     let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    db.busy_timeout(Duration::from_secs(5))?;
     db.execute_batch("PRAGMA cache_size = -1024;")?;
     match version(&db)? {
         VERSION => Ok(Opened::new(db, path)),
@@ -150,8 +152,16 @@ pub(super) fn in_memory() -> rusqlite::Result<Opened> {
     Ok(Opened { db, file: None })
 }
 
+/// A copy of a database that lives in memory only.
+pub(super) fn copy_in_memory(original: &Connection) -> rusqlite::Result<Opened> {
+    let mut db = Connection::open_in_memory()?;
+    Backup::new(original, &mut db)?.run_to_completion(4096, Duration::from_millis(5), None)?;
+    db.execute_batch("PRAGMA foreign_keys = ON;")?;
+    Ok(Opened { db, file: None })
+}
+
 fn set_up(db: &Connection) -> rusqlite::Result<()> {
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    db.busy_timeout(Duration::from_secs(5))?;
     db.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;
          PRAGMA cache_size = -1024; PRAGMA journal_size_limit = 4194304;",

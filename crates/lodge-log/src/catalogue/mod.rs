@@ -70,10 +70,16 @@ impl Catalogue {
         }
     }
 
-    /// Opens the database as it is, beside the host that keeps it; without a usable one, makes one in memory.
+    /// Opens the database beside the host that keeps it. That host writes a little later than it appends, or was killed in
+    /// between: what the database does not reflect is read from the logs into a copy in memory.
     pub(crate) fn open_read_only(path: &Path, store: Arc<FileStore>) -> Result<Catalogue, LogError> {
         let connection = match db::open_read_only(path) {
-            Ok(connection) => connection,
+            Ok(connection) if worker::is_current(&connection.db, &store)? => connection,
+            Ok(connection) => {
+                let copy = db::copy_in_memory(&connection.db)?;
+                worker::catch_up_all(&copy.db, &store, worker::Others::Keep, &|| false)?;
+                copy
+            }
             Err(error) => {
                 tracing::debug!(%error, "no catalogue to read; the logs are read instead");
                 from_logs(&store)?
@@ -150,34 +156,51 @@ impl Catalogue {
         if self.queue.is_unused() {
             self.queue.push(Task::Check);
         }
-        self.flush();
-        let mut reader = self.reader.lock();
+        // What could not be written before, perhaps it can be now.
+        let is_current = self.queue.flush() || self.check();
         let Some(path) = &self.path else {
-            return match &*reader {
+            return match &*self.reader.lock() {
                 Some(reader) => Ok(question(&reader.db)?),
                 None => Err(LogError::Catalogue(rusqlite::Error::InvalidQuery)),
             };
         };
-        // A second attempt after a failure: the worker makes a damaged or deleted database anew.
-        let mut failure = None;
-        for _ in 0..2 {
-            reader.take_if(|reader| !reader.is_at(path) || failure.is_some());
-            if !path.try_exists().unwrap_or(true) || failure.is_some() {
-                self.queue.push(Task::Check);
-                self.queue.flush();
-            }
-            let answer = match &*reader {
-                Some(reader) => question(&reader.db),
-                None => db::open_read_only(path).and_then(|opened| question(&reader.insert(opened).db)),
-            };
-            match answer {
+        if is_current {
+            match self.ask_database(path, &question) {
                 Ok(answer) => return Ok(answer),
-                Err(error) => failure = Some(error),
+                Err(error) => tracing::warn!(%error, "the session catalogue cannot be read"),
             }
         }
         // No database can be kept, perhaps for want of space: the logs are still there.
-        tracing::warn!(error = ?failure, "the session catalogue cannot be read; the logs are read instead");
+        tracing::warn!("the logs are read instead of the session catalogue");
         Ok(question(&from_logs(&self.store)?.db)?)
+    }
+
+    fn ask_database<T>(
+        &self,
+        path: &Path,
+        question: impl Fn(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let mut reader = self.reader.lock();
+        let ask = |reader: &mut Option<Opened>| match reader {
+            Some(reader) => question(&reader.db),
+            None => db::open_read_only(path).and_then(|opened| question(&reader.insert(opened).db)),
+        };
+        reader.take_if(|reader| !reader.is_at(path));
+        if !path.try_exists().unwrap_or(true) {
+            self.check();
+        }
+        ask(&mut reader).or_else(|_| {
+            // The worker makes a damaged database anew.
+            *reader = None;
+            self.check();
+            ask(&mut reader)
+        })
+    }
+
+    /// Has the database looked at and compared with the logs. Whether it has all that they have.
+    fn check(&self) -> bool {
+        self.queue.push(Task::Check);
+        self.queue.flush()
     }
 }
 

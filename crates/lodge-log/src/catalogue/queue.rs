@@ -60,6 +60,8 @@ struct State {
     closed: bool,
     /// How often the database was opened anew.
     openings: u64,
+    /// What was done last could not be written.
+    behind: bool,
 }
 
 /// The queue. Nobody who pushes ever waits.
@@ -93,19 +95,19 @@ impl Queue {
         }
     }
 
-    /// Waits until all that was pushed is done.
-    pub(super) fn flush(&self) {
+    /// Waits until all that was pushed is done. Whether the database has it.
+    pub(super) fn flush(&self) -> bool {
         let mut state = self.state.lock();
         let want = state.submitted;
-        if state.done >= want || state.closed {
-            return;
+        if state.done < want && !state.closed {
+            state.waiting += 1;
+            self.work.notify_one();
+            while state.done < want && !state.closed {
+                self.done.wait(&mut state);
+            }
+            state.waiting -= 1;
         }
-        state.waiting += 1;
-        self.work.notify_one();
-        while state.done < want && !state.closed {
-            self.done.wait(&mut state);
-        }
-        state.waiting -= 1;
+        !state.behind
     }
 
     /// Nothing more will be pushed; the thread finishes what is there.
@@ -151,8 +153,9 @@ impl Queue {
         Some((std::mem::take(&mut state.tasks), state.submitted))
     }
 
-    pub(super) fn finished(&self, number: u64) {
-        self.state.lock().done = number;
+    pub(super) fn finished(&self, number: u64, behind: bool) {
+        let mut state = self.state.lock();
+        (state.done, state.behind) = (number, behind);
         self.done.notify_all();
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
     while let Some((tasks, number)) = queue.take() {
         // Somebody deleted the home: it is made anew for who goes on, not for who leaves.
         if queue.is_closed() && path.parent().is_some_and(|home| !home.exists()) {
-            queue.finished(number);
+            queue.finished(number, behind);
             continue;
         }
         if tasks.iter().any(|task| matches!(task, Task::Check))
@@ -62,7 +62,7 @@ pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
                 _ => break,
             }
         }
-        queue.finished(number);
+        queue.finished(number, behind);
     }
 }
 
@@ -215,6 +215,19 @@ pub(super) enum Others {
     Keep,
     /// They belong to an earlier run of this program: whoever follows the other hosts describes them again.
     Forget,
+}
+
+/// Whether the catalogue reflects all that is in the logs.
+pub(super) fn is_current(db: &Connection, store: &FileStore) -> Result<bool, LogError> {
+    let mut known = db::covered(db)?;
+    for log in store.list()? {
+        match known.remove(&log.id) {
+            Some(covered) if covered == log.end.0 || covered == ELSEWHERE => {}
+            _ => return Ok(false),
+        }
+    }
+    // What is left has no log here.
+    Ok(known.values().all(|covered| *covered == ELSEWHERE))
 }
 
 /// Compares the catalogue with the logs, and reads what is missing.

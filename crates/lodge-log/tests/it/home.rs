@@ -33,7 +33,6 @@ fn reading_beside_a_host_sees_its_sessions_and_changes_nothing() {
     let t = TestHome::new();
     let mut log = t.store().create("s").unwrap();
     log.append(&event(0)).unwrap();
-    t.home.catalogue().flush();
     let reader = Home::open_unlocked_read_only(t.home.path()).unwrap();
     assert_eq!(
         reader.catalogue().list(&ListFilter::default()).unwrap().sessions[0].id,
@@ -47,6 +46,32 @@ fn reading_beside_a_host_sees_its_sessions_and_changes_nothing() {
     assert!(matches!(reader.sessions().open("s"), Err(LogError::ReadOnly { .. })));
     assert!(matches!(reader.sessions().delete("s"), Err(LogError::ReadOnly { .. })));
     log.append(&event(1)).unwrap();
+}
+
+#[test]
+fn reading_beside_a_host_misses_nothing_that_was_appended_before() {
+    let t = TestHome::new();
+    let mut log = t.store().create("s").unwrap();
+    // The host writes its catalogue later, and now and then it has.
+    for n in 0..40 {
+        log.append(&event(n)).unwrap();
+        if n % 10 == 5 {
+            t.home.catalogue().flush();
+        }
+        let reader = Home::open_unlocked_read_only(t.home.path()).unwrap();
+        let listed = reader.catalogue().list(&ListFilter::default()).unwrap().sessions;
+        assert_eq!(listed[0].event_count, n + 1);
+    }
+    t.store().delete("s").unwrap();
+    let reader = Home::open_unlocked_read_only(t.home.path()).unwrap();
+    assert!(
+        reader
+            .catalogue()
+            .list(&ListFilter::default())
+            .unwrap()
+            .sessions
+            .is_empty()
+    );
 }
 
 #[test]

@@ -89,8 +89,8 @@ fn try_agent(name: &str, echo: Option<&str>, configure: fn(&Path, &Home, &str) -
         let (answer, _) = allow_all(&mut editor, prompt);
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
         let log = log_of(&home, &session);
-        let results = log.iter().filter(|event| event["type"] == "tool.execution_complete");
-        let heard = results.last().unwrap()["data"].to_string();
+        let mut results = log.iter().filter(|event| event["type"] == "tool.execution_complete");
+        let heard = results.next_back().unwrap()["data"].to_string();
         assert!(heard.contains("Echo: over there"), "{heard}");
         println!("{name}: calls a tool of the session's MCP server");
     }
