@@ -11,8 +11,12 @@ pub mod json_schema;
 pub mod model_server;
 #[cfg(unix)]
 pub mod nats;
+#[cfg(unix)]
+pub mod programs;
 pub mod random;
 pub mod schema;
 
 pub use binary::{Finished, Home, Running, lodge_bin, target, workspace};
+#[cfg(unix)]
+pub use programs::write_programs;
 pub use random::Random;

@@ -1,7 +1,6 @@
 //! Nothing that a folder brings is started unless a person trusts it, as it is.
 
 use std::{
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -261,8 +260,8 @@ fn hostile(dir: &Path, canary: &Path) -> PathBuf {
         "git init -q -b main && git config user.email a@b.c && git config user.name A && git add -A && git commit -qm 1"
     ));
     let program = dir.join("program");
-    put(dir, "program", &format!("#!/bin/sh\ntouch {}\ncat\n", canary.display()));
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let script = format!("#!/bin/sh\ntouch {}\ncat\n", canary.display());
+    testkit::write_programs(dir, &["program"], &script);
     std::fs::create_dir_all(root.join(".git/hooks")).unwrap();
     for hook in [
         "post-checkout",

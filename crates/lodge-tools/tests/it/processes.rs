@@ -349,11 +349,10 @@ async fn too_many_shells_are_refused() {
 
 #[tokio::test]
 async fn a_sandboxed_command_starts_through_the_launcher() {
-    use std::os::unix::fs::PermissionsExt;
     let mut bench = Bench::new();
     let exe = bench.dir.path().join("launcher");
-    std::fs::write(&exe, "#!/bin/sh\necho \"$1 $2 $3\"\nshift 3\nexec \"$@\"\n").unwrap();
-    std::fs::set_permissions(&exe, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let script = "#!/bin/sh\necho \"$1 $2 $3\"\nshift 3\nexec \"$@\"\n";
+    testkit::write_programs(bench.dir.path(), &["launcher"], script);
     let launcher = lodge_tools::sandbox::SandboxLauncher {
         exe,
         approved: true,

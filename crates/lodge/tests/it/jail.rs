@@ -1,6 +1,6 @@
 //! Commands that nobody approved, and what approved ones cannot see, through the built binary.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;
 use testkit::{Finished, Home, Running, events};
@@ -28,9 +28,7 @@ fn has_jail() -> bool {
 fn shadow(home: &Home, name: &str, script: &str) -> String {
     let bin = home.work().join("bin");
     fs::create_dir_all(&bin).unwrap();
-    let path = bin.join(name);
-    fs::write(&path, format!("#!/bin/bash\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    testkit::write_programs(&bin, &[name], &format!("#!/bin/bash\n{script}\n"));
     format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
 }
 

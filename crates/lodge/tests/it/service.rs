@@ -1,11 +1,6 @@
 //! The host as a service: what the manager reads, what it is told, and what is installed and removed.
 
-use std::{
-    os::unix::{fs::PermissionsExt, net::UnixDatagram},
-    path::Path,
-    process::Command,
-    time::Duration,
-};
+use std::{os::unix::net::UnixDatagram, path::Path, process::Command, time::Duration};
 
 use testkit::{Home, Running};
 
@@ -116,8 +111,7 @@ fn stand_in(home: &Home, name: &str, then: &str) {
     std::fs::create_dir_all(&dir).unwrap();
     let log = home.work().join("calls");
     let script = format!("#!/bin/sh\necho \"{name} $*\" >>'{}'\n{then}\n", log.display());
-    std::fs::write(dir.join(name), script).unwrap();
-    std::fs::set_permissions(dir.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    testkit::write_programs(&dir, &[name], &script);
 }
 
 fn calls(home: &Home) -> String {

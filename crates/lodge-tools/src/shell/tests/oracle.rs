@@ -9,7 +9,6 @@ mod bash_programs;
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -48,11 +47,7 @@ impl World {
         for sub in ["stand-ins", "record", "home", "work/src"] {
             fs::create_dir_all(root.join(sub)).unwrap();
         }
-        for name in PROGRAMS {
-            let file = root.join("stand-ins").join(name);
-            fs::write(&file, STAND_IN).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        }
+        testkit::write_programs(&root.join("stand-ins"), PROGRAMS, STAND_IN);
         for file in [
             "a",
             "a.txt",
