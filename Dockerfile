@@ -1,4 +1,4 @@
-# Untested: nobody has built this image yet. Mend this line when you have.
+# Untested: nobody has built this image yet. Delete this line when you have.
 #
 #   docker build -t lodge .
 #   docker run --rm -it -v lodge:/home/lodge/state -p 127.0.0.1:8764:8764 lodge tls init

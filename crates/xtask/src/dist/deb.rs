@@ -23,7 +23,14 @@ pub(super) fn write(release: &Release) -> Result<(String, Vec<u8>)> {
     };
     let size: usize = files.iter().map(|file| file.bytes.len().div_ceil(1024)).sum();
     let depends = match release.platform.glibc() {
-        Some((major, minor)) => format!("Depends: libc6 (>= {major}.{minor}), libgcc-s1\n"),
+        Some((major, minor)) => {
+            let unwinder = if release.platform.links("libgcc_s.so.1") {
+                ", libgcc-s1"
+            } else {
+                ""
+            };
+            format!("Depends: libc6 (>= {major}.{minor}){unwinder}\n")
+        }
         None => String::new(),
     };
     let control = format!(

@@ -2,6 +2,7 @@
 //! checksums, a list of what it is built from, and a feed that `lodge self check` reads. The same input gives the same bytes.
 
 mod archive;
+mod build;
 mod check;
 mod deb;
 mod elf;
@@ -10,6 +11,7 @@ mod npm;
 mod pages;
 mod platform;
 mod sbom;
+mod walk;
 mod wheel;
 
 use std::{
@@ -20,11 +22,11 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-pub(crate) use self::check::check;
-use self::{archive::File, licences::Package, platform::Platform};
+use self::{archive::File, build::Glibc, licences::Package, platform::Platform};
+pub(crate) use self::{check::check, walk::run as walk};
 use crate::sh;
 
-const USAGE: &str = "usage: cargo xtask dist [--binary PATH] [--pages-by PATH] [--glibc VERSION] [--out DIR]";
+const USAGE: &str = "usage: cargo xtask dist [--binary PATH] [--pages-by PATH] [--glibc VERSION|native] [--out DIR]";
 
 /// The oldest GNU C library that releases are meant to run with.
 const OLDEST_GLIBC: (u32, u32) = (2, 31);
@@ -132,14 +134,14 @@ impl Release {
 
 /// Runs the command.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
-    let (mut binary, mut pages_by, mut glibc) = (None, None, None);
+    let (mut binary, mut pages_by, mut glibc) = (None, None, Glibc::Oldest);
     let mut out = sh::target().join("packages");
     let mut rest = args;
     while let [option, value, after @ ..] = rest {
         match *option {
             "--binary" => binary = Some(PathBuf::from(value)),
             "--pages-by" => pages_by = Some(PathBuf::from(value)),
-            "--glibc" => glibc = Some(*value),
+            "--glibc" => glibc = Glibc::parse(value)?,
             "--out" => out = PathBuf::from(value),
             _ => bail!("{USAGE}"),
         }
@@ -150,7 +152,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     }
     let binary = match binary {
         Some(binary) => binary,
-        None => build(glibc)?,
+        None => build::build(glibc, &commit())?,
     };
     let release = Release::gather(&binary, pages_by.as_ref().unwrap_or(&binary), 9)?;
     for path in release.write(&out)? {
@@ -159,36 +161,11 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     println!("{}", release.platform.needs());
     if release.platform.glibc().is_some_and(|needed| needed > OLDEST_GLIBC) {
         println!(
-            "It does not start with the GNU C library {}.{}: what is built here links against the library of this machine. \
-             Build on an older system, or install cargo-zigbuild (`pip install cargo-zigbuild`) and pass --glibc 2.31.",
+            "It does not start with the GNU C library {}.{}, which releases promise.",
             OLDEST_GLIBC.0, OLDEST_GLIBC.1
         );
     }
     Ok(())
-}
-
-/// Builds the program as it is shipped; with `glibc`, for that version of the C library, by cargo-zigbuild.
-fn build(glibc: Option<&str>) -> Result<PathBuf> {
-    let mut cargo = sh::cargo();
-    let target = match glibc {
-        None => None,
-        Some(_) if sh::version("cargo-zigbuild", "--version").is_none() => {
-            bail!("--glibc needs cargo-zigbuild, which is not installed: pip install cargo-zigbuild")
-        }
-        Some(_) => Some(platform::host_triple()?),
-    };
-    let kind = if target.is_some() { "zigbuild" } else { "build" };
-    cargo.args([kind, "--locked", "--profile", "dist", "--package", "lodge"]);
-    if let (Some(target), Some(glibc)) = (&target, glibc) {
-        cargo.arg("--target").arg(format!("{target}.{glibc}"));
-    }
-    cargo
-        .env("LODGE_COMMIT", commit())
-        .env("LODGE_PORTABLE", "1")
-        .env("LODGE_WEB", "require");
-    sh::run(&mut cargo)?;
-    let at = target.map_or_else(sh::target, |target| sh::target().join(target));
-    Ok(at.join("dist").join(format!("lodge{}", std::env::consts::EXE_SUFFIX)))
 }
 
 fn project_file(name: &str) -> Result<Vec<u8>> {

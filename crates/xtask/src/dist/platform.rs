@@ -77,6 +77,11 @@ impl Platform {
         }
     }
 
+    /// Whether the program asks for a library, by the name of its file.
+    pub(super) fn links(&self, library: &str) -> bool {
+        matches!(&self.os, Os::Linux(needs) if needs.libraries.iter().any(|name| name == library))
+    }
+
     pub(super) fn needs(&self) -> String {
         match &self.os {
             Os::Linux(needs) => match &needs.glibc {

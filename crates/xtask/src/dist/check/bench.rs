@@ -85,7 +85,7 @@ pub(super) fn finish(command: &mut Command) -> Result<Output> {
     command.output().with_context(|| format!("cannot start {command:?}"))
 }
 
-pub(super) fn read(command: &mut Command) -> Result<String> {
+pub(in crate::dist) fn read(command: &mut Command) -> Result<String> {
     let output = finish(command)?;
     if !output.status.success() {
         let (out, error) = (
@@ -98,7 +98,7 @@ pub(super) fn read(command: &mut Command) -> Result<String> {
 }
 
 /// The files below a directory, but for what Python compiles for itself.
-pub(super) fn tree(dir: &Path) -> Result<BTreeSet<PathBuf>> {
+pub(in crate::dist) fn tree(dir: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     let mut open = vec![dir.to_owned()];
     while let Some(dir) = open.pop() {

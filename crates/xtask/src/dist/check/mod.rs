@@ -1,7 +1,7 @@
 //! Every package installed and used from scratch: without a network where the system lets us cut it off, with an empty home,
 //! and with nothing of this machine in the environment.
 
-mod bench;
+pub(super) mod bench;
 mod packages;
 mod script;
 
