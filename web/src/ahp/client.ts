@@ -503,7 +503,7 @@ export class Client {
       return;
     }
     if (message.method !== undefined && message.id !== undefined) {
-      const error = { code: -32601, message: "This page serves nothing." };
+      const error = { code: -32601, message: "This page does not serve requests." };
       this.#socket?.send(JSON.stringify({ jsonrpc: "2.0", id: message.id, error }));
       return;
     }

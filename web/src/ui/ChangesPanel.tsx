@@ -213,7 +213,7 @@ function FileRow(props: {
       resolved: false,
       entries: [{ id: uuid(), text: text().trim() }],
     };
-    const outcome = await act(`${props.session}/annotations`, { type: "annotations/set", annotation }, "The comment was not kept");
+    const outcome = await act(`${props.session}/annotations`, { type: "annotations/set", annotation }, "The comment was not saved");
     if (!outcome.accepted) return;
     setLine(undefined);
     setText("");
@@ -238,7 +238,7 @@ function FileRow(props: {
           <Show when={props.operations.length > 0}>
             <Menu
               class="small"
-              label={`More about ${visible(path())}`}
+              label={`Actions for ${visible(path())}`}
               items={props.operations.map((operation) => ({ label: operation.label, danger: Boolean(operation.confirmation), run: () => props.onOperation(operation) }))}
             />
           </Show>

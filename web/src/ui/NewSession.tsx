@@ -70,7 +70,7 @@ export default function NewSession() {
       if (text().trim()) await say(session, text().trim());
       go({ view: "session", session }, true);
     } catch (error) {
-      complain("The session was not started", error);
+      complain("Could not start the session", error);
       setBusy(false);
     }
   };
