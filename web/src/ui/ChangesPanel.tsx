@@ -25,7 +25,7 @@ export default function ChangesPanel(props: Props) {
     const ofTurn = (set: Changeset) => ({ ...set, uriTemplate: set.uriTemplate.replace("{turnId}", encodeURIComponent(turn!)) });
     return (props.state.changesets ?? []).flatMap((set) => (!set.uriTemplate.includes("{") ? [set] : set.changeKind === "turn" && turn ? [ofTurn(set)] : []));
   });
-  /** Whether the session works in a repository: what is not committed is told only there. */
+  /** Whether the session works in a git repository: only there can uncommitted changes be shown. */
   const git = () => sets().some((set) => set.changeKind === "uncommitted");
   const [kind, setKind] = createSignal<string>();
   createEffect(

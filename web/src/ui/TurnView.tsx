@@ -107,7 +107,7 @@ function ErrorPart(props: { part: Extract<Part, { kind: "error" }>; turn: Turn }
   );
 }
 
-/** Tools that only ask: their question stands in the turn as itself. */
+/** Tools that only ask a question: the turn shows the question instead of the call. */
 const ASKING = new Set(["ask_user", "exit_plan_mode"]);
 
 export function Parts(props: { turn: Turn; running: boolean }) {
