@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn bad_front_matter_is_an_error_that_names_the_line() {
         for (text, expected) in [
-            ("---\nname: a\nno end", "no second line"),
+            ("---\nname: a\nno end", "no closing"),
             ("---\nname: a\njust words\n---\n", "line 3"),
             ("---\ntools: [a, b\n---\n", "line 2"),
             ("---\n- a\n- b\n---\n", "name: value"),

@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(plugin("c", &[("SKILL.md", "Do it.")]).unwrap().name, "c");
         for (name, files, told) in [
             ("d", &[("README.md", "")][..], "no plugin.json or SKILL.md found in"),
-            ("e", &[("plugin.json", "[]")][..], "must hold an object"),
+            ("e", &[("plugin.json", "[]")][..], "must contain a JSON object"),
             ("f", &[("plugin.json", "{")][..], "plugin.json: "),
         ] {
             let error = plugin(name, files).unwrap_err();

@@ -189,7 +189,7 @@ async fn a_hook_that_hangs_is_ended_with_all_it_started() {
     let (dir, hook) = one(r#""agentStop":[{"bash":"sleep 1000 & echo $! > pid; wait","timeoutSec":0.3}]"#);
     let began = Instant::now();
     let error = hook.run(&json!({}), &Environment::default()).await.unwrap_err();
-    assert!(error.contains("longer than 0.3 s"), "{error}");
+    assert!(error.contains("time limit of 0.3 s"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(20));
     let pid = std::fs::read_to_string(dir.path().join("pid")).unwrap();
     let gone =
