@@ -485,7 +485,11 @@ async fn a_server_asks_the_model_only_when_it_may_and_within_bounds() {
         (ask("no"), -1, "I would rather not"),
         (ask("nonsense"), -32603, "not a valid message"),
         (ask(&"x".repeat(2 << 20)), -32600, "too long"),
-        (json!({"what": "sample", "text": "x", "tools": true}), -32602, "Sampling with tools"),
+        (
+            json!({"what": "sample", "text": "x", "tools": true}),
+            -32602,
+            "Sampling with tools",
+        ),
     ] {
         let answers = sample(&servers, "asks", arguments).await;
         assert_eq!(answers[0]["error"]["code"], code, "{answers:?}");
