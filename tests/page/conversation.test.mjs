@@ -150,14 +150,14 @@ test("a message can be edited and said again, and a turn rewound", async () => {
   await say(page, "say two");
   await page.locator(".answer", { hasText: "two" }).waitFor();
   await idle(page);
-  await page.locator(".turn").nth(1).getByRole("button", { name: "More about this turn" }).click();
+  await page.locator(".turn").nth(1).getByRole("button", { name: "Turn actions" }).click();
   await page.getByRole("menuitem", { name: "Edit and resend" }).click();
   await page.getByLabel("Message", { exact: true }).fill("say three");
   await page.getByRole("button", { name: "Send" }).click();
   await page.locator(".answer", { hasText: "three" }).waitFor();
   await idle(page);
   assert.deepEqual(await page.locator(".answer").allInnerTexts(), ["one", "three"]);
-  await page.locator(".turn").first().getByRole("button", { name: "More about this turn" }).click();
+  await page.locator(".turn").first().getByRole("button", { name: "Turn actions" }).click();
   await page.getByRole("menuitem", { name: "Rewind to here" }).click();
   await until("one turn left", async () => (await page.locator(".turn").count()) === 1);
 });

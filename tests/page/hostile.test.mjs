@@ -99,7 +99,7 @@ test("titles, names of files and changes are text too", async () => {
     { Approvals: "Approve everything" },
   );
   await idle(page);
-  await page.locator(".chat-head").getByRole("button", { name: "More about this session" }).click();
+  await page.locator(".chat-head").getByRole("button", { name: "Session actions" }).click();
   await page.getByRole("menuitem", { name: "Rename" }).click();
   await page.getByLabel("Title").fill(evil);
   await page.keyboard.press("Enter");

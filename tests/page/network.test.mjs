@@ -19,7 +19,7 @@ test("a host that is killed in a stream and comes back is shown as it is", async
   await say(page, "slowly 20 ms, stream 5000 chunks");
   await page.locator(".answer", { hasText: "20 21" }).waitFor();
   await host.kill();
-  await page.getByText("The host cannot be reached.").waitFor();
+  await page.getByText("Cannot reach the host.").waitFor();
   // What is written meanwhile is kept.
   const field = page.getByLabel("Message", { exact: true });
   await field.fill("say typed while it was away");
@@ -37,9 +37,9 @@ test("a message that is sent while the host is away is said once when it is back
   await begin(page, "say hello");
   await idle(page);
   await host.kill();
-  await page.getByText("The host cannot be reached.").waitFor();
+  await page.getByText("Cannot reach the host.").waitFor();
   await say(page, "say it once");
-  await page.getByText("It is sent as soon as the host is back.").waitFor();
+  await page.getByText("It will be sent when the host is back.").waitFor();
   await host.restart();
   await page.locator(".answer", { hasText: "it once" }).waitFor();
   await idle(page);

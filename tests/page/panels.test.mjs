@@ -48,7 +48,7 @@ test("changes are reviewed, commented on and undone, file by file", async () => 
   await file.getByLabel("Reviewed").check();
   await page.getByText("2 files, 1 reviewed").waitFor();
   // Undo one file and leave the other.
-  await file.getByRole("button", { name: /^More about/ }).click();
+  await file.getByRole("button", { name: /^Actions for/ }).click();
   await page.getByRole("menuitem", { name: "Undo Changes", exact: true }).click();
   await until("it is undone", () => read("a.txt").includes("line 30\n"));
   assert.equal(read("b.txt"), "new\n");
@@ -64,8 +64,8 @@ test("what one turn changed is shown beside what the session did", async () => {
   await idle(page);
   const files = () => page.locator(".panel .file-name code").allInnerTexts();
   const look = async (turn) => {
-    await page.locator(".turn").nth(turn).getByRole("button", { name: "More about this turn" }).click();
-    await page.getByRole("menuitem", { name: "Changes of this turn" }).click();
+    await page.locator(".turn").nth(turn).getByRole("button", { name: "Turn actions" }).click();
+    await page.getByRole("menuitem", { name: "Changes in this turn" }).click();
   };
   await look(0);
   await until("the first turn's", async () => String(await files()) === "first.txt");
@@ -92,14 +92,14 @@ test("a branch is made, everything committed and pushed, by commands that the co
   };
   await choose("New branch…");
   await page.getByLabel("Name").fill("feature/one");
-  await page.getByRole("button", { name: "Make the branch" }).click();
+  await page.getByRole("button", { name: "Create branch" }).click();
   await until("the branch", () => git("branch", "--show-current") === "feature/one");
   await choose("Commit…");
   // What is written is a message and nothing else to the shell.
   const message = "It's $(touch hacked) `touch hacked`\n\n\"Body\" & more; touch hacked";
   await page.getByLabel("Message", { exact: true }).last().fill(message);
   await picture(page, "commit-desktop-light");
-  await page.getByRole("button", { name: "Commit everything" }).click();
+  await page.getByRole("button", { name: "Commit all changes" }).click();
   await until("the commit", () => git("log", "-1", "--format=%B") === message);
   assert.equal(git("status", "--porcelain"), "");
   assert.ok(!git("ls-files").includes("hacked"));
@@ -126,7 +126,7 @@ test("a terminal is opened, typed into, searched and closed", async () => {
   assert.notEqual(await page.locator(".xterm-rows > div").first().evaluate((row) => getComputedStyle(row).height), "auto");
   await picture(page, "terminal-desktop-light");
   await page.getByRole("button", { name: "Close this terminal" }).click();
-  await page.getByText("No terminal is open").waitFor();
+  await page.getByText("No open terminals").waitFor();
 });
 
 test("two pages share a terminal", async () => {

@@ -69,7 +69,7 @@ test("a browser is told what became of a session, in words that only it reads an
     navigator.serviceWorker.getRegistration = async () => ({ pushManager: { subscribe, getSubscription: async () => subscription }, showNotification: async () => {} });
   }, { origin: push.origin, key: push.key, secret: push.secret });
   await visit(page, "#/settings");
-  await page.getByLabel("Tell me when a session waits for me").check();
+  await page.getByLabel("Notify me when a session needs me").check();
   await page.getByText("Also while this page is closed.").waitFor();
   const at = await begin(page, 'ask "The secret question?"');
   await until("it waits", () => push.got.length === 1);
@@ -105,8 +105,8 @@ test("a browser is told what became of a session, in words that only it reads an
   await until("the last message", () => push.got.length === before + 1);
   push.status = 201;
   await visit(page, "#/settings");
-  await page.getByLabel("Tell me when a session waits for me").uncheck();
-  await page.getByLabel("Tell me when a session waits for me").check();
+  await page.getByLabel("Notify me when a session needs me").uncheck();
+  await page.getByLabel("Notify me when a session needs me").check();
   await page.getByText("Also while this page is closed.").waitFor();
   await begin(page, "say again");
   await idle(page);

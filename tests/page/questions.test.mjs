@@ -45,7 +45,7 @@ test("a command is denied with a reason, which the agent reads", async () => {
   const page = await open(host);
   await begin(page, append("denied"));
   await page.getByRole("button", { name: "Deny with a reason" }).click();
-  await page.getByLabel("Why not? The agent reads this.").fill("use the other file");
+  await page.getByLabel("Why not? The agent will see this.").fill("use the other file");
   await page.getByRole("button", { name: "Deny", exact: true }).click();
   await page.locator(".answer", { hasText: "use the other file" }).waitFor();
   assert.deepEqual(lines("denied"), []);
@@ -58,7 +58,7 @@ test("what a person writes instead is what runs", async () => {
   await question.locator(".row.add").waitFor();
   assert.deepEqual(await question.locator(".row.add .text").allInnerTexts(), ["before"]);
   await question.getByRole("button", { name: "Edit first" }).click();
-  const field = question.getByLabel("What runs instead");
+  const field = question.getByLabel("Run this instead");
   await field.fill((await field.inputValue()).replace("before", "after"));
   await question.getByRole("button", { name: "Allow once" }).click();
   await page.locator(".answer", { hasText: "done" }).waitFor();
@@ -92,7 +92,7 @@ test("questions of all sessions are in one inbox and are answered there", async 
   await until("one less", async () => (await cards.count()) === 2);
   await cards.filter({ hasText: "leap" }).getByRole("button", { name: "Answer" }).click();
   await cards.filter({ hasText: "Run this command?" }).getByRole("button", { name: "Allow once" }).click();
-  await page.getByText("Nothing waits for you").waitFor();
+  await page.getByText("Nothing needs your attention").waitFor();
   assert.deepEqual(lines("inbox"), ["ran"]);
 });
 
@@ -103,8 +103,8 @@ test("a question that somebody else answered says so and goes away", async () =>
   await slow.locator(".question").waitFor();
   await fast.getByRole("button", { name: "Allow once" }).click();
   await slow.locator(".question").waitFor({ state: "detached" });
-  await slow.getByText("Somebody else answered “Run this command?”: “Allow once”.").waitFor();
-  assert.equal(await fast.getByText("Somebody else").count(), 0);
+  await slow.getByText("Someone else answered “Run this command?”: “Allow once”.").waitFor();
+  assert.equal(await fast.getByText("Someone else").count(), 0);
   await idle(slow);
   assert.deepEqual(lines("race"), ["ran"]);
 });
@@ -127,7 +127,7 @@ test("a late answer is told that somebody else was faster", async () => {
   await fast.getByRole("button", { name: "Allow once" }).click();
   await idle(fast);
   await slow.getByRole("button", { name: "Deny", exact: true }).click();
-  await slow.locator(".toast", { hasText: "Somebody else answered this first." }).waitFor();
+  await slow.locator(".toast", { hasText: "Someone else answered this first." }).waitFor();
   assert.deepEqual(lines("late"), ["ran"]);
 });
 

@@ -106,10 +106,10 @@ test("a wrong token is refused and a right one is taken", async () => {
   const page = await details();
   const server = entry(page, "safe");
   await server.getByRole("button", { name: "Sign in…" }).click();
-  const field = page.getByLabel(/give a token/);
+  const field = page.getByLabel(/enter a token/);
   await field.fill("wrong");
   await page.getByRole("button", { name: "Use the token" }).click();
-  await page.locator(".toast", { hasText: "The token was not taken" }).waitFor();
+  await page.locator(".toast", { hasText: "The token was not accepted" }).waitFor();
   await field.fill("handed-over");
   await page.getByRole("button", { name: "Use the token" }).click();
   await server.getByText("ready").waitFor();

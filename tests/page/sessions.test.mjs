@@ -17,14 +17,14 @@ after(async () => {
 const row = (page, title) => page.locator(".session-row", { hasText: title });
 
 async function choose(page, title, item) {
-  await row(page, title).getByRole("button", { name: /^More about/ }).click();
+  await row(page, title).getByRole("button", { name: /^Actions for/ }).click();
   await page.getByRole("menuitem", { name: item, exact: true }).click();
 }
 
 async function make(page, title) {
   const at = await begin(page, `say about ${title}`);
   await idle(page);
-  await page.locator(".chat-head").getByRole("button", { name: "More about this session" }).click();
+  await page.locator(".chat-head").getByRole("button", { name: "Session actions" }).click();
   await page.getByRole("menuitem", { name: "Rename" }).click();
   await page.getByLabel("Title").fill(title);
   await page.getByRole("button", { name: "Rename", exact: true }).click();
@@ -94,7 +94,7 @@ test("a session is forked at a turn, and both go their own ways", async () => {
   await say(page, "say second");
   await page.locator(".answer", { hasText: "second" }).waitFor();
   await idle(page);
-  await page.locator(".turn").first().getByRole("button", { name: "More about this turn" }).click();
+  await page.locator(".turn").first().getByRole("button", { name: "Turn actions" }).click();
   await page.getByRole("menuitem", { name: "Fork from here" }).click();
   await until("the fork", async () => (await page.evaluate(() => location.hash)) !== at);
   await until("its one turn", async () => (await page.locator(".turn").count()) === 1);
@@ -151,7 +151,7 @@ test("an automation is made, run and removed", async () => {
   await page.getByRole("button", { name: "New", exact: true }).click();
   await page.getByLabel("Title").fill("Tidy up");
   await page.getByLabel("Message").fill("say tidy");
-  await page.getByRole("button", { name: "Make it" }).click();
+  await page.getByRole("button", { name: "Create" }).click();
   const card = page.locator(".card", { hasText: "Tidy up" });
   await card.getByRole("button", { name: "Run now" }).click();
   await card.getByRole("link", { name: "Open its session" }).click();
@@ -162,7 +162,7 @@ test("an automation is made, run and removed", async () => {
   await card.getByRole("button", { name: "Edit Tidy up" }).click();
   await card.getByLabel("Title").fill("Tidy up again");
   await card.getByLabel(/^Times/).fill("30 7 * * 6");
-  await card.getByRole("button", { name: "Keep" }).click();
+  await card.getByRole("button", { name: "Save" }).click();
   await until("it is another", async () => /Tidy up again[^]*30 7 \* \* 6[^]*say tidy/.test(await card.innerText()));
   await until("the form is gone", async () => (await card.getByRole("textbox").count()) === 0);
   await card.getByRole("button", { name: /^Delete/ }).click();
@@ -217,7 +217,7 @@ test("a notification says that a session waits, and not what for", async () => {
   });
   const told = () => page.evaluate(() => window.told);
   await visit(page, "#/settings");
-  await page.getByLabel("Tell me when a session waits for me").check();
+  await page.getByLabel("Notify me when a session needs me").check();
   const busy = await begin(page, 'call bash {"command":"rm -f nothing; until [ -e go-on ]; do sleep 0.1; done"} then ask "A secret?"');
   await page.getByRole("button", { name: "Allow once" }).click();
   await page.locator(".tool-running").waitFor();
@@ -225,6 +225,6 @@ test("a notification says that a session waits, and not what for", async () => {
   assert.deepEqual(await told(), []);
   writeFileSync(join(host.work, "go-on"), "");
   await until("a notification", async () => (await told()).length > 0);
-  assert.deepEqual(await told(), [["A session waits for you", ""]]);
+  assert.deepEqual(await told(), [["A session needs you", ""]]);
   assert.equal(await page.evaluate(() => location.hash), busy);
 });

@@ -43,7 +43,7 @@ self.addEventListener("fetch", (event) => {
   else if (url.pathname.includes("/assets/")) event.respondWith(asset(request));
 });
 
-const TEXTS = { waiting: "A session waits for you", failed: "A session failed", done: "A session is done" };
+const TEXTS = { waiting: "A session needs you", failed: "A session failed", done: "A session is done" };
 
 /** What the host says while the page may be closed. Whoever looks at the page sees it there. */
 self.addEventListener("push", (event) => {

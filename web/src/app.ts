@@ -152,7 +152,7 @@ client.on("root/sessionSummaryChanged", (params) => {
   if (summary) Object.assign(summary, params.changes);
 });
 client.onOnline(() => {
-  list().catch((error) => complain("The sessions could not be listed", error));
+  list().catch((error) => complain("Could not list the sessions", error));
 });
 
 export type Mood = "waiting" | "working" | "failed" | "idle";
@@ -240,7 +240,7 @@ export async function fork(session: Uri, chat: Uri, turnId: string): Promise<voi
     await client.request("createChat", { channel: session, chat: copy, source: { kind: "fork", chat, turnId } });
     const moved = await client.request<{ session: Uri }>("moveChat", { channel: copy, destination: { kind: "newSession" } });
     go({ view: "session", session: moved.session });
-    toast("Forked into a session of its own");
+    toast("Forked into a new session");
   } catch (error) {
     complain("The session was not forked", error);
   }
@@ -255,7 +255,7 @@ export const isPinned = (session: Uri) => pinned().includes(session);
 
 export function pin(session: Uri, on: boolean): void {
   const rest = pinned().filter((other) => other !== session && sessions[other]);
-  void act(ROOT, { type: "root/configChanged", config: { [PINS]: on ? [...rest, session] : rest } }, "The pin was not kept");
+  void act(ROOT, { type: "root/configChanged", config: { [PINS]: on ? [...rest, session] : rest } }, "The pin was not saved");
 }
 
 // --- what waits for an answer -------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ client.onOthersAnswer = (chat, action) => {
     }
   }
   if (what === undefined) return;
-  const entry = { chat: chat.resource, text: `Somebody else answered “${line(what).slice(0, 120)}”: ${line(how)}.` };
+  const entry = { chat: chat.resource, text: `Someone else answered “${line(what).slice(0, 120)}”: ${line(how)}.` };
   setOthers((all) => [...all.slice(-2), entry]);
   setTimeout(() => setOthers((all) => all.filter((other) => other !== entry)), 10_000);
 };
@@ -337,8 +337,8 @@ export async function answer(session: Uri, request: InputNeeded, action: Action)
   if (outcome.accepted) return;
   mine.delete(request.id);
   const late = /no such|not open|not wait|not pending|already|no longer/i.test(outcome.reason);
-  answered[request.id] = late ? "Somebody else answered this first." : outcome.reason;
-  toast(late ? "Somebody else answered this first." : `The answer was refused: ${outcome.reason}`, { kind: "error" });
+  answered[request.id] = late ? "Someone else answered this first." : outcome.reason;
+  toast(late ? "Someone else answered this first." : `The answer was refused: ${outcome.reason}`, { kind: "error" });
 }
 
 createRoot(() => {

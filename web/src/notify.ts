@@ -8,9 +8,9 @@ export const NOTIFY = "lodge.notify";
 
 /** Why there can be none; nothing where there can. */
 export function impossible(): string | undefined {
-  if (!isSecureContext) return "Browsers show notifications only for pages that come over HTTPS, or from the machine itself.";
-  if (!("Notification" in window)) return "This browser shows no notifications of pages.";
-  if (Notification.permission === "denied") return "This browser was told not to show notifications of this page.";
+  if (!isSecureContext) return "Browsers show notifications only for pages served over HTTPS or from this machine.";
+  if (!("Notification" in window)) return "This browser does not support notifications.";
+  if (Notification.permission === "denied") return "This browser blocks notifications from this page.";
   return undefined;
 }
 
@@ -57,7 +57,7 @@ export async function notify(on: boolean): Promise<void> {
 }
 
 const TEXTS: Partial<Record<Mood, string>> = {
-  waiting: "A session waits for you",
+  waiting: "A session needs you",
   failed: "A session failed",
   idle: "A session is done",
 };

@@ -1,4 +1,4 @@
-//! Identities and roles, as a connection carries them for its whole life.
+//! The identity and role of a connection.
 
 use std::{fmt, str::FromStr};
 
@@ -14,7 +14,7 @@ pub enum Role {
     /// Also answer the agents' questions.
     #[serde(rename = "approve-only")]
     Approve,
-    /// Everything that the owner may, but for managing devices.
+    /// Everything the owner may do, except managing devices.
     #[serde(rename = "full")]
     Full,
     /// Everything.
@@ -49,14 +49,14 @@ impl FromStr for Role {
     /// Reads the role of a device.
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::OF_DEVICES.into_iter().find(|role| role.name() == text);
-        found.ok_or_else(|| format!("{text:?} is not a role: use full, approve-only or view-only"))
+        found.ok_or_else(|| format!("unknown role {text:?}: use full, approve-only or view-only"))
     }
 }
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// Whoever holds the token, or is the user of this machine on its local socket.
+    /// Has the token, or is the host's user on its local socket.
     Owner,
     /// A paired device.
     Device {
@@ -86,7 +86,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// What a connection was let in with.
+/// The identity and role that a connection was admitted with.
 #[derive(Debug, Clone)]
 pub struct Admission {
     /// Who it is.
@@ -118,12 +118,15 @@ impl Admission {
         self.role
     }
 
-    /// Whether something that needs this role may be done now; else why not, in words for people.
+    /// Whether something that needs this role is allowed now; else why not, for people.
     pub fn check(&self, needed: Role) -> Result<(), String> {
         if self.is_revoked() {
             Err("this device was revoked".to_owned())
         } else if self.role < needed {
-            Err(format!("this device is {}; that needs the role {needed}", self.role))
+            Err(format!(
+                "this device's role is {}; this needs the role {needed}",
+                self.role
+            ))
         } else {
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! The paired devices, as they are kept in `devices.json`.
+//! Paired devices, stored in `devices.json`.
 
 use std::{io, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{Admission, Role, secret};
 /// The file, in the home.
 pub(crate) const FILE: &str = "devices.json";
 
-/// A paired device, for whoever manages them.
+/// A paired device, as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
@@ -40,7 +40,7 @@ pub(crate) struct Record {
     pub(crate) revoked: CancellationToken,
 }
 
-/// What a new device is given. Neither is kept here.
+/// The two secrets of a new device. Neither is stored here.
 pub(crate) struct Secrets {
     pub(crate) cookie: String,
     pub(crate) key: String,
@@ -95,7 +95,7 @@ pub(crate) fn load(home: &Path) -> io::Result<Vec<Record>> {
             let aside = home.join(format!("{FILE}.damaged-{}", Timestamp::now().as_second()));
             std::fs::rename(&path, &aside)?;
             tracing::error!(
-                "{} cannot be understood ({error}); it is kept as {}, and devices have to be paired again",
+                "cannot read {} ({error}); it was renamed to {}. Pair your devices again",
                 path.display(),
                 aside.display()
             );

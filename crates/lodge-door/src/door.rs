@@ -1,4 +1,4 @@
-//! The door of one home.
+//! Access to one home: its token, its devices and its pairing tickets.
 
 use std::{
     fmt, io,
@@ -12,26 +12,26 @@ use parking_lot::Mutex;
 
 use crate::{
     Admission, Device, Role,
+    ancestry::Terminals,
     devices::{self, Record},
-    files, secret,
+    disk_full, secret,
     tickets::{Invalid, TICKET_LIFE, Tickets},
-    tree::Terminals,
 };
 
 /// The file with the token, in the home.
 const TOKEN: &str = "token";
-/// Nobody has so many; it bounds what a stolen ticket's holder or a script can fill.
+/// Nobody has so many; it limits what the holder of a stolen ticket, or a script, can fill.
 const MOST_DEVICES: usize = 256;
 const LONGEST_NAME: usize = 80;
 
-/// Why the door of a home cannot be used.
+/// Why the access data of a home cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DoorError {
-    /// The token's file holds something else.
-    #[error("{0} does not hold a token (16 or more of 0-9 A-Z a-z _ -). Delete the file to get a new one.")]
+    /// The token file has no valid token.
+    #[error("{0} does not contain a valid token (16 or more of 0-9 A-Z a-z _ -). Delete the file to get a new one.")]
     Token(PathBuf),
     /// A file cannot be read or written.
-    #[error("{path} cannot be used: {error}")]
+    #[error("cannot use {path}: {error}")]
     File {
         /// The file.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub struct Ticket {
     pub expires: Timestamp,
 }
 
-/// What a new device gets. The secrets are not kept here and cannot be had again.
+/// What a new device gets. The secrets are not stored here and cannot be retrieved again.
 #[derive(Debug)]
 pub struct Paired {
     /// The device.
@@ -63,32 +63,32 @@ pub struct Paired {
 /// Why a device is not paired.
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
-    /// It was never given out, was used, or is too old.
-    #[error("this ticket is used, expired or unknown; create a new one with `lodge pair`")]
+    /// It was never issued, was used, or has expired.
+    #[error("this pairing ticket was used, has expired or is unknown; create a new one with `lodge pair`")]
     Ticket,
-    /// Somebody guesses.
+    /// Somebody is guessing.
     #[error("too many wrong tickets; wait a minute")]
     TooManyWrong,
     /// A name that cannot be shown.
-    #[error("the name of a device has 1 to 80 characters, none of them a control character")]
+    #[error("a device's name must have 1 to 80 characters and no control characters")]
     Name,
-    /// There are enough.
-    #[error("there are {MOST_DEVICES} devices already; revoke some with `lodge devices revoke`")]
+    /// There are too many devices.
+    #[error("there are already {MOST_DEVICES} devices; revoke some with `lodge devices revoke`")]
     TooManyDevices,
-    /// The device could not be kept.
-    #[error("the device cannot be kept: {0}")]
+    /// The device could not be saved.
+    #[error("cannot save the device: {0}")]
     Storage(#[from] io::Error),
 }
 
-/// The door: who may come in.
+/// Decides who may connect.
 pub struct Door {
-    /// Without one everybody may who reaches it.
+    /// Without one, everybody who can connect is admitted.
     token: Option<Arc<str>>,
-    /// Where devices are kept; without one, only as long as the door is there.
+    /// Where devices are stored; without it, in memory only.
     home: Option<PathBuf>,
     tickets: Mutex<Tickets>,
     devices: Mutex<Devices>,
-    /// Held by whoever changes the file of devices, so that changes follow each other.
+    /// Held while the file of devices is changed, so that changes are serialised.
     changing: Mutex<()>,
     pub(crate) terminals: Arc<Terminals>,
 }
@@ -117,12 +117,12 @@ impl Door {
         Ok(Self::new(Some(token.into()), Some(home.to_owned()), records))
     }
 
-    /// A door that keeps nothing.
+    /// A door that stores nothing.
     pub fn with_token(token: impl Into<Arc<str>>) -> Self {
         Self::new(Some(token.into()), None, Vec::new())
     }
 
-    /// A door through which everybody may come who reaches it.
+    /// A door that admits everybody who can connect.
     pub fn unlocked() -> Self {
         Self::new(None, None, Vec::new())
     }
@@ -138,7 +138,7 @@ impl Door {
         }
     }
 
-    /// What tells doors apart that one browser knows; it is no secret.
+    /// Distinguishes the hosts that one browser knows; not a secret.
     pub fn id(&self) -> String {
         let mut id = secret::hash(&format!("id of {}", self.token.as_deref().unwrap_or_default()));
         id.retain(|c| c.is_ascii_alphanumeric());
@@ -151,12 +151,12 @@ impl Door {
         self.token.as_deref()
     }
 
-    /// Lets in whoever shows nothing, where nothing is wanted.
+    /// Admits a client without credentials, where none are required.
     pub fn admit_anybody(&self) -> Option<Admission> {
         self.token.is_none().then(Admission::owner)
     }
 
-    /// Lets in whoever shows the owner's token, or both secrets of a device as `cookie.key`.
+    /// Admits a client with the owner's token, or with both secrets of a device as `cookie.key`.
     pub fn admit_token(&self, given: &str) -> Option<Admission> {
         match &self.token {
             None => Some(Admission::owner()),
@@ -168,7 +168,7 @@ impl Door {
         }
     }
 
-    /// Lets in a device that shows both its secrets.
+    /// Admits a device with both its secrets.
     pub fn admit_device(&self, cookie: &str, key: &str) -> Option<Admission> {
         let mut devices = self.devices.lock();
         let record = devices.records.iter_mut().find(|record| record.knows(cookie, key))?;
@@ -178,7 +178,7 @@ impl Door {
         Some(admission)
     }
 
-    /// A ticket for a new device. A name given here goes before the one that the device gives itself.
+    /// A ticket for a new device. A name given here takes precedence over the device's own.
     pub fn ticket(&self, role: Role, name: Option<String>) -> Result<Ticket, PairError> {
         if name.as_deref().is_some_and(|name| !is_name(name)) {
             return Err(PairError::Name);
@@ -188,7 +188,7 @@ impl Door {
         Ok(Ticket { text, expires })
     }
 
-    /// Makes a device of a ticket. Writes a file, so not for a thread that others wait for.
+    /// Pairs a device with a ticket. Writes a file, so do not call it where blocking matters.
     pub fn pair(&self, ticket: &str, name: Option<&str>) -> Result<Paired, PairError> {
         if name.is_some_and(|name| !is_name(name)) {
             return Err(PairError::Name);
@@ -197,14 +197,14 @@ impl Door {
         let wanted = self
             .tickets
             .lock()
-            .take(ticket, Instant::now())
+            .redeem(ticket, Instant::now())
             .map_err(|why| match why {
                 Invalid::Unknown => PairError::Ticket,
                 Invalid::TooManyWrong => PairError::TooManyWrong,
             })?;
         let mut records = self.devices.lock().records.clone();
         if records.len() >= MOST_DEVICES {
-            self.tickets.lock().give_back(ticket, wanted);
+            self.tickets.lock().restore(ticket, wanted);
             return Err(PairError::TooManyDevices);
         }
         let given = wanted.name.as_deref().or(name).unwrap_or("a browser").to_owned();
@@ -212,7 +212,7 @@ impl Door {
         let device = record.device.clone();
         records.push(record);
         if let Err(error) = self.save(&records) {
-            self.tickets.lock().give_back(ticket, wanted);
+            self.tickets.lock().restore(ticket, wanted);
             return Err(error.into());
         }
         self.devices.lock().records = records;
@@ -230,7 +230,7 @@ impl Door {
         devices.records.iter().map(|record| record.device.clone()).collect()
     }
 
-    /// Forgets a device; its connections end. False when there is none of this id. Writes a file.
+    /// Revokes a device and ends its connections. False if there is none with this id. Writes a file.
     pub fn revoke(&self, id: &str) -> io::Result<bool> {
         let _changing = self.changing.lock();
         let mut records = self.devices.lock().records.clone();
@@ -247,7 +247,7 @@ impl Door {
         Ok(true)
     }
 
-    /// Puts back what somebody deleted while the host runs, and keeps when devices were last seen. Reads and writes files.
+    /// Restores files that were deleted while the host runs, and saves when devices were last seen.
     pub fn keep_files(&self) -> io::Result<()> {
         let (Some(home), Some(token)) = (&self.home, &self.token) else {
             return Ok(());
@@ -258,7 +258,7 @@ impl Door {
             std::fs::create_dir_all(home)?;
             lodge_files::replace(&path, token.as_bytes())?;
             tracing::warn!(
-                "{} was deleted; it is back, with the token of the running host",
+                "{} was deleted; it has been restored with the token of the running host",
                 path.display()
             );
         }
@@ -293,8 +293,8 @@ fn token(home: &Path) -> Result<String, DoorError> {
     match lodge_files::replace(&path, token.as_bytes()) {
         Ok(()) => Ok(token),
         // The host goes on without the file, so that what is there can be read; the file is written once there is room.
-        Err(error) if files::lacks_room(&error) => {
-            tracing::warn!(%error, "{} cannot be written", path.display());
+        Err(error) if disk_full::lacks_room(&error) => {
+            tracing::warn!(%error, "cannot write {}", path.display());
             Ok(token)
         }
         Err(error) => Err(DoorError::File { path, error }),

@@ -1,4 +1,4 @@
-//! Sockets of this machine. Whoever the kernel says is the same user, and was not started by an agent, needs no token.
+//! Local sockets. A process of the same user that no agent started needs no token; the kernel says who connects.
 
 use std::{
     fs::{DirBuilder, Permissions},
@@ -15,17 +15,17 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Admission, Door, Refused, secret, tree};
+use crate::{Admission, Door, Refused, ancestry, secret};
 
-/// What the kernel takes as the path of a socket, without the zero at its end.
+/// The longest path of a socket, without the terminating zero.
 const LONGEST_PATH: usize = 107;
-/// How often the socket's file is looked for. Somebody may delete it, or the whole home.
+/// How often the socket file is checked. Somebody may delete it, or the whole home.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long, and for how many bytes, one is listened to that may not come in.
+/// How long, and how many bytes, to read from a refused connection.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const MOST_LAST_WORDS: u64 = 64 << 10;
 
-/// A socket of this machine that is listened on. Its file goes when this is dropped.
+/// A listening local socket. Its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct LocalListener {
     listener: UnixListener,
@@ -43,10 +43,10 @@ impl LocalListener {
     /// Listens for processes of this user on a socket of the home. One host at a time has a home, so what is in the way is
     /// a leftover.
     pub fn bind(door: Arc<Door>, home: &Path, name: &str) -> io::Result<Self> {
-        if !tree::can_tell() {
+        if !ancestry::can_tell() {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "this system does not say which process connects",
+                "this system does not identify the connecting process",
             ));
         }
         let path = place(home, name)?;
@@ -59,7 +59,7 @@ impl LocalListener {
         &self.file.path
     }
 
-    /// The next connection, and whether it may come in. One that may not should be told so in the face's own words.
+    /// The next connection, and whether it is admitted. The face should tell a refused one why, in its own protocol.
     pub async fn accept(&mut self) -> (UnixStream, Result<Admission, Refused>) {
         loop {
             let accepted = tokio::select! {
@@ -95,7 +95,7 @@ impl LocalListener {
         Ok(Admission::owner())
     }
 
-    /// Listens anew where the file is gone.
+    /// Listens again if the socket file was deleted.
     fn come_back(&mut self) {
         if self.file.is_there() {
             return;
@@ -107,11 +107,11 @@ impl LocalListener {
             .and_then(|()| listen(path));
         match again {
             Ok((listener, file)) => {
-                tracing::warn!("{} was deleted; it is back", file.path.display());
+                tracing::warn!("{} was deleted; it has been restored", file.path.display());
                 self.listener = listener;
                 self.file = file;
             }
-            Err(error) => tracing::debug!(%error, "the local socket is gone and cannot be opened again"),
+            Err(error) => tracing::debug!(%error, "the local socket was deleted and cannot be reopened"),
         }
     }
 }
@@ -168,7 +168,7 @@ fn place(home: &Path, name: &str) -> io::Result<PathBuf> {
     let short = [runtime, Some(format!("/tmp/lodge-{uid}").into())];
     let mut hash = secret::hash(&home.to_string_lossy());
     hash.truncate(16);
-    let mut last = io::Error::other("there is no directory with a short path for the local socket");
+    let mut last = io::Error::other("no directory has a short enough path for the local socket");
     for directory in short.into_iter().flatten() {
         let path = directory.join(format!("{hash}-{name}.sock"));
         if !directory.is_absolute() || path.as_os_str().len() > LONGEST_PATH {
@@ -182,7 +182,7 @@ fn place(home: &Path, name: &str) -> io::Result<PathBuf> {
     Err(last)
 }
 
-/// Makes a directory that is this user's alone, or sees to it that it is.
+/// Creates a directory that only this user can access, or checks an existing one.
 fn private_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().recursive(false).mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -194,7 +194,7 @@ fn private_directory(path: &Path) -> io::Result<()> {
     // A link is not followed: in /tmp anybody can have put one there.
     let found = std::fs::symlink_metadata(path)?;
     if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
-        let text = format!("{} is not a directory of this user", path.display());
+        let text = format!("{} is not a directory that belongs to this user", path.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     if found.mode() & 0o077 != 0 {

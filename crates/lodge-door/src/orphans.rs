@@ -1,14 +1,14 @@
-//! The host as the parent of what lost its own: a daemon that a tool call started still descends from the host, so that the
-//! local socket stays closed to it.
+//! Makes the host the parent of orphaned processes: a daemon that a tool call started still descends from the host, so
+//! it cannot use the local socket.
 
 use std::{collections::HashSet, time::Duration};
 
 use rustix::process::{Pid, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{Door, tree::Terminals};
+use crate::{Door, ancestry::Terminals};
 
-/// How long a child that ended is left to whoever may still wait for it.
+/// How long an ended child is left for other code that may still wait for it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Makes this process the parent of orphans below it, and sees to it that they are gone when they end. Call it on the
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub fn adopt_orphans(door: &Door) {
     let me = rustix::process::getpid();
     if let Err(error) = rustix::process::set_child_subreaper(Some(me)) {
-        tracing::warn!(%error, "daemons that agents start will not be recognised as theirs");
+        tracing::warn!(%error, "daemons started by agents cannot be recognised as such");
         return;
     }
     let Ok(mut ended) = signal(SignalKind::child()) else {

@@ -1,4 +1,4 @@
-//! Random secrets, and what is kept of them.
+//! Random secrets, and the hashes that are stored of them.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
@@ -7,7 +7,7 @@ use ring::{
 };
 use subtle::ConstantTimeEq;
 
-/// So many random bytes, in `[A-Za-z0-9_-]`.
+/// This many random bytes, in `[A-Za-z0-9_-]`.
 pub(crate) fn random<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     SystemRandom::new()
@@ -21,7 +21,7 @@ pub(crate) fn hash(secret: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes()))
 }
 
-/// Compares in a time that does not tell how much was right.
+/// Compares in constant time.
 pub(crate) fn same(given: &str, wanted: &str) -> bool {
     given.as_bytes().ct_eq(wanted.as_bytes()).into()
 }

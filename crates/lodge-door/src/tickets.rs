@@ -1,4 +1,4 @@
-//! Tickets: each makes one device, once, within ten minutes. They are in memory only.
+//! Pairing tickets: each pairs one device, once, within ten minutes. They are in memory only.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,15 +7,15 @@ use std::{
 
 use crate::{Role, secret};
 
-/// How long a ticket is good.
+/// How long a ticket is valid.
 pub const TICKET_LIFE: Duration = Duration::from_secs(600);
-/// So many wait to be used; the oldest makes room.
+/// The most unused tickets; the oldest makes room.
 const MOST: usize = 64;
-/// So many wrong ones in a [`WINDOW`] are answered; more are turned away.
+/// How many wrong tickets in a [`WINDOW`] are checked; more are refused.
 const WRONG: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// What a ticket makes.
+/// The device that a ticket is for.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) role: Role,
@@ -25,12 +25,12 @@ pub(crate) struct Wanted {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
-    /// By their hashes, so that looking one up takes no time that tells anything.
+    /// Keyed by hash, so that the time of a lookup reveals nothing.
     waiting: HashMap<String, Wanted>,
     wrong: VecDeque<Instant>,
 }
 
-/// Why a ticket is not taken.
+/// Why a ticket is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invalid {
     Unknown,
@@ -54,7 +54,7 @@ impl Tickets {
 
     /// Takes a ticket out. One that is right is taken however many wrong ones came before: it cannot be guessed, and
     /// whoever sends wrong ones must not keep its owner out.
-    pub(crate) fn take(&mut self, ticket: &str, now: Instant) -> Result<Wanted, Invalid> {
+    pub(crate) fn redeem(&mut self, ticket: &str, now: Instant) -> Result<Wanted, Invalid> {
         let found = self.waiting.remove(&secret::hash(ticket));
         if let Some(wanted) = found.filter(|wanted| now < wanted.made + TICKET_LIFE) {
             return Ok(wanted);
@@ -69,8 +69,8 @@ impl Tickets {
         Err(Invalid::Unknown)
     }
 
-    /// Gives a ticket back that could not be used for no fault of its holder.
-    pub(crate) fn give_back(&mut self, ticket: &str, wanted: Wanted) {
+    /// Makes a ticket valid again that could not be used, through no fault of its holder.
+    pub(crate) fn restore(&mut self, ticket: &str, wanted: Wanted) {
         self.waiting.insert(secret::hash(ticket), wanted);
     }
 }
@@ -84,11 +84,11 @@ mod tests {
         let mut tickets = Tickets::default();
         let now = Instant::now();
         let ticket = tickets.add(Role::View, Some("phone".into()), now);
-        assert_eq!(tickets.take(&ticket, now).unwrap().role, Role::View);
-        assert_eq!(tickets.take(&ticket, now).unwrap_err(), Invalid::Unknown);
+        assert_eq!(tickets.redeem(&ticket, now).unwrap().role, Role::View);
+        assert_eq!(tickets.redeem(&ticket, now).unwrap_err(), Invalid::Unknown);
         let late = tickets.add(Role::Full, None, now);
-        assert_eq!(tickets.take(&late, now + TICKET_LIFE).unwrap_err(), Invalid::Unknown);
-        assert_eq!(tickets.take("", now).unwrap_err(), Invalid::Unknown);
+        assert_eq!(tickets.redeem(&late, now + TICKET_LIFE).unwrap_err(), Invalid::Unknown);
+        assert_eq!(tickets.redeem("", now).unwrap_err(), Invalid::Unknown);
     }
 
     #[test]
@@ -96,12 +96,12 @@ mod tests {
         let mut tickets = Tickets::default();
         let now = Instant::now();
         for _ in 0..WRONG {
-            assert_eq!(tickets.take("guess", now).unwrap_err(), Invalid::Unknown);
+            assert_eq!(tickets.redeem("guess", now).unwrap_err(), Invalid::Unknown);
         }
-        assert_eq!(tickets.take("guess", now).unwrap_err(), Invalid::TooManyWrong);
+        assert_eq!(tickets.redeem("guess", now).unwrap_err(), Invalid::TooManyWrong);
         let right = tickets.add(Role::Full, None, now);
-        assert!(tickets.take(&right, now).is_ok());
-        assert_eq!(tickets.take("guess", now + WINDOW).unwrap_err(), Invalid::Unknown);
+        assert!(tickets.redeem(&right, now).is_ok());
+        assert_eq!(tickets.redeem("guess", now + WINDOW).unwrap_err(), Invalid::Unknown);
     }
 
     #[test]
@@ -113,6 +113,6 @@ mod tests {
             tickets.add(Role::Full, None, now + Duration::from_secs(second));
         }
         assert_eq!(tickets.waiting.len(), MOST);
-        assert!(tickets.take(&first, now).is_err());
+        assert!(tickets.redeem(&first, now).is_err());
     }
 }

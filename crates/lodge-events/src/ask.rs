@@ -1,4 +1,4 @@
-//! Questions that wait for an answer from outside: permissions, input, forms, plans, tools and commands of clients.
+//! Questions that wait for an answer from outside: permissions, input, forms, plans, client tools and client commands.
 
 use serde_json::Value;
 
@@ -96,7 +96,7 @@ events! {
     }
 
     "command.completed" CommandCompleted ephemeral seed
-        "A slash command was dealt with." {
+        "A slash command was handled." {
         request_id: String = "Matches `command.queued` or `command.execute`.",
     }
 

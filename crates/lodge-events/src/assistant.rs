@@ -1,4 +1,4 @@
-//! What the assistant says and thinks, and the model calls behind it.
+//! The assistant's messages and reasoning, and the model calls behind them.
 
 use std::collections::BTreeMap;
 
@@ -106,7 +106,7 @@ events! {
     }
 
     "assistant.idle" AssistantIdle ephemeral newer
-        "The main agent's loop came to rest, even if work in the background goes on." {
+        "The main agent's loop became idle, even if background work continues." {
         aborted? bool = "True when the loop was aborted.",
     }
 
@@ -140,13 +140,13 @@ events! {
         api_endpoint? ApiEndpoint = "The wire used.",
         parent_tool_call_id? String = "Set when the call belongs to a sub-agent.",
         quota_snapshots? BTreeMap<String, QuotaSnapshot> = "Quotas after the call, by quota.",
-        copilot_usage? CopilotUsage = "Itemised cost as the Copilot API told it.",
+        copilot_usage? CopilotUsage = "Itemised cost as the Copilot API reported it.",
         reasoning_effort? String = "Reasoning effort used.",
         reasoning_summary? ReasoningSummary = "Reasoning summary asked for.",
         available_tool_count? u64 = "Tools offered to the model.",
         tool_token_count? u64 = "Tokens of the tool definitions.",
         cache_ttl_seconds? u64 = "Lifetime of the prompt cache in seconds.",
-        cache_details_reported? bool = "Whether the provider told how the cache was used.",
+        cache_details_reported? bool = "Whether the provider reported how the cache was used.",
         num_tool_calls? u64 = "Tool calls in the answer.",
         tool_counts? BTreeMap<String, u64> = "Tool calls in the answer, by tool.",
         finish_reason? String = "Why the model stopped.",
@@ -190,11 +190,11 @@ events! {
         reasoning_effort? String = "Reasoning effort used.",
         interaction_type? String = "Kind of interaction the call belongs to.",
         source: FailureSource = "What the call was for.",
-        error_message? String = "The error as the provider told it.",
+        error_message? String = "The error as the provider reported it.",
         bad_request_kind? BadRequestKind = "For status 400: what the answer held.",
         error_code? String = "For status 400: the code in the answer.",
         error_type? String = "For status 400: the type in the answer.",
-        quota_snapshots? BTreeMap<String, QuotaSnapshot> = "Quotas told with the failure, by quota.",
+        quota_snapshots? BTreeMap<String, QuotaSnapshot> = "Quotas reported with the failure, by quota.",
         request_fingerprint? RequestFingerprint = "Counts that describe the failing request without its content.",
     }
 
@@ -211,7 +211,7 @@ events! {
         output_ttft_ms? f64 = "Milliseconds to the first output, if there was one.",
         tool_names? Vec<String> = "Tools that were running.",
         tool_call_ids? Vec<String> = "Their calls.",
-        safe_tool_names? Vec<String> = "Those of them whose names may be told.",
+        safe_tool_names? Vec<String> = "Those of them whose names may be shown.",
         interrupted_agent_count? u64 = "Background agents that were stopped.",
     }
 }

@@ -1,4 +1,4 @@
-//! What users attach to messages.
+//! Attachments of messages.
 
 use crate::macros::{shapes, union};
 use crate::{GithubReferenceType, OmittedReason};

@@ -26,7 +26,7 @@ events! {
     "Lodge's own types";
 
     "lodge.usage" LodgeUsage persisted newer
-        "A model call was paid for. One for every call that came to an answer; the sums of a session add these up." {
+        "Usage of one model call. There is one for every call that got an answer; a session's totals are their sum." {
         model: String = "Model that was called.",
         input_tokens? u64 = "Input tokens.",
         output_tokens? u64 = "Output tokens.",
@@ -41,25 +41,25 @@ events! {
     }
 
     "lodge.usage_carried" LodgeUsageCarried persisted newer
-        "What earlier builds had counted and no event says. A lower bound for the sums up to here." {
+        "Usage that earlier builds counted without recording an event. A lower bound for the totals up to here." {
         model_metrics: BTreeMap<String, ModelMetric> = "Usage by model.",
         total_api_duration_ms: u64 = "Milliseconds spent in model calls.",
     }
 
     "lodge.approval" LodgeApproval persisted newer
-        "What is asked before tools run has changed." {
+        "The approval mode changed." {
         mode: ApprovalMode = "What is asked from now on.",
     }
 
     "lodge.schedule_ran" LodgeScheduleRan persisted newer
-        "A scheduled prompt was sent. All times that were missed before are one run." {
+        "A scheduled prompt was sent. Missed runs are caught up once." {
         id: u64 = "The schedule.",
         time: u64 = "When, in Unix milliseconds.",
         message_id: String = "The message that was sent.",
     }
 
     "lodge.program" LodgeProgram persisted newer
-        "Another program's agent holds the conversation from here on." {
+        "Another program's agent runs the conversation from here on." {
         agent: String = "The agent, as sessions choose it.",
         session_id: String = "The program's id for the conversation.",
     }
@@ -70,56 +70,56 @@ events! {
     }
 
     "lodge.rewound" LodgeRewound persisted newer
-        "The conversation was taken back. From the event that it names on, the chain counts no more, and goes on from this event's parent. What hangs beside the chain stays, but for what messages that were taken back said while they waited. Clients are told by `session.snapshot_rewind`; readers of the log are given neither this event nor what it hides." {
-        up_to_event_id: String = "Id of the first event that counts no more.",
-        events_removed: u64 = "How many events of the chain count no more.",
-        message_ids? Vec<String> = "Messages among them. What hangs beside the chain about how they waited counts no more, either.",
+        "The conversation was rewound. The chain no longer counts from the event that this one names, and continues from this event's parent. What hangs beside the chain stays, but for what messages that were taken back said while they waited. Clients are told by `session.snapshot_rewind`; readers of the log are given neither this event nor what it hides." {
+        up_to_event_id: String = "Id of the first event that no longer counts.",
+        events_removed: u64 = "How many events of the chain no longer count.",
+        message_ids? Vec<String> = "Messages among them. Events beside the chain about these messages no longer count, either.",
     }
 
     "lodge.message_queued" LodgeMessageQueued persisted newer
-        "A message was accepted. It waits until a `user.message` with its id takes it into the conversation." {
+        "A message was accepted. It is queued until a `user.message` with its id takes it into the conversation." {
         message_id: String = "Identifier of the message.",
         item: QueuedMessage = "The message.",
         lane: MessageLane = "What it waits for.",
-        at? u64 = "Its place among those that wait for the same; the last one if left out.",
-        begins? bool = "True when its turn begins at once, as far as its sender can see: people see it as a turn, not as a message that waits.",
+        at? u64 = "Its position in that queue; last if omitted.",
+        begins? bool = "True when its turn begins at once, as far as its sender can see: clients show it as a turn, not as a queued message.",
     }
 
     "lodge.message_begun" LodgeMessageBegun persisted newer
-        "The turn of a message that waits begins: people see it as a turn. It is said once it is prepared." {
+        "The turn of a queued message begins: clients show it as a turn. The message joins the conversation once it is prepared." {
         message_id: String = "Identifier of the message.",
     }
 
     "lodge.message_edited" LodgeMessageEdited persisted newer
-        "A message that waits says something else." {
+        "A queued message was edited." {
         message_id: String = "Identifier of the message.",
         item: QueuedMessage = "The message from now on.",
     }
 
     "lodge.message_moved" LodgeMessageMoved persisted newer
-        "Messages that wait changed places." {
-        lane: MessageLane = "What they wait for from now on.",
-        order: Vec<String> = "They come first there, in this order; what else waits there stays behind them as it was.",
+        "Queued messages were reordered." {
+        lane: MessageLane = "Which queue they are in from now on.",
+        order: Vec<String> = "They come first in the queue, in this order; the others follow in their old order.",
     }
 
     "lodge.message_removed" LodgeMessageRemoved persisted newer
-        "Messages do not wait any more and are not said." {
+        "Queued messages were removed and will not be sent." {
         ids: Vec<String> = "Identifiers of the messages.",
         why: RemovalReason = "Why.",
     }
 
     "lodge.message_parked" LodgeMessageParked persisted newer
-        "A message waits until somebody sends, edits or moves it: the host went down twice when its turn began." {
+        "A message is held until someone sends, edits or moves it: the host stopped twice when its turn began." {
         message_id: String = "Identifier of the message.",
     }
 
     "lodge.turn_retried" LodgeTurnRetried persisted newer
-        "A turn that was under way when the host went down, or was about to begin, is taken up." {
+        "A turn that was running or about to begin when the host stopped is resumed." {
         message_id: String = "Identifier of the message that the turn answers.",
     }
 
     "lodge.partial" LodgePartial persisted newer
-        "A piece of an answer that streams, written every second or 4 KiB. The `assistant.message` with the same id stands for all of them; without one, the answer broke off." {
+        "A part of a streaming answer, written every second or 4 KiB. The `assistant.message` with the same id stands for all of them; without one, the answer broke off." {
         message_id: String = "Identifier of the answer.",
         at: u64 = "Where the piece begins, in bytes of the answer.",
         content: String = "The piece.",
@@ -129,21 +129,21 @@ events! {
     }
 
     "lodge.turn_resumed" LodgeTurnResumed persisted newer
-        "The turn that failed, or that the host did not live to finish, goes on." {
+        "A turn that failed, or that was interrupted when the host stopped, is resumed." {
         message_id: String = "Identifier of the message that the turn answers.",
     }
 
     "lodge.worktree_wanted" LodgeWorktreeWanted persisted newer
-        "The session is to work in a git worktree of its own. It is made before the first message is said." {
-        base: String = "Where the worktree begins: a branch, or `HEAD`.",
+        "The session will work in its own git worktree, which is created before the first message joins the conversation." {
+        base: String = "Where the worktree starts: a branch, or `HEAD`.",
     }
 
     "lodge.question" LodgeQuestion persisted newer
-        "People were asked something. Asked again after a restart, it has the same id." {
+        "A question was put to people. If it is asked again after a restart, it has the same id." {
         request_id: String = "Identifier of the question.",
         kind: AskedKind = "What is asked for.",
         tool_call_id? String = "Tool call that waits for the answer.",
-        digest: String = "Stands for what exactly was asked: an answer holds for nothing else.",
+        digest: String = "Identifies exactly what was asked: an answer is valid for nothing else.",
         message: String = "What was asked, in short.",
     }
 
@@ -152,24 +152,24 @@ events! {
         request_id: String = "Identifier of the question.",
         kind: AskedKind = "What was asked for.",
         tool_call_id? String = "Tool call that waits for the answer.",
-        digest: String = "Stands for what exactly was asked.",
+        digest: String = "Identifies exactly what was asked.",
         by: AnsweredBy = "Who answered.",
         answer: Value = "The answer. What a form for an MCP server holds is left out.",
     }
 
     "lodge.named" LodgeNamed persisted newer
-        "A person named the session, or took the name back. Clients are told by `session.title_changed`." {
+        "A person named the session, or removed its name. Clients are told by `session.title_changed`." {
         name? String = "The name; without one the first message names the session.",
     }
 
     "lodge.directories" LodgeDirectories persisted newer
-        "The directories that the session works in beside its working directory have changed." {
+        "The session's additional directories changed." {
         further: Vec<String> = "All of them from now on.",
         chosen? Vec<String> = "Those of its session's directories that this chat has, the one it works in first; all if left out.",
     }
 
     "lodge.worktree" LodgeWorktree persisted newer
-        "A git worktree was made for the session. It goes with the session." {
+        "A git worktree was created for the session. It is deleted with the session." {
         path: String = "Where it is.",
         repository: String = "The root of the work tree it was made from.",
         branch: String = "Its own branch.",
@@ -182,23 +182,23 @@ events! {
     }
 
     "lodge.chat" LodgeChat persisted newer
-        "The session is a chat of another one, or became a session of its own." {
+        "The session is a chat of another session, or became an independent session." {
         session? String = "The session that it is a chat of; left out when it is a session of its own.",
         address: String = "What clients call the chat.",
         origin: ChatSource = "How it came to be.",
-        hidden_turns? u64 = "How many of its first turns are not shown: they only are what a side chat knows.",
-        born? String = "What clients called the session that it was made in, when it was moved.",
+        hidden_turns? u64 = "How many of its first turns are not shown, because they are only a side chat's context.",
+        born? String = "What clients called the session it was created in, if it was moved.",
     }
 
     "lodge.chats" LodgeChats persisted newer
-        "How the chats of the session are listed has changed." {
+        "The order in which the session's chats are listed changed." {
         order: Vec<String> = "What clients call the chats, in their order; those that are not named come after them.",
-        default_title? String = "What its first chat is called beside others.",
+        default_title? String = "The name of its first chat, when it has several.",
     }
 }
 
 shapes! {
-    QueuedMessage "A message that waits." {
+    QueuedMessage "A queued message." {
         text: String = "The text for the model.",
         display_text? String = "The text for people, where it differs.",
         attachments? Vec<Attachment> = "What is attached.",
@@ -206,8 +206,8 @@ shapes! {
         source? String = "Where the message came from.",
         required_tool? String = "A tool that the model must call first.",
         response_format? Value = "The form that the answers must have.",
-        message_id? String = "Identifier of a message that is said before another one.",
-        before? Vec<QueuedMessage> = "Messages that are said before this one and not answered by themselves.",
+        message_id? String = "Identifier of a message that is sent before another one.",
+        before? Vec<QueuedMessage> = "Messages that are sent before this one and not answered separately.",
         command? String = "The command that the person runs; no model is asked.",
         client? String = "The client that sent it: what only that client has is read from it.",
         needs_preparation? bool = "True when the face that it came through prepares it and begins its turn, where that face is attached.",
@@ -215,13 +215,13 @@ shapes! {
     AnsweredBy "Who answered a question." {
         client? String = "The client that the answer came through.",
         device? String = "The paired device; none for the owner.",
-        role? String = "What whoever answered may do.",
+        role? String = "The role of whoever answered.",
         rule? bool = "True when a rule decided and nobody was asked.",
     }
     ChatSource "How a chat came to be." {
         kind: ChatBeginning = "What it began as.",
         chat? String = "The chat that it was made from.",
-        turn_id? String = "The turn of that chat up to which it knows what was said.",
+        turn_id? String = "The last turn of that chat that it knows.",
         selection? String = "The text that a side chat is about.",
         part_id? String = "The part of an answer that the text was in.",
     }

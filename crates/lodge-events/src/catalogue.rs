@@ -1,4 +1,4 @@
-//! The list of all event types, and what is made from it: [`EventType`], [`Payload`], [`TYPES`].
+//! The list of all event types, and what is generated from it: [`EventType`], [`Payload`], [`TYPES`].
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,7 +11,7 @@ pub trait EventData: Serialize + DeserializeOwned + Into<Payload> {
     const TYPE: EventType;
 
     /// This data, if the payload is of this type.
-    fn of(payload: &Payload) -> Option<&Self>;
+    fn from_payload(payload: &Payload) -> Option<&Self>;
 }
 
 /// Data without a struct: of a type this version does not know, or of a known type in a form that does not fit.
@@ -193,7 +193,7 @@ macro_rules! catalogue {
             impl EventData for $name {
                 const TYPE: EventType = EventType::$name;
 
-                fn of(payload: &Payload) -> Option<&Self> {
+                fn from_payload(payload: &Payload) -> Option<&Self> {
                     match payload {
                         Payload::$name(data) => Some(data),
                         _ => None,

@@ -1,4 +1,4 @@
-//! What others put into the conversation: the user, the system, an abort.
+//! What others add to the conversation: the user, the system, an abort.
 
 use crate::macros::events;
 use crate::{AbortReason, AgentMode, Attachment, Delivery, Notification, PromptMetadata, SystemRole};
@@ -40,7 +40,7 @@ events! {
     }
 
     "system.notification" SystemNotification persisted newer
-        "The system tells the agent something, such as the end of a background task." {
+        "The system notifies the agent of something, such as the end of a background task." {
         content: String = "The text the model gets.",
         kind: Notification = "What happened.",
     }

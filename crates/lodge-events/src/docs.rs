@@ -1,4 +1,4 @@
-//! The reference of all event types, `docs/events.md`, made from their definitions.
+//! Generates the reference of all event types, `docs/events.md`, from their definitions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

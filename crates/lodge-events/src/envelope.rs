@@ -224,7 +224,7 @@ impl Event {
     /// The typed data, if it is of this type.
     pub fn get<T: EventData>(&self) -> Option<&T> {
         (self.event_type() == Some(T::TYPE))
-            .then(|| T::of(self.payload()))
+            .then(|| T::from_payload(self.payload()))
             .flatten()
     }
 
@@ -268,7 +268,7 @@ fn text(json: &[u8]) -> &str {
     std::str::from_utf8(json).expect("events are UTF-8")
 }
 
-/// Writes an event with its fields in the order of the Copilot CLI, and tells where its data is.
+/// Writes an event with its fields in the order of the Copilot CLI, and returns where its data is.
 fn write(
     id: Uuid,
     timestamp: Timestamp,

@@ -1,4 +1,4 @@
-//! What is known about types; the reference in `docs/events.md` is made from it.
+//! Descriptions of types, from which `docs/events.md` is generated.
 
 /// What is known about one event type.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +33,7 @@ pub struct ShapeInfo {
 pub struct UnionInfo {
     /// Name of the Rust type.
     pub name: &'static str,
-    /// The field that tells the variants apart.
+    /// The field that distinguishes the variants.
     pub tag: &'static str,
     /// One line on what it is.
     pub doc: &'static str,

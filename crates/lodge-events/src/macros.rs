@@ -144,7 +144,7 @@ macro_rules! union {
         }
 
         impl $name {
-            /// The word on the wire that tells the variant; empty when an unknown variant has none.
+            /// The variant's name on the wire; empty if an unknown variant has none.
             pub fn tag(&self) -> &str {
                 match self {
                     $( Self::$variant(_) => $wire, )*

@@ -72,7 +72,7 @@ events! {
     }
 
     "sampling.completed" SamplingCompleted ephemeral newer
-        "A sampling request was dealt with." {
+        "A sampling request was handled." {
         request_id: String = "Matches `sampling.requested`.",
     }
 }

@@ -94,7 +94,7 @@ shapes! {
         args? Value = "Arguments of the call.",
         skip_permission? bool = "Whether the tool says it needs no permission.",
     }
-    HookPermission "Go on with a tool call that a hook holds back." {
+    HookPermission "Continue with a tool call that a hook holds back." {
         tool_call_id? String = "Tool call that needs the permission.",
         tool_name: String = "Name of the tool.",
         tool_args? Value = "Arguments of the call.",
@@ -133,7 +133,7 @@ union! {
 }
 
 impl McpPermission {
-    /// What stands in place of a tool when a server wants to ask the model.
+    /// The name used instead of a tool's for a server's sampling request.
     pub const SAMPLING: &'static str = "sampling/createMessage";
 
     /// Whether the server wants to ask the model, in the middle of a call rather than with one of its own.
@@ -239,7 +239,7 @@ impl PermissionRequest {
 }
 
 impl PermissionResult {
-    fn of(kind: PermissionResultKind) -> Self {
+    fn with_kind(kind: PermissionResultKind) -> Self {
         Self {
             kind,
             ..Self::default()
@@ -248,20 +248,20 @@ impl PermissionResult {
 
     /// Approved, this once.
     pub fn approved() -> Self {
-        Self::of(PermissionResultKind::Approved)
+        Self::with_kind(PermissionResultKind::Approved)
     }
 
     /// Approved, together with what else the approval covers, for the rest of the session.
     pub fn approved_for_session(approval: Value) -> Self {
         Self {
             approval: Some(approval),
-            ..Self::of(PermissionResultKind::ApprovedForSession)
+            ..Self::with_kind(PermissionResultKind::ApprovedForSession)
         }
     }
 
     /// Approved, together with what else the approval covers, whenever one works at this place.
     pub fn approved_for_location(approval: Value, location: impl Into<String>) -> Self {
-        let approved = Self::of(PermissionResultKind::ApprovedForLocation);
+        let approved = Self::with_kind(PermissionResultKind::ApprovedForLocation);
         Self {
             approval: Some(approval),
             location_key: Some(location.into()),
@@ -273,7 +273,7 @@ impl PermissionResult {
     pub fn denied_by_rules(rules: Vec<PermissionRule>) -> Self {
         Self {
             rules: Some(rules),
-            ..Self::of(PermissionResultKind::DeniedByRules)
+            ..Self::with_kind(PermissionResultKind::DeniedByRules)
         }
     }
 
@@ -281,18 +281,18 @@ impl PermissionResult {
     pub fn denied_by_user(feedback: Option<String>) -> Self {
         Self {
             feedback,
-            ..Self::of(PermissionResultKind::DeniedByUser)
+            ..Self::with_kind(PermissionResultKind::DeniedByUser)
         }
     }
 
     /// Denied because no rule allows it and there is nobody to ask.
     pub fn nobody_to_ask() -> Self {
-        Self::of(PermissionResultKind::DeniedNoApprovalRule)
+        Self::with_kind(PermissionResultKind::DeniedNoApprovalRule)
     }
 
     /// Denied because a path is excluded.
     pub fn excluded(path: impl Into<String>, message: impl Into<String>) -> Self {
-        let denied = Self::of(PermissionResultKind::DeniedByContentExclusion);
+        let denied = Self::with_kind(PermissionResultKind::DeniedByContentExclusion);
         Self {
             path: Some(path.into()),
             message: Some(message.into()),
@@ -304,7 +304,7 @@ impl PermissionResult {
     pub fn denied_by_hook(message: Option<String>) -> Self {
         Self {
             message,
-            ..Self::of(PermissionResultKind::DeniedByHook)
+            ..Self::with_kind(PermissionResultKind::DeniedByHook)
         }
     }
 
@@ -312,7 +312,7 @@ impl PermissionResult {
     pub fn cancelled(reason: Option<String>) -> Self {
         Self {
             reason,
-            ..Self::of(PermissionResultKind::Cancelled)
+            ..Self::with_kind(PermissionResultKind::Cancelled)
         }
     }
 

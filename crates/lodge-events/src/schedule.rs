@@ -1,4 +1,4 @@
-//! Prompts that run at set times.
+//! Scheduled prompts.
 
 use crate::ScheduleOrigin;
 use crate::macros::events;

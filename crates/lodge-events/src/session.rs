@@ -1,4 +1,4 @@
-//! The life of a session: start, idle, errors, compaction, changes, end.
+//! The life cycle of a session: start, idle, errors, compaction, changes, end.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ events! {
         context? WorkingDirectoryContext = "Directory and repository the session works in.",
         github_mcp_tool_config? GithubMcpToolConfig = "GitHub tools of this session.",
         already_in_use? bool = "Whether another client had the session.",
-        remote_steerable? bool = "Whether the session can be steered from elsewhere.",
+        remote_steerable? bool = "Whether the session can be controlled remotely.",
         detached_from_spawning_parent_session_id? String = "Session whose context this one continues.",
     }
 
@@ -50,15 +50,15 @@ events! {
         context? WorkingDirectoryContext = "Directory and repository the session works in.",
         already_in_use? bool = "Whether another client had the session.",
         session_was_active? bool = "Whether the session was already working in this process.",
-        remote_steerable? bool = "Whether the session can be steered from elsewhere.",
-        continue_pending_work? bool = "Whether calls and questions left open are taken up again.",
+        remote_steerable? bool = "Whether the session can be controlled remotely.",
+        continue_pending_work? bool = "Whether open calls and questions are resumed.",
     }
 
     "session.idle" SessionIdle ephemeral seed
         "All work is done and the session waits for the next message." {
         background_tasks? BackgroundTasks = "Background work still running; not in the newest schema.",
         aborted? bool = "True when the work was aborted.",
-        mode? SessionMode = "Mode of the session when it came to rest.",
+        mode? SessionMode = "Mode of the session when it became idle.",
     }
 
     "session.error" SessionError persisted seed
@@ -76,15 +76,15 @@ events! {
     }
 
     "session.info" SessionInfo persisted newer
-        "Something people should know." {
+        "Information for people." {
         info_type: String = "Category, such as `notification`, `context_window`, `mcp`.",
         message: String = "The message, for people.",
         url? String = "Page with more about it.",
-        tip? String = "What one can do about it.",
+        tip? String = "How to fix it.",
     }
 
     "session.warning" SessionWarning persisted newer
-        "Something people should beware of." {
+        "A warning for people." {
         warning_type: String = "Category, such as `subscription`, `policy`, `mcp`.",
         message: String = "The message, for people.",
         url? String = "Page with more about it.",
@@ -104,7 +104,7 @@ events! {
 
     "session.compaction_complete" SessionCompactionComplete persisted seed
         "Compaction of the conversation ended." {
-        success: bool = "Whether it went well.",
+        success: bool = "Whether it succeeded.",
         error? String = "The error, when it did not.",
         pre_compaction_tokens? u64 = "Tokens before.",
         post_compaction_tokens? u64 = "Tokens after.",
@@ -135,7 +135,7 @@ events! {
     }
 
     "session.snapshot_rewind" SessionSnapshotRewind ephemeral newer
-        "The session was taken back to an earlier point." {
+        "The session was rewound to an earlier point." {
         up_to_event_id: String = "This event and all after it were removed.",
         events_removed: u64 = "How many were removed.",
     }
@@ -199,7 +199,7 @@ events! {
     }
 
     "session.model_change" SessionModelChange persisted newer
-        "Another model, or another way to call it, was chosen." {
+        "The model, or how it is called, changed." {
         previous_model? String = "Model before.",
         new_model: String = "Model after.",
         previous_reasoning_effort? String = "Reasoning effort before.",
@@ -216,7 +216,7 @@ events! {
     }
 
     "session.auto_tier_switch_failed" SessionAutoTierSwitchFailed ephemeral newer
-        "What automatic model choice prefers stays as it was: the provider made no choice." {
+        "The preference for automatic model choice stays as it was: the provider made no choice." {
         effective_auto_tier? AutoTier = "The preference that stays.",
         requested_auto_tier: Value = "The preference that was asked for; null for the provider's own.",
         reason: AutoTierFailure = "Why it failed.",
@@ -237,7 +237,7 @@ events! {
         "The agent's list of tasks changed." {}
 
     "session.workspace_file_changed" SessionWorkspaceFileChanged persisted newer
-        "A file of the session's own workspace changed." {
+        "A file in the session's workspace changed." {
         path: String = "Path within the workspace.",
         operation: FileOperation = "Whether it was created or updated.",
     }
@@ -246,7 +246,7 @@ events! {
         "Background work started or ended." {}
 
     "session.binary_asset" SessionBinaryAsset persisted newer
-        "Bytes that other events refer to by their content." {
+        "Bytes that other events refer to by hash." {
         asset_id: String = "Hash of the content, such as `sha256:…`.",
         type_: BinaryType = "Image or anything else.",
         mime_type: String = "MIME type.",
@@ -257,7 +257,7 @@ events! {
     }
 
     "session.remote_steerable_changed" SessionRemoteSteerableChanged persisted newer
-        "Whether the session can be steered from elsewhere changed." {
+        "Whether the session can be controlled remotely changed." {
         remote_steerable: bool = "Whether it can.",
     }
 }

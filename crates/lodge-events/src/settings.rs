@@ -1,4 +1,4 @@
-//! What a session may do and has at hand: permissions mode, limits, tools, commands, agents, skills.
+//! A session's settings: permissions mode, limits, tools, commands, agents, skills.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ events! {
     "Settings and abilities";
 
     "session.permissions_changed" SessionPermissionsChanged persisted newer
-        "Permissions are asked for in another way." {
+        "The way permissions are requested changed." {
         previous_mode? PermissionMode = "Mode before.",
         mode? PermissionMode = "Mode after.",
         assisted_approval_model? String = "Model that judges in assisted mode.",
@@ -40,7 +40,7 @@ events! {
     "session.custom_agents_updated" SessionCustomAgentsUpdated ephemeral newer
         "The custom agents were loaded." {
         agents: Vec<CustomAgent> = "All agents there are now.",
-        warnings: Vec<String> = "What was odd about their files.",
+        warnings: Vec<String> = "Problems found in their files.",
         errors: Vec<String> = "What could not be loaded.",
     }
 
@@ -58,28 +58,28 @@ events! {
         policy_helper_managed? bool = "Whether a policy helper fixed some.",
         fail_closed: bool = "Whether the policy could not be read and the session is restricted for it.",
         sandbox_enabled_by_undetermined_policy? bool = "Whether that alone forces the sandbox.",
-        bypass_permissions_disabled: bool = "Whether permissions can not be waved through.",
+        bypass_permissions_disabled: bool = "Whether permissions cannot be bypassed.",
         permissions_allow_intersected? bool = "Whether several lists of permissions apply together.",
         managed_keys: Vec<String> = "Settings that are fixed.",
         settings? Value = "Their values.",
     }
 
     "session.managed_settings_enforced" SessionManagedSettingsEnforced ephemeral newer
-        "Something that somebody wanted was refused because an organisation has fixed it." {
+        "A setting could not be changed because an organisation manages it." {
         action: String = "What was refused: `bypass_permissions_blocked`.",
-        escalation? String = "Which way of waving permissions through: `allow_all`, `approve_all`, ….",
+        escalation? String = "How permissions are bypassed: `allow_all`, `approve_all`, ….",
         setting: String = "The setting that refuses it.",
         message: String = "Why, for people.",
         fail_closed: bool = "Whether the policy could not be read and the session is restricted for it.",
     }
 
     "session.auto_mode_resolved" SessionAutoModeResolved persisted newer
-        "Automatic model choice settled on a model." {
+        "Automatic model choice selected a model." {
         chosen_model: String = "The model.",
         reasoning_bucket? String = "How hard the request looked: `low`, `medium` or `high`.",
         category_scores? BTreeMap<String, f64> = "Scores of the classifier.",
         predicted_label? String = "Label of the classifier.",
-        confidence? f64 = "How sure it was.",
+        confidence? f64 = "Its confidence.",
         candidate_models? Vec<String> = "Models in the order of preference.",
         routing_method? String = "How the choice was made.",
         available_models? Vec<String> = "Models there were.",

@@ -91,14 +91,14 @@ shapes! {
         is_unlimited_entitlement: bool = "Whether there is no limit.",
         entitlement_requests: i64 = "Requests allowed; -1 for no limit.",
         used_requests: u64 = "Requests used.",
-        usage_allowed_with_exhausted_quota: bool = "Whether one may go on when it is used up.",
+        usage_allowed_with_exhausted_quota: bool = "Whether use may continue when it is used up.",
         overage: f64 = "Requests beyond the limit.",
-        overage_allowed_with_exhausted_quota: bool = "Whether going beyond is allowed.",
+        overage_allowed_with_exhausted_quota: bool = "Whether overage is allowed.",
         remaining_percentage: f64 = "What is left, 0 to 100.",
-        reset_date? String = "When it starts anew.",
+        reset_date? String = "When it resets.",
         has_quota? bool = "Whether there is anything left to use.",
         token_based_billing? bool = "Whether tokens are billed and not requests.",
-        overage_entitlement? f64 = "How far one may go beyond, in credits.",
+        overage_entitlement? f64 = "The overage limit, in credits.",
     }
     CopilotUsage "Itemised cost of a model call." {
         model? String = "Model billed unless an item names another.",
@@ -237,7 +237,7 @@ shapes! {
         disable_model_invocation? bool = "Whether the model may not choose it.",
         model? String = "Model it runs with.",
         models? Vec<String> = "Models it wants, best first.",
-        model_policy? ModelPolicy = "Whether those are a wish or a must.",
+        model_policy? ModelPolicy = "Whether those are a preference or a requirement.",
     }
     SkillInfo "A skill." {
         name: String = "Name.",
@@ -256,7 +256,7 @@ shapes! {
         display_name? String = "Name for people.",
         error? String = "The error, when it failed.",
         server_metadata? McpServerMetadata = "What the server says about itself.",
-        transport? McpTransport = "How it is spoken to.",
+        transport? McpTransport = "How it is reached.",
         plugin_name? String = "Plugin it comes from.",
         plugin_version? String = "Version of the plugin.",
     }

@@ -19,7 +19,7 @@ events! {
         model_selection_source? ModelSelectionSource = "Who chose that model.",
         factory_run_id? String = "Factory run that started it.",
         parent_id? String = "Sub-agent that started it; absent for the session itself.",
-        resumable? bool = "Whether it can be taken up again.",
+        resumable? bool = "Whether it can be resumed.",
         agent_type? String = "Kind of agent.",
         execution_mode? String = "Whether it is waited for or runs in the background.",
     }
@@ -33,7 +33,7 @@ events! {
     }
 
     "subagent.completed" SubagentCompleted persisted seed
-        "A sub-agent finished well." {
+        "A sub-agent finished successfully." {
         tool_call_id: String = "Matches `subagent.started`.",
         agent_name: String = "Its internal name.",
         agent_display_name: String = "Its name for people.",
@@ -42,7 +42,7 @@ events! {
         configured_model_preference? String = "Model configured for it.",
         explicit_model_override? String = "Model the parent asked for.",
         explicit_model_matches_preference? bool = "Whether those two agree.",
-        model_override_reason? String = "Why the parent's wish was not followed.",
+        model_override_reason? String = "Why the parent's choice was not followed.",
         model_selection_source? ModelSelectionSource = "Who chose the model.",
         configured_model_matches_actual? bool = "Whether the configured model was the one called.",
         total_tool_calls? u64 = "Tool calls it made.",
@@ -52,7 +52,7 @@ events! {
     }
 
     "subagent.failed" SubagentFailed persisted seed
-        "A sub-agent ended by an error." {
+        "A sub-agent failed." {
         tool_call_id: String = "Matches `subagent.started`.",
         agent_name: String = "Its internal name.",
         agent_display_name: String = "Its name for people.",
@@ -62,7 +62,7 @@ events! {
         configured_model_preference? String = "Model configured for it.",
         explicit_model_override? String = "Model the parent asked for.",
         explicit_model_matches_preference? bool = "Whether those two agree.",
-        model_override_reason? String = "Why the parent's wish was not followed.",
+        model_override_reason? String = "Why the parent's choice was not followed.",
         model_selection_source? ModelSelectionSource = "Who chose the model.",
         configured_model_matches_actual? bool = "Whether the configured model was the one called.",
         total_tool_calls? u64 = "Tool calls it made.",
@@ -108,7 +108,7 @@ events! {
         hook_invocation_id: String = "Matches `hook.start`.",
         hook_type: String = "When it runs, such as `preToolUse`.",
         output? Value = "What it answered.",
-        success: bool = "Whether it went well.",
+        success: bool = "Whether it succeeded.",
         error? HookError = "The error, when it did not.",
         parent_tool_call_id? String = "Set when it runs for a sub-agent.",
     }

@@ -1,4 +1,4 @@
-//! Tool calls: asked for, started, running, done.
+//! Tool calls: requested, started, running, finished.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ events! {
         mcp_server_name? String = "MCP server that has the tool.",
         mcp_config_server_name? String = "Name of that server in the configuration.",
         mcp_tool_name? String = "Name of the tool on that server.",
-        mcp_transport? McpTransport = "How that server is spoken to.",
+        mcp_transport? McpTransport = "How that server is reached.",
         mcp_config_source? McpSource = "Where that server was configured.",
         turn_id? String = "Turn the call belongs to.",
         display_verbatim? bool = "Show the output in full.",
@@ -41,21 +41,21 @@ events! {
     }
 
     "tool.execution_progress" ToolExecutionProgress ephemeral seed
-        "A running tool tells how far it is." {
+        "A running tool reports its progress." {
         tool_call_id: String = "Matches `tool.execution_start`.",
         progress_message: String = "Progress, for people.",
     }
 
     "tool.execution_complete" ToolExecutionComplete persisted seed
-        "A tool finished, well or with an error." {
+        "A tool finished, successfully or with an error." {
         tool_call_id: String = "Matches `tool.execution_start`.",
-        success: bool = "Whether it went well.",
+        success: bool = "Whether it succeeded.",
         model? String = "Model that asked for the call.",
         mcp_meta? Value = "Labels an MCP server put on its answer.",
         interaction_id? String = "Joins all turns of one user message.",
         rte? bool = "Eligibility signal of the Copilot API.",
         is_user_requested? bool = "True when the user asked for the call.",
-        result? ToolResult = "The result, when it went well.",
+        result? ToolResult = "The result, when it succeeded.",
         error? ToolError = "The error, when it did not.",
         tool_telemetry? Value = "Measurements of the tool's own.",
         turn_id? String = "Turn the call belongs to.",

@@ -1,4 +1,4 @@
-//! The answer of an agent that streams, or that broke off.
+//! The answer of an agent that is streaming or was interrupted.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ impl Unfinished {
         self.0.as_ref().filter(|kept| !kept.content.trim().is_empty())
     }
 
-    /// The message that it becomes when nobody goes on with it.
+    /// The message that it becomes if it is not continued.
     pub fn message(&self) -> Option<AssistantMessage> {
         let kept = self.answer()?;
         Some(AssistantMessage {

@@ -1,4 +1,4 @@
-//! Vocabularies of fixed words that event fields use.
+//! Fixed vocabularies (string enums) of event fields.
 
 use crate::macros::words;
 

@@ -1,5 +1,5 @@
-//! Opening beneath a directory, by the kernel (`openat2`): a path is never looked at first and opened later, so a link that
-//! changes meanwhile leads nowhere else.
+//! Opens paths beneath a directory in one kernel call (`openat2`): a path is never checked first and opened later, so a
+//! link that changes in between leads nowhere else.
 
 use std::{
     ffi::OsStr,

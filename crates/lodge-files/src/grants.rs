@@ -1,5 +1,5 @@
-//! What persons allowed clients to reach beyond the directories of sessions. One small file each, in the home, so that it
-//! can be seen, and taken back by removing it, whether the host runs or not.
+//! Grants: what people allow clients to reach outside session directories. Each grant is one small file in the home, so
+//! people can see it, and revoke it by deleting it, whether or not the host runs.
 
 use std::{
     fs, io,

@@ -1,7 +1,6 @@
-//! Files: reaching them beneath roots, watching them, completing their names, what persons allowed beyond that, and replacing
-//! one atomically.
+//! Files: access beneath roots, watches, name completion, grants, and atomic replacement.
 //!
-//! This room knows no sessions and no wire.
+//! This crate knows no sessions and no wire.
 
 mod beneath;
 mod grants;

@@ -1,4 +1,4 @@
-//! Giving a file other contents.
+//! Replaces a file's contents atomically.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,4 +1,4 @@
-//! Addresses of files.
+//! File URIs.
 
 use std::{
     ffi::OsString,

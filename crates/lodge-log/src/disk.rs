@@ -1,4 +1,4 @@
-//! The file layer: the few calls a log makes, as traits, so that tests can let each of them fail.
+//! The file layer: the few calls that a log makes, as traits, so that tests can make each of them fail.
 
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, File, OpenOptions};

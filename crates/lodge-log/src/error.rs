@@ -1,4 +1,4 @@
-//! The one error type of this room.
+//! The error type of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,13 +31,13 @@ pub enum LogError {
         id: String,
     },
     /// A log of this session is there already.
-    #[error("session {id:?} exists already")]
+    #[error("session {id:?} already exists")]
     Exists {
         /// The session's id.
         id: String,
     },
-    /// Two ids want the same directory; the second is refused, because it would read the first one's log.
-    #[error("session {id:?} cannot be kept: its directory {} belongs to session {owner:?}", dir.display())]
+    /// Two ids map to the same directory; the second is refused, because it would read the first one's log.
+    #[error("cannot create session {id:?}: its directory {} belongs to session {owner:?}", dir.display())]
     Taken {
         /// The id that was refused.
         id: String,
@@ -47,13 +47,13 @@ pub enum LogError {
         owner: String,
     },
     /// Ephemeral events are never written.
-    #[error("{kind} is ephemeral and does not belong into a log")]
+    #[error("{kind} is ephemeral and cannot be written to a log")]
     Ephemeral {
         /// The event's type.
         kind: String,
     },
     /// The event is longer than this home allows.
-    #[error("an event of {len} bytes is longer than the {max} bytes that a log line may have")]
+    #[error("an event of {len} bytes exceeds the limit of {max} bytes for a log line")]
     TooLarge {
         /// The event's length.
         len: usize,
@@ -73,8 +73,8 @@ pub enum LogError {
         /// Where it ends.
         found: u64,
     },
-    /// The log is kept elsewhere as well, and what was recorded did not get there, or cannot any more.
-    #[error("the log is not written by this host any more: {reason}")]
+    /// The log is also kept remotely, and what was recorded did not get there, or no longer can.
+    #[error("this host no longer writes this log: {reason}")]
     Uncommitted {
         /// Why not.
         reason: String,

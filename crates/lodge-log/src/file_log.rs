@@ -23,11 +23,11 @@ const INDEX_EVERY: u64 = 256 * 1024;
 /// And when it is closed after it has grown by this much; less is read faster than it is written and synced.
 const INDEX_AT_END: u64 = 32 * 1024;
 
-/// Who wants to hear of every change of a log: the catalogue. It must not make the writer wait.
+/// Is notified of every change of a log. It must not make the writer wait.
 pub(crate) trait Observer: Send + Sync {
     /// An event was appended at a position.
     fn appended(&self, id: &str, at: Position, event: &Event);
-    /// The log was rewritten or taken back: what was read from it before may not be there any more.
+    /// The log was rewritten or rewound: what was read from it before may no longer exist.
     fn rewritten(&self, id: &str);
     /// The labels beside the log changed.
     fn relabelled(&self, id: &str);
@@ -72,7 +72,7 @@ impl Drop for Alone {
 
 impl Shared {
     /// Tells the observer, if there is one.
-    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Observer)) {
+    pub(crate) fn notify(&self, what: impl FnOnce(&dyn Observer)) {
         if let Some(observer) = self.observer.get() {
             what(&**observer);
         }
@@ -170,7 +170,8 @@ impl FileLog {
     fn find_end(&mut self) -> Result<(), LogError> {
         // With others about, what is behind our end may be theirs by now: opening the log again sorts that out.
         if self.torn && !self.shared.with_others {
-            retry(|| self.file.set_len(self.index.len)).map_err(LogError::io("cut the torn end off", &self.path))?;
+            retry(|| self.file.set_len(self.index.len))
+                .map_err(LogError::io("cut the incomplete end off", &self.path))?;
             self.torn = false;
         }
         let stat = retry(|| self.file.stat()).map_err(LogError::io("look at", &self.path))?;
@@ -198,12 +199,12 @@ impl FileLog {
         if retry(|| disk.exists(&self.path))? {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "another file took its place",
+                "another file has replaced it",
             ));
         }
         retry(|| disk.create_dir(&self.dir))?;
         self.write_anew(false)?;
-        tracing::warn!(path = %self.path.display(), "the log of a live session was deleted; it has been put back");
+        tracing::warn!(path = %self.path.display(), "the log of an open session was deleted; it has been restored");
         Ok(())
     }
 
@@ -214,7 +215,7 @@ impl FileLog {
             return Ok(());
         }
         let path = self.path.clone();
-        let error = LogError::io("bring to the disk", &path);
+        let error = LogError::io("sync", &path);
         if let Some(at) = self
             .index
             .changed_block(&*self.file, 0)
@@ -222,12 +223,12 @@ impl FileLog {
         {
             return Err(error(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("the disk lost what was written from byte {at} on; open the session again to have it mended"),
+                format!("the disk lost what was written from byte {at} on; reopen the session to repair its log"),
             )));
         }
         self.write_anew(true).map_err(error)?;
         self.shared.syncer.distrusted().remove(&self.path);
-        tracing::warn!(path = %self.path.display(), "the log was written anew after a failed sync");
+        tracing::warn!(path = %self.path.display(), "the log was rewritten after a failed sync");
         Ok(())
     }
 
@@ -293,7 +294,7 @@ impl FileLog {
         (self.index, self.hidden) = (index, Hidden::default());
         self.is_new();
         self.forget_side_file();
-        self.shared.tell(|observer| observer.rewritten(&self.id));
+        self.shared.notify(|observer| observer.rewritten(&self.id));
         Ok(())
     }
 
@@ -307,14 +308,14 @@ impl FileLog {
             return Ok(None);
         };
         if rest.iter().any(|event| first_hidden(event).is_some()) {
-            return refused("a rewind is the first of the events that are appended at once");
+            return refused("a rewind must be the first event of its batch");
         }
         if first_hidden(rewind).is_none() {
             return Ok(None);
         }
         let (end, longest) = (self.index.len, self.shared.longest_line());
-        match Stretch::of(rewind, end, &self.file, &self.path, longest)? {
-            None => refused("the event that it goes back to is not in the log"),
+        match Stretch::hidden_by(rewind, end, &self.file, &self.path, longest)? {
+            None => refused("the event to rewind to is not in the log"),
             found => Ok(found),
         }
     }
@@ -347,7 +348,7 @@ impl FileLog {
             if synced.is_err() {
                 self.shared.syncer.distrusted().add(&self.path);
             }
-            done = synced.map_err(LogError::io("bring to the disk", &self.path));
+            done = synced.map_err(LogError::io("sync", &self.path));
         }
         if done.is_err() {
             // Nobody was told of these events, so they must not be there; if the disk refuses, next time.
@@ -437,12 +438,12 @@ impl SessionLog for FileLog {
             let at = self.end();
             self.index.add(event);
             if hides.is_none() {
-                self.shared.tell(|observer| observer.appended(&self.id, at, event));
+                self.shared.notify(|observer| observer.appended(&self.id, at, event));
             }
         }
         if let Some(stretch) = hides {
             self.hidden.add(stretch);
-            self.shared.tell(|observer| observer.rewritten(&self.id));
+            self.shared.notify(|observer| observer.rewritten(&self.id));
         }
         Ok(at)
     }
@@ -503,7 +504,7 @@ impl SessionLog for FileLog {
         self.regain_trust()?;
         bring_to_disk(&*self.file, &self.new_dirs, &*self.shared.disk).map_err(|error| {
             self.shared.syncer.distrusted().add(&self.path);
-            LogError::io("bring to the disk", &self.path)(error)
+            LogError::io("sync", &self.path)(error)
         })?;
         self.new_dirs.clear();
         Ok(())

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::damage::{Damage, Report};
 use crate::disk::{DiskFile, Mode, put, read_full, read_whole, retry};
 use crate::error::LogError;
 use crate::file_log::{Alone, FileLog, LOG_FILE, Observer, Shared};
 use crate::index::{Index, Saved};
 use crate::labels::Labels;
-use crate::mend::put_right;
 use crate::names::{ID_FILE, dir_name, escaped, is_plain, needs_id_file};
 use crate::reader::{Backwards, Forwards};
-use crate::repair::{Damage, Report};
+use crate::repair::repair;
 use crate::rewinds::Hidden;
 use crate::store::{Entry, EventReader, Opened, Position, SessionLog, Store};
 use crate::survey::{Fix, Survey, survey};
@@ -90,7 +90,7 @@ impl FileStore {
         labels
             .save(&*self.shared.disk, &dir, id)
             .map_err(LogError::io("write the labels in", &dir))?;
-        self.shared.tell(|observer| observer.relabelled(id));
+        self.shared.notify(|observer| observer.relabelled(id));
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl FileStore {
     fn open_with(&self, id: &str, trust_index: bool) -> Result<Opened, LogError> {
         self.writable()?;
         // A writer that was just dropped may still be busy with its side file.
-        self.shared.syncer.settle(&self.resolve(id)?.join(LOG_FILE));
+        self.shared.syncer.wait_for_pending(&self.resolve(id)?.join(LOG_FILE));
         let ((dir, path, file), alone, stat) = loop {
             let found = self.find(id, Mode::Append)?;
             let alone = Alone::with(&self.shared, &found.2, &found.1)?;
@@ -214,7 +214,7 @@ impl FileStore {
             // What a rewind hides may be in what the side file and its snapshot speak of.
             let doubt = doubt || tail.rewound;
             if tail.fix != Fix::Rewrite && !doubt {
-                let (repaired, index) = put_right(&self.shared, &dir, &path, &file, stat.len, tail)?;
+                let (repaired, index) = repair(&self.shared, &dir, &path, &file, stat.len, tail)?;
                 let log = FileLog::indexed(self.shared.clone(), id, dir, file, index, indexed);
                 return Ok(Opened {
                     log: Box::new(log),
@@ -225,14 +225,14 @@ impl FileStore {
         }
         let all = survey(&file, Index::default(), stat.len, longest).map_err(io)?;
         let (rewritten, rewound) = (all.fix == Fix::Rewrite, all.rewound);
-        let (repaired, index) = put_right(&self.shared, &dir, &path, &file, stat.len, all)?;
+        let (repaired, index) = repair(&self.shared, &dir, &path, &file, stat.len, all)?;
         let file = if rewritten {
             self.find(id, Mode::Append)?.2
         } else {
             file
         };
         if rewritten {
-            self.shared.tell(|observer| observer.rewritten(id));
+            self.shared.notify(|observer| observer.rewritten(id));
         }
         let mut log = FileLog::unindexed(self.shared.clone(), id, dir, file, index);
         if repaired.is_some() || !trust_index {
@@ -243,7 +243,7 @@ impl FileStore {
             drop(alone);
             // A process ended before it came to that.
             if let Err(error) = log.compact() {
-                tracing::warn!(session = id, %error, "what was taken back stays in the log's file for now");
+                tracing::warn!(session = id, %error, "cannot compact the log after a rewind; the hidden events stay in its file for now");
             }
         }
         Ok(Opened {
@@ -260,7 +260,7 @@ impl Store for FileStore {
         let dir = self.resolve(id)?;
         let path = dir.join(LOG_FILE);
         let disk = &*self.shared.disk;
-        self.shared.syncer.settle(&path);
+        self.shared.syncer.wait_for_pending(&path);
         retry(|| disk.create_dir(&dir)).map_err(LogError::io("make", &dir))?;
         if needs_id_file(id) || !dir.ends_with(id) {
             let id_file = dir.join(ID_FILE);
@@ -334,7 +334,7 @@ impl Store for FileStore {
     fn delete(&self, id: &str) -> Result<(), LogError> {
         self.writable()?;
         let dir = self.resolve(id)?;
-        self.shared.syncer.settle(&dir.join(LOG_FILE));
+        self.shared.syncer.wait_for_pending(&dir.join(LOG_FILE));
         let disk = &*self.shared.disk;
         // Out of sight first, in one step: a session is there or it is not, never half of it.
         let trash = self.root.join(format!("{TRASH}{}", Uuid::new_v4().simple()));
@@ -344,7 +344,7 @@ impl Store for FileStore {
         }
         // What cannot be removed now is removed at the next start.
         let _ = disk.remove_dir(&trash);
-        self.shared.tell(|observer| observer.deleted(id));
+        self.shared.notify(|observer| observer.deleted(id));
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! A home: the directory that holds everything a host keeps, and the lock on it.
+//! A home: the directory with everything a host keeps, and the lock on it.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};

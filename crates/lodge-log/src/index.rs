@@ -241,7 +241,7 @@ impl IndexSave {
         let snapshot = snapshot.or_else(stored).filter(|snapshot| snapshot.at.0 <= index.len);
         let bytes = index.encode(modified, snapshot.as_ref());
         if let Err(error) = put(disk, &dir.join(INDEX_FILE), &bytes, false) {
-            tracing::debug!(dir = %dir.display(), %error, "the log's side file was not written");
+            tracing::debug!(dir = %dir.display(), %error, "cannot write the log's index");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The file `workspace.yaml` beside a log: what is said about a session but is not in its events, such as its name.
+//! The file `workspace.yaml` beside a log: facts about a session that are not in its events, such as its name.
 //!
 //! The Copilot CLI writes more into it; lines that are not ours are left as they are.
 

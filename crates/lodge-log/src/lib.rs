@@ -13,6 +13,7 @@
 //!   and can be deleted at any time.
 
 mod catalogue;
+mod damage;
 mod disk;
 mod error;
 mod file_log;
@@ -20,7 +21,6 @@ mod file_store;
 mod home;
 mod index;
 mod labels;
-mod mend;
 mod names;
 mod pool;
 mod reader;
@@ -33,13 +33,13 @@ mod survey;
 mod sync;
 
 pub use catalogue::{About, Catalogue, ListFilter, Listed, Page, Progress, SearchHit, SessionSummary};
+pub use damage::{Damage, Finding, Findings, Repair, Report};
 pub use disk::{Disk, DiskFile, Mode, RealDisk, Stat};
 pub use error::LogError;
 pub use file_store::FileStore;
 pub use home::{Home, HomeOptions};
 pub use labels::Labels;
 pub use pool::descriptor_limit;
-pub use repair::{Damage, Finding, Findings, Repair, Report};
 pub use rewinds::{goes_with_chain, without_rewound};
 pub use store::{Entry, EventReader, Opened, Position, Recorded, SessionLog, Snapshot, Store};
 pub use sync::{SyncPolicy, SyncTicket};

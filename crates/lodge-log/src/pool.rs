@@ -1,5 +1,5 @@
-//! Logs that are open for writing share a bounded number of file descriptors: the one that was used least recently is
-//! closed when another needs its place, and opened again with its next use. So sessions in memory cost no descriptors.
+//! Logs that are open for writing share a bounded number of file descriptors. The least recently used one is closed
+//! when another log needs its place, and reopened with its next use, so sessions in memory cost no descriptors.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};

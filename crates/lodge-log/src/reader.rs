@@ -30,7 +30,10 @@ fn events_in(line: &[u8], at: u64, ended: bool, found: &mut VecDeque<Recorded>) 
     };
     if !add(at, trim(line)) {
         for one in salvage(line, ended) {
-            let json = one.mended.as_deref().map_or(&line[one.range.clone()], str::as_bytes);
+            let json = one
+                .repaired_json
+                .as_deref()
+                .map_or(&line[one.range.clone()], str::as_bytes);
             add(at + one.range.start as u64, json);
         }
     }

@@ -1,167 +1,167 @@
-//! What was found wrong with a log, in numbers and in words.
+//! Repairs a damaged log. The log is whole before and after, even if the power fails in between.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Most findings are listed one by one up to this many; the rest is only counted.
-const LISTED: usize = 100;
+use crate::damage::{Damage, Repair};
+use crate::disk::{Disk, DiskFile, Mode, read_full, retry, write_all};
+use crate::error::LogError;
+use crate::file_log::Shared;
+use crate::index::Index;
+use crate::scan::Scanner;
+use crate::survey::{Fix, Part, Survey, walk};
 
-/// A kind of damage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Damage {
-    /// The log's last line is not complete.
-    TornEnd,
-    /// Bytes that are no event.
-    Garbage,
-    /// Zero bytes: a stretch that the disk never got.
-    Zeros,
-    /// A line longer than any event may be.
-    TooLong,
-    /// An event that is there already.
-    Duplicate,
-    /// Text that is not UTF-8; the event was kept with U+FFFD in its place.
-    NotUtf8,
-    /// An event's parent is not the event before it: something between them is missing.
-    Gap,
-    /// The bytes are events, but not those that were written (by their checksum).
-    Changed,
-    /// The last event is whole and only its line feed is missing. Nothing is lost.
-    NoNewline,
+/// Does what the survey says must be done. Gives the index of the log as it is then, and what people should hear.
+pub(crate) fn repair(
+    shared: &Shared,
+    dir: &Path,
+    path: &Path,
+    file: &Arc<dyn DiskFile>,
+    len: u64,
+    survey: Survey,
+) -> Result<(Option<Repair>, Index), LogError> {
+    let Survey {
+        events,
+        findings,
+        mut index,
+        fix,
+        rewound: _,
+    } = survey;
+    let damaged = DamagedBytes {
+        disk: &*shared.disk,
+        dir,
+        file: None,
+    };
+    let repaired = match fix {
+        Fix::Nothing => Ok(None),
+        Fix::Tail { keep, newline } => cut_tail(&**file, keep..len, newline, damaged),
+        Fix::Rewrite => {
+            let scanner = Scanner::new(file.clone(), 0, len, shared.longest_line());
+            rewrite(scanner, path, damaged).map(|(set_aside, fresh)| {
+                index = fresh;
+                set_aside
+            })
+        }
+    };
+    let set_aside = repaired.map_err(LogError::io("repair", path))?;
+    let repair = findings.is_loss().then_some(Repair {
+        findings,
+        kept: events,
+        set_aside,
+    });
+    if let Some(repair) = &repair {
+        tracing::warn!(path = %path.display(), "{repair}");
+    }
+    Ok((repair, index))
 }
 
-impl Damage {
-    fn describe(self, count: u64, bytes: u64) -> String {
-        let bytes = many(bytes, "byte");
-        match self {
-            Damage::TornEnd => format!("the last line is incomplete ({bytes})"),
-            Damage::Garbage => format!("{} that cannot be read ({bytes})", many(count, "place")),
-            Damage::Zeros => format!("zeros where events should be ({bytes})"),
-            Damage::TooLong => format!("{} too long to be an event ({bytes})", many(count, "line")),
-            Damage::Duplicate => format!("{} written twice", many(count, "event")),
-            Damage::NotUtf8 => format!(
-                "{} with unreadable characters, replaced by \u{fffd}",
-                many(count, "event")
-            ),
-            Damage::Gap => format!("events missing in {}", many(count, "place")),
-            Damage::Changed => format!("{} changed after writing", many(count, "place")),
-            Damage::NoNewline => "the last line has no line feed".to_owned(),
+/// Damage at the end only: the common case after a crash, and cheap however long the log is.
+fn cut_tail(
+    file: &dyn DiskFile,
+    cut: Range<u64>,
+    newline: bool,
+    mut damaged: DamagedBytes<'_>,
+) -> io::Result<Option<PathBuf>> {
+    let mut buf = vec![0; 64 * 1024];
+    let mut at = cut.start;
+    while at < cut.end {
+        let want = buf.len().min((cut.end - at) as usize);
+        let read = read_full(file, &mut buf[..want], at)?;
+        if read == 0 {
+            break;
+        }
+        at += read as u64;
+        let bytes: Vec<u8> = buf[..read].iter().copied().filter(|b| *b != 0).collect();
+        if !bytes.trim_ascii().is_empty() {
+            damaged.add(&bytes)?;
         }
     }
+    let set_aside = damaged.finish()?;
+    retry(|| file.set_len(cut.start))?;
+    if newline {
+        write_all(file, &mut [IoSlice::new(b"\n")])?;
+    }
+    retry(|| file.sync())?;
+    Ok(set_aside)
 }
 
-fn many(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// One damaged place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// What is wrong.
-    pub damage: Damage,
-    /// At which byte of the log as it was.
-    pub at: u64,
-    /// How many bytes.
-    pub len: u64,
-}
-
-/// All that was found wrong with a log.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Findings {
-    listed: Vec<Finding>,
-    /// Per kind: how often, how many bytes.
-    totals: Vec<(Damage, u64, u64)>,
-}
-
-impl Findings {
-    pub(crate) fn add(&mut self, damage: Damage, at: u64, len: u64) {
-        // A line that is too long arrives in pieces.
-        let mut more = false;
-        if let Some(last) = self.listed.last_mut()
-            && last.damage == damage
-            && last.at + last.len == at
-            && damage == Damage::TooLong
-        {
-            last.len += len;
-            more = true;
-        } else if self.listed.len() < LISTED {
-            self.listed.push(Finding { damage, at, len });
-        }
-        match self.totals.iter_mut().find(|(kind, ..)| *kind == damage) {
-            Some((_, count, bytes)) => {
-                *count += u64::from(!more);
-                *bytes += len;
+/// Whole events behind damage: they are copied to a new file, which then takes the old one's place.
+fn rewrite(scanner: Scanner, path: &Path, mut damaged: DamagedBytes<'_>) -> io::Result<(Option<PathBuf>, Index)> {
+    let (disk, dir) = (damaged.disk, damaged.dir);
+    let fresh_path = dir.join("events.jsonl.new");
+    let fresh = retry(|| disk.open(&fresh_path, Mode::Replace))?;
+    let mut index = Index::default();
+    let mut buffer = Vec::with_capacity(256 * 1024);
+    walk(scanner, None, &mut |part| match part {
+        Part::Event {
+            raw, json, mark, note, ..
+        } => {
+            if note == Some(Damage::NotUtf8) {
+                damaged.add_line(raw)?;
             }
-            None => self.totals.push((damage, 1, len)),
+            index.advance([json, b"\n"], 1, mark.new_last());
+            buffer.extend_from_slice(json);
+            buffer.push(b'\n');
+            if buffer.len() >= 128 * 1024 {
+                write_all(&*fresh, &mut [IoSlice::new(&buffer)])?;
+                buffer.clear();
+            }
+            Ok(())
+        }
+        Part::Bad { raw, .. } => damaged.add_line(raw),
+        Part::Blank { .. } | Part::Zeros { .. } => Ok(()),
+    })?;
+    write_all(&*fresh, &mut [IoSlice::new(&buffer)])?;
+    retry(|| fresh.sync())?;
+    let set_aside = damaged.finish()?;
+    retry(|| disk.rename(&fresh_path, path))?;
+    retry(|| disk.sync_dir(dir))?;
+    Ok((set_aside, index))
+}
+
+/// The file next to the log that takes the damaged bytes; made when there are some.
+struct DamagedBytes<'a> {
+    disk: &'a dyn Disk,
+    dir: &'a Path,
+    file: Option<(PathBuf, Arc<dyn DiskFile>)>,
+}
+
+impl DamagedBytes<'_> {
+    fn add_line(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.add(bytes)?;
+        self.add(b"\n")
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let file = match &self.file {
+            Some((_, file)) => file.clone(),
+            None => {
+                let (path, file) = self.create()?;
+                self.file = Some((path, file.clone()));
+                file
+            }
+        };
+        write_all(&*file, &mut [IoSlice::new(bytes)])
+    }
+
+    fn create(&self) -> io::Result<(PathBuf, Arc<dyn DiskFile>)> {
+        let mut n = 1;
+        loop {
+            let path = self.dir.join(format!("events.damaged-{n}"));
+            match retry(|| self.disk.open(&path, Mode::CreateNew)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => n += 1,
+                file => return Ok((path, file?)),
+            }
         }
     }
 
-    /// The damaged places, the first hundred of them.
-    pub fn places(&self) -> &[Finding] {
-        &self.listed
+    /// Makes sure that the bytes are safe before they leave the log.
+    fn finish(self) -> io::Result<Option<PathBuf>> {
+        let Some((path, file)) = self.file else { return Ok(None) };
+        retry(|| file.sync())?;
+        retry(|| self.disk.sync_dir(self.dir))?;
+        Ok(Some(path))
     }
-
-    /// How often this kind was found.
-    pub fn count(&self, damage: Damage) -> u64 {
-        self.totals
-            .iter()
-            .find(|(kind, ..)| *kind == damage)
-            .map_or(0, |(_, count, _)| *count)
-    }
-
-    /// Whether nothing is wrong.
-    pub fn is_empty(&self) -> bool {
-        self.totals.is_empty()
-    }
-
-    /// Whether something is lost or in doubt, so that people should hear of it.
-    pub fn is_loss(&self) -> bool {
-        self.totals.iter().any(|(kind, ..)| *kind != Damage::NoNewline)
-    }
-}
-
-impl fmt::Display for Findings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, (damage, count, bytes)) in self.totals.iter().enumerate() {
-            write!(
-                f,
-                "{}{}",
-                if n == 0 { "" } else { "; " },
-                damage.describe(*count, *bytes)
-            )?;
-        }
-        Ok(())
-    }
-}
-
-/// A repair that was done when a log was opened. Its [`Display`](fmt::Display) form is what clients should be told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repair {
-    /// What was wrong.
-    pub findings: Findings,
-    /// How many events the log has now.
-    pub kept: u64,
-    /// The file with the damaged bytes, if there were any worth keeping.
-    pub set_aside: Option<PathBuf>,
-}
-
-impl fmt::Display for Repair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (findings, kept) = (&self.findings, many(self.kept, "whole event"));
-        write!(f, "The log of this session was damaged: {findings}. {kept} kept")?;
-        match self.set_aside.as_deref().and_then(|path| path.file_name()) {
-            Some(name) => write!(f, "; the damaged bytes are in {}.", name.display()),
-            None => f.write_str("."),
-        }
-    }
-}
-
-/// What a check of a log found; nothing was changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// How many whole events there are.
-    pub events: u64,
-    /// How long the log is.
-    pub bytes: u64,
-    /// What is wrong.
-    pub findings: Findings,
 }

@@ -1,7 +1,7 @@
-//! Rewinds. A log is only ever appended to: an event ([`LodgeRewound`]) says from which event of the chain on nothing counts
-//! any more. Readers pass over what it hides and over the event itself, so nobody above this room sees either. What hangs
-//! beside the chain is not hidden, but for what a message said while it waited that was taken back (it would wait again, and
-//! its text would stay), for pieces of answers, and for the note that a turn was resumed.
+//! Rewinds. A log is only ever appended to: an event ([`LodgeRewound`]) says from which event on the chain no longer
+//! counts. Readers skip what it hides and the event itself, so no crate above sees either. Events beside the chain are
+//! not hidden, except for three kinds: the text of a queued message that was taken back (it would be queued again),
+//! parts of streaming answers, and the note that a turn was resumed.
 //!
 //! Hidden bytes leave a file when [`SessionLog::compact`](crate::SessionLog::compact) rewrites it.
 
@@ -73,7 +73,7 @@ pub(crate) struct Stretch {
 
 impl Stretch {
     /// What a rewind hides that begins at byte `at` of a log; `None` where nothing of it is there.
-    pub(crate) fn of(
+    pub(crate) fn hidden_by(
         rewind: &Event,
         at: u64,
         file: &Arc<dyn DiskFile>,
@@ -136,7 +136,7 @@ impl Hidden {
                     head: event.parent_id(),
                     messages: messages_of(&event),
                 };
-                let stretch = Stretch::of(&event, position.0, file, path, longest)?;
+                let stretch = Stretch::hidden_by(&event, position.0, file, path, longest)?;
                 hidden.0.push(stretch.unwrap_or(nothing));
             }
         }

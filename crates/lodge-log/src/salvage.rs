@@ -1,4 +1,4 @@
-//! Finding whole events in a line, also in a damaged one.
+//! Finds whole events in a line, even in a damaged one.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub(crate) struct Mark {
     pub(crate) place: Place,
 }
 
-/// Where an event stands to the chain of parents.
+/// An event's relation to the chain of parents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The next event's parent.
@@ -43,7 +43,7 @@ pub(crate) enum Place {
 }
 
 impl Mark {
-    fn of(json: &[u8]) -> Option<Mark> {
+    fn parse(json: &[u8]) -> Option<Mark> {
         let head = Head::parse(json).ok()?;
         Some(Mark {
             id: head.id,
@@ -74,13 +74,13 @@ pub(crate) struct Found {
     pub(crate) range: Range<usize>,
     pub(crate) mark: Mark,
     /// It was not whole: this is the line with U+FFFD in place of bytes that are no UTF-8.
-    pub(crate) mended: Option<String>,
+    pub(crate) repaired_json: Option<String>,
 }
 
 /// What the line says of itself, if it is one event. Spaces around it, a carriage return and a byte order mark do no
 /// harm.
 pub(crate) fn whole(line: &[u8]) -> Option<Mark> {
-    Mark::of(line)
+    Mark::parse(line)
 }
 
 /// Whether there is nothing on the line.
@@ -106,7 +106,7 @@ pub(crate) fn salvage(line: &[u8], ended: bool) -> Vec<Found> {
                 found.push(Found {
                     range: start..start + len,
                     mark,
-                    mended: None,
+                    repaired_json: None,
                 });
                 from = start + len;
             }
@@ -125,7 +125,7 @@ pub(crate) fn salvage(line: &[u8], ended: bool) -> Vec<Found> {
         found.extend(mark.map(|mark| Found {
             range: 0..line.len(),
             mark,
-            mended: Some(text),
+            repaired_json: Some(text),
         }));
     }
     found
@@ -151,7 +151,7 @@ fn event_at(bytes: &[u8]) -> Result<(Mark, usize), usize> {
     match values.next() {
         Some(Ok(raw)) => {
             let len = values.byte_offset();
-            Mark::of(raw.get().as_bytes()).map(|mark| (mark, len)).ok_or(len)
+            Mark::parse(raw.get().as_bytes()).map(|mark| (mark, len)).ok_or(len)
         }
         Some(Err(error)) => Err(error.column()),
         None => Err(1),

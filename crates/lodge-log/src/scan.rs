@@ -1,4 +1,4 @@
-//! Cutting a log into lines, whatever it consists of, in bounded memory.
+//! Splits a log into lines in bounded memory, whatever it contains.
 
 use std::io;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What a store of session logs can do: small, because a second implementation on a distributed log will follow.
+//! What a store of session logs can do. It is small, because a fleet has a second implementation.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use lodge_events::Event;
 use uuid::Uuid;
 
+use crate::damage::Repair;
 use crate::error::LogError;
-use crate::repair::Repair;
 use crate::sync::SyncTicket;
 
 /// A place in one session's log. For files it is the byte at which an event begins.
@@ -84,7 +84,7 @@ pub struct Snapshot {
 pub struct Opened {
     /// The log, ready for the next append.
     pub log: Box<dyn SessionLog>,
-    /// What was wrong and was put right; tell clients.
+    /// What was damaged and has been repaired; tell clients.
     pub repaired: Option<Repair>,
     /// What [`SessionLog::save_snapshot`] stored last, if it still fits the log.
     pub snapshot: Option<Snapshot>,

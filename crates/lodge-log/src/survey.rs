@@ -1,4 +1,4 @@
-//! Going through a log and judging every stretch of it.
+//! Reads through a log and classifies every part of it: whole events and damage.
 
 use std::collections::HashSet;
 use std::io;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::damage::{Damage, Findings};
 use crate::disk::DiskFile;
 use crate::index::Index;
-use crate::repair::{Damage, Findings};
 use crate::salvage::{Mark, Place, is_blank, salvage, trim, whole};
 use crate::scan::{Ending, Raw, Scanner};
 
@@ -37,7 +37,7 @@ pub(crate) enum Part<'a> {
 #[derive(Debug, Default)]
 struct Chain {
     last: Option<Uuid>,
-    /// Half of each id, which is enough to tell them apart.
+    /// Half of each id, which is enough to distinguish them.
     seen: HashSet<u64>,
     /// A missing event that was reported already, because events beside the chain name it as their parent.
     missing: Option<Uuid>,
@@ -179,12 +179,12 @@ fn walk_damaged(
             })?;
             continue;
         }
-        let note = if found.mended.is_some() {
+        let note = if found.repaired_json.is_some() {
             Some(Damage::NotUtf8)
         } else {
             verdict
         };
-        let json = found.mended.as_deref().map_or(raw, str::as_bytes);
+        let json = found.repaired_json.as_deref().map_or(raw, str::as_bytes);
         let ended = ended && found.range.end == line.len();
         sink(Part::Event {
             at,
@@ -198,7 +198,7 @@ fn walk_damaged(
     bad(from, line.len(), sink)
 }
 
-/// How a log is put right.
+/// How a log is repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fix {
     /// It is right.
@@ -218,7 +218,7 @@ pub(crate) struct Survey {
     pub(crate) events: u64,
     pub(crate) findings: Findings,
     pub(crate) fix: Fix,
-    /// Whether the conversation was taken back somewhere.
+    /// Whether the log contains a rewind.
     pub(crate) rewound: bool,
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn survey(file: &Arc<dyn DiskFile>, index: Index, end: u64, longest: 
         rewound: false,
     };
     walk(scanner, last, &mut |part| {
-        found.take(part);
+        found.judge_part(part);
         Ok(())
     })?;
     if matches!(found.fix, Fix::Tail { newline: true, .. }) && !found.findings.is_loss() {
@@ -244,7 +244,7 @@ pub(crate) fn survey(file: &Arc<dyn DiskFile>, index: Index, end: u64, longest: 
 }
 
 impl Survey {
-    fn take(&mut self, part: Part<'_>) {
+    fn judge_part(&mut self, part: Part<'_>) {
         match part {
             Part::Event {
                 at,

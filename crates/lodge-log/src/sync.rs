@@ -101,7 +101,7 @@ impl SyncTicket {
     /// A ticket for something that needs no sync.
     pub fn done() -> SyncTicket {
         let ticket = SyncTicket::new(PathBuf::new());
-        ticket.settle(&Ok(()));
+        ticket.complete(&Ok(()));
         ticket
     }
 
@@ -112,7 +112,7 @@ impl SyncTicket {
             other => (PathBuf::new(), io::Error::other(other.to_string())),
         };
         let ticket = SyncTicket::new(path);
-        ticket.settle(&Err(source));
+        ticket.complete(&Err(source));
         ticket
     }
 
@@ -137,7 +137,7 @@ impl SyncTicket {
         matches!(self.0.state.lock().outcome, Some(Ok(())))
     }
 
-    fn settle(&self, outcome: &io::Result<()>) {
+    fn complete(&self, outcome: &io::Result<()>) {
         let outcome = outcome.as_ref().copied().map_err(|e| Failure {
             code: e.raw_os_error(),
             kind: e.kind(),
@@ -153,7 +153,7 @@ impl SyncTicket {
 
     fn report(&self, outcome: &Result<(), Failure>) -> Result<(), LogError> {
         outcome.clone().map_err(|failure| LogError::Io {
-            op: "bring to the disk",
+            op: "sync",
             path: self.0.path.clone(),
             source: match failure.code {
                 Some(code) => io::Error::from_raw_os_error(code),
@@ -283,7 +283,7 @@ impl Syncer {
     }
 
     /// Waits until nothing is under way for this log.
-    pub(crate) fn settle(&self, path: &Path) {
+    pub(crate) fn wait_for_pending(&self, path: &Path) {
         loop {
             let queue = self.shared.0.lock();
             let ticket = queue
@@ -362,11 +362,11 @@ fn perform_waiting(queue: &Mutex<Queue>, disk: &dyn Disk, distrusted: &Distruste
             (Ok(()), None) => {}
             (Err(error), _) => {
                 distrusted.add(&path);
-                tracing::error!(path = %path.display(), %error, "cannot bring the log to the disk");
+                tracing::error!(path = %path.display(), %error, "cannot sync the log");
             }
         }
         queue.lock().running.remove(&path);
-        ticket.settle(&outcome);
+        ticket.complete(&outcome);
     }
 }
 

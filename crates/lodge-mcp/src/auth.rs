@@ -1,4 +1,4 @@
-//! Credentials for servers elsewhere: what they ask for, and who gives it.
+//! Credentials for remote servers: what they ask for, and who supplies it.
 
 use std::sync::{
     Arc,
@@ -19,20 +19,20 @@ use crate::{
 /// The longest metadata document that is read.
 const METADATA_BYTES: usize = 64 << 10;
 
-/// Why credentials are asked for.
+/// Why credentials are required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthReason {
     /// There were none.
     Initial,
-    /// Those there were are no longer good.
+    /// They are no longer valid.
     Refresh,
-    /// And no fresh ones could be had.
+    /// They are no longer valid, and could not be renewed.
     Reauth,
-    /// They do not reach far enough.
+    /// Their scopes are insufficient.
     Upscope,
 }
 
-/// Something that nothing prints: it must not get into a log or an event.
+/// A value that is never printed: it must not get into a log or an event.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// A server's wish for credentials.
+/// A server's request for credentials.
 #[derive(Debug, Clone)]
 pub struct AuthRequest {
     /// The server's address.
@@ -55,7 +55,7 @@ pub struct AuthRequest {
     pub resource_metadata: Option<String>,
     /// The OAuth client to be, where one is configured.
     pub client: OauthClient,
-    /// The token that was not good enough.
+    /// The token that was rejected.
     pub rejected: Option<Secret>,
 }
 
@@ -72,7 +72,7 @@ impl AuthRequest {
 pub struct Challenge {
     /// Where the metadata is.
     pub resource_metadata_url: Option<String>,
-    /// Scopes that are wanted.
+    /// The required scopes.
     pub scope: Option<String>,
     /// The error.
     pub error: Option<String>,
@@ -82,7 +82,7 @@ pub struct Challenge {
 
 impl Challenge {
     /// The challenge of an answer, if it is one.
-    pub(crate) fn of(response: &Response, had_token: bool) -> Option<Self> {
+    pub(crate) fn from_response(response: &Response, had_token: bool) -> Option<Self> {
         let said = response.headers().get(header::WWW_AUTHENTICATE);
         let said = said.and_then(|value| value.to_str().ok());
         let upscope = match response.status() {
@@ -129,9 +129,9 @@ pub(crate) struct Auth {
     owner: Arc<dyn Owner>,
     token: Mutex<Option<String>>,
     metadata: Mutex<Option<String>>,
-    /// One at a time asks.
+    /// Serialises requests for credentials.
     asking: tokio::sync::Mutex<()>,
-    /// Whether credentials were wanted and could not be had.
+    /// Whether credentials were required but not available.
     refused: AtomicBool,
     /// Whether that was for everything, rather than for something that they do not reach to.
     shut_out: AtomicBool,
@@ -166,7 +166,7 @@ impl Auth {
         self.shut_out.load(Ordering::Acquire)
     }
 
-    /// Gets credentials other than these. False when there are none to be had.
+    /// Gets other credentials than these. False if there are none.
     pub(crate) async fn renew(&self, http: &Client, challenge: Challenge, old: Option<String>) -> bool {
         let _one = self.asking.lock().await;
         if *self.token.lock() != old {

@@ -1,4 +1,4 @@
-//! Calls of tools: what goes in, what comes out, and which are under way.
+//! Tool calls: arguments, results, and which calls are running.
 
 use std::{
     collections::HashMap,
@@ -11,21 +11,21 @@ use rmcp::model::{CallToolResult, ProgressNotificationParam, ProgressToken};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-/// The shortest time between two words of progress that are passed on.
+/// The shortest time between two progress messages that are forwarded.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
-/// The longest word of progress.
+/// The longest progress message.
 const PROGRESS_CHARACTERS: usize = 500;
 
 /// How often a server may ask the model while its tools run.
 const SAMPLINGS: usize = 20;
 
-/// What a running tool tells.
+/// Progress of a running tool.
 pub type Progress = Arc<dyn Fn(String) + Send + Sync>;
 
 /// A call of a tool.
 #[derive(Clone)]
 pub struct Call {
-    /// The call's id, for questions that come of it.
+    /// The call's id, for questions that it causes.
     pub id: String,
     /// The tool's name on the server.
     pub tool: String,
@@ -33,11 +33,11 @@ pub struct Call {
     pub arguments: Option<Map<String, Value>>,
     /// When given, the exact `_meta` of the request, or none at all.
     pub meta: Option<Option<Map<String, Value>>>,
-    /// Hears of progress.
+    /// Is called with progress.
     pub progress: Progress,
 }
 
-/// What a tool gave back.
+/// A tool's result.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallResult {
     /// The blocks, as MCP forms them.
@@ -51,7 +51,7 @@ pub struct CallResult {
 }
 
 impl CallResult {
-    pub(crate) fn of(result: CallToolResult) -> Self {
+    pub(crate) fn from_wire(result: CallToolResult) -> Self {
         Self {
             content: result.content.iter().map(json).collect(),
             meta: result.meta.as_ref().map(json),
@@ -97,11 +97,11 @@ struct UnderWay {
 #[derive(Default)]
 pub(crate) struct Calls {
     all: Mutex<UnderWay>,
-    /// Rung when the last one is over.
+    /// Notified when the last call ends.
     over: Notify,
 }
 
-/// Takes a call out again when it is over, however it ends.
+/// Removes a call when it ends, however it ends.
 pub(crate) struct Entry<'a>(&'a Calls, ProgressToken);
 
 impl Calls {
@@ -126,20 +126,20 @@ impl Calls {
         }
     }
 
-    /// Counts something that the server asks the model. It may do so while it works for somebody, and not without end.
+    /// Counts a sampling request. A server may send a limited number, and only while one of its tools runs.
     pub(crate) fn count_sampling(&self) -> Result<(), &'static str> {
         let mut under_way = self.all.lock();
         if under_way.open.is_empty() {
-            return Err("The model can only be asked while one of the server's tools runs.");
+            return Err("Sampling is only allowed while one of the server's tools runs.");
         }
         if under_way.samplings >= SAMPLINGS {
-            return Err("The model was asked too often.");
+            return Err("Too many sampling requests.");
         }
         under_way.samplings += 1;
         Ok(())
     }
 
-    /// Waits until no call is under way.
+    /// Waits until no call is running.
     pub(crate) async fn all_over(&self) {
         loop {
             let over = self.over.notified();
@@ -183,7 +183,7 @@ impl Calls {
         });
     }
 
-    /// Passes on what is held back of a call's progress.
+    /// Forwards the progress of a call that is held back.
     fn pass_on(&self, token: &ProgressToken) {
         let held = {
             let mut under_way = self.all.lock();

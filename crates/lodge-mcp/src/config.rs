@@ -1,11 +1,11 @@
-//! How a server is configured, in the forms that people and clients write.
+//! The configuration of a server, in the formats that people and clients write.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A server, as somebody configured it.
+/// The configuration of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// How it is reached.
@@ -14,9 +14,9 @@ pub struct ServerConfig {
     pub tools: Option<Vec<String>>,
     /// Tools not to offer.
     pub excluded_tools: Vec<String>,
-    /// How long a tool may take without a sign of life.
+    /// How long a tool may take without progress.
     pub timeout: Option<Duration>,
-    /// Whether it is not to be started.
+    /// Whether it is disabled.
     pub disabled: bool,
     /// Whether it may ask the session's model, each time with somebody's permission.
     pub sampling: bool,
@@ -29,7 +29,7 @@ pub struct ServerConfig {
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A program that talks on its standard input and output.
+    /// A program that communicates over standard input and output.
     Stdio {
         /// The program.
         command: String,
@@ -42,11 +42,11 @@ pub enum Transport {
     },
     /// Streamable HTTP.
     Http(Remote),
-    /// HTTP with server-sent events, the form before that.
+    /// HTTP with server-sent events, its predecessor.
     Sse(Remote),
 }
 
-/// A server that is elsewhere.
+/// A remote server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
     /// Its address.
@@ -118,14 +118,9 @@ impl ServerConfig {
     pub fn read(value: &Value) -> Result<Self, String> {
         let written: Written = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
         let remote = |written: &Written| {
-            let url = written
-                .url
-                .clone()
-                .ok_or("A server that is not a program needs a `url`.")?;
+            let url = written.url.clone().ok_or("An HTTP or SSE server needs a `url`.")?;
             if !url.starts_with("http://") && !url.starts_with("https://") {
-                return Err(format!(
-                    "`{url}` is not an address that begins with http:// or https://."
-                ));
+                return Err(format!("`{url}` is not a URL that begins with http:// or https://."));
             }
             Ok(Remote {
                 url,
@@ -143,7 +138,7 @@ impl ServerConfig {
                     .command
                     .clone()
                     .filter(|command| !command.is_empty())
-                    .ok_or("A server that is a program needs a `command`.")?,
+                    .ok_or("A stdio server needs a `command`.")?,
                 args: written.args.clone(),
                 env: written
                     .env
@@ -156,7 +151,7 @@ impl ServerConfig {
             "sse" => Transport::Sse(remote(&written)?),
             other => {
                 return Err(format!(
-                    "`{other}` is not a type of server; there are stdio (or local), http and sse."
+                    "Unknown server type `{other}`; there are stdio (or local), http and sse."
                 ));
             }
         };
@@ -196,19 +191,19 @@ impl ServerConfig {
         config
     }
 
-    /// Whether the configuration lets a tool of this name through.
+    /// Whether the configuration allows a tool of this name.
     pub fn offers(&self, tool: &str) -> bool {
         let named = |list: &[String]| list.iter().any(|entry| entry == tool || entry == "*");
         self.tools.as_deref().is_none_or(named) && !named(&self.excluded_tools)
     }
 
-    /// Whether the configuration lets every tool through.
+    /// Whether the configuration allows every tool.
     pub(crate) fn offers_all(&self) -> bool {
         let all = |tools: &Vec<String>| tools.iter().any(|entry| entry == "*");
         self.tools.as_ref().is_none_or(all) && self.excluded_tools.is_empty()
     }
 
-    /// The word for how it is reached.
+    /// The name of the transport.
     pub fn kind(&self) -> &'static str {
         match self.transport {
             Transport::Stdio { .. } => "stdio",
@@ -217,7 +212,7 @@ impl ServerConfig {
         }
     }
 
-    /// Where it is, when it is elsewhere.
+    /// Its URL, if it is remote.
     pub fn remote(&self) -> Option<&Remote> {
         match &self.transport {
             Transport::Stdio { .. } => None,
@@ -238,7 +233,7 @@ fn text_of(value: &Value) -> String {
 /// Whether a server may be called so: something to print, and nothing that breaks lines.
 pub fn check_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
-        return Err("The name of an MCP server has 1 to 128 characters that can be printed.".into());
+        return Err("An MCP server's name must have 1 to 128 printable characters.".into());
     }
     Ok(())
 }
@@ -290,8 +285,8 @@ mod tests {
         );
         check(json!({"type": "stdio"}), Err("needs a `command`"));
         check(json!({"type": "http"}), Err("needs a `url`"));
-        check(json!({"type": "http", "url": "file:///x"}), Err("not an address"));
-        check(json!({"type": "memory"}), Err("not a type of server"));
+        check(json!({"type": "http", "url": "file:///x"}), Err("not a URL"));
+        check(json!({"type": "memory"}), Err("Unknown server type"));
         check(json!({"command": 7}), Err("invalid type"));
         check(json!("x"), Err("invalid type"));
     }

@@ -1,4 +1,4 @@
-//! The files in which people configure servers: their own, and those of a project.
+//! Configuration files for servers: the user's and a project's.
 
 use std::{
     fs, io,
@@ -34,7 +34,7 @@ pub fn of_project(folder: &Path, gate: &Gate) -> Vec<Configured> {
     let admit = |server: Startable<Value>| {
         let server = server.try_map(|value| config(value, &expand))?;
         let admitted = gate.admit(server);
-        admitted.map_err(|why| format!("It is not started, because {why}"))
+        admitted.map_err(|why| format!("Not started: {why}"))
     };
     let servers = brought_by(folder).into_iter().map(|(name, server)| Configured {
         name,
@@ -187,7 +187,7 @@ fn read_whole(file: &Path) -> Result<Map<String, Value>, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Map::new()),
         Err(error) => return Err(error.to_string()),
         Ok(about) if !about.is_file() => return Err("it is not a file".into()),
-        Ok(about) if about.len() > FILE_BYTES => return Err("it is too long".into()),
+        Ok(about) if about.len() > FILE_BYTES => return Err("it is too large".into()),
         Ok(_) => {}
     }
     parse(&fs::read_to_string(file).map_err(|error| error.to_string())?)
@@ -199,7 +199,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
     }
     match serde_json::from_str(&without_comments(text)).map_err(|error| error.to_string())? {
         Value::Object(whole) => Ok(whole),
-        _ => Err("it must hold an object".into()),
+        _ => Err("it must contain a JSON object".into()),
     }
 }
 
@@ -278,7 +278,7 @@ fn variable(name: &str, names: &[&str], folder: &Path) -> Result<String, String>
     }
     if let Some(input) = name.strip_prefix("input:") {
         return Err(format!(
-            "It asks for `{input}` when it starts, which only an editor does; write ${{env:NAME}} instead."
+            "It uses the input variable `{input}`, which only editors support; use ${{env:NAME}} instead."
         ));
     }
     let name = name.strip_prefix("env:").unwrap_or(name);
@@ -296,7 +296,7 @@ fn expand_all(value: &mut Value, expand: &dyn Fn(&str) -> Result<String, String>
     Ok(())
 }
 
-/// The person's file, to look at and to change. What else stands in it stays.
+/// The person's configuration file, to read and change. Everything else in it stays as it is.
 pub struct UserFile(PathBuf);
 
 impl UserFile {
@@ -369,7 +369,7 @@ impl UserFile {
         };
         let servers = whole.entry(key).or_insert_with(|| Value::Object(Map::new()));
         change(servers.as_object_mut().ok_or("`mcpServers` must be an object")?)?;
-        let failed = |error: io::Error| format!("{} cannot be written: {error}", self.0.display());
+        let failed = |error: io::Error| format!("cannot write {}: {error}", self.0.display());
         let text = serde_json::to_vec_pretty(&whole).map_err(|error| error.to_string())?;
         let write = || {
             fs::create_dir_all(self.0.parent().unwrap_or(Path::new("/")))?;

@@ -1,4 +1,4 @@
-//! What servers may ask of, and tell, the host.
+//! Requests and notifications from servers.
 
 // MCP means to give up sampling one day; servers use it until then.
 #![expect(deprecated)]
@@ -31,49 +31,48 @@ const AT_ONCE: usize = 4;
 const SAMPLING_BYTES: usize = 1 << 20;
 /// The longest address of a page that somebody is sent to.
 const URL_BYTES: usize = 8 << 10;
-/// What MCP says when the person does not want it.
+/// MCP's error code for a request that the user rejected.
 const REJECTED: i32 = -1;
 
-/// Rung when the server says that a list changed. However often it does: who listens hears it once.
+/// Notifications that a server's lists changed. Several before the next look count as one.
 #[derive(Default)]
-pub(crate) struct Bells {
+pub(crate) struct ListChanges {
     tools: Notify,
     resources: Notify,
     prompts: Notify,
-    /// How often the server said that its tools changed. Counted where messages arrive, in their order: whoever has the
-    /// answer to a call knows of every change that was told before it.
-    told: AtomicU64,
-    /// As many of these are in the list that was read.
+    /// How often the server announced that its tools changed. Counted in the order in which messages arrive: whoever has
+    /// the answer to a call has every change that was announced before it.
+    tool_changes: AtomicU64,
+    /// How many of these changes the list includes that was read last.
     read: watch::Sender<u64>,
 }
 
-impl Bells {
-    /// Hears of a change as soon as it arrives.
-    pub(crate) fn hear(&self, message: &RxJsonRpcMessage<RoleClient>) {
+impl ListChanges {
+    /// Counts a change as soon as its message arrives.
+    pub(crate) fn observe(&self, message: &RxJsonRpcMessage<RoleClient>) {
         if let RxJsonRpcMessage::<RoleClient>::Notification(told) = message
             && matches!(told.notification, ServerNotification::ToolListChangedNotification(_))
         {
-            self.told.fetch_add(1, Ordering::AcqRel);
+            self.tool_changes.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// How many changes of the tools were told.
-    pub(crate) fn told(&self) -> u64 {
-        self.told.load(Ordering::Acquire)
+    pub(crate) fn tool_changes(&self) -> u64 {
+        self.tool_changes.load(Ordering::Acquire)
     }
 
-    /// The tools were read, with that many changes.
-    pub(crate) fn has_read(&self, changes: u64) {
+    /// The tools were read, with this many changes included.
+    pub(crate) fn mark_tools_read(&self, changes: u64) {
         self.read.send_replace(changes);
     }
 
-    /// Waits until the tools are those that the server spoke of last.
-    pub(crate) async fn tools_read(&self) {
-        let told = self.told();
-        let _ = self.read.subscribe().wait_for(|read| *read >= told).await;
+    /// Waits until the list of tools includes every change announced so far.
+    pub(crate) async fn wait_for_tools(&self) {
+        let changes = self.tool_changes();
+        let _ = self.read.subscribe().wait_for(|read| *read >= changes).await;
     }
 
-    /// Waits for the next one.
+    /// Waits for the next change of a list.
     pub(crate) async fn next(&self) -> List {
         tokio::select! {
             () = self.tools.notified() => List::Tools,
@@ -88,7 +87,7 @@ pub(crate) struct Handler {
     pub(crate) server: Arc<str>,
     pub(crate) owner: Arc<dyn Owner>,
     pub(crate) calls: Arc<Calls>,
-    pub(crate) bells: Arc<Bells>,
+    pub(crate) list_changes: Arc<ListChanges>,
     forms: AtomicUsize,
     /// Whether the server may ask the model.
     sampling: bool,
@@ -102,7 +101,7 @@ impl Handler {
             sampling: sampling || owner.takes_samplings(),
             owner,
             calls: Arc::default(),
-            bells: Arc::default(),
+            list_changes: Arc::default(),
             forms: AtomicUsize::new(0),
             samplings: AtomicUsize::new(0),
         }
@@ -116,12 +115,12 @@ impl Handler {
     ) -> Result<CreateMessageResult, rmcp::ErrorData> {
         let refused = |why: &str| rmcp::ErrorData::invalid_request(why.to_owned(), None);
         if params.tools.is_some() || params.tool_choice.is_some() {
-            let why = "Tools are not offered for sampling.";
+            let why = "Sampling with tools is not supported.";
             return Err(rmcp::ErrorData::invalid_params(why, None));
         }
         let request = json(&params);
         if request.to_string().len() > SAMPLING_BYTES {
-            return Err(refused("The question to the model is too long."));
+            return Err(refused("The sampling request is too long."));
         }
         self.calls.count_sampling().map_err(refused)?;
         let _open = Open::one(&self.samplings).ok_or_else(|| refused("Too many pending requests to the model."))?;
@@ -131,11 +130,12 @@ impl Handler {
         };
         let answer = tokio::select! {
             answer = self.owner.sample(&self.server, asked) => answer,
-            () = self.calls.all_over() => Err("Nobody waits for the tool any more.".to_owned()),
+            () = self.calls.all_over() => Err("The tool call has already ended.".to_owned()),
         };
         let rejected = |why: String| rmcp::ErrorData::new(ErrorCode(REJECTED), why, None);
-        serde_json::from_value(answer.map_err(rejected)?)
-            .map_err(|error| rmcp::ErrorData::internal_error(format!("The answer is not a message: {error}"), None))
+        serde_json::from_value(answer.map_err(rejected)?).map_err(|error| {
+            rmcp::ErrorData::internal_error(format!("The model's answer is not a valid message: {error}"), None)
+        })
     }
 
     async fn ask(&self, request: ElicitRequestParams) -> ElicitResult {
@@ -242,15 +242,15 @@ impl ClientHandler for Handler {
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.bells.tools.notify_one();
+        self.list_changes.tools.notify_one();
     }
 
     async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.bells.resources.notify_one();
+        self.list_changes.resources.notify_one();
     }
 
     async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.bells.prompts.notify_one();
+        self.list_changes.prompts.notify_one();
     }
 
     fn get_info(&self) -> ClientConfig {

@@ -1,4 +1,4 @@
-//! Requests to servers that are elsewhere: streamable HTTP, and what it shares with the older form.
+//! Remote servers over streamable HTTP, and what the older SSE transport shares with it.
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ use sse_stream::{Sse, SseStream};
 use crate::{
     auth::{Auth, Challenge},
     config::Remote,
-    link::{MESSAGE_BYTES, settle_meta},
+    connection::{MESSAGE_BYTES, strip_added_meta},
     tasks::TaskOnly,
 };
 
@@ -55,9 +55,9 @@ pub(crate) struct Http {
 pub(crate) enum HttpError {
     #[error("{}", chain(.0))]
     Network(#[from] reqwest::Error),
-    #[error("the answer is longer than {MESSAGE_BYTES} bytes")]
+    #[error("the response is longer than {MESSAGE_BYTES} bytes")]
     TooLong,
-    #[error("the server wants credentials")]
+    #[error("the server requires credentials")]
     NeedsAuth,
     #[error("the server answered with HTTP {0}")]
     Status(StatusCode),
@@ -80,9 +80,10 @@ impl Http {
     pub(crate) fn new(remote: &Remote, auth: Arc<Auth>) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
-            let name = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` cannot be a header."))?;
-            let mut value =
-                HeaderValue::try_from(value.as_str()).map_err(|_| format!("The value of `{name}` cannot be sent."))?;
+            let name =
+                HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is not a valid header name."))?;
+            let mut value = HeaderValue::try_from(value.as_str())
+                .map_err(|_| format!("The value of the header `{name}` is not valid."))?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -100,7 +101,7 @@ impl Http {
         self.no_posts.load(Ordering::Relaxed)
     }
 
-    /// Sends a request; where the server wants credentials, gets some and sends it again.
+    /// Sends a request; where the server requires credentials, gets some and sends it again.
     pub(crate) async fn send(&self, build: impl Fn(&Client) -> RequestBuilder) -> Result<Response, HttpError> {
         for _ in 0..=SIGN_INS {
             let token = self.auth.token();
@@ -109,7 +110,7 @@ impl Http {
                 request = request.bearer_auth(token);
             }
             let response = request.send().await?;
-            let Some(challenge) = Challenge::of(&response, token.is_some()) else {
+            let Some(challenge) = Challenge::from_response(&response, token.is_some()) else {
                 return Ok(response);
             };
             if !self.auth.renew(&self.client, challenge, token).await {
@@ -169,7 +170,7 @@ pub(crate) fn client() -> reqwest::Result<Client> {
 pub(crate) fn events(response: Response, tasks: TaskOnly) -> BoxStream<'static, Result<Sse, SseError>> {
     let look = move |event: &Result<Sse, SseError>| {
         if let Ok(Sse { data: Some(data), .. }) = event {
-            tasks.look(data.as_bytes());
+            tasks.observe(data.as_bytes());
         }
     };
     SseStream::from_bytes_stream(bounded(response.bytes_stream()))
@@ -238,7 +239,7 @@ impl StreamableHttpClient for Http {
         _: Option<String>,
         more: HashMap<HeaderName, HeaderValue>,
     ) -> Answer<StreamableHttpPostResponse> {
-        settle_meta(&mut message);
+        strip_added_meta(&mut message);
         let body = Bytes::from(serde_json::to_vec(&message)?);
         let asks = matches!(message, ClientJsonRpcMessage::Request(_));
         let response = self
@@ -282,12 +283,12 @@ impl StreamableHttpClient for Http {
             return Err(StreamableHttpError::Client(HttpError::Status(status)));
         }
         let body = Self::body(response).await.map_err(failed)?;
-        self.tasks.look(&body);
+        self.tasks.observe(&body);
         match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
             Ok(answer) if status.is_success() || matches!(answer, ServerJsonRpcMessage::Error(_)) => {
                 Ok(StreamableHttpPostResponse::Json(answer, session))
             }
-            Err(error) if status.is_success() => Err(odd(format!("the answer is not one of MCP: {error}"))),
+            Err(error) if status.is_success() => Err(odd(format!("the response is not valid MCP: {error}"))),
             _ => Err(StreamableHttpError::Client(HttpError::Status(status))),
         }
     }

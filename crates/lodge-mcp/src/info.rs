@@ -1,4 +1,4 @@
-//! What is known of a server and of its tools.
+//! What is known about a server and its tools.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -17,7 +17,7 @@ pub enum Status {
     Connected,
     /// It could not be started, or it broke down.
     Failed,
-    /// It wants somebody to sign in.
+    /// It requires a sign-in.
     NeedsAuth,
     /// It is not to be started.
     Disabled,
@@ -124,7 +124,7 @@ impl Prompt {
     }
 }
 
-/// Models want to hear of an object with properties, even where there are none.
+/// Models expect an object with `properties`, even if it is empty.
 fn object_schema(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.entry("type").or_insert_with(|| "object".into());

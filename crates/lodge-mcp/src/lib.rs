@@ -1,21 +1,21 @@
 //! MCP servers: their configuration, processes and connections, their tools, resources and prompts.
 //!
-//! This room knows the servers of one session at a time and what they offer. It may not know sessions, models, events or
-//! any wire of Lodge's own. A server that crashes, hangs, babbles or lies hurts only itself: what it sends is bounded in
-//! size and pace, what is asked of it is bounded in time, and its whole process group ends with it.
+//! This crate knows the servers of one session at a time and what they offer. It may not know sessions, models, events
+//! or any wire of Lodge's own. A server that crashes, hangs, floods or lies harms only itself: what it sends is limited
+//! in size and rate, requests to it are limited in time, and its whole process group ends with it.
 
 mod auth;
 mod call;
 mod config;
+mod connection;
 pub mod files;
 mod handler;
 mod http;
 mod info;
-mod link;
 mod login;
 mod loopback;
 mod owner;
-mod pace;
+mod rate_limit;
 mod servers;
 mod sse;
 mod surroundings;

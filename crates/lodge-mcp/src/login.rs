@@ -1,5 +1,5 @@
-//! Signing in to servers elsewhere. The host does it itself: the person agrees in a browser, which comes back to a port of
-//! this machine, and what comes of it is kept in a file that only its owner reads.
+//! OAuth sign-in to remote servers. The host does it itself: the person agrees in a browser, which returns to a local
+//! port, and the tokens are stored in a file that only its owner can read.
 
 use std::{
     collections::HashMap,
@@ -52,7 +52,7 @@ pub struct LoginOptions {
     pub client: OauthClient,
     /// Where the client that asks describes itself; its id for servers that read such descriptions.
     pub client_metadata_url: Option<String>,
-    /// Who asks, as the person reads it.
+    /// Who asks, as shown to the person.
     pub client_name: Option<String>,
     /// What the person reads in the end.
     pub success_message: Option<String>,
@@ -66,11 +66,11 @@ pub struct Login {
 }
 
 impl Login {
-    /// Waits for the person. The login goes on when nobody does.
+    /// Waits for the person. The login continues even if nobody waits.
     pub async fn ended(self) -> Result<(), McpError> {
         match self.done.await {
             Ok(ended) => ended,
-            Err(_) => Err(McpError::Failed("Another login took the place of this one.".to_owned())),
+            Err(_) => Err(McpError::Failed("A newer login replaced this one.".to_owned())),
         }
     }
 }
@@ -170,7 +170,7 @@ impl Logins {
         match renewed {
             Ok(Ok(())) => self.token(url),
             Ok(Err(error)) => {
-                tracing::info!(%error, "a token for an MCP server cannot be renewed");
+                tracing::info!(%error, "cannot renew an MCP server's token");
                 None
             }
             Err(_) => None,
@@ -197,18 +197,20 @@ impl Logins {
         Ok(manager)
     }
 
-    /// Begins a login. The person has to open the address; the rest goes on beside.
+    /// Starts a login. The person has to open the URL; the rest happens in the background.
     pub async fn begin(&self, url: &str, options: LoginOptions) -> Result<Login, McpError> {
         if options.client.grant_type.as_deref() == Some("client_credentials") {
-            let text = "The server is configured for client credentials; there is nobody to sign in.";
+            let text = "The server uses client credentials; no sign-in is needed.";
             return Err(McpError::Failed(text.to_owned()));
         }
-        let listener = Loopback::bind()
-            .await
-            .map_err(|error| McpError::Failed(format!("No port for the browser to come back to: {error}")))?;
+        let listener = Loopback::bind().await.map_err(|error| {
+            McpError::Failed(format!(
+                "Cannot open a local port for the browser to return to: {error}"
+            ))
+        })?;
         let session = tokio::time::timeout(ANSWER_LIMIT, self.session(url, &options, &listener.redirect()))
             .await
-            .map_err(|_| McpError::Failed("The authorisation server does not answer.".to_owned()))?
+            .map_err(|_| McpError::Failed("The authorisation server did not answer.".to_owned()))?
             .map_err(McpError::Failed)?;
         let address = session.get_authorization_url().to_owned();
         let gate = self.gate(url);
@@ -221,7 +223,7 @@ impl Logins {
             let signed_in = match signed_in {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(error)) => Err(error_text(&error)),
-                Err(_) => Err("The authorisation server does not answer.".to_owned()),
+                Err(_) => Err("The authorisation server did not answer.".to_owned()),
             };
             page.show(signed_in.as_ref().err().map(String::as_str), message.as_deref())
                 .await;
@@ -238,7 +240,7 @@ impl Logins {
         let mut manager = self.manager(url).await.map_err(text)?;
         let found = manager.resolve_metadata().await.map_err(text)?;
         if found.source == AuthorizationMetadataSource::LegacyEndpointFallback {
-            return Err("The server does not say how to sign in to it.".to_owned());
+            return Err("The server does not offer a way to sign in.".to_owned());
         }
         manager.set_metadata(found.metadata);
         let name = options.client_name.as_deref().unwrap_or("Lodge");
@@ -295,9 +297,8 @@ impl CredentialStore for Kept {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        self.write(&credentials).map_err(|error| {
-            AuthError::CredentialStoreError(format!("{} cannot be written: {error}", self.path.display()))
-        })
+        self.write(&credentials)
+            .map_err(|error| AuthError::CredentialStoreError(format!("cannot write {}: {error}", self.path.display())))
     }
 
     async fn clear(&self) -> Result<(), AuthError> {

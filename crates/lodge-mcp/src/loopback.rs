@@ -1,4 +1,4 @@
-//! A port of this machine that a browser comes back to when somebody has signed in.
+//! The local port that the browser returns to after a sign-in.
 
 use std::{io, net::Ipv4Addr, time::Duration};
 
@@ -104,7 +104,7 @@ impl Page {
             Some(error) => ("Not signed in", error),
             None => (
                 "Signed in",
-                success.unwrap_or("You can close this page and go back to where you came from."),
+                success.unwrap_or("You can close this page and return to your client."),
             ),
         };
         let body = format!("<h1>{title}</h1><p>{}</p>", escaped(text));

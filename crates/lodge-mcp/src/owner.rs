@@ -1,4 +1,4 @@
-//! Whom servers work for: what they tell, and what they ask.
+//! The owner of a set of servers: receives their notifications and answers their requests.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub enum List {
     Prompts,
 }
 
-/// A form that a server wants filled in, or a page that it wants somebody to visit.
+/// A form that a server asks somebody to fill in, or a page that it asks somebody to visit.
 #[derive(Debug, Clone)]
 pub struct Elicitation {
     /// The tool call it belongs to, where there is only one it can belong to.
@@ -40,7 +40,7 @@ pub struct ElicitationAnswer {
     pub content: Option<Value>,
 }
 
-/// Something that a server wants the model to answer.
+/// A sampling request of a server.
 #[derive(Debug, Clone)]
 pub struct Sampling {
     /// The server's own id of the request.
@@ -49,7 +49,7 @@ pub struct Sampling {
     pub request: Value,
 }
 
-/// Whom servers work for.
+/// Receives the notifications and requests of servers.
 pub trait Owner: Send + Sync + 'static {
     /// A server's state changed.
     fn changed(&self, server: &ServerInfo);
@@ -59,11 +59,11 @@ pub trait Owner: Send + Sync + 'static {
     fn lost(&self, server: &str) {
         let _ = server;
     }
-    /// A server is no longer there.
+    /// A server was removed.
     fn removed(&self, server: &str);
     /// A list of a server changed. For tools, the new ones are known when this is called.
     fn list_changed(&self, server: &str, list: List);
-    /// A server wants a form filled in.
+    /// A server asks for a form to be filled in.
     fn elicit(&self, server: &str, form: Elicitation) -> BoxFuture<'static, ElicitationAnswer>;
     /// The directories that servers may take for the person's; servers ask for them when they like.
     fn roots(&self) -> Vec<PathBuf> {
@@ -77,10 +77,10 @@ pub trait Owner: Send + Sync + 'static {
     /// A server wants the model to answer something: the result of `sampling/createMessage`, or why there is none. Dropped
     /// when the server does not want to know any more, or must not.
     fn sample(&self, _server: &str, _asked: Sampling) -> BoxFuture<'static, Result<Value, String>> {
-        Box::pin(ready(Err("There is no model here.".to_owned())))
+        Box::pin(ready(Err("No model is available.".to_owned())))
     }
     /// The token to begin with, where one is kept.
     fn token(&self, server: &str) -> Option<String>;
-    /// A server wants credentials: an access token, or nothing when there is none to be had.
+    /// A server requires credentials: an access token, or nothing when none is available.
     fn authorize(&self, server: &str, request: AuthRequest) -> BoxFuture<'static, Option<String>>;
 }

@@ -1,7 +1,7 @@
 //! The servers of one session: which there are, what state each is in, and what they offer together.
 
 mod entry;
-mod life;
+mod lifecycle;
 
 use std::{
     path::{Path, PathBuf},
@@ -26,7 +26,7 @@ use crate::{
     surroundings::Surroundings,
 };
 
-/// How long a server may take to start and to tell its tools.
+/// How long a server may take to start and to list its tools.
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// The same for one that may have to be installed first: ending an installation in the middle leaves a cache behind that no
 /// later start gets over.
@@ -37,7 +37,7 @@ const INSTALLERS: [&str; 14] = [
 ];
 /// How long a turn waits for a list that a server says has changed.
 const LIST_PATIENCE: Duration = Duration::from_secs(5);
-/// How often in a row a server is started by itself before somebody has to ask for it.
+/// How many automatic restarts in a row before somebody has to ask for one.
 const ATTEMPTS: u32 = 3;
 /// How long a session waits for its servers to end.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -74,14 +74,14 @@ struct Inner {
     alive: Arc<watch::Sender<usize>>,
     /// Changes when nobody is to wait any longer for servers that start.
     released: watch::Sender<u64>,
-    /// The directories that servers were last told of.
+    /// The directories that were last announced to servers.
     roots: Mutex<Vec<PathBuf>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         for entry in self.entries.get_mut() {
-            entry.put_down(State::Stopped);
+            entry.disconnect(State::Stopped);
         }
     }
 }
@@ -102,12 +102,12 @@ impl Servers {
         }))
     }
 
-    /// Where programs are started from now on, and what they see there.
+    /// Sets where programs are started from now on, and their environment.
     pub fn surround(&self, around: Surroundings) {
         *self.0.around.lock() = around;
     }
 
-    /// Programs are started there from now on.
+    /// Sets the directory of programs that start from now on.
     pub fn move_to(&self, cwd: PathBuf) {
         self.0.around.lock().cwd = cwd;
     }
@@ -117,14 +117,14 @@ impl Servers {
         self.0.by_reference.store(by_reference, Ordering::Relaxed);
     }
 
-    /// Makes the servers these. Those that are configured as before stay as they are.
+    /// Replaces the servers. Those with the same configuration stay as they are.
     pub fn configure(&self, wanted: Vec<Configured>) {
         let gone: Vec<Arc<str>> = {
             let mut entries = self.0.entries.lock();
             let wants = |entry: &Entry| wanted.iter().any(|wanted| *entry.name == wanted.name);
             let gone = entries.extract_if(.., |entry| !wants(entry));
             gone.map(|mut entry| {
-                entry.put_down(State::Stopped);
+                entry.disconnect(State::Stopped);
                 entry.name
             })
             .collect()
@@ -145,7 +145,7 @@ impl Servers {
                     entry.source = configured.source;
                 }
                 Some(entry) => {
-                    entry.put_down(State::Stopped);
+                    entry.disconnect(State::Stopped);
                     *entry = Entry {
                         start: entry.start,
                         ..Entry::new(configured)
@@ -156,7 +156,7 @@ impl Servers {
         }
     }
 
-    /// Forgets the servers that files described.
+    /// Removes the servers from files.
     pub fn forget_files(&self) {
         let gone: Vec<Entry> = {
             let mut entries = self.0.entries.lock();
@@ -165,11 +165,11 @@ impl Servers {
                 .collect()
         };
         for mut entry in gone {
-            entry.put_down(State::Stopped);
+            entry.disconnect(State::Stopped);
         }
     }
 
-    /// Forgets these.
+    /// Removes these servers.
     pub fn forget(&self, names: &[String]) {
         let gone: Vec<Entry> = {
             let mut entries = self.0.entries.lock();
@@ -178,12 +178,12 @@ impl Servers {
                 .collect()
         };
         for mut entry in gone {
-            entry.put_down(State::Stopped);
+            entry.disconnect(State::Stopped);
             self.0.owner.removed(&entry.name);
         }
     }
 
-    /// Whether one of them is on its way.
+    /// Whether any is starting.
     pub fn is_starting(&self, name: &str) -> bool {
         self.0.any_starting(Some(name))
     }
@@ -193,7 +193,7 @@ impl Servers {
         self.0.entries.lock().is_empty()
     }
 
-    /// All of them, as they are now.
+    /// All servers and their state.
     pub fn list(&self) -> Vec<ServerInfo> {
         self.0.entries.lock().iter().map(Entry::info).collect()
     }
@@ -302,27 +302,31 @@ impl Servers {
             return;
         }
         for entry in self.0.entries.lock().iter() {
-            if let State::Connected(link) = &entry.state {
-                link.roots_changed();
+            if let State::Connected(connection) = &entry.state {
+                connection.roots_changed();
             }
         }
     }
 
-    /// Waits until the tools are those that servers spoke of last, but not for long.
+    /// Waits briefly until the tools include every change that servers announced.
     pub async fn lists_read(&self) {
-        let links: Vec<_> = {
+        let connections: Vec<_> = {
             let entries = self.0.entries.lock();
-            let links = entries.iter().filter_map(|entry| match &entry.state {
-                State::Connected(link) => Some(link.clone()),
+            let connections = entries.iter().filter_map(|entry| match &entry.state {
+                State::Connected(connection) => Some(connection.clone()),
                 _ => None,
             });
-            links.collect()
+            connections.collect()
         };
-        let read = futures_util::future::join_all(links.iter().map(|link| link.bells.tools_read()));
+        let read = futures_util::future::join_all(
+            connections
+                .iter()
+                .map(|connection| connection.list_changes.wait_for_tools()),
+        );
         let _ = tokio::time::timeout(LIST_PATIENCE, read).await;
     }
 
-    /// Waits until a server, or all, are there or have failed.
+    /// Waits until one server, or all, have started or failed.
     async fn wait(&self, name: Option<&str>, limit: Duration) {
         let mut settled = self.0.settled.subscribe();
         let mut released = self.0.released.subscribe();
@@ -341,7 +345,7 @@ impl Servers {
         }
     }
 
-    /// Lets everybody go on who waits for servers that start. False when none does.
+    /// Ends every wait for starting servers. False if there is none.
     pub fn release(&self) -> bool {
         let starting = self.0.any_starting(None) && self.0.released.receiver_count() > 0;
         if starting {
@@ -365,23 +369,23 @@ impl Servers {
         }
     }
 
-    /// Stops a server; it is not started again by itself.
+    /// Stops a server; it is not restarted automatically.
     pub fn stop(&self, name: &str) -> Result<(), McpError> {
         self.0.set(name, State::Stopped)
     }
 
-    /// Stops a server and starts it anew.
+    /// Restarts a server.
     pub async fn restart(&self, name: &str) -> Result<(), McpError> {
         self.stop(name)?;
         self.start(name).await
     }
 
-    /// Keeps a server from being started.
+    /// Disables a server.
     pub fn disable(&self, name: &str) -> Result<(), McpError> {
         self.0.set(name, State::Disabled)
     }
 
-    /// Takes that back; the server starts when it is needed.
+    /// Enables a server; it starts when it is needed.
     pub fn enable(&self, name: &str) -> Result<(), McpError> {
         match self.info(name) {
             Some(info) if !matches!(info.status, Status::Disabled | Status::Stopped) => Ok(()),
@@ -389,7 +393,7 @@ impl Servers {
         }
     }
 
-    /// Ends all connections; they are made anew when they are needed.
+    /// Ends all connections; they are opened again when needed.
     pub fn reset(&self) {
         let names: Vec<Arc<str>> = {
             let entries = self.0.entries.lock();
@@ -403,10 +407,10 @@ impl Servers {
         }
     }
 
-    /// Ends all of them, for good, and gives them a moment to do it themselves.
+    /// Ends all servers for good, and gives them a moment to exit by themselves.
     pub async fn shutdown(&self) {
         for entry in self.0.entries.lock().iter_mut() {
-            entry.put_down(State::Stopped);
+            entry.disconnect(State::Stopped);
         }
         let mut alive = self.0.alive.subscribe();
         let _ = tokio::time::timeout(FAREWELL, alive.wait_for(|alive| *alive == 0)).await;
@@ -414,21 +418,21 @@ impl Servers {
 
     /// Calls a tool.
     pub async fn call(&self, server: &str, call: Call) -> Result<CallResult, McpError> {
-        let link = self.0.link(server)?;
-        let result = link.call(call).await;
-        self.0.judge(server, &link, result)
+        let connection = self.0.connection(server)?;
+        let result = connection.call(call).await;
+        self.0.judge(server, &connection, result)
     }
 
-    /// Any request of the protocol to a connected server.
+    /// Sends any MCP request to a connected server.
     pub async fn request(&self, server: &str, method: &str, params: Option<Value>) -> Result<Value, McpError> {
-        let link = self.0.link(server)?;
-        let result = link.request(method, params).await;
-        self.0.judge(server, &link, result)
+        let connection = self.0.connection(server)?;
+        let result = connection.request(method, params).await;
+        self.0.judge(server, &connection, result)
     }
 
-    /// The tools of a connected server as it tells them now, whatever the configuration lets through.
+    /// The tools that a connected server lists now, whatever the configuration allows.
     pub async fn list_tools(&self, server: &str) -> Result<Vec<Tool>, McpError> {
-        self.0.link(server)?.tools().await
+        self.0.connection(server)?.tools().await
     }
 }
 

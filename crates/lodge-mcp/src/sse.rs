@@ -1,4 +1,4 @@
-//! HTTP with server-sent events, the form before streamable HTTP: one stream of events, and an address to post to.
+//! The HTTP+SSE transport, the predecessor of streamable HTTP: one event stream, and an endpoint to post to.
 
 use futures_util::{StreamExt, stream::BoxStream};
 use http::header;
@@ -11,8 +11,8 @@ use rmcp::{
 use sse_stream::Sse;
 
 use crate::{
+    connection::strip_added_meta,
     http::{Http, HttpError, events},
-    link::settle_meta,
 };
 
 /// A connection of the older form.
@@ -23,7 +23,7 @@ pub(crate) struct SseWire {
 }
 
 impl SseWire {
-    /// Opens the stream and waits to be told where to post.
+    /// Opens the stream and waits for the endpoint to post to.
     pub(crate) async fn open(http: Http, url: &str) -> Result<Self, HttpError> {
         let base = Url::parse(url).map_err(|error| HttpError::Odd(error.to_string()))?;
         let response = http
@@ -44,12 +44,14 @@ impl SseWire {
             // What goes there may hold secrets that are meant for this server alone.
             if endpoint.origin() != base.origin() {
                 return Err(HttpError::Odd(
-                    "the server wants messages sent to another one".to_owned(),
+                    "the server names an endpoint on another server".to_owned(),
                 ));
             }
             return Ok(Self { http, endpoint, events });
         }
-        Err(HttpError::Odd("the stream ended before it began".to_owned()))
+        Err(HttpError::Odd(
+            "the stream ended before the server named its endpoint".to_owned(),
+        ))
     }
 }
 
@@ -60,7 +62,7 @@ impl Transport<RoleClient> for SseWire {
         &mut self,
         mut item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        settle_meta(&mut item);
+        strip_added_meta(&mut item);
         let (http, endpoint) = (self.http.clone(), self.endpoint.clone());
         async move {
             let body = serde_json::to_vec(&item).map_err(|error| HttpError::Odd(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Where servers that are programs run, and which variables they see.
+//! The working directory and environment of servers that are local programs.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Tools that only run as tasks. The library does not read what says so, so messages are looked at as they arrive.
+//! Tools that only run as tasks. The library does not parse the field that says so, so messages are inspected as they
+//! arrive.
 
 use std::{
     collections::HashSet,
@@ -12,20 +13,19 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::link::MESSAGE_BYTES;
+use crate::connection::MESSAGE_BYTES;
 
 /// Names of a server's tools that only run as tasks, as far as the server listed them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TaskOnly(Arc<Mutex<HashSet<String>>>);
 
 impl TaskOnly {
-    /// Whether a tool is one of them.
     pub(crate) fn contains(&self, tool: &str) -> bool {
         self.0.lock().contains(tool)
     }
 
-    /// Looks at a message of the server before it is read.
-    pub(crate) fn look(&self, message: &[u8]) {
+    /// Notes the tools that a server's message lists.
+    pub(crate) fn observe(&self, message: &[u8]) {
         // Hardly any message has it; the rest is not read twice.
         let word = b"taskSupport";
         if !message.windows(word.len()).any(|part| part == word) {
@@ -43,14 +43,14 @@ impl TaskOnly {
     }
 }
 
-/// The output of a server that is a program, looked at line by line on its way.
-pub(crate) struct Looked<R> {
+/// The output of a stdio server, observed line by line as it is read.
+pub(crate) struct ObservedOutput<R> {
     inner: R,
     line: Vec<u8>,
     tasks: TaskOnly,
 }
 
-impl<R> Looked<R> {
+impl<R> ObservedOutput<R> {
     pub(crate) fn new(inner: R, tasks: TaskOnly) -> Self {
         Self {
             inner,
@@ -59,25 +59,25 @@ impl<R> Looked<R> {
         }
     }
 
-    fn look(&mut self, bytes: &[u8]) {
+    fn observe(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             // Longer messages are dropped anyway.
             if self.line.len() + piece.len() <= MESSAGE_BYTES {
                 self.line.extend_from_slice(piece);
             }
             if piece.ends_with(b"\n") {
-                self.tasks.look(&self.line);
+                self.tasks.observe(&self.line);
                 self.line = Vec::new();
             }
         }
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Looked<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for ObservedOutput<R> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        self.look(&buffer.filled()[before..]);
+        self.observe(&buffer.filled()[before..]);
         read
     }
 }
@@ -91,15 +91,15 @@ mod tests {
         let list = r#"{"result":{"tools":[{"name":"a","execution":{"taskSupport":"required"}},{"name":"b","execution":{"taskSupport":"optional"}},{"name":"c"}]}}"#;
         for size in [1, 5, 10_000] {
             let tasks = TaskOnly::default();
-            let mut looked = Looked::new(tokio::io::empty(), tasks.clone());
+            let mut looked = ObservedOutput::new(tokio::io::empty(), tasks.clone());
             let text = format!("noise taskSupport\n{list}\n{{\"half\":");
-            text.as_bytes().chunks(size).for_each(|chunk| looked.look(chunk));
+            text.as_bytes().chunks(size).for_each(|chunk| looked.observe(chunk));
             assert_eq!(["a", "b", "c"].map(|name| tasks.contains(name)), [true, false, false]);
         }
         // What no longer needs one is a tool like any other.
         let tasks = TaskOnly::default();
-        tasks.look(list.as_bytes());
-        tasks.look(list.replace("required", "forbidden").as_bytes());
+        tasks.observe(list.as_bytes());
+        tasks.observe(list.replace("required", "forbidden").as_bytes());
         assert!(!tasks.contains("a"));
     }
 }

@@ -1,4 +1,4 @@
-//! The address of a provider, which may hold a key.
+//! A provider's base URL, which may contain a key.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl BaseUrl {
         all.map(Secret::new).collect()
     }
 
-    /// The scheme, what stands before the host's name, the host with the path, and the query.
+    /// The scheme, the user info, the host with the path, and the query.
     fn parts(&self) -> (&str, Option<&str>, &str, Option<&str>) {
         let (scheme, rest) = match self.0.split_once("://") {
             Some((scheme, rest)) => (scheme, rest),

@@ -1,4 +1,4 @@
-//! How errors of models are made; what they are stands in `types`.
+//! Constructors for model errors; the types are in `types`.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl ModelError {
         }
     }
 
-    /// The same with the HTTP status that told of it.
+    /// The same with the HTTP status of the response.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);

@@ -1,4 +1,4 @@
-//! The network as a transport: reqwest with rustls, the system's certificates and the system's proxies.
+//! The network transport: reqwest with rustls, the system's certificates and the system's proxies.
 
 use std::{
     path::PathBuf,
@@ -92,8 +92,8 @@ impl Transport for Network {
     fn send(&self, request: HttpRequest) -> BoxFuture<'static, Result<HttpResponse, TransportError>> {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move {
-            let url = Url::parse(&request.url)
-                .map_err(|error| TransportError::Invalid(format!("the address is wrong: {error}")))?;
+            let url =
+                Url::parse(&request.url).map_err(|error| TransportError::Invalid(format!("invalid URL: {error}")))?;
             let method = if request.method == "GET" {
                 Method::GET
             } else {
@@ -101,18 +101,17 @@ impl Transport for Network {
             };
             let mut builder = inner.client(&url)?.request(method, url);
             for (name, value) in &request.headers {
-                let wrong =
-                    |_| TransportError::Invalid(format!("the header {name:?} has a value that HTTP does not allow"));
+                let wrong = |_| TransportError::Invalid(format!("invalid value for the header {name:?}"));
                 let mut value = HeaderValue::from_str(value).map_err(wrong)?;
                 value.set_sensitive(is_secret(name));
                 let name = HeaderName::from_bytes(name.as_bytes())
-                    .map_err(|_| TransportError::Invalid(format!("{name:?} is no name of a header")))?;
+                    .map_err(|_| TransportError::Invalid(format!("invalid header name {name:?}")))?;
                 builder = builder.header(name, value);
             }
             if !request.body.is_empty() {
                 builder = builder.body(request.body);
             }
-            let response = builder.send().await.map_err(told)?;
+            let response = builder.send().await.map_err(transport_error)?;
             let headers: Vec<(String, String)> = response
                 .headers()
                 .iter()
@@ -121,7 +120,10 @@ impl Transport for Network {
             let is_gzip = |(name, value): &(String, String)| name == "content-encoding" && value.contains("gzip");
             let gzip = headers.iter().any(is_gzip);
             let status = response.status().as_u16();
-            let body = response.bytes_stream().map(|piece| piece.map_err(told)).boxed();
+            let body = response
+                .bytes_stream()
+                .map(|piece| piece.map_err(transport_error))
+                .boxed();
             Ok(HttpResponse {
                 status,
                 headers,
@@ -145,7 +147,7 @@ fn is_secret(header: &str) -> bool {
 }
 
 /// Without the address, which may hold a key in its query.
-fn told(error: reqwest::Error) -> TransportError {
+fn transport_error(error: reqwest::Error) -> TransportError {
     TransportError::Failed(causes(&error.without_url()))
 }
 

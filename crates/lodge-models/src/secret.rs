@@ -1,4 +1,4 @@
-//! Values that may be used and never shown.
+//! Values that may be used but never shown.
 
 use std::{fmt, sync::Arc};
 

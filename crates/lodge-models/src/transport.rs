@@ -1,5 +1,5 @@
-//! The seam between the wires and the network: requests can also go through something else, such as a client that
-//! does the traffic on the host's behalf.
+//! The interface between the wires and the network. Requests can also go through something else, such as a client that
+//! carries the traffic for the host.
 
 use std::fmt;
 

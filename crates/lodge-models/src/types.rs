@@ -1,4 +1,4 @@
-//! What a model is asked and what it answers, the same for every wire.
+//! Requests to models and their answers, the same for every wire.
 
 use std::{any::Any, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -110,7 +110,7 @@ pub struct ResponseFormat {
     pub strict: Option<bool>,
 }
 
-/// A sub-agent, for those who carry requests and want to tell whose they are.
+/// A sub-agent, so that whoever carries a request knows whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubAgent {
     /// Its id.
@@ -194,11 +194,11 @@ pub struct AssistantMessage {
     pub reasoning_opaque: Option<String>,
     /// Encrypted reasoning of the OpenAI responses wire, as that wire wrote it.
     pub encrypted_content: Option<String>,
-    /// What the text is in the course of a turn, in the words of the OpenAI responses wire (`commentary`, `final_answer`).
+    /// The phase of a turn that the text belongs to, as the OpenAI responses API names it (`commentary`, `final_answer`).
     pub phase: Option<String>,
 }
 
-/// A call of a tool that the model wants.
+/// A tool call that the model requests.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
     /// The provider's id of the call.
@@ -269,7 +269,7 @@ pub struct Quota {
     pub overage: f64,
     /// Whether there may be some.
     pub overage_allowed: bool,
-    /// When it starts anew.
+    /// When it resets.
     pub resets: Option<String>,
 }
 
@@ -294,7 +294,7 @@ pub struct Usage {
     pub raw: Option<Arc<RawValue>>,
 }
 
-/// The cost of a call as the Copilot API tells it.
+/// The cost of a call as the Copilot API reports it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct CopilotUsage {
@@ -318,7 +318,7 @@ pub struct TokenCost {
     pub token_type: String,
 }
 
-/// What went wrong with a call, as far as the agent must tell cases apart.
+/// The kind of failure of a call, as far as the agent must distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The key is wrong or missing.

@@ -1,4 +1,4 @@
-//! Bodies that are compressed: nobody asks for it, and some gateways do it all the same.
+//! Decompresses response bodies: Lodge does not ask for compression, but some gateways compress anyway.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ pub(crate) fn stream(body: Body) -> Body {
     let mut decoder = MultiGzDecoder::new(Vec::new());
     body.map(move |piece| {
         let piece = piece?;
-        let damaged = |error| TransportError::Failed(format!("the answer is not the gzip that it says it is: {error}"));
+        let damaged = |error| TransportError::Failed(format!("the response is not valid gzip: {error}"));
         decoder.write_all(&piece).map_err(damaged)?;
         decoder.flush().map_err(damaged)?;
         Ok(Bytes::from(std::mem::take(decoder.get_mut())))

@@ -1,7 +1,7 @@
-//! JSON-RPC 2.0 between two programs, a message a line, requests in both directions.
+//! JSON-RPC 2.0 between two programs, one message per line, requests in both directions.
 //!
-//! This room knows messages, their bounds, who waits for which answer, and programs that are spoken to over their standard
-//! streams. It may not know any method.
+//! This crate knows messages, their limits, who waits for which answer, and programs that communicate over their
+//! standard streams. It may not know any method.
 
 mod lines;
 mod message;

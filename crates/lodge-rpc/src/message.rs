@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0: what comes in, and errors in words.
+//! JSON-RPC 2.0 messages and errors.
 
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 /// Anything else.
 pub const INTERNAL_ERROR: i64 = -32603;
-/// Whoever asked does not want it any more.
+/// The requester cancelled it.
 pub const CANCELLED: i64 = -32800;
 /// Somebody has to authenticate first.
 pub const AUTH_REQUIRED: i64 = -32000;
@@ -54,7 +54,7 @@ impl Error {
         Self::new(INTERNAL_ERROR, message.to_string())
     }
 
-    /// Whoever asked does not want it any more.
+    /// The requester cancelled it.
     pub fn cancelled() -> Self {
         Self::new(CANCELLED, "The request was cancelled.")
     }
@@ -63,7 +63,7 @@ impl Error {
 /// What the other side sent.
 #[derive(Debug)]
 pub enum Message {
-    /// Something that wants an answer.
+    /// A request.
     Request {
         /// What the answer names.
         id: Value,
@@ -72,9 +72,9 @@ pub enum Message {
         /// Null where there are none.
         params: Value,
     },
-    /// Something that wants none.
+    /// A notification.
     Notification {
-        /// What is told.
+        /// What is reported.
         method: String,
         /// Null where there are none.
         params: Value,
@@ -114,15 +114,15 @@ impl Message {
         let id = value.get("id").filter(|id| is_id(id)).cloned().unwrap_or_default();
         let invalid = |why: String| (id.clone(), Error::new(INVALID_REQUEST, why));
         if value.is_array() {
-            return Err(invalid("Batches are not supported. Send one message a line.".into()));
+            return Err(invalid("Batches are not supported. Send one message per line.".into()));
         }
         let envelope: Envelope =
             serde_json::from_value(value).map_err(|error| invalid(format!("Not a JSON-RPC message: {error}")))?;
         if envelope.jsonrpc.as_deref() != Some("2.0") {
-            return Err(invalid("A message says \"jsonrpc\": \"2.0\".".into()));
+            return Err(invalid("A message must have \"jsonrpc\": \"2.0\".".into()));
         }
         if envelope.id.as_ref().is_some_and(|id| !is_id(id)) {
-            return Err(invalid("An id is a string, a number or null.".into()));
+            return Err(invalid("An id must be a string, a number or null.".into()));
         }
         match (envelope.method, envelope.id, envelope.result, envelope.error) {
             (Some(method), Some(id), None, None) => Ok(Self::Request {
@@ -137,7 +137,7 @@ impl Message {
             (None, Some(id), Some(result), None) => Ok(Self::Response { id, result: Ok(result) }),
             (None, Some(id), None, Some(error)) => Ok(Self::Response { id, result: Err(error) }),
             _ => Err(invalid(
-                "A message has a method, or an id with either a result or an error.".into(),
+                "A message must have a method, or an id with either a result or an error.".into(),
             )),
         }
     }

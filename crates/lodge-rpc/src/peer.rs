@@ -1,4 +1,4 @@
-//! The other side: what it is to be told, and what it was asked.
+//! The peer of a connection: messages to it, and requests that wait for its answer.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 
-/// So much may wait to be written. Whoever reads so little is dropped: nobody can slow a session.
+/// How much may wait to be written. A slower reader is disconnected: nobody can slow a session.
 const LIMIT: usize = 64 << 20;
 /// What is read from disk waits until no more than this waits to be written.
 const LOW: usize = 1 << 20;
@@ -42,7 +42,7 @@ struct Inner {
     /// How long somebody who reads nothing is waited for in the end.
     patience: Duration,
     queue: Mutex<Queue>,
-    /// Something is there to be written, or nothing will be any more.
+    /// There is something to write, or there will be nothing more.
     arrived: Notify,
     /// Something was written.
     written: Notify,
@@ -81,7 +81,7 @@ impl Peer {
     fn send(&self, message: &impl Serialize) {
         let mut line = match serde_json::to_vec(message) {
             Ok(line) => line,
-            Err(error) => return tracing::error!(%error, "a message cannot be written"),
+            Err(error) => return tracing::error!(%error, "cannot write a message"),
         };
         line.push(b'\n');
         let mut queue = self.0.queue.lock();
@@ -91,7 +91,7 @@ impl Peer {
         queue.bytes += line.len();
         if queue.bytes > LIMIT && !queue.lines.is_empty() {
             drop(queue);
-            tracing::warn!("the other side of a connection reads too little and is dropped");
+            tracing::warn!("the peer reads too slowly; closing the connection");
             return self.close();
         }
         queue.lines.push_back(line.into());
@@ -163,7 +163,7 @@ impl Peer {
     /// Waits until everything is written that was said before [`Peer::finish`], but not for somebody who does not read it.
     pub async fn finished(&self) {
         if tokio::time::timeout(self.0.patience, self.closed()).await.is_err() {
-            tracing::debug!("the other side of a connection does not read what is left");
+            tracing::debug!("the peer does not read the remaining messages");
             self.close();
         }
     }
@@ -221,13 +221,13 @@ impl Peer {
             () = self.closed() => Ok(()),
         };
         if let Err(error) = written {
-            tracing::debug!(%error, "the other side of a connection is gone");
+            tracing::debug!(%error, "the peer closed the connection");
         }
         self.close();
     }
 }
 
-/// A request to the other side. Dropped before it is answered, that is told that it need not answer any more.
+/// A request to the peer. Dropping it before the answer cancels it.
 pub struct PeerRequest {
     id: u64,
     peer: Peer,

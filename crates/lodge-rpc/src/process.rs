@@ -1,4 +1,4 @@
-//! A program at the other end: its process group, its pipes, what it says on standard error.
+//! A child process that speaks JSON-RPC: its process group, its pipes, its standard error.
 
 use std::{collections::VecDeque, ffi::OsString, io, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio::{
 const STDERR_KEPT: usize = 4 * 1024;
 /// Lines that are shown of the end.
 const LAST_LINES: usize = 5;
-/// How long a program has to end by itself once its input is closed.
+/// How long a program may take to exit after its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How to start a program.
@@ -25,9 +25,9 @@ pub struct Launch {
     pub args: Vec<String>,
     /// Where it runs.
     pub cwd: PathBuf,
-    /// The variables that it begins with; those of this process when left out.
+    /// Its environment; that of this process if omitted.
     pub variables: Option<Vec<(OsString, OsString)>>,
-    /// Variables to set above those. Later ones count.
+    /// Variables to set in addition. Later ones win.
     pub env: Vec<(OsString, OsString)>,
 }
 
@@ -38,13 +38,13 @@ pub struct Process {
     stderr: Arc<Mutex<Kept>>,
 }
 
-/// The processes of a program. Dropping it ends them at once.
+/// The processes of a program. Dropping it kills them.
 struct Running {
     group: Pid,
     child: Child,
 }
 
-/// What a program said on standard error: how it began and how it ended.
+/// A program's standard error: its beginning and its end.
 #[derive(Default)]
 struct Kept {
     first: Vec<u8>,
@@ -76,7 +76,7 @@ impl Kept {
 }
 
 impl Process {
-    /// Starts it as the leader of a group of its own.
+    /// Starts it as the leader of its own process group.
     pub fn start(launch: &Launch) -> io::Result<(Self, ChildStdout, ChildStdin)> {
         let mut starting = Command::new(&launch.command);
         if let Some(variables) = &launch.variables {
@@ -109,7 +109,7 @@ impl Process {
         Ok((process, stdout, stdin))
     }
 
-    /// What became of it, in a few words: how it ended, and what it said last.
+    /// How it ended and its last output, in a few words.
     pub async fn epitaph(&self) -> String {
         // Its last words may still be on their way.
         let status = || self.running.as_ref().and_then(Running::status);
@@ -126,11 +126,11 @@ impl Process {
         let how = ended.unwrap_or_else(|| "closed its output".to_owned());
         match said.is_empty() {
             true => how,
-            false => format!("{how}; it said: {said}"),
+            false => format!("{how}; its last output: {said}"),
         }
     }
 
-    /// Lets it end by itself, since its input is closed; then asks it to; then ends it.
+    /// Closes its input and waits for it to exit; then sends a signal; then kills it.
     pub async fn end(mut self) {
         if let Some(running) = self.running.take() {
             running.end(GRACE).await;
@@ -139,13 +139,13 @@ impl Process {
 }
 
 impl Running {
-    /// How the leader ended, without taking that from whoever waits for it.
+    /// How the leader ended, without reaping it.
     fn status(&self) -> Option<String> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let status = rustix::process::waitid(WaitId::Pid(self.group), options).ok()??;
         Some(match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => format!("ended with exit code {code}"),
-            (_, Some(signal)) => format!("was ended by signal {signal}"),
+            (Some(code), _) => format!("exited with code {code}"),
+            (_, Some(signal)) => format!("was killed by signal {signal}"),
             _ => "ended".to_owned(),
         })
     }

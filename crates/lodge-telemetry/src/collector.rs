@@ -1,4 +1,4 @@
-//! A collector that speaks OTLP over HTTP: where it is, what it wants to be told, and how things are brought there.
+//! An OTLP collector over HTTP: its address, which signals it accepts, and how they are sent.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub struct Collector {
 
 impl Collector {
     /// What the variables of OpenTelemetry say.
-    pub fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+    pub fn from_env(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let signal = |name: &str, own_headers: &str, path: &str| {
             // What is said of one kind counts before what is said of all.
             let of_kind = |what: &str| variable(&format!("OTEL_EXPORTER_OTLP_{name}_{what}"));
@@ -125,7 +125,7 @@ impl Signal {
             }
         };
         let answer = timeout(LIMIT, send).await;
-        answer.unwrap_or_else(|_| Err("the collector does not answer".to_owned()))
+        answer.unwrap_or_else(|_| Err("the collector did not answer".to_owned()))
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn variables_say_where_a_collector_is_and_what_it_is_told() {
         let of = |variables: &[(&str, &str)]| {
-            Collector::of(&|name| {
+            Collector::from_env(&|name| {
                 let found = variables.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             })

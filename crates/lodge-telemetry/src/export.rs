@@ -1,4 +1,4 @@
-//! Where spans go: lines of a file, or a collector, which gets metrics made from them, too.
+//! Exports spans to a file or a collector; a collector also gets metrics made from them.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(crate) async fn run(options: TraceOptions, mut messages: mpsc::Receiver<Mess
             };
             // Said once, until it works again.
             if let (Err(error), false) = (&sent, failing) {
-                tracing::warn!(%error, "traces cannot be exported");
+                tracing::warn!(%error, "cannot export traces");
             }
             failing = sent.is_err();
         }

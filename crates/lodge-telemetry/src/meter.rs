@@ -1,4 +1,4 @@
-//! Metrics of model calls, made from their spans, in the words of the conventions for generative AI.
+//! Metrics of model calls, made from their spans, by the OpenTelemetry conventions for generative AI.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ const TOKEN_COUNTS: [f64; 14] = [
 ];
 /// What a span says that a metric says, too.
 const SHARED: [&str; 3] = ["gen_ai.operation.name", "gen_ai.request.model", "gen_ai.response.model"];
-/// More kinds of calls than this are not told apart: names of models come from apps.
+/// At most so many kinds of calls are distinguished: names of models come from apps.
 const MOST: usize = 1000;
 
 #[derive(Default)]

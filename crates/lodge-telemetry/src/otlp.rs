@@ -1,4 +1,4 @@
-//! The shapes of OTLP in JSON.
+//! The JSON shapes of OTLP.
 
 use lodge_events::Timestamp;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
-//! What the system tells of this process.
+//! Resource usage of this process.
 
-/// Bytes of memory that it has, where the system tells that in a file.
+/// Bytes of resident memory, where the system reports it.
 pub fn resident_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,4 +1,4 @@
-//! OTLP in protobuf, from its JSON: the same names, with the numbers of the protocol's definition.
+//! OTLP in protobuf, converted from its JSON: the same names, with the field numbers of the protocol.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Leaving secrets out of texts that leave the host.
+//! Redacts secrets from text that leaves the host.
 
 /// How tokens of well-known services begin.
 const PREFIXES: [&str; 14] = [
@@ -17,7 +17,7 @@ const PREFIXES: [&str; 14] = [
     "eyJ",
     "ya29.",
 ];
-/// Words behind which a secret stands.
+/// Words that are followed by a secret.
 const WORDS: [&str; 10] = [
     "authorization",
     "bearer",
@@ -34,7 +34,7 @@ const WORDS: [&str; 10] = [
 const SHORTEST: usize = 8;
 const GONE: &str = "***";
 
-/// What must not be told.
+/// What must not be shown.
 pub struct Secrets(Vec<String>);
 
 impl Secrets {

@@ -1,5 +1,5 @@
-//! Spans from a session's events: one for each time that the agent is at work, and in it one for each call of a model and
-//! of a tool. A sub-agent's is in that of the call that started it.
+//! Spans made from a session's events: one for each turn of the agent, and in it one for each model call and tool call.
+//! A sub-agent's span is inside that of the call that started it.
 
 use std::collections::HashMap;
 
@@ -126,7 +126,7 @@ impl Fold {
     }
 
     /// Takes an event in; gives the spans that it ends.
-    pub(crate) fn take(&mut self, event: &Event) -> Vec<Span> {
+    pub(crate) fn apply(&mut self, event: &Event) -> Vec<Span> {
         let (key, now) = (event.agent_id().unwrap_or_default().to_owned(), event.timestamp());
         match event.payload() {
             Payload::UserMessage(message) => {
@@ -357,7 +357,7 @@ mod tests {
             SessionIdle::default().into(),
         ];
         let events = events.into_iter().map(|payload| Event::new(None, None, payload));
-        events.flat_map(|event| fold.take(&event)).collect()
+        events.flat_map(|event| fold.apply(&event)).collect()
     }
 
     #[test]

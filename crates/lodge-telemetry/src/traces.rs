@@ -1,7 +1,7 @@
 //! Traces of sessions, for apps that ask for them: `TelemetryConfig` in the SDKs, variables on the wire.
 //!
-//! Spans are made from the events of a session (`spans`), in the words of the conventions for generative AI, and go to a
-//! file or to a collector (`export`). A session never waits for either: what cannot be taken in is dropped.
+//! Spans are made from a session's events (`spans`), by the OpenTelemetry conventions for generative AI, and go to a
+//! file or a collector (`export`). A session never waits for either: what does not fit into the queue is dropped.
 
 use std::{
     path::PathBuf,
@@ -54,7 +54,7 @@ impl TraceOptions {
         let to_collector = variable("COPILOT_OTEL_EXPORTER_TYPE").is_some_and(|kind| kind == "otlp-http");
         let exporter = match file {
             Some(path) if !to_collector => Exporter::File(path.into()),
-            _ => Exporter::Otlp(Box::new(Collector::of(&variable))),
+            _ => Exporter::Otlp(Box::new(Collector::from_env(&variable))),
         };
         Some(Self {
             exporter,
@@ -70,7 +70,7 @@ pub(crate) enum Message {
     Span(Box<Span>),
     /// Events of a session wait to be looked at.
     Unread(Weak<Follower>),
-    /// Whoever waits until everything before this is where it goes.
+    /// Waiters for everything queued before.
     Flush(oneshot::Sender<()>),
 }
 
@@ -124,14 +124,14 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Takes an event in. Whoever publishes events holds the session's lock, so they are only put aside here.
+    /// Adds an event. The publisher holds the session's lock, so it is only queued here.
     pub fn publish(&self, event: &Event) {
         if !Fold::reads(event) {
             return;
         }
         let mut unread = self.unread.lock();
         if unread.events.len() >= UNREAD {
-            tracing::warn!("an event is missing in the traces: the exporter does not keep up");
+            tracing::warn!("an event is missing from the traces: the exporter cannot keep up");
             return;
         }
         unread.events.push(event.clone());
@@ -164,13 +164,13 @@ impl Follower {
 
     fn read_on(&self, fold: &mut Fold) -> Vec<Span> {
         let Unread { events, .. } = std::mem::take(&mut *self.unread.lock());
-        events.iter().flat_map(|event| fold.take(event)).collect()
+        events.iter().flat_map(|event| fold.apply(event)).collect()
     }
 
     fn export(&self, spans: Vec<Span>) {
         for span in spans {
             if self.exporter.try_send(Message::Span(span.into())).is_err() {
-                tracing::warn!("a span was dropped: the exporter does not keep up");
+                tracing::warn!("a span was dropped: the exporter cannot keep up");
             }
         }
     }
@@ -249,7 +249,7 @@ mod tests {
     fn variables_say_which_traces_are_wanted() {
         let otlp = |url: &str| {
             let endpoint = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| url.to_owned());
-            Exporter::Otlp(Box::new(Collector::of(&endpoint)))
+            Exporter::Otlp(Box::new(Collector::from_env(&endpoint)))
         };
         check(&[], None);
         check(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c")], None);

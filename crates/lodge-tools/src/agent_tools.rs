@@ -1,4 +1,4 @@
-//! Words for the model about tools that the agent itself carries out, because they need a person or a turn.
+//! Descriptions of tools that the agent runs itself, because they need a person or a turn.
 
 use std::sync::{Arc, LazyLock};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Asks the person who uses the session. The result is `User selected: A` or `User responded: text`.
 pub const ASK_USER: AgentTool = AgentTool {
     name: "ask_user",
-    description: "Asks the user a question and waits for the answer. Use it when the task cannot go on without a decision or a fact that only the user knows. Offer choices where there are some.",
+    description: "Asks the user a question and waits for the answer. Use it when the task cannot continue without a decision or a fact that only the user knows. Offer choices when there are any.",
     parameters: &ASK_USER_PARAMETERS,
 };
 
@@ -15,15 +15,15 @@ static ASK_USER_PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
     Arc::new(json!({
         "type": "object",
         "properties": {
-            "question": { "type": "string", "description": "The question, one at a time." },
+            "question": { "type": "string", "description": "The question. Ask one at a time." },
             "choices": { "type": "array", "items": { "type": "string" }, "description": "Answers to choose from." },
-            "allow_freeform": { "type": "boolean", "description": "Whether the user may also answer in own words. Default true." }
+            "allow_freeform": { "type": "boolean", "description": "Whether the user may also answer in their own words. Default true." }
         },
         "required": ["question"]
     }))
 });
 
-/// What a model is told about a tool.
+/// A tool's description for the model.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentTool {
     /// Name the model calls it by.

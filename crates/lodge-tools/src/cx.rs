@@ -1,4 +1,4 @@
-//! What every tool does first: read its arguments, find the place they name.
+//! What every tool does first: parse its arguments and resolve their paths.
 
 use std::{io, path::PathBuf};
 
@@ -35,7 +35,7 @@ impl ToolCx {
     /// The place a path means, if it is the one that permission was asked for, or inside when nobody asked.
     pub(crate) fn permitted(&self, path: &str) -> Result<Located, ToolError> {
         let located = self.locate(path)?;
-        let allowed = match self.state.asked(&self.call_id) {
+        let allowed = match self.state.requested_paths(&self.call_id) {
             Some(asked) => asked.contains(&located.path),
             None => located.root.is_some(),
         };
@@ -43,7 +43,7 @@ impl ToolCx {
             return Ok(located);
         }
         Err(ToolError(format!(
-            "Path {path} leads to {}, which was not permitted.",
+            "Path {path} leads to {}, which was not approved.",
             located.path.display()
         )))
     }
@@ -56,7 +56,7 @@ impl ToolCx {
     }
 
     pub(crate) fn need(&self, places: Vec<PathBuf>, request: PermissionRequest) -> Need {
-        self.state.ask(&self.call_id, places);
+        self.state.note_requested_paths(&self.call_id, places);
         Need::Ask(Box::new(request))
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn file_error(path: &str, error: &io::Error) -> ToolError {
         io::ErrorKind::NotADirectory => format!("Path {path} does not exist: a part of it is not a directory."),
         io::ErrorKind::AlreadyExists => format!("Path {path} already exists."),
         _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-            format!("Path {path} was replaced by a symbolic link and is not opened.")
+            format!("Path {path} was replaced by a symbolic link and was not opened.")
         }
         _ => format!("Path {path}: {error}"),
     })

@@ -1,4 +1,4 @@
-//! A session's scratch database that somebody else keeps: the client, in place of a file here.
+//! A session's scratch database that a client keeps, instead of a file on this host.
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;

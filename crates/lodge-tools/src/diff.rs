@@ -1,4 +1,4 @@
-//! Differences between the old and the new text of a file.
+//! Diffs of the old and new text of a file.
 
 use std::path::Path;
 

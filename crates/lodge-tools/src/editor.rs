@@ -1,4 +1,4 @@
-//! Files through an editor: a person may have changes there that are not saved, and sees what the agent changes.
+//! Files read and written through an editor: it may have unsaved changes, and its user sees what the agent changes.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client that shows files to a person.
 pub trait Editor: Send + Sync {
-    /// The text of a file as the person sees it. Nothing where the editor cannot tell.
+    /// The text of a file as the person sees it in the editor; nothing if the editor cannot say.
     fn read(&self, path: PathBuf) -> BoxFuture<'static, Option<String>>;
     /// Gives a file a text, on the disk too. False where the editor did not.
     fn write(&self, path: PathBuf, text: String) -> BoxFuture<'static, bool>;

@@ -1,4 +1,4 @@
-//! The variables that a session's programs begin with: those of whoever started the session, but for secrets.
+//! The environment of a session's programs: that of whoever started the session, without secrets.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ impl Environment {
         self.get(name)?.into_string().ok().filter(|value| !value.is_empty())
     }
 
-    /// All of them but for those that no program may see.
+    /// All except those that no program may see.
     pub fn visible(&self) -> Vec<(OsString, OsString)> {
         let all: Vec<_> = match &self.0 {
             Some(variables) => variables

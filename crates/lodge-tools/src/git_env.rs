@@ -1,8 +1,8 @@
-//! Git without the programs that a repository's configuration names.
+//! Runs git without the programs that a repository's configuration names.
 //!
-//! `.git/config` is a program in disguise: whoever unpacks an archive and runs `git status` in it starts whatever
-//! `core.fsmonitor` says. What Lodge runs by itself, and what it lets agents run without a question, runs with all of that
-//! switched off. The person's own configuration (system, global, environment) is the person's.
+//! `.git/config` can start programs: whoever unpacks an archive and runs `git status` in it starts whatever
+//! `core.fsmonitor` names. When Lodge runs git itself, or lets agents run it without approval, all of that is switched
+//! off. The person's own configuration (system, global, environment) still applies.
 
 use std::{
     io::Read as _,
@@ -122,17 +122,17 @@ pub fn command(directory: &Path) -> Result<Command, String> {
     Ok(with_overrides(directory, overrides))
 }
 
-/// Whether there is a git that can be told to start nothing.
+/// Whether there is a git new enough to run without starting other programs.
 pub fn check() -> Result<(), String> {
     static CHECKED: OnceLock<Result<(), String>> = OnceLock::new();
     let look = || {
         let output = Command::new("git").arg("--version").stdin(Stdio::null()).output();
-        let output = output.map_err(|error| format!("git cannot be run: {error}"))?;
+        let output = output.map_err(|error| format!("cannot run git: {error}"))?;
         let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         match version_of(&version) {
             Some(found) if found >= OLDEST => Ok(()),
             _ => Err(format!(
-                "git {}.{} or newer is needed, and here is {version:?}",
+                "git {}.{} or newer is required; this is {version:?}",
                 OLDEST.0, OLDEST.1
             )),
         }
@@ -219,7 +219,7 @@ fn configuration(directory: &Path) -> Result<Vec<Line>, String> {
         .args(["config", "--list", "--includes", "--show-scope", "-z"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("git cannot be run: {error}"))?;
+    let mut child = command.spawn().map_err(|error| format!("cannot run git: {error}"))?;
     let mut text = Vec::new();
     let read = child
         .stdout
@@ -227,10 +227,7 @@ fn configuration(directory: &Path) -> Result<Vec<Line>, String> {
         .map(|output| output.take(MOST_BYTES + 1).read_to_end(&mut text));
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
     if text.len() as u64 > MOST_BYTES || !matches!(read, Some(Ok(_))) {
-        return Err(format!(
-            "the configuration of git in {} is too long",
-            directory.display()
-        ));
+        return Err(format!("the git configuration in {} is too large", directory.display()));
     }
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
@@ -241,8 +238,12 @@ fn configuration(directory: &Path) -> Result<Vec<Line>, String> {
         let end = setting.iter().position(|byte| *byte == b'\n');
         let (key, value) = setting.split_at(end.unwrap_or(setting.len()));
         // A name that cannot be said exactly cannot be switched off.
-        let key = std::str::from_utf8(key)
-            .map_err(|_| format!("a setting of git in {} has a name that is no text", directory.display()))?;
+        let key = std::str::from_utf8(key).map_err(|_| {
+            format!(
+                "a git setting in {} has a name that is not valid text",
+                directory.display()
+            )
+        })?;
         let value = value.get(1..).map(String::from_utf8_lossy);
         let own = matches!(scope, b"system" | b"global" | b"command");
         lines.push((own, key.to_owned(), value.unwrap_or("true".into()).into_owned()));
@@ -268,7 +269,7 @@ fn check_work_tree(directory: &Path, configured: &[Line]) -> Result<(), String> 
     match real(&git_dir.join(named)) == real(root) {
         true => Ok(()),
         false => Err(format!(
-            "the configuration of the repository in {} has git work in {named}",
+            "the git configuration of {} sets another work tree: {named}",
             root.display()
         )),
     }

@@ -1,5 +1,5 @@
-//! A second process that outlives the host by a moment. Programs that the host started cannot end themselves when the host is
-//! killed without a chance to do anything; the guard, which holds the other end of a pipe, notices and ends them.
+//! The guard: a second process that outlives the host by a moment. If the host is killed, it cannot stop the programs
+//! that it started; the guard, which holds the other end of a pipe, notices and stops them.
 
 use std::{
     io::Read,
@@ -15,7 +15,7 @@ pub const GUARD: &str = "__guard";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// The host's end of the pipe. It is closed by the system, when the host is no more.
+/// The host's end of the pipe. The system closes it when the host ends.
 static PIPE: LazyLock<Option<ChildStdin>> = LazyLock::new(|| {
     use std::os::unix::process::CommandExt;
     let guard = Command::new(PROGRAM.get()?)
@@ -31,7 +31,7 @@ static PIPE: LazyLock<Option<ChildStdin>> = LazyLock::new(|| {
     match guard {
         Ok(mut guard) => guard.stdin.take(),
         Err(error) => {
-            tracing::warn!(%error, "should this host be killed, its next start ends what it leaves behind");
+            tracing::warn!(%error, "if this host is killed, the next one stops the programs that it leaves behind");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! The readable text of a page.
+//! Converts HTML to readable text.
 
 /// Elements whose contents are not text for people.
 const SILENT: &[&str] = &["script", "style", "noscript", "svg", "template", "iframe", "head"];

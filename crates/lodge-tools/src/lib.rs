@@ -15,7 +15,7 @@ mod database;
 mod diff;
 mod editor;
 mod environment;
-mod for_programs;
+mod external_files;
 pub mod git_env;
 mod guard;
 pub mod hooks;
@@ -35,12 +35,12 @@ pub mod terminal;
 pub mod text;
 mod tool;
 mod tools;
-mod user;
+mod user_command;
 
 pub use database::{Database, Statement, Table};
 pub use editor::{Editor, Shown};
 pub use environment::Environment;
-pub use for_programs::difference;
+pub use external_files::difference;
 pub use guard::{GUARD, guard_with, stand_guard};
 pub use memory::{Memories, Memory};
 pub use process::{hand_on_no_ignored_signals, hide_variables, sweep_orphans};
@@ -49,7 +49,7 @@ pub use shells::BackgroundShell;
 pub use state::SessionTools;
 pub use tool::*;
 pub use tools::builtin;
-pub use user::UserCommand;
+pub use user_command::UserCommand;
 
 /// The tool that keeps facts; it is offered where memory is wanted.
 pub const STORE_MEMORY: &str = "store_memory";

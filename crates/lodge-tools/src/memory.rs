@@ -1,5 +1,5 @@
-//! Facts that agents keep about a project, from one session to the next. They lie in the home, one file per project, and the
-//! person can see and remove them.
+//! Facts that agents remember about a project from one session to the next. They are in the home, one file per project,
+//! where the person can see and delete them.
 
 use std::{
     io,

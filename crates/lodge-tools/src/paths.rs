@@ -1,8 +1,8 @@
-//! Paths, resolved once and then opened without following a link.
+//! Paths, resolved once and then opened without following links.
 //!
-//! A path a model names is resolved to the place it means (`locate`): absolute, without links. Permission is asked for
-//! that place, and exactly that place is opened later, beneath its root, refusing every link on the way. Who swaps a
-//! directory for a link in between gets an error, not another file.
+//! A path that a model names is resolved (`locate`): absolute, without links. Approval is requested for that resolved
+//! path, and exactly that path is opened later, beneath its root, refusing every link on the way. Swapping a directory
+//! for a link in between gives an error, not another file.
 
 use std::{
     collections::VecDeque,

@@ -1,8 +1,8 @@
-//! Process groups that can be ended completely.
+//! Process groups that can be stopped completely.
 //!
-//! Every shell leads a process group of its own and carries a mark in its environment that its descendants inherit. The
-//! group catches nearly everything; the mark catches what left the group (`setsid`, daemons), and what a host that was
-//! killed left behind: its guard looks for it, and where there was none, the next host.
+//! Every shell leads its own process group and carries a mark in its environment that its descendants inherit. The
+//! group catches nearly everything. The mark catches what left the group (`setsid`, daemons), and what a killed host
+//! left behind: its guard looks for it, or else the next host.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -60,7 +60,7 @@ pub(crate) struct Spawned {
 pub(crate) enum Variables<'a> {
     /// These and no others.
     Exactly(&'a [(OsString, OsString)]),
-    /// Those of whoever started the session.
+    /// Those of the program that started the session.
     Of(&'a Environment),
 }
 
@@ -86,7 +86,7 @@ impl Start<'_> {
         let shell = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"]
             .into_iter()
             .find(|p| Path::new(p).exists());
-        // `--`: a command that begins with a dash is no option of the shell.
+        // `--`: a command that begins with a dash is not an option of the shell.
         let arguments: &[&str] = if shell.is_some() {
             &["--noprofile", "--norc", "-c", "--"]
         } else {
@@ -124,7 +124,7 @@ impl Start<'_> {
         let mut child = command.spawn()?;
         // The command holds the pipe's writing end: without dropping it there would be no end of file.
         drop(command);
-        let group = Group::of(&child, self.name)?;
+        let group = Group::led_by(&child, self.name)?;
         let stdin = child.stdin.take();
         let output = pipe::Receiver::from_owned_fd(reader.into())?;
         Ok(Spawned {
@@ -179,7 +179,7 @@ pub(crate) struct Usage {
 
 impl Group {
     /// The group of a child that was started with the [`mark`] of this name.
-    pub(crate) fn of(child: &Child, name: &str) -> io::Result<Self> {
+    pub(crate) fn led_by(child: &Child, name: &str) -> io::Result<Self> {
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         Ok(Self {
             pid: pid.ok_or(io::ErrorKind::NotFound)?,

@@ -120,7 +120,7 @@ pub(crate) fn shell_input(cx: &ToolCx, command: &str, input: &str) -> Permission
         tool_call_id: Some(cx.call_id.to_string()),
         full_command_text: input.to_owned(),
         intention: format!("Write to the input of: {command}"),
-        // Whoever reads input as commands runs more than its name says.
+        // A program that reads commands from its input runs more than its name says.
         can_offer_session_approval: found.can_be_remembered(),
         commands: found
             .commands

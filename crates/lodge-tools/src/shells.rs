@@ -1,4 +1,4 @@
-//! Shells of a session: each runs one command, its output is collected, and it can be read, written to and stopped.
+//! A session's shells: each runs one command, collects its output, and can be read, written to and stopped.
 
 use std::{
     path::PathBuf,
@@ -36,7 +36,7 @@ const MAX_RECENT: usize = 4 << 10;
 /// And of a jailed one, to see whether it was refused something.
 const MAX_RECENT_JAILED: usize = 64 << 10;
 
-/// A command that goes on, or went on, beside the conversation.
+/// A background command, running or ended.
 #[derive(Debug, Clone)]
 pub struct BackgroundShell {
     /// What tools call it by.
@@ -202,7 +202,7 @@ impl Shell {
         self.group.signal(signal);
     }
 
-    /// Writes to its input. `false` when it has none (any more).
+    /// Writes to its input. `false` if it accepts none.
     pub(crate) async fn write(&self, text: &str) -> bool {
         let mut stdin = self.stdin.lock().await;
         let Some(pipe) = stdin.as_mut() else { return false };
@@ -248,7 +248,7 @@ impl Shell {
             sink.send(ToolUpdate::Partial(text.to_owned()));
             if over {
                 sink.send(ToolUpdate::Progress(
-                    "Output goes on but is no longer shown live.".to_owned(),
+                    "The command is still printing, but its output is no longer shown live.".to_owned(),
                 ));
             }
         }
@@ -272,7 +272,7 @@ async fn watch_over(
     tokio::pin!(grace);
     loop {
         tokio::select! {
-            // What was printed before the end is read before the end is told.
+            // Output printed before the end is read before the end is reported.
             biased;
             read = output.read(&mut buffer), if open => {
                 text.clear();

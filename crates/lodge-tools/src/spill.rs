@@ -1,4 +1,4 @@
-//! Results that are too large for a model go to a file; the model gets a pointer and the beginning.
+//! Large results: the full text goes to a file, and the model gets the file's path and a preview.
 
 use std::{
     fs::{File, OpenOptions},
@@ -124,7 +124,7 @@ impl Spilled {
         let path = place.dir.join(&name);
         let file = make_private_dir(&place.dir).and_then(|()| private_file().open(&path));
         if let Err(error) = &file {
-            tracing::warn!(%error, path = %path.display(), "large tool output cannot be kept");
+            tracing::warn!(%error, path = %path.display(), "cannot create a file for large tool output");
         }
         Self {
             path: place.shown.join(name),
@@ -140,7 +140,7 @@ impl Spilled {
         let Some(file) = &mut self.file else { return };
         let part = &text.as_bytes()[..text.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         if let Err(error) = file.write_all(part) {
-            tracing::warn!(%error, path = %self.path.display(), "large tool output cannot be written");
+            tracing::warn!(%error, path = %self.path.display(), "cannot write large tool output");
             self.file = None;
         }
     }

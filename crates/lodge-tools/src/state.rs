@@ -1,4 +1,4 @@
-//! What the tools of one session share and what must end with it.
+//! State that the tools of one session share, and that ends with the session.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -129,7 +129,7 @@ impl SessionTools {
     pub fn memories(&self, cwd: &Path) -> Vec<Memory> {
         let list = self.memories.as_ref().map(|memories| memories.list(cwd));
         list.transpose()
-            .inspect_err(|error| tracing::warn!(%error, "what is kept of the project cannot be read"))
+            .inspect_err(|error| tracing::warn!(%error, "cannot read the project's memory"))
             .unwrap_or_default()
             .unwrap_or_default()
     }
@@ -196,7 +196,7 @@ impl SessionTools {
         self.environment.lock().clone()
     }
 
-    /// Gives the session's programs the variables of whoever started it.
+    /// Gives the session's programs the environment of whoever started the session.
     pub fn use_environment(&self, environment: Environment) {
         *self.environment.lock() = environment;
     }
@@ -215,7 +215,7 @@ impl SessionTools {
         }
         if shells.iter().filter(|shell| shell.exit_code().is_none()).count() >= MAX_RUNNING {
             return Err(ToolError(format!(
-                "{MAX_RUNNING} shells are running already. Stop one with stop_bash first."
+                "{MAX_RUNNING} shells are already running. Stop one with stop_bash first."
             )));
         }
         if let Some(name) = &name
@@ -236,7 +236,7 @@ impl SessionTools {
         }
         let failed = |error: std::io::Error| {
             let cwd = cx.cwd.display();
-            ToolError(format!("The shell could not be started in {cwd}: {error}"))
+            ToolError(format!("Could not start a shell in {cwd}: {error}"))
         };
         if matches!(how, How::Jailed { .. }) && !self.jails_swept.swap(true, Ordering::AcqRel) {
             sandbox::sweep_jails(&self.dir);
@@ -316,7 +316,7 @@ impl SessionTools {
         // Of directories in the home only those that the session works in; a home that is worked in stays hidden.
         let home = launcher.home.as_deref();
         own.retain(|place| home.is_some_and(|home| place.starts_with(home) && place != home));
-        launcher.writable(write, self.asked(&cx.call_id).unwrap_or_default(), own)
+        launcher.writable(write, self.requested_paths(&cx.call_id).unwrap_or_default(), own)
     }
 
     /// Whether a command runs that was left running.
@@ -344,7 +344,7 @@ impl SessionTools {
         true
     }
 
-    /// Forgets such a command that has ended. False when there is none, or something that it started goes on.
+    /// Forgets a background command that has ended. False if there is none, or something that it started is still running.
     pub fn forget_background_shell(&self, id: &str) -> bool {
         let Some(shell) = self.shell(id).filter(|shell| shell.in_background().is_some()) else {
             return false;
@@ -387,7 +387,7 @@ impl SessionTools {
     }
 
     /// Notes which places a call asked permission for. `run` opens no other.
-    pub(crate) fn ask(&self, call: &Arc<str>, paths: Vec<PathBuf>) {
+    pub(crate) fn note_requested_paths(&self, call: &Arc<str>, paths: Vec<PathBuf>) {
         let mut asked = self.asked.lock();
         asked.retain(|(other, _)| other != call);
         if asked.len() >= MAX_ASKED {
@@ -397,7 +397,7 @@ impl SessionTools {
     }
 
     /// The places a call asked for, `None` when it did not ask.
-    pub(crate) fn asked(&self, call: &str) -> Option<Vec<PathBuf>> {
+    pub(crate) fn requested_paths(&self, call: &str) -> Option<Vec<PathBuf>> {
         self.asked
             .lock()
             .iter()

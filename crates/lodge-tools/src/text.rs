@@ -1,4 +1,4 @@
-//! Bytes a program printed, made harmless: valid UTF-8 without terminal escapes or other control characters.
+//! Cleans program output: valid UTF-8 without terminal escapes or other control characters.
 
 /// Turns raw output into text, piece by piece.
 ///
@@ -104,7 +104,7 @@ fn emit(c: char, out: &mut String) -> State {
     State::Text
 }
 
-/// Text that cannot move a terminal's cursor, change its colours or title, or write over what stands there.
+/// Text that cannot move a terminal's cursor, change its colours or title, or overwrite its content.
 pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut cleaner = Cleaner::default();

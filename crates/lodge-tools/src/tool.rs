@@ -1,4 +1,4 @@
-//! The trait that makes a tool one file.
+//! The `Tool` trait.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -17,13 +17,13 @@ pub trait Tool: Send + Sync {
     fn description(&self) -> &'static str;
     /// JSON schema of the arguments.
     fn parameters(&self) -> Arc<Value>;
-    /// What must be allowed before `run`. An error is told to the model instead of running.
+    /// What must be approved before `run`. An error goes to the model instead of running.
     fn need(&self, arguments: &Value, cx: &ToolCx) -> Result<Need, ToolError>;
     /// Whether calls of this tool may run beside other calls of the same message.
     fn parallel(&self) -> bool {
         false
     }
-    /// What a call may do to files, so that it can be told and undone.
+    /// What a call may do to files, so that it can be reported and undone.
     fn touches(&self, _arguments: &Value, _cx: &ToolCx) -> Touches {
         Touches::Nothing
     }
@@ -36,7 +36,7 @@ pub trait Tool: Send + Sync {
         None
     }
     /// Tries a call that nobody approved where it can do no harm. `None` from tools that do no harm anyway: those just run.
-    /// Nothing of it may be seen before it is known what comes of it, so its output has to be held back.
+    /// Nobody may see any of it before its outcome is known, so its output has to be held back.
     fn try_unasked(&self, _arguments: &Value, _cx: &ToolCx) -> Option<BoxFuture<'static, Attempt>> {
         None
     }

@@ -10,9 +10,9 @@ use ring::digest::{SHA256, digest};
 
 use crate::gate::{Origin, Startable};
 
-/// So many files beside a definition are looked at.
+/// The most files beside a definition that are read.
 const MOST_BESIDE: usize = 500;
-/// So deep beneath it.
+/// The deepest level that is read.
 const DEEPEST: usize = 8;
 /// A file beside a definition with more than this cannot be accepted.
 const LONGEST_BESIDE: u64 = 4 << 20;
@@ -22,12 +22,12 @@ const LONGEST_BESIDE: u64 = 4 << 20;
 pub struct Fingerprint {
     /// The file: the folder without links, then its name in the folder.
     pub path: PathBuf,
-    /// SHA-256 of its contents; nothing where these cannot be had, and such a file is never accepted.
+    /// SHA-256 of its contents; `None` if they cannot be read, and such a file is never accepted.
     pub sha256: Option<String>,
 }
 
 impl Fingerprint {
-    fn of(path: PathBuf, contents: Option<&[u8]>) -> Self {
+    fn new(path: PathBuf, contents: Option<&[u8]>) -> Self {
         let hex = |contents: &[u8]| -> String {
             let digest = digest(&SHA256, contents);
             digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -39,7 +39,7 @@ impl Fingerprint {
     }
 }
 
-/// A file in which a folder describes something that can be started.
+/// A folder's file that defines something that can be started.
 #[derive(Debug, Clone)]
 pub struct FolderFile {
     folder: PathBuf,
@@ -56,7 +56,7 @@ impl FolderFile {
             Err(error) => return Err(error.to_string()),
         };
         let real = fs::canonicalize(folder).map_err(|error| error.to_string())?;
-        let fingerprint = Fingerprint::of(real.join(&name), Some(&bytes));
+        let fingerprint = Fingerprint::new(real.join(&name), Some(&bytes));
         Ok(Some(Self {
             folder: folder.to_owned(),
             text: String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?,
@@ -76,7 +76,7 @@ impl FolderFile {
         let too_many = found.len() > MOST_BESIDE;
         for path in found.into_iter().take(MOST_BESIDE) {
             let contents = read(&path, LONGEST_BESIDE).ok().filter(|_| !too_many);
-            self.fingerprints.push(Fingerprint::of(path, contents.as_deref()));
+            self.fingerprints.push(Fingerprint::new(path, contents.as_deref()));
         }
         self
     }
@@ -86,7 +86,7 @@ impl FolderFile {
         &self.text
     }
 
-    /// Something that the file describes.
+    /// Something that the file defines.
     pub fn startable<T>(&self, what: T) -> Startable<T> {
         Startable::new(
             Origin::Folder {
@@ -105,7 +105,7 @@ fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(most_bytes + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > most_bytes {
-        true => Err(io::Error::other("it is too long")),
+        true => Err(io::Error::other("it is too large")),
         false => Ok(bytes),
     }
 }

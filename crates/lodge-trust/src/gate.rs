@@ -1,4 +1,4 @@
-//! The gate.
+//! The gate: decides whether something that a folder's file names may start.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use crate::{
     store::{Standing, Store, standing},
 };
 
-/// Where something that can be started was described.
+/// Where something that can be started was defined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// In this program.
@@ -22,14 +22,14 @@ pub enum Origin {
     Client,
     /// In a file of a folder, which may be anybody's.
     Folder {
-        /// The folder that brings it.
+        /// The folder it comes from.
         folder: PathBuf,
         /// The file that describes it, then the files that it needs.
         fingerprints: Vec<Fingerprint>,
     },
 }
 
-/// Something that can be started, before anybody asked whether it may be.
+/// Something that could be started, not yet admitted by the gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Startable<T> {
     origin: Origin,
@@ -42,12 +42,12 @@ impl<T> Startable<T> {
         Self { origin, what }
     }
 
-    /// Where it was described.
+    /// Where it was defined.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// What it is, to show it to people.
+    /// Its value, for display only.
     pub fn look(&self) -> &T {
         &self.what
     }
@@ -66,22 +66,22 @@ impl<T> Startable<T> {
     }
 }
 
-/// Something that may be started.
+/// Something that passed the gate and may be started.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Admitted<T>(T);
 
 impl<T> Admitted<T> {
-    /// What this program describes.
+    /// Defined by this program.
     pub fn of_program(what: T) -> Self {
         Self(what)
     }
 
-    /// What the person describes, outside of any folder that sessions work in.
+    /// Defined by the person, outside any folder that sessions work in.
     pub fn of_person(what: T) -> Self {
         Self(what)
     }
 
-    /// What an app or client describes, or a plugin that it brings.
+    /// Configured by an app or client, or by a plugin that it supplies.
     pub fn of_client(what: T) -> Self {
         Self(what)
     }
@@ -108,24 +108,24 @@ impl<T> Deref for Admitted<T> {
 /// Why something is not started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
-    /// Nobody said to trust the folder.
+    /// The folder is not trusted.
     #[error("this folder is not trusted. To trust it: lodge trust {}", folder.display())]
     Folder {
         /// Which.
         folder: PathBuf,
     },
-    /// It came into the folder after that was trusted.
+    /// It was added to the folder after the folder was trusted.
     #[error("{} is new and not accepted yet. {}", file.display(), see(folder))]
     New {
-        /// The folder that brings it.
+        /// The folder it comes from.
         folder: PathBuf,
         /// The file.
         file: PathBuf,
     },
-    /// It has other contents than those that were accepted.
+    /// Its contents differ from those that were accepted.
     #[error("{} has changed since it was accepted. {}", file.display(), see(folder))]
     Changed {
-        /// The folder that brings it.
+        /// The folder it comes from.
         folder: PathBuf,
         /// The file.
         file: PathBuf,
@@ -137,7 +137,7 @@ fn see(folder: &Path) -> String {
     format!("To see what it starts: lodge trust --show {folder}; to accept it: lodge trust {folder}")
 }
 
-/// Decides what may be started, by what a person trusts at this moment.
+/// Decides what may be started, by what a person trusts now.
 #[derive(Debug, Clone)]
 pub struct Gate {
     folders: Vec<PathBuf>,
@@ -155,7 +155,7 @@ impl Gate {
         }
     }
 
-    /// For a session whose app chose the folder and asks for what it brings: the app answers for it.
+    /// For a session whose app chose the folder and asks for what is in it: the app is responsible.
     pub fn vouched_for() -> Self {
         Self {
             folders: Vec::new(),
@@ -164,7 +164,7 @@ impl Gate {
         }
     }
 
-    /// Lets something pass, or says why not.
+    /// Admits something, or says why not.
     pub fn admit<T>(&self, startable: Startable<T>) -> Result<Admitted<T>, Untrusted> {
         self.check(&startable.origin)?;
         Ok(Admitted(startable.what))
@@ -180,7 +180,7 @@ impl Gate {
         }
     }
 
-    /// Whether what comes from there would pass.
+    /// Whether something of this origin would be admitted.
     pub fn check(&self, origin: &Origin) -> Result<(), Untrusted> {
         let (folder, fingerprints) = match origin {
             Origin::Program | Origin::Person | Origin::Client => return Ok(()),

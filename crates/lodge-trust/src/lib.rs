@@ -1,10 +1,10 @@
-//! Trust: everything that a folder brings and that can start a program passes one gate.
+//! Trust: everything from a folder that can start a program passes one gate.
 //!
-//! What is read from a folder's file is a [`Startable`]: it can be looked at, and not be started. Only [`Gate::admit`] makes
-//! an [`Admitted`] of it, and whatever starts programs takes nothing else. The gate asks whether a person trusts the folder
-//! and has accepted the file with exactly these contents.
+//! What is read from a folder's file is a [`Startable`]: it can be inspected, but not started. Only [`Gate::admit`]
+//! turns it into an [`Admitted`], and code that starts programs accepts nothing else. The gate checks that a person
+//! trusts the folder and has accepted the file with exactly these contents.
 //!
-//! This room knows files and fingerprints. It may not know what is started, nor how.
+//! This crate knows files and fingerprints. It may not know what is started, or how.
 
 mod file;
 mod gate;

@@ -1,4 +1,4 @@
-//! What a person trusts, in two files of the home that people can read.
+//! What a person trusts, in two readable files of the home.
 
 use std::{
     collections::HashMap,
@@ -8,9 +8,9 @@ use std::{
 
 use crate::file::Fingerprint;
 
-/// Names trusted folders, one a line.
+/// Lists trusted folders, one per line.
 const FOLDERS: &str = "trusted-folders";
-/// Names accepted files with their contents, as `sha256sum` does.
+/// Lists accepted files with hashes of their contents, as `sha256sum` does.
 const FILES: &str = "trusted-files";
 
 /// The folders that the person of a home trusts, and the files in them that were accepted.
@@ -19,14 +19,14 @@ pub struct Store {
     home: PathBuf,
 }
 
-/// What a person said of a file.
+/// What a person decided about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It was accepted as it is.
+    /// Accepted as it is.
     Accepted,
-    /// Nobody has seen it.
+    /// Never accepted.
     New,
-    /// It was accepted, with other contents.
+    /// Accepted with other contents.
     Changed,
 }
 
@@ -75,16 +75,16 @@ impl Store {
         covers(&self.folders(), folder)
     }
 
-    /// What was said of a file.
+    /// What was decided about a file.
     pub fn standing(&self, fingerprint: &Fingerprint) -> Standing {
         standing(&self.accepted(), fingerprint)
     }
 
-    /// Trusts a folder, and accepts these files as they are. Files of the folder that are no more are forgotten.
+    /// Trusts a folder and accepts these files as they are. Files that no longer exist are forgotten.
     pub fn trust(&self, folder: &Path, files: &[Fingerprint]) -> io::Result<()> {
         let real = fs::canonicalize(folder)?;
         if !fits_a_line(&real) {
-            return Err(io::Error::other("its name cannot be written down in one line of text"));
+            return Err(io::Error::other("its name is not valid text, or has a line break"));
         }
         let mut folders = self.folders();
         if !covers(&folders, &real) {
@@ -102,7 +102,7 @@ impl Store {
         self.write_folders(&folders)
     }
 
-    /// Trusts a folder no longer, nor anything that was accepted in it.
+    /// Untrusts a folder, and forgets what was accepted in it.
     pub fn forget(&self, folder: &Path) -> io::Result<()> {
         let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
         let mut folders = self.folders();
@@ -133,7 +133,7 @@ impl Store {
     }
 }
 
-/// A name that cannot be written down exactly would stand for something else when it is read again.
+/// A name that cannot be written exactly would mean something else when it is read again.
 fn fits_a_line(path: &Path) -> bool {
     path.to_str()
         .is_some_and(|path| path.starts_with('/') && !path.contains(['\n', '\r']))

@@ -50,11 +50,7 @@ pub fn serve(method: &Method, uri: &Uri, headers: &HeaderMap) -> Response {
         path
     };
     let Some(file) = FILES.iter().find(|file| file.name == name) else {
-        return text(
-            method,
-            StatusCode::NOT_FOUND,
-            "There is no such file. The page is at /.\n",
-        );
+        return text(method, StatusCode::NOT_FOUND, "File not found. The page is at /.\n");
     };
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
     let fresh = known
@@ -67,7 +63,7 @@ pub fn serve(method: &Method, uri: &Uri, headers: &HeaderMap) -> Response {
         return text(
             method,
             StatusCode::NOT_ACCEPTABLE,
-            "The page is kept packed: ask with “Accept-Encoding: gzip”.\n",
+            "The page is stored compressed. Send “Accept-Encoding: gzip”.\n",
         );
     } else if method == Method::HEAD {
         answer(StatusCode::OK, Body::empty())

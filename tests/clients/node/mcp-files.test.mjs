@@ -20,7 +20,7 @@ test("the person's servers are listed, added, changed, switched and removed", as
   assert.deepEqual((await config.list()).servers, {});
   await config.add({ name: "mine", config: { type: "local", command: "node", args: [] } });
   await assert.rejects(config.add({ name: "mine", config: { command: "node" } }), /already exists/);
-  await assert.rejects(config.add({ name: "odd", config: { type: "telepathy" } }), /not a type of server/);
+  await assert.rejects(config.add({ name: "odd", config: { type: "telepathy" } }), /Unknown server type/);
   await config.update({ name: "mine", config: { command: "node", args: ["--version"] } });
   assert.deepEqual((await config.list()).servers.mine.args, ["--version"]);
   await config.disable({ names: ["mine"] });

@@ -44,7 +44,7 @@ alone("autopilot goes on by itself until the task is complete", async ({ start }
   await chat.rpc.mode.set({ mode: "autopilot" });
   await ask(chat, "say half of it");
   const complete = await event(events, "session.task_complete");
-  assert.equal(complete.data.summary, "I played all that you wrote.");
+  assert.equal(complete.data.summary, "I played your whole script.");
   const messages = ofType(events, "user.message").map(({ data }) => data.isAutopilotContinuation ?? false);
   assert.deepEqual(messages, [false, true]);
 });
@@ -54,7 +54,7 @@ alone("a word that the task is complete which nobody can read ends nothing", asy
   await chat.rpc.mode.set({ mode: "autopilot" });
   await ask(chat, "call task_complete with malformed arguments then say that was nothing");
   const complete = await event(events, "session.task_complete");
-  assert.equal(complete.data.summary, "I played all that you wrote.");
+  assert.equal(complete.data.summary, "I played your whole script.");
   assert.equal(ofType(events, "tool.execution_complete")[0].data.success, false);
   assert.ok(ofType(events, "assistant.message").some(({ data }) => data.content === "that was nothing"));
 });

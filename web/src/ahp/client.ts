@@ -391,7 +391,7 @@ export class Client {
     }
   }
 
-  /** Keeps in sight what shows whether an action arrived, wherever the reader goes meanwhile. */
+  /** Stays subscribed to the channel that shows whether an action arrived, wherever the user navigates meanwhile. */
   #hold({ channel, session }: Kept): () => void {
     const views = [channel, ...(session ? [session] : [])].map((uri) => this.view(uri));
     return () => views.forEach((view) => view.release());
@@ -465,7 +465,7 @@ export class Client {
     }, LINGER);
   }
 
-  /** Hears every action of a channel that is shown, and when its state was taken anew. */
+  /** Is called for every action of a subscribed channel, and when its state was loaded again. */
   listen(uri: Uri, onAction: (action: Action) => void, onSnapshot: () => void): () => void {
     const channel = this.#channels.get(uri);
     channel?.listeners.add(onAction);
@@ -503,7 +503,7 @@ export class Client {
       return;
     }
     if (message.method !== undefined && message.id !== undefined) {
-      const error = { code: -32601, message: "This page serves nothing." };
+      const error = { code: -32601, message: "This page does not serve requests." };
       this.#socket?.send(JSON.stringify({ jsonrpc: "2.0", id: message.id, error }));
       return;
     }

@@ -18,7 +18,7 @@ import type {
   Turn,
 } from "./types";
 
-/** Makes an object what another is. It stays the same object, so that whoever shows it does not begin anew. */
+/** Copies one object into another. It stays the same object, so that components which show it are not rebuilt. */
 function become<T extends object>(old: T, next: T): T {
   for (const key of Object.keys(old)) if (!(key in next)) delete old[key as keyof T];
   return Object.assign(old, next);

@@ -362,7 +362,7 @@ export interface AutomationState {
   entries: Automation[];
 }
 
-/** An action is told apart by its type; its other fields are read by the reducers. */
+/** Actions are distinguished by `type`; the reducers read the other fields. */
 export type Action = { type: string } & Record<string, any>;
 
 export interface Envelope {

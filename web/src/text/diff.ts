@@ -180,7 +180,7 @@ export function changedPart(a: string, b: string): { head: number; tail: number 
   return head + tail >= Math.max(a.length, b.length) * 0.3 ? { head, tail } : undefined;
 }
 
-/** Rows of two columns: what was taken away stands beside what came in its place. */
+/** Rows of two columns: removed lines beside their replacements. */
 export function sideBySide(lines: DiffLine[]): { left?: DiffLine; right?: DiffLine }[] {
   const rows: { left?: DiffLine; right?: DiffLine }[] = [];
   for (let i = 0; i < lines.length; ) {

@@ -232,7 +232,7 @@ const PLAIN = /[\\`*_~[\]!<&h\n]/g;
 const ESCAPED = /[!-/:-@[-`{-~]/;
 const ENTITIES: Record<string, string> = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&nbsp;": "\u00a0", "&#39;": "'" };
 
-/** Reads what stands within a paragraph. */
+/** Parses the inline content of a paragraph. */
 export function inlineOf(source: string, depth = 0): Inline[] {
   const out: Inline[] = [];
   let text = "";

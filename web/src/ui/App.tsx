@@ -105,7 +105,7 @@ function Welcome() {
   return (
     <div class="main-fallback">
       <Empty icon={<icons.Lodge class="big" />} title="Choose a session">
-        <Show when={inbox().length > 0} fallback={<p>Nothing waits for you.</p>}>
+        <Show when={inbox().length > 0} fallback={<p>Nothing needs your attention.</p>}>
           <p>
             <a href="#/inbox">{waitingText()}</a>
           </p>
@@ -129,7 +129,7 @@ function Offline() {
       <div class="offline" role="status">
         <icons.Warn />
         <span>
-          {navigator.onLine ? "The host cannot be reached." : "You are offline."} What you write is kept.
+          {navigator.onLine ? "Cannot reach the host." : "You are offline."} What you write is kept.
           <Show when={seconds() > 0}> Trying again in {seconds()} s.</Show>
         </span>
         <button type="button" class="link" onClick={() => client.wake()}>

@@ -49,7 +49,7 @@ function Card(props: { entry: Automation }) {
       await client.request("runAutomation", { channel: CHANNEL, automation: props.entry.resource, requestId: uuid() });
       toast("Started");
     } catch (error) {
-      complain("It was not started", error);
+      complain("Could not start the run", error);
     }
   };
   return (
@@ -131,7 +131,7 @@ function Form(props: { entry?: Automation; onDone: () => void }) {
     };
     const outcome = await (props.entry
       ? act(CHANNEL, { type: "automation/updateRequested", resource: props.entry.resource, changes: definition }, "The automation was not changed")
-      : act(CHANNEL, { type: "automation/createRequested", resource: `ahp-automation:/${uuid()}`, definition: { ...definition, enabled: true } }, "The automation was not made"));
+      : act(CHANNEL, { type: "automation/createRequested", resource: `ahp-automation:/${uuid()}`, definition: { ...definition, enabled: true } }, "The automation was not created"));
     if (outcome.accepted) props.onDone();
   };
   return (
@@ -163,7 +163,7 @@ function Form(props: { entry?: Automation; onDone: () => void }) {
       </div>
       <div class="actions">
         <button type="submit" class="button primary">
-          {props.entry ? "Keep" : "Make it"}
+          {props.entry ? "Save" : "Create"}
         </button>
         <button type="button" class="button" onClick={props.onDone}>
           Cancel

@@ -25,7 +25,7 @@ export default function ChangesPanel(props: Props) {
     const ofTurn = (set: Changeset) => ({ ...set, uriTemplate: set.uriTemplate.replace("{turnId}", encodeURIComponent(turn!)) });
     return (props.state.changesets ?? []).flatMap((set) => (!set.uriTemplate.includes("{") ? [set] : set.changeKind === "turn" && turn ? [ofTurn(set)] : []));
   });
-  /** Whether the session works in a repository: what is not committed is told only there. */
+  /** Whether the session works in a git repository: only there can uncommitted changes be shown. */
   const git = () => sets().some((set) => set.changeKind === "uncommitted");
   const [kind, setKind] = createSignal<string>();
   createEffect(
@@ -213,7 +213,7 @@ function FileRow(props: {
       resolved: false,
       entries: [{ id: uuid(), text: text().trim() }],
     };
-    const outcome = await act(`${props.session}/annotations`, { type: "annotations/set", annotation }, "The comment was not kept");
+    const outcome = await act(`${props.session}/annotations`, { type: "annotations/set", annotation }, "The comment was not saved");
     if (!outcome.accepted) return;
     setLine(undefined);
     setText("");
@@ -238,7 +238,7 @@ function FileRow(props: {
           <Show when={props.operations.length > 0}>
             <Menu
               class="small"
-              label={`More about ${visible(path())}`}
+              label={`Actions for ${visible(path())}`}
               items={props.operations.map((operation) => ({ label: operation.label, danger: Boolean(operation.confirmation), run: () => props.onOperation(operation) }))}
             />
           </Show>

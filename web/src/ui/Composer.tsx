@@ -355,7 +355,7 @@ export function Composer(props: Props) {
         </Show>
         <Show when={busy()}>
           <Show when={!empty()}>
-            <button type="button" class="button" title="Say it now, in the middle of the turn (Ctrl+Enter)" onClick={() => void send("steering")}>
+            <button type="button" class="button" title="Send now, in the middle of the turn (Ctrl+Enter)" onClick={() => void send("steering")}>
               Steer
             </button>
           </Show>

@@ -52,7 +52,7 @@ export function Conversation(props: { session: Uri }) {
       fallback={
         <div class="main-fallback">
           <Show when={view.error()} fallback={<Spinner label="Loading the session" />}>
-            <Empty title="This session is not there">
+            <Empty title="Session not found">
               <p>{view.error()}</p>
               <a class="button" href="#/">
                 All sessions
@@ -123,7 +123,7 @@ function Header(props: { session: Uri; state: SessionState; chat: Uri; chatState
       <div class="chat-tools">
         <For each={narrow() ? panels.slice(0, 1) : panels}>{([name, label, icon]) => button(name, label, icon)}</For>
         <Show when={items().length > 0}>
-          <Menu label="More about this session" items={items()} />
+          <Menu label="Session actions" items={items()} />
         </Show>
       </div>
     </header>
@@ -134,7 +134,7 @@ function ChatTabs(props: { session: Uri; state: SessionState; chat: Uri }) {
   const chats = () => props.state.chats.filter((chat) => chat.origin?.kind !== "tool" && chat.interactivity !== "hidden");
   return (
     <Show when={chats().length > 1}>
-      <nav class="tabs" aria-label="Chats of this session">
+      <nav class="tabs" aria-label="Chats in this session">
         <For each={chats()}>
           {(chat, at) => (
             <button
@@ -159,7 +159,7 @@ function Queue(props: { chat: Uri; state: ChatState }) {
   ];
   return (
     <Show when={waiting().length > 0}>
-      <ol class="queue" aria-label="Messages that wait">
+      <ol class="queue" aria-label="Queued messages">
         <For each={waiting()}>
           {(item) => (
             <li>
@@ -169,8 +169,8 @@ function Queue(props: { chat: Uri; state: ChatState }) {
                 <button
                   type="button"
                   class="icon tiny"
-                  aria-label="Take this message back"
-                  onClick={() => void act(props.chat, { type: "chat/pendingMessageRemoved", kind: item.kind, id: item.id }, "Not taken back")}
+                  aria-label="Remove this message"
+                  onClick={() => void act(props.chat, { type: "chat/pendingMessageRemoved", kind: item.kind, id: item.id }, "Not removed")}
                 >
                   <icons.Cross />
                 </button>
@@ -341,7 +341,7 @@ function Transcript(props: { chat: Uri; state: ChatState; sending: Outgoing[] })
       const came = props.state.turns.length - before;
       keepPlace(() => setSize(size() + Math.max(PAGE, Math.min(came, PAGE * 2))));
     } catch (error) {
-      complain("Older messages were not loaded", error);
+      complain("Could not load older messages", error);
     }
     setLoading(false);
   };
@@ -377,14 +377,14 @@ function Transcript(props: { chat: Uri; state: ChatState; sending: Outgoing[] })
         requestAnimationFrame(show);
         return;
       }
-      if (turnsNextCursor === undefined) return void toast("This message is no longer there, or a sub-agent said it.");
+      if (turnsNextCursor === undefined) return void toast("This message no longer exists, or a sub-agent wrote it.");
       await client.request("fetchTurns", { channel: props.chat, cursor: turnsNextCursor });
     }
   };
   createEffect(
     on(
       () => sessionPlace()?.find,
-      (text) => text && queueMicrotask(() => seek(text).catch((error) => complain("The message was not found", error))),
+      (text) => text && queueMicrotask(() => seek(text).catch((error) => complain("Could not find the message", error))),
     ),
   );
   createEffect(
@@ -441,7 +441,7 @@ function Transcript(props: { chat: Uri; state: ChatState; sending: Outgoing[] })
                 <MessageView turn={{ id: outgoing.id, message: outgoing.message, responseParts: [] }} />
                 <p class="note sending">
                   <Spinner label="Sending" />
-                  {client.phase() === "online" ? "Sending…" : "Offline. It is sent as soon as the host is back."}
+                  {client.phase() === "online" ? "Sending…" : "Offline. It will be sent when the host is back."}
                 </p>
               </article>
             )}

@@ -88,7 +88,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
           </Show>
           <Show when={turns().length > 1}>
             <Bars
-              label="Tokens of each turn"
+              label="Tokens per turn"
               bars={turns()
                 .slice(-40)
                 .map((turn) => ({
@@ -106,7 +106,7 @@ export default function DetailsPanel(props: { session: Uri; state: SessionState;
           </section>
         </Show>
         <section>
-          <h2>Works in</h2>
+          <h2>Directories</h2>
           <ul class="plain">
             <For each={props.state.workingDirectories}>
               {(directory) => (

@@ -21,7 +21,7 @@ export async function load(edit: FileEdit): Promise<FileDiff> {
     after: edit.after && pathOf(edit.after.uri),
   };
   if (before === undefined || after === undefined) {
-    return { ...names, hunks: [], added: 0, removed: 0, note: "This is not text." };
+    return { ...names, hunks: [], added: 0, removed: 0, note: "Not a text file." };
   }
   return { ...names, ...diffTexts(before, after) };
 }

@@ -9,8 +9,8 @@ import * as icons from "./icons";
 type Kind = "branch" | "commit" | "push";
 
 const TEXTS: Record<Kind, { title: string; label?: string; done: string }> = {
-  branch: { title: "New branch", label: "Name", done: "Make the branch" },
-  commit: { title: "Commit", label: "Message", done: "Commit everything" },
+  branch: { title: "New branch", label: "Name", done: "Create branch" },
+  commit: { title: "Commit", label: "Message", done: "Commit all changes" },
   push: { title: "Push", done: "Push" },
 };
 
@@ -36,7 +36,7 @@ export function Git(props: { chat: Uri; onShow?: () => void }) {
     setKind(undefined);
     const message = { text: `${client.host()?.terminalCommandPrefix}${command(kind, text().trim())}`, origin: { kind: "user" } };
     const outcome = await act(props.chat, { type: "chat/pendingMessageSet", kind: "queued", id: uuid(), message }, "Not run");
-    if (outcome.accepted) toast(`${TEXTS[kind].title}: runs in the session`, props.onShow ? { action: { label: "Show", run: props.onShow } } : {});
+    if (outcome.accepted) toast(`${TEXTS[kind].title}: running in the session`, props.onShow ? { action: { label: "Show", run: props.onShow } } : {});
   };
   return (
     <Show when={client.host()?.terminalCommandPrefix}>

@@ -50,12 +50,12 @@ export default function InboxView() {
         <For each={gone()}>
           {(item) => (
             <p class="note answered">
-              <icons.Check /> {answeredHere(item.request) ? "You answered a question" : "Somebody else answered a question, or it was taken back,"} of “{titleOf(sessions[item.session])}”.
+              <icons.Check /> {answeredHere(item.request) ? "You answered a question" : "Someone else answered a question, or it was withdrawn,"} of “{titleOf(sessions[item.session])}”.
             </p>
           )}
         </For>
         <Show when={inbox().length === 0 && gone().length === 0}>
-          <Empty icon={<icons.Inbox class="big" />} title="Nothing waits for you">
+          <Empty icon={<icons.Inbox class="big" />} title="Nothing needs your attention">
             <p class="note">Questions of all sessions come here, and can be answered here.</p>
           </Empty>
         </Show>

@@ -1,4 +1,4 @@
-/** A new session: where it works, who answers, how, and what it is told first. */
+/** A new session: its directory, model, settings and first message. */
 import { For, Show, createEffect, createMemo, createResource, createSignal } from "solid-js";
 import { RequestError, ROOT, uuid } from "../ahp/client";
 import type { ConfigState, SessionState } from "../ahp/types";
@@ -70,7 +70,7 @@ export default function NewSession() {
       if (text().trim()) await say(session, text().trim());
       go({ view: "session", session }, true);
     } catch (error) {
-      complain("The session was not started", error);
+      complain("Could not start the session", error);
       setBusy(false);
     }
   };

@@ -14,7 +14,7 @@ export default function Pairing(props: { ticket?: string; onPaired: () => void }
       await pair(ticket);
       props.onPaired();
     } catch (error) {
-      setProblem(error instanceof PairingError ? error.message : "The host cannot be reached.");
+      setProblem(error instanceof PairingError ? error.message : "Cannot reach the host.");
     }
     setBusy(false);
   };
@@ -31,7 +31,7 @@ export default function Pairing(props: { ticket?: string; onPaired: () => void }
         </Match>
         <Match when={true}>
           <p>
-            Run <code>lodge pair</code> where the host runs. It prints a link and a QR code that are good once. Open the link here, or paste it:
+            Run <code>lodge pair</code> where the host runs. It prints a link and a QR code that work once. Open the link here, or paste it:
           </p>
           <form
             onSubmit={(event) => {
@@ -39,7 +39,7 @@ export default function Pairing(props: { ticket?: string; onPaired: () => void }
               const said = String(new FormData(event.currentTarget).get("link") ?? "").trim();
               const ticket = said.split("#").pop() ?? "";
               if (/^[A-Za-z0-9_-]+$/.test(ticket)) void attempt(ticket);
-              else setProblem("This is no link of “lodge pair”.");
+              else setProblem("This is not a link from “lodge pair”.");
             }}
           >
             <label class="field">

@@ -22,9 +22,9 @@ export default function Palette(props: { onClose: () => void }) {
       { label: "Usage", note: "View", run: () => go({ view: "usage" }) },
       { label: "Automations", note: "View", run: () => go({ view: "automations" }) },
       { label: "Settings", note: "View", run: () => go({ view: "settings" }) },
-      { label: "Light colours", note: "Look", run: () => setTheme("light") },
-      { label: "Dark colours", note: "Look", run: () => setTheme("dark") },
-      { label: "Colours of the system", note: "Look", run: () => setTheme("system") },
+      { label: "Light colours", note: "Appearance", run: () => setTheme("light") },
+      { label: "Dark colours", note: "Appearance", run: () => setTheme("dark") },
+      { label: "System colours", note: "Appearance", run: () => setTheme("system") },
     ];
     if (mayWrite()) list.unshift({ label: "New session", note: "Command", run: () => go({ view: "new" }) });
     const here = sessionPlace();
@@ -107,7 +107,7 @@ export default function Palette(props: { onClose: () => void }) {
           </For>
           <Show when={entries().length === 0}>
             <li class="note" role="option" aria-selected="false">
-              Nothing is called so.
+              No matches.
             </li>
           </Show>
         </ul>

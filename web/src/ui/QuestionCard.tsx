@@ -80,7 +80,7 @@ function Confirmation(props: { open: Open; call: ToolCall; turnId: string; direc
       <Switch>
         <Match when={mode() === "edit"}>
           <label class="field">
-            <span>What runs instead</span>
+            <span>Run this instead</span>
             <textarea class="mono" rows="5" value={edited()} onInput={(event) => setEdited(event.currentTarget.value)} spellcheck={false} />
           </label>
         </Match>
@@ -91,7 +91,7 @@ function Confirmation(props: { open: Open; call: ToolCall; turnId: string; direc
       </Switch>
       <Show when={mode() === "deny"}>
         <label class="field">
-          <span>Why not? The agent reads this.</span>
+          <span>Why not? The agent will see this.</span>
           <textarea rows="2" value={reason()} onInput={(event) => setReason(event.currentTarget.value)} ref={(element) => queueMicrotask(() => element.focus())} />
         </label>
       </Show>
@@ -377,7 +377,7 @@ export default function QuestionCard(props: { open: Open; directory?: string }) 
                         type: "chat/toolCallComplete",
                         turnId: asked().turnId,
                         toolCallId: asked().toolCall.toolCallId,
-                        result: { success: false, pastTenseMessage: "Given up", error: { message: "Nobody signed in." } },
+                        result: { success: false, pastTenseMessage: "Cancelled", error: { message: "Nobody signed in." } },
                       })
                     }
                   >
@@ -399,7 +399,7 @@ export default function QuestionCard(props: { open: Open; directory?: string }) 
       <Show when={answering[request().id]}>
         <p class="note sending" role="status">
           <Spinner label="Sending" />
-          {client.phase() === "online" ? "Sending your answer…" : "Offline. Your answer is sent as soon as the host is back."}
+          {client.phase() === "online" ? "Sending your answer…" : "Offline. Your answer will be sent when the host is back."}
         </p>
       </Show>
       <Show when={answered[request().id]}>

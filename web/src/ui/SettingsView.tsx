@@ -11,9 +11,9 @@ import { setSplit, split } from "./DiffView";
 import * as icons from "./icons";
 
 const ROLES = {
-  full: "may do everything",
-  "approve-only": "may watch and answer questions",
-  "view-only": "may watch",
+  full: "can do everything",
+  "approve-only": "can watch and answer questions",
+  "view-only": "can watch",
 } as const;
 
 /** What the person has for all sessions, directories opened up. */
@@ -38,7 +38,7 @@ export default function SettingsView() {
           <h2>Look</h2>
           <fieldset class="choices row-choices">
             <legend>Colours</legend>
-            <For each={[["system", "As the system"], ["light", "Light"], ["dark", "Dark"]] as [Theme, string][]}>
+            <For each={[["system", "System"], ["light", "Light"], ["dark", "Dark"]] as [Theme, string][]}>
               {([value, label]) => (
                 <label class="choice" classList={{ chosen: theme() === value }}>
                   <input type="radio" name="theme" checked={theme() === value} onChange={() => setTheme(value)} />
@@ -65,9 +65,9 @@ export default function SettingsView() {
             <label class="choice">
               <input type="checkbox" checked={notifying()} onChange={(event) => void notify(event.currentTarget.checked)} />
               <span>
-                Tell me when a session waits for me, fails or is done
+                Notify me when a session needs me, fails or is done
                 <small>
-                  {pushed() ? "Also while this page is closed." : "While this page is open and not in sight."} A notification does not say what the session is about.
+                  {pushed() ? "Also while this page is closed." : "While this page is open in the background."} A notification does not say what the session is about.
                 </small>
               </span>
             </label>

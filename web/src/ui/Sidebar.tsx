@@ -102,7 +102,7 @@ export function Sidebar(props: { onPalette: () => void }) {
       </div>
       <div class="side-search">
         <icons.Search />
-        <input type="search" placeholder="Search everything" aria-label="Search sessions and what was said in them" value={query()} onInput={(event) => setQuery(event.currentTarget.value)} />
+        <input type="search" placeholder="Search everything" aria-label="Search sessions and messages" value={query()} onInput={(event) => setQuery(event.currentTarget.value)} />
       </div>
       <div class="side-list" tabindex="-1">
         <Show when={listed()} fallback={<p class="note side-note">Loading sessions…</p>}>
@@ -124,7 +124,7 @@ export function Sidebar(props: { onPalette: () => void }) {
           </For>
           <Show when={groups().length === 0}>
             <p class="note side-note">
-              {query() ? "No session matches." : old() ? "Nothing is archived." : "No sessions yet."}
+              {query() ? "No session matches." : old() ? "No archived sessions." : "No sessions yet."}
               <Show when={!query() && !old() && mayWrite()}>
                 {" "}
                 <a href="#/new">Start one</a>.
@@ -204,7 +204,7 @@ function Row(props: { session: SessionSummary; onRename: () => void }) {
       <Show when={mayWrite()}>
         <Menu
           class="small row-menu"
-          label={`More about ${titleOf(props.session)}`}
+          label={`Actions for ${titleOf(props.session)}`}
           items={[
             { label: isPinned(uri()) ? "Unpin" : "Pin", icon: icons.Pin, run: () => pin(uri(), !isPinned(uri())) },
             { label: "Rename", icon: icons.Edit, run: props.onRename },

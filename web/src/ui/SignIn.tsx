@@ -38,7 +38,7 @@ export default function SignIn(props: { session: Uri; resource: { resource: stri
       const begun = await client.request<{ url: string | null }>("lodge/signIn", { channel: props.session, server });
       if (begun.url && safeHref(begun.url)) setUrl(begun.url);
     } catch (error) {
-      complain("The sign-in did not begin", error);
+      complain("Could not start the sign-in", error);
     }
     setBusy(false);
   };
@@ -48,7 +48,7 @@ export default function SignIn(props: { session: Uri; resource: { resource: stri
       await client.request("authenticate", { channel: ROOT, resource: props.resource.resource, token: token().trim() });
       setToken("");
     } catch (error) {
-      complain("The token was not taken", error);
+      complain("The token was not accepted", error);
     }
     setBusy(false);
   };
@@ -89,7 +89,7 @@ export default function SignIn(props: { session: Uri; resource: { resource: stri
           }}
         >
           <label class="field">
-            <span>Or give a token. The host keeps it until it stops.</span>
+            <span>Or enter a token. The host keeps it until it stops.</span>
             <input class="input" type="password" autocomplete="off" value={token()} onInput={(event) => setToken(event.currentTarget.value)} />
           </label>
           <div class="actions">

@@ -34,11 +34,11 @@ export default function TerminalPanel(props: Props) {
       });
       setChosen(terminal);
     } catch (error) {
-      complain("The terminal was not opened", error);
+      complain("Could not open the terminal", error);
     }
     setBusy(false);
   };
-  const close = (terminal: Uri) => client.request("disposeTerminal", { channel: terminal }).catch((error) => complain("The terminal was not closed", error));
+  const close = (terminal: Uri) => client.request("disposeTerminal", { channel: terminal }).catch((error) => complain("Could not close the terminal", error));
   return (
     <>
       <PanelHead title="Terminals" onClose={props.onClose}>
@@ -66,7 +66,7 @@ export default function TerminalPanel(props: Props) {
         when={shown()}
         keyed
         fallback={
-          <Empty icon={<icons.Terminal class="big" />} title="No terminal is open">
+          <Empty icon={<icons.Terminal class="big" />} title="No open terminals">
             <p class="note">Commands of the agent appear here while they run.</p>
           </Empty>
         }

@@ -7,7 +7,7 @@ import * as icons from "./icons";
 
 const STATES: Record<string, string> = { done: "Done", in_progress: "In progress", blocked: "Blocked", pending: "To do" };
 
-/** The list, read anew whenever the agent may have changed it: after a call of the tool that keeps it, and after a turn. */
+/** The to-do list, reread whenever the agent may have changed it: after a call of its tool, and after a turn. */
 export function createTodos(chat: () => Uri, state: () => ChatState | undefined) {
   const [todos, setTodos] = createSignal<Todo[]>([]);
   const calls = createMemo(

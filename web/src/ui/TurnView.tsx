@@ -107,7 +107,7 @@ function ErrorPart(props: { part: Extract<Part, { kind: "error" }>; turn: Turn }
   );
 }
 
-/** Tools that only ask: their question stands in the turn as itself. */
+/** Tools that only ask a question: the turn shows the question instead of the call. */
 const ASKING = new Set(["ask_user", "exit_plan_mode"]);
 
 export function Parts(props: { turn: Turn; running: boolean }) {
@@ -214,7 +214,7 @@ function Footer(props: { turn: Turn }) {
     await act(chat.chat, { type: "chat/truncated", turnId: props.turn.id }, "Not rewound");
   };
   const items = (): MenuItem[] => [
-    ...(chat.showChanges ? [{ label: "Changes of this turn", icon: icons.Diff, run: () => chat.showChanges!(props.turn) }] : []),
+    ...(chat.showChanges ? [{ label: "Changes in this turn", icon: icons.Diff, run: () => chat.showChanges!(props.turn) }] : []),
     ...(mayWrite() ? [{ label: "Fork from here", icon: icons.Fork, run: () => void fork(chat.session, chat.chat, props.turn.id) }] : []),
     ...(mayWrite() && !busy()
       ? [
@@ -241,7 +241,7 @@ function Footer(props: { turn: Turn }) {
       <span class="grow" />
       <CopyButton text={() => answerText(props.turn)} label="Copy answer" />
       <Show when={items().length > 0}>
-        <Menu class="small" label="More about this turn" items={items()} />
+        <Menu class="small" label="Turn actions" items={items()} />
       </Show>
     </div>
   );

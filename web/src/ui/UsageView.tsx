@@ -95,7 +95,7 @@ export default function UsageView() {
         </Show>
       </header>
       <div class="page-body usage">
-        <Show when={used().length > 0} fallback={<Empty icon={<icons.Chart class="big" />} title={loaded() < views().length ? "Reading sessions…" : "Nothing was used yet"} />}>
+        <Show when={used().length > 0} fallback={<Empty icon={<icons.Chart class="big" />} title={loaded() < views().length ? "Reading sessions…" : "No usage yet"} />}>
           <p class="note">
             {count(total())} tokens in {plural(used().length, "turn")} of the newest {plural(views().length, "session")}
             <Show when={cost()}>{(cost) => <>, {money(cost())} as far as prices are known</>}</Show>

@@ -22,14 +22,14 @@ async function shrink(file: File): Promise<Blob> {
   canvas.height = Math.round(bitmap.height * scale);
   canvas.getContext("2d")!.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
   const made = await new Promise<Blob | null>((done) => canvas.toBlob(done, "image/jpeg", 0.85));
-  if (!made) throw new Error("The picture could not be read.");
+  if (!made) throw new Error("Could not read the image.");
   return made;
 }
 
 export async function attach(file: File): Promise<Attachment> {
   const picture = file.type.startsWith("image/") && file.type !== "image/svg+xml";
   const blob = picture ? await shrink(file) : file;
-  if (blob.size > LARGEST) throw new Error(`It has ${(blob.size / (1 << 20)).toFixed(1)} MB; 6 MB are the most.`);
+  if (blob.size > LARGEST) throw new Error(`The file has ${(blob.size / (1 << 20)).toFixed(1)} MB; the limit is 6 MB.`);
   return {
     type: "embeddedResource",
     label: file.name || "picture",

@@ -451,7 +451,7 @@ async fn a_turn_is_taken_back_but_not_over_what_a_person_did_unless_asked() {
         .unwrap()
         .to_owned();
     assert!(
-        said.starts_with("Restored 1 file. Left alone:") && said.contains("kept: it has been changed since"),
+        said.starts_with("Restored 1 file. Left alone:") && said.contains("kept: it was changed since"),
         "{said}"
     );
     assert!(!house.work().join("new").exists());

@@ -1,5 +1,5 @@
-//! How well a path fits what somebody typed. Letters of the word must be in the path in their order; whole words, names of
-//! files and beginnings count most. Case does not matter.
+//! Fuzzy matching: how well a path matches what somebody typed. The letters must appear in the path in order; whole
+//! words, file names and beginnings count most. Case does not matter.
 
 use memchr::memmem::Finder;
 

@@ -1,4 +1,5 @@
-//! The paths in a directory, kept for a while: asking for each letter that is typed must not walk the tree each time.
+//! An index of the paths in a directory, cached for a while: completing each typed letter must not walk the tree every
+//! time.
 
 use std::{
     cmp::Reverse,
@@ -199,7 +200,7 @@ impl Indexes {
         }
     }
 
-    /// What is known of a tree, if that is good enough. What is old is still good for now, and is made anew beside.
+    /// The cached paths of a tree, if recent enough. An old cache is still used once, while it is refreshed in the background.
     fn known(self: &Arc<Self>, root: &Path) -> Option<Arc<Index>> {
         let mut trees = self.trees.lock();
         let tree = trees.get_mut(root)?;

@@ -1,4 +1,4 @@
-//! Names that complete a message that is being written: of files, and of what source files define.
+//! Completes names in a message: files, and symbols that source files define.
 
 mod fuzzy;
 mod index;

@@ -1,5 +1,5 @@
-//! Names that source files define, found by how lines of definitions begin. That is no parser: it is quick, needs nothing
-//! installed, and is right often enough to complete a word.
+//! Finds symbols that source files define by how lines with definitions begin. This is not a parser: it is fast, needs
+//! nothing installed, and is right often enough to complete a word.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use super::{
     index::Indexes,
 };
 
-/// What is looked at at most: files, bytes of each, names, time.
+/// Limits of a search: files, bytes of each, names, time.
 const MOST_FILES: usize = 3_000;
 const FILE_BYTES: u64 = 256 << 10;
 const MOST_NAMES: usize = 50_000;

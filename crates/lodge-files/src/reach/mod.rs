@@ -180,7 +180,7 @@ impl Files {
         };
         let by_name = fitting().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?.to_owned())));
         let by_place = || {
-            // A client that was told where a link leads names the place it leads to.
+            // A client that knows where a link leads names its target.
             fitting().filter_map(|root| {
                 let real = root.path.canonicalize().ok()?;
                 Some((root, path.strip_prefix(real).ok()?.to_owned()))

@@ -1,4 +1,4 @@
-//! Opening what clients may reach.
+//! Opens files for clients.
 
 use std::{
     fs::File,

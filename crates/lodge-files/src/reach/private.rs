@@ -1,5 +1,6 @@
-//! What is the host's own: its home, with the token, logins and logs of every session. It may lie within a directory that
-//! clients reach, and is not theirs all the same. Asked of what is open, so no other name and no link leads around it.
+//! Keeps clients out of the host's home, with the token, the logins and the logs of every session, even where a
+//! directory that clients can reach contains it. The check is made on the open file, so no other name and no link gets
+//! around it.
 
 use std::{
     ffi::OsStr,
@@ -17,7 +18,7 @@ pub struct Private {
 }
 
 impl Private {
-    /// A home but for these directories in it. All of them without links on the way.
+    /// A home except for these directories in it. None of the paths contains links.
     pub fn new(home: PathBuf, open: Vec<PathBuf>) -> Self {
         Self { home: Some(home), open }
     }

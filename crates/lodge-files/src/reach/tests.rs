@@ -390,7 +390,7 @@ fn a_grant_is_for_what_it_names_and_no_more() {
     let files = grant(&secret, true);
     write(&files, &secret, "new", REPLACE).unwrap();
     assert_eq!(write(&files, &dir.join("other"), "x", REPLACE), Err(FileError::Denied));
-    // Who puts a link in its place gets nothing by it.
+    // Putting a link in its place achieves nothing.
     files.delete(&secret, false).unwrap();
     std::os::unix::fs::symlink("other", &secret).unwrap();
     assert_eq!(read(&files, &secret), Err(FileError::Denied));

@@ -1,5 +1,5 @@
-//! Directories: listing, making, copying, moving and removing what is in them. Trees are walked without recursion and with
-//! few open files, however deep they are.
+//! Directories: list, create, copy, move and remove. Trees are walked without recursion and with few open files,
+//! however deep they are.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,4 +1,4 @@
-//! Writing: whole files take the place of old ones at once, so that a crash leaves the old or the new.
+//! Writes files. A whole file replaces the old one atomically, so a crash leaves the old or the new.
 
 use std::{
     ffi::OsStr,
@@ -111,7 +111,7 @@ impl Files {
                 let mut file = reopen_file(&fd, OFlags::WRONLY | OFlags::APPEND)?;
                 return Ok(file.write_all(write.data)?);
             }
-            // Whoever may not write the file may not replace it either.
+            // A client that cannot write the file cannot replace it either.
             let mut file = reopen_file(&fd, OFlags::RDWR)?;
             return match replace(parent, name, Some((&mut file, &stat)), write) {
                 // A directory that takes no new files may still hold a file that can be written.

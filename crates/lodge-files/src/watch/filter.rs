@@ -1,4 +1,4 @@
-//! Which changes are told.
+//! Which changes a watch reports.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 /// So many patterns are enough for anybody.
 const MOST_PATTERNS: usize = 1000;
 
-/// What is told of a tree.
+/// What is reported about a tree.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     pub(super) recursive: bool,
@@ -16,7 +16,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// By patterns: what fits `excludes` is not told, and only what fits `includes`, if there are some.
+    /// By patterns: matches of `excludes` are not reported, and only matches of `includes`, if there are any.
     pub fn new(recursive: bool, excludes: Option<&[String]>, includes: Option<&[String]>) -> Result<Self, String> {
         Ok(Self {
             recursive,
@@ -25,13 +25,13 @@ impl Filter {
         })
     }
 
-    /// Whether a change of this path, seen from the root, is told.
+    /// Whether a change of this path, relative to the root, is reported.
     pub(super) fn tells(&self, below: &Path) -> bool {
         let excluded = self.excludes.as_ref().is_some_and(|set| set.is_match(below));
         !excluded && self.includes.as_ref().is_none_or(|set| set.is_match(below))
     }
 
-    /// Whether nothing in this directory can be told, so that it need not be watched.
+    /// Whether nothing in this directory can be reported, so that it need not be watched.
     pub(super) fn skips(&self, directory: &Path) -> bool {
         let anything = directory.join("\u{1}");
         self.excludes.as_ref().is_some_and(|set| {
@@ -50,7 +50,7 @@ fn patterns(items: &[String]) -> Result<GlobSet, String> {
         let text = text.strip_prefix("./").unwrap_or(text).trim_matches('/');
         for pattern in [text.to_owned(), format!("{text}/**")] {
             let glob = GlobBuilder::new(&pattern).literal_separator(true).build();
-            set.add(glob.map_err(|error| format!("{text:?} is no pattern: {}", error.kind()))?);
+            set.add(glob.map_err(|error| format!("invalid pattern {text:?}: {}", error.kind()))?);
         }
     }
     set.build().map_err(|error| error.to_string())

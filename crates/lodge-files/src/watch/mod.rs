@@ -1,4 +1,4 @@
-//! Watches: changes of files, told as they happen.
+//! Watches: changes of files, reported as they happen.
 
 mod filter;
 mod tree;
@@ -15,13 +15,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 pub use self::{filter::Filter, tree::Tree};
 use crate::{FileError, Files};
 
-/// Changes are collected for so long before they are told.
+/// How long changes are collected before they are reported.
 const BATCH: Duration = Duration::from_millis(50);
 
 /// Whether the root is still there is looked up so often.
 const AGAIN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
-/// More changes than this at once are told as one: look at everything again.
+/// More changes than this at once are reported as one: read everything again.
 const MOST_CHANGES: usize = 2000;
 
 /// What became of a file.
@@ -46,7 +46,7 @@ impl Files {
 }
 
 impl Tree {
-    /// Tells what happens until the other end of `stopped` is closed, or until `tell` wants no more. Now and then it is
+    /// Reports changes until the other end of `stopped` is closed, or until `tell` returns false. Now and then it is
     /// asked with nothing to tell. This blocks.
     pub fn follow(mut self, stopped: &OwnedFd, mut tell: impl FnMut(Changes) -> ControlFlow<()>) {
         let events = self.events();

@@ -1,5 +1,5 @@
-//! A tree of files under inotify. It remembers which names there are, as numbers, so that what it tells is true of what it
-//! told before: of many events of one file only what became of it is left.
+//! A directory tree under inotify. It remembers which names exist, so each report is relative to the previous one: of
+//! many events of one file, only the net result is reported.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -44,7 +44,7 @@ pub struct Tree {
     private: Private,
     directories: BTreeMap<PathBuf, Directory>,
     by_wd: HashMap<i32, PathBuf>,
-    /// Whether it was told that the root is gone.
+    /// Whether the deletion of the root was reported.
     gone: bool,
 }
 
@@ -88,7 +88,7 @@ impl Tree {
         while let Some(way) = next.pop() {
             let is_top = way.as_os_str().is_empty();
             let opened = open_directory(&self.root, &way);
-            // What is gone already, or may not be read, has nothing to tell. That is no reason to tell nothing of the rest.
+            // What was deleted or cannot be read is skipped; the rest is still reported.
             let directory = match opened {
                 Err(_) if !is_top => continue,
                 Ok(directory) if self.private.holds(&directory) => continue,
@@ -204,7 +204,7 @@ impl Tree {
         for path in touched {
             let Some(change) = self.became(&path) else { continue };
             if self.only.is_some() {
-                // A file is told of under the address it was asked for.
+                // A file is reported under the URI it was requested by.
                 changes.push((PathBuf::new(), change));
             } else if self.filter.tells(&path) {
                 changes.push((path, change));
@@ -241,7 +241,7 @@ impl Tree {
         }
     }
 
-    /// Begins anew with what is there now.
+    /// Starts over with the current state.
     fn again(&mut self) -> Changes {
         self.forget(Path::new(""));
         if let Err(error) = self.add(PathBuf::new(), None) {

@@ -106,7 +106,7 @@ async fn a_sync_that_fails_reaches_the_clients_and_nothing_is_accepted_until_it_
         .await
         .unwrap_err()
         .to_string();
-    assert!(refused.contains("bring to the disk"), "{refused}");
+    assert!(refused.contains("cannot sync"), "{refused}");
     assert_eq!(log_of(&probe.session).len(), before);
     disk.0.store(false, SeqCst);
     let mut probe = Probe::on(probe.session.clone());

@@ -1,5 +1,5 @@
-//! What events beside the chain say about a session as a whole: its name, where it works, what it is a chat of. The last event
-//! of each type counts, for lists as for the session itself.
+//! What events beside the chain say about a session as a whole: its name, its directories, which session it is a chat
+//! of. The last event of each type counts, in lists and in the session itself.
 
 use lodge_events::{Event, LodgeChat, LodgeChats, LodgeDirectories, LodgeNamed, LodgeWorktree, Payload};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The catalogue's database: its tables, and what is written to them.
+//! The catalogue's database: tables and writes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::digest::{Role, digest, summary};
 use super::progress::Progress;
 use crate::labels::Labels;
 
-/// Changing the tables means a new number; a database with another one is thrown away and made anew.
+/// Increase it when the tables change; a database with another number is deleted and rebuilt.
 const VERSION: i32 = 3;
 
 const TABLES: &str = "
@@ -89,14 +89,14 @@ fn file_id(path: &Path) -> Option<FileId> {
     std::fs::metadata(path).ok().map(|_| (0, 0))
 }
 
-/// Opens the database for writing, making it anew if it is missing, of another version or damaged.
+/// Opens the database for writing; rebuilds it if it is missing, damaged or of another version.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Opened> {
     let db = try_open(path).or_else(|error| {
         // What passes by itself is no reason to read every log again.
         if is_passing(&error) {
             return Err(error);
         }
-        tracing::warn!(%error, "the session catalogue is unusable and is made anew");
+        tracing::warn!(%error, "the session catalogue is unusable; rebuilding it");
         remove(path);
         try_open(path)
     })?;
@@ -114,7 +114,7 @@ fn try_open(path: &Path) -> rusqlite::Result<Connection> {
             drop(db);
             tracing::info!(
                 version = other,
-                "the session catalogue is of another version and is made anew"
+                "the session catalogue has another version; rebuilding it"
             );
             remove(path);
             let db = Connection::open(path)?;
@@ -210,7 +210,7 @@ fn is_passing(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// One session while its events are taken in.
+/// One session whose events are being added.
 #[derive(Debug, Default)]
 pub(super) struct Row {
     key: i64,
@@ -291,7 +291,7 @@ impl Row {
     }
 
     /// Takes one event in. `event` is absent where only its being there counts.
-    pub(super) fn take(&mut self, db: &Connection, time: i64, event: Option<&Event>) -> rusqlite::Result<()> {
+    pub(super) fn apply(&mut self, db: &Connection, time: i64, event: Option<&Event>) -> rusqlite::Result<()> {
         self.events += 1;
         // What people arrange about a session moves it in no list.
         if !event.is_some_and(About::is_told_by) {
@@ -366,7 +366,7 @@ pub(super) fn forget(db: &Connection, id: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Every session and how much of its log is taken in.
+/// Every session, and how many bytes of its log are included.
 pub(super) fn covered(db: &Connection) -> rusqlite::Result<std::collections::HashMap<String, u64>> {
     let mut select = db.prepare("SELECT id, covered FROM sessions")?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;

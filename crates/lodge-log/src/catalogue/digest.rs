@@ -1,4 +1,4 @@
-//! What the catalogue reads out of an event: the one place in this room that knows what some events mean.
+//! What the catalogue extracts from an event: the one place in this crate that knows what some events mean.
 
 use lodge_events::Event;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! A session as one host describes it to another: what lists show, and the newest of what was said, for the search.
+//! A session as one host describes it to another: what lists show, and the newest text for the search.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use super::about::About;
 use super::db::{self, read_about, written};
 
 /// What a row has instead of the bytes of a log that it reflects: another host described the session.
-pub(super) const ELSEWHERE: u64 = u64::MAX;
+pub(super) const REMOTE: u64 = u64::MAX;
 /// How much of what was said travels, and how much of one message, in bytes.
 const TEXTS: usize = 16 << 10;
 const TEXT: usize = 2 << 10;
@@ -148,7 +148,7 @@ pub(super) fn take_in(db: &Connection, dir: &str, listed: &Listed) -> rusqlite::
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)? as u64))
         })
         .optional()?;
-    if known.is_some_and(|(events, covered)| covered != ELSEWHERE && events >= listed.events) {
+    if known.is_some_and(|(events, covered)| covered != REMOTE && events >= listed.events) {
         return Ok(false);
     }
     db::forget(db, &listed.id)?;
@@ -176,7 +176,7 @@ pub(super) fn take_in(db: &Connection, dir: &str, listed: &Listed) -> rusqlite::
         listed.progress,
         written(&listed.about),
         listed.about.indexed_chat_of(),
-        ELSEWHERE as i64,
+        REMOTE as i64,
     ])?;
     let mut insert = db.prepare_cached("INSERT INTO texts (session, event, role, text) VALUES (?1, ?2, ?3, ?4)")?;
     for Text { event, role, text } in &listed.texts {

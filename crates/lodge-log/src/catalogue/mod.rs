@@ -81,7 +81,7 @@ impl Catalogue {
                 copy
             }
             Err(error) => {
-                tracing::debug!(%error, "no catalogue to read; the logs are read instead");
+                tracing::debug!(%error, "no session catalogue; reading the logs instead");
                 from_logs(&store)?
             }
         };
@@ -98,17 +98,17 @@ impl Catalogue {
 
     /// Sessions that fit the filter, newest first.
     pub fn list(&self, filter: &ListFilter) -> Result<Page, LogError> {
-        self.ask(|db| query::list(db, &self.store.root, filter))
+        self.query(|db| query::list(db, &self.store.root, filter))
     }
 
     /// One session, also if the user has not said anything in it yet.
     pub fn get(&self, id: &str) -> Result<Option<SessionSummary>, LogError> {
-        self.ask(|db| query::get(db, &self.store.root, id))
+        self.query(|db| query::get(db, &self.store.root, id))
     }
 
     /// The sessions that are or were chats of others; or those that are chats of this one. Oldest first.
     pub fn chats(&self, of: Option<&str>) -> Result<Vec<SessionSummary>, LogError> {
-        self.ask(|db| query::chats(db, &self.store.root, of))
+        self.query(|db| query::chats(db, &self.store.root, of))
     }
 
     /// The session that fits the filter and was used last.
@@ -123,12 +123,12 @@ impl Catalogue {
 
     /// Messages with all these words, best first.
     pub fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>, LogError> {
-        self.ask(|db| query::search(db, &self.store.root, text, limit))
+        self.query(|db| query::search(db, &self.store.root, text, limit))
     }
 
     /// Describes a session for other hosts.
     pub fn describe(&self, id: &str) -> Result<Option<Listed>, LogError> {
-        self.ask(|db| listed::describe(db, id))
+        self.query(|db| listed::describe(db, id))
     }
 
     /// Lists a session as another host describes it, unless the log here has as many events.
@@ -141,7 +141,7 @@ impl Catalogue {
         self.queue.push(Task::Forget(id.into()));
     }
 
-    /// How often the database was opened anew. What other hosts described before is not in it.
+    /// How often the database was reopened. Descriptions from other hosts are not in a new one.
     pub fn openings(&self) -> u64 {
         self.queue.openings()
     }
@@ -151,7 +151,7 @@ impl Catalogue {
         self.queue.flush();
     }
 
-    fn ask<T>(&self, question: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, LogError> {
+    fn query<T>(&self, question: impl Fn(&Connection) -> rusqlite::Result<T>) -> Result<T, LogError> {
         // Whatever comes first has it compared with all logs.
         if self.queue.is_unused() {
             self.queue.push(Task::Check);
@@ -171,7 +171,7 @@ impl Catalogue {
             }
         }
         // No database can be kept, perhaps for want of space: the logs are still there.
-        tracing::warn!("the logs are read instead of the session catalogue");
+        tracing::warn!("cannot use the session catalogue; reading the logs instead");
         Ok(question(&from_logs(&self.store)?.db)?)
     }
 

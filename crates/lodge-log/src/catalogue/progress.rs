@@ -1,4 +1,4 @@
-//! How far a conversation got, by its log: what a list says of a session that nobody has open.
+//! The state of a conversation according to its log, which lists show for a session that nobody has open.
 
 use lodge_events::Event;
 use serde::Deserialize;

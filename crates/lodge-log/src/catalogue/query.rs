@@ -1,4 +1,4 @@
-//! What one can ask the catalogue.
+//! Queries on the catalogue.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

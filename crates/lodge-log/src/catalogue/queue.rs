@@ -1,4 +1,4 @@
-//! What the catalogue's thread has to do, and who waits for it.
+//! The work queue of the catalogue's thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ struct State {
     /// How many wait for an answer: no gathering then.
     waiting: usize,
     closed: bool,
-    /// How often the database was opened anew.
+    /// How often the database was reopened.
     openings: u64,
     /// What was done last could not be written.
     behind: bool,
@@ -117,12 +117,12 @@ impl Queue {
         self.done.notify_all();
     }
 
-    /// The database was opened anew: what other hosts said is not in it.
+    /// The database was reopened: descriptions from other hosts are not in it.
     pub(super) fn opened_anew(&self) {
         self.state.lock().openings += 1;
     }
 
-    /// How often the database was opened anew.
+    /// How often the database was reopened.
     pub(super) fn openings(&self) -> u64 {
         self.state.lock().openings
     }
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// The next tasks, and a number for [`Queue::finished`]; `None` when it is closed and empty.
-    pub(super) fn take(&self) -> Option<(Vec<Task>, u64)> {
+    pub(super) fn next_batch(&self) -> Option<(Vec<Task>, u64)> {
         let mut state = self.state.lock();
         while state.tasks.is_empty() {
             if state.closed {
@@ -207,11 +207,11 @@ mod tests {
         for n in 0..100_000 {
             Noter(queue.clone()).appended("s", Position(n), &event);
         }
-        let (tasks, number) = queue.take().unwrap();
+        let (tasks, number) = queue.next_batch().unwrap();
         assert_eq!(number, 100_000);
         assert!(tasks.len() < 10, "{} tasks of a megabyte each", tasks.len());
         assert_eq!(tasks.iter().filter(|task| matches!(task, Task::CatchUpAll)).count(), 1);
         Noter(queue.clone()).appended("s", Position(0), &event);
-        assert!(matches!(queue.take().unwrap().0[..], [Task::Note(..)]));
+        assert!(matches!(queue.next_batch().unwrap().0[..], [Task::Note(..)]));
     }
 }

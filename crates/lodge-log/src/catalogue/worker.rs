@@ -8,7 +8,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::db::{self, Opened, Row};
 use super::digest::matters;
-use super::listed::{self, ELSEWHERE};
+use super::listed::{self, REMOTE};
 use super::queue::{Queue, Task};
 use crate::error::LogError;
 use crate::file_store::FileStore;
@@ -25,7 +25,7 @@ pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
     let mut db: Option<Opened> = None;
     // Something was not written: everything is compared with the logs at the next occasion.
     let mut behind = false;
-    while let Some((tasks, number)) = queue.take() {
+    while let Some((tasks, number)) = queue.next_batch() {
         // Somebody deleted the home: it is made anew for who goes on, not for who leaves.
         if queue.is_closed() && path.parent().is_some_and(|home| !home.exists()) {
             queue.finished(number, behind);
@@ -51,7 +51,7 @@ pub(super) fn run(queue: &Queue, path: &Path, store: &FileStore) {
                 perform(db, store, &tasks.take().unwrap_or_default(), &|| queue.is_closed())
             });
             let Err(error) = outcome else { break };
-            tracing::warn!(%error, "the session catalogue was not written");
+            tracing::warn!(%error, "cannot write the session catalogue");
             behind = true;
             attempts += 1;
             match error {
@@ -105,7 +105,7 @@ fn perform(db: &Connection, store: &FileStore, tasks: &[Task], stop: &dyn Fn() -
                 if note.at > row.covered {
                     try_catch_up(db, store, id, row)?;
                 } else if note.at == row.covered {
-                    row.take(db, note.time, note.event.as_ref())?;
+                    row.apply(db, note.time, note.event.as_ref())?;
                     row.covered = note.next;
                 }
             }
@@ -156,7 +156,7 @@ fn cached<'a, 'b>(
 fn load(db: &Connection, store: &FileStore, id: &str) -> Result<Row, LogError> {
     let name = dir_name(store, id)?;
     let mut row = Row::load(db, id, &name)?;
-    if row.covered == ELSEWHERE {
+    if row.covered == REMOTE {
         // From here on the log is here: it is read from its beginning.
         db::forget(db, id)?;
         row = Row::load(db, id, &name)?;
@@ -187,7 +187,7 @@ fn catch_up(db: &Connection, store: &FileStore, id: &str, row: &mut Row) -> Resu
     }
     for recorded in store.read(id, Position(row.covered), Position(end))? {
         let event = recorded?.event;
-        row.take(
+        row.apply(
             db,
             event.timestamp().as_millisecond(),
             matters(&event).then_some(&event),
@@ -202,7 +202,7 @@ fn try_catch_up(db: &Connection, store: &FileStore, id: &str, row: &mut Row) -> 
     match catch_up(db, store, id, row) {
         Err(LogError::Catalogue(error)) => Err(error.into()),
         Err(error) => {
-            tracing::warn!(id, %error, "cannot take a log into the catalogue");
+            tracing::warn!(id, %error, "cannot add a log to the catalogue");
             Ok(())
         }
         Ok(()) => Ok(()),
@@ -239,16 +239,16 @@ pub(super) fn catch_up_all(
 ) -> Result<(), LogError> {
     let mut transaction = begin(db)?;
     let mut known = db::covered(db)?;
-    let mut elsewhere: HashSet<String> = HashSet::new();
+    let mut remote: HashSet<String> = HashSet::new();
     if others == Others::Keep {
-        elsewhere.extend(known.extract_if(|_, covered| *covered == ELSEWHERE).map(|(id, _)| id));
+        remote.extend(known.extract_if(|_, covered| *covered == REMOTE).map(|(id, _)| id));
     }
     let (mut bytes, mut sessions) = (0, 0);
     for entry in store.list()? {
         if stop() {
             break;
         }
-        if elsewhere.contains(&entry.id) {
+        if remote.contains(&entry.id) {
             continue;
         }
         let covered = known.remove(&entry.id);
@@ -261,7 +261,7 @@ pub(super) fn catch_up_all(
         bytes += entry
             .end
             .0
-            .saturating_sub(covered.filter(|covered| *covered != ELSEWHERE).unwrap_or(0));
+            .saturating_sub(covered.filter(|covered| *covered != REMOTE).unwrap_or(0));
         sessions += 1;
         if bytes > COMMIT_BYTES || sessions >= COMMIT_SESSIONS {
             transaction.commit()?;

@@ -516,7 +516,7 @@ fn a_repair_says_in_words_what_was_lost() {
     let repair = t.store().open("s").unwrap().repaired.unwrap();
     assert_eq!(
         repair.to_string(),
-        "The log of this session was damaged: 1 place that cannot be read (1 byte); 1 event written twice; events missing \
+        "The log of this session was damaged: 1 unreadable place (1 byte); 1 event written twice; events missing \
          in 1 place; zeros where events should be (10 bytes); the last line is incomplete (4 bytes). 4 whole events kept; \
          the damaged bytes are in events.damaged-1."
     );

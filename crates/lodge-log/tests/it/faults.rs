@@ -282,7 +282,7 @@ fn after_a_failed_sync_no_later_one_is_believed_until_the_log_was_written_anew()
         log.sync().unwrap_err();
         // Nothing is accepted while the disk fails, and nobody is told that it is safe.
         let error = log.append(&event(3)).unwrap_err().to_string();
-        assert!(error.contains("bring to the disk"), "{sync}: {error}");
+        assert!(error.contains("cannot sync"), "{sync}: {error}");
         log.request_sync().wait().unwrap_err();
         assert_eq!(log.count(), 3, "{sync}");
         disk.fail_syncs(false);
@@ -300,7 +300,7 @@ fn after_a_failed_sync_no_later_one_is_believed_until_the_log_was_written_anew()
         lost[end - 40..].fill(0);
         std::fs::write(t.log_path("s"), lost).unwrap();
         let error = log.append(&event(5)).unwrap_err().to_string();
-        assert!(error.contains("open the session again"), "{sync}: {error}");
+        assert!(error.contains("reopen the session"), "{sync}: {error}");
         drop(log);
         let mut opened = t.store().open("s").unwrap();
         assert_eq!((opened.log.count(), opened.repaired.is_some()), (4, true), "{sync}");

@@ -1,18 +1,18 @@
-//! One server of a session: how it is configured and what state it is in.
+//! One server of a session: its configuration and state.
 
 use std::{sync::Arc, time::SystemTime};
 
 use crate::{
     config::{ServerConfig, Source},
+    connection::Connection,
     info::{Configured, Prompt, ServerInfo, Status, Tool},
-    link::Link,
 };
 
 /// Where a server is in its life.
 pub(super) enum State {
     Idle,
     Starting(tokio::task::AbortHandle),
-    Connected(Arc<Link>),
+    Connected(Arc<Connection>),
     Failed(String),
     NeedsAuth,
     Disabled,
@@ -79,18 +79,18 @@ impl Entry {
             since: self.since,
             display_name: config.and_then(|config| config.display_name.clone()),
             instructions: match &self.state {
-                State::Connected(link) => link.instructions.clone(),
+                State::Connected(connection) => connection.instructions.clone(),
                 _ => None,
             },
             left_out: self.left_out.clone(),
         }
     }
 
-    /// Takes it out of service; what it had under way fails.
-    pub(super) fn put_down(&mut self, state: State) {
+    /// Ends the connection; its pending requests fail.
+    pub(super) fn disconnect(&mut self, state: State) {
         match std::mem::replace(&mut self.state, state) {
             State::Starting(task) => task.abort(),
-            State::Connected(link) => link.close(),
+            State::Connected(connection) => connection.close(),
             _ => {}
         }
         self.start += 1;

@@ -185,7 +185,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 #[tokio::test]
 async fn a_server_with_a_bad_start_fails_and_the_others_work() {
     let bad = [
-        ("ends at once", "exit code 3; it said: no such luck"),
+        ("ends at once", "code 3; its last output: no such luck"),
         ("lies about the handshake", ""),
         ("answers with the wrong number", ""),
     ];
@@ -204,10 +204,7 @@ async fn a_server_with_a_bad_start_fails_and_the_others_work() {
         let answer = servers.call(name, call("echo", json!({"a": 1}))).await.expect(name);
         assert!(text(&answer).contains(r#""arguments":{"a":1}"#), "{name}: {answer:?}");
     }
-    for (name, error) in bad
-        .into_iter()
-        .chain([("missing", "/nowhere/at/all` cannot be started")])
-    {
+    for (name, error) in bad.into_iter().chain([("missing", "cannot start `/nowhere/at/all`")]) {
         let (state, said) = status(&servers, name);
         assert_eq!(state, Status::Failed, "{name}");
         assert!(said.contains(error), "{name}: {said}");
@@ -291,7 +288,11 @@ async fn what_a_tool_does_to_its_server_stays_with_that_call() {
         .to_string();
     assert!(crashed.contains("closed the connection"), "{crashed}");
     until("the crash is noticed", || status(&servers, "s").0 == Status::Failed).await;
-    assert!(status(&servers, "s").1.contains("exit code 9; it said: out of cheese"));
+    assert!(
+        status(&servers, "s")
+            .1
+            .contains("code 9; its last output: out of cheese")
+    );
     assert!(servers.tools().is_empty());
     assert!(matches!(
         told_to(&servers, "s", "fail").await,
@@ -482,9 +483,13 @@ async fn a_server_asks_the_model_only_when_it_may_and_within_bounds() {
     assert_eq!(answers[0]["result"]["model"], "m");
     for (arguments, code, words) in [
         (ask("no"), -1, "I would rather not"),
-        (ask("nonsense"), -32603, "not a message"),
+        (ask("nonsense"), -32603, "not a valid message"),
         (ask(&"x".repeat(2 << 20)), -32600, "too long"),
-        (json!({"what": "sample", "text": "x", "tools": true}), -32602, "Tools"),
+        (
+            json!({"what": "sample", "text": "x", "tools": true}),
+            -32602,
+            "Sampling with tools",
+        ),
     ] {
         let answers = sample(&servers, "asks", arguments).await;
         assert_eq!(answers[0]["error"]["code"], code, "{answers:?}");
@@ -558,7 +563,7 @@ async fn nothing_is_asked_of_the_model_behind_ones_back() {
 async fn a_server_that_cannot_list_its_tools_has_failed() {
     let (servers, _) = servers(&[("s", "cannot list its tools")]);
     servers.ready(LONG).await;
-    let expected = "The server does not list its tools: the database is locked";
+    let expected = "The server did not list its tools: the database is locked";
     assert_eq!(status(&servers, "s"), (Status::Failed, expected.to_owned()));
 }
 

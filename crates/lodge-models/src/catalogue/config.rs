@@ -1,4 +1,4 @@
-//! What people and clients write to name providers and models.
+//! The configuration of providers and models, as people and clients write it.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub struct ProviderEntry {
     pub kind: ProviderType,
     /// `completions` or `responses`; Anthropic has its own.
     pub wire_api: Option<WireApi>,
-    /// The address below which the wire's path stands.
+    /// The base URL, to which the wire's path is appended.
     pub base_url: BaseUrl,
     /// The key itself; better is `api_key_env`.
     pub api_key: Option<Secret>,
@@ -83,7 +83,7 @@ pub struct ModelEntry {
     pub wire_api: Option<WireApi>,
 }
 
-/// A provider that a client brings for its own session, as the Copilot SDKs send it. Unknown keys are ignored, since every
+/// A provider that a client configures for its own session, as the Copilot SDKs send it. Unknown keys are ignored, since every
 /// release adds some.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -97,13 +97,13 @@ pub struct ProviderConfig {
     pub wire_api: Option<WireApi>,
     /// `http` (default) or `websockets`.
     pub transport: Option<String>,
-    /// The address below which the wire's path stands.
+    /// The base URL, to which the wire's path is appended.
     pub base_url: BaseUrl,
     /// A key.
     pub api_key: Option<Secret>,
     /// A bearer token; goes before the key.
     pub bearer_token: Option<Secret>,
-    /// Whether the client wants to be asked for a token before every request.
+    /// Whether the client supplies a token for every request.
     pub has_bearer_token_provider: bool,
     /// What only Azure knows.
     pub azure: Option<AzureConfig>,

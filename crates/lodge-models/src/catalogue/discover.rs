@@ -1,4 +1,4 @@
-//! Asking providers which models they serve.
+//! Asks providers which models they serve.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ struct List {
     models: Option<Vec<Value>>,
 }
 
-/// A model in the words of OpenAI, Anthropic, Copilot, OpenRouter, vLLM and llama.cpp.
+/// A model entry in the formats of OpenAI, Anthropic, Copilot, OpenRouter, vLLM and llama.cpp.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(alias = "model")]
@@ -99,8 +99,8 @@ struct Supports {
     reasoning_effort: Option<Value>,
 }
 
-/// Asks one provider. `prefix` stands before the ids that it gives.
-pub(super) async fn ask(
+/// Asks one provider. Its ids get the prefix `prefix`.
+pub(super) async fn list_models(
     endpoint: &Endpoint,
     transport: &dyn Transport,
     prefix: &str,

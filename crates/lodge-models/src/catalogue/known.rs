@@ -1,4 +1,4 @@
-//! What is known of models by their names alone. A configuration that says more goes first.
+//! What is known about models from their names alone. A configuration takes precedence.
 
 use crate::ModelInfo;
 

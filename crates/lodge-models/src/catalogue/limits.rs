@@ -1,4 +1,4 @@
-//! Limits of models whose names say nothing: their provider is asked once, when the first of them is called.
+//! Limits of models with unknown names: their provider is asked once, when the first of them is called.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,13 +19,17 @@ impl ProviderLimits {
     }
 
     /// Asks in the background. A provider that has no list changes nothing, and is not asked again.
-    fn ask(self: &Arc<Self>, endpoint: &Endpoint, transport: &Arc<dyn Transport>) {
+    fn fetch(self: &Arc<Self>, endpoint: &Endpoint, transport: &Arc<dyn Transport>) {
         if self.0.initialized() {
             return;
         }
         let (limits, endpoint, transport) = (self.clone(), endpoint.clone(), transport.clone());
         tokio::spawn(async move {
-            let asked = async || discover::ask(&endpoint, &*transport, "").await.unwrap_or_default();
+            let asked = async || {
+                discover::list_models(&endpoint, &*transport, "")
+                    .await
+                    .unwrap_or_default()
+            };
             limits.0.get_or_init(asked).await;
         });
     }
@@ -59,7 +63,7 @@ impl Model for Unmeasured {
     }
 
     fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        self.limits.ask(&self.endpoint, &self.transport);
+        self.limits.fetch(&self.endpoint, &self.transport);
         self.model.call(request)
     }
 }

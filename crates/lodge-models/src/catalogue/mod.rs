@@ -1,4 +1,4 @@
-//! Which models there are, and how a name becomes one.
+//! The available models, and how a name is resolved to one.
 
 mod config;
 mod discover;
@@ -93,7 +93,9 @@ pub struct Discovery {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
     /// Nobody serves a model of this name.
-    #[error("there is no model {name:?}; known are {known}. Name a provider in lodge.toml or choose one of these")]
+    #[error(
+        "there is no model {name:?}. Available: {known}. Choose one of these, or configure a provider in lodge.toml"
+    )]
     UnknownModel {
         /// The name that was asked for.
         name: String,
@@ -101,10 +103,10 @@ pub enum CatalogueError {
         known: String,
     },
     /// The environment names a provider and no model.
-    #[error("no model is chosen: set LODGE_MODEL (or COPILOT_MODEL) to a model of the provider")]
+    #[error("no model was chosen: set LODGE_MODEL (or COPILOT_MODEL) to a model of the provider")]
     NoModelChosen,
     /// The vendor's key is missing.
-    #[error("the model {name:?} needs {variable} in the environment")]
+    #[error("the model {name:?} needs the environment variable {variable}")]
     KeyMissing {
         /// The name that was asked for.
         name: String,
@@ -120,7 +122,7 @@ pub enum CatalogueError {
         provider: String,
     },
     /// Two entries have one name.
-    #[error("there are two entries for {0:?}")]
+    #[error("{0:?} is configured twice")]
     Duplicate(String),
     /// The configuration says something that makes no sense.
     #[error("{0}")]
@@ -289,7 +291,10 @@ impl Catalogue {
             } else {
                 format!("{name}/")
             };
-            (name.clone(), discover::ask(endpoint, &*self.transport, &prefix).await)
+            (
+                name.clone(),
+                discover::list_models(endpoint, &*self.transport, &prefix).await,
+            )
         });
         let answers = join_all(asked).await;
         answers
@@ -379,7 +384,7 @@ impl Catalogue {
     /// How the Copilot API is reached for one of its models; none when another provider has that.
     pub async fn copilot_access(&self, name: &str, client: Option<&str>) -> Option<CopilotAccess> {
         let (_, endpoint) = self.known(name)?;
-        CopilotAccess::of(&endpoint, client).await
+        CopilotAccess::for_endpoint(&endpoint, client).await
     }
 
     /// A model that is configured or was found, and where it is.
@@ -466,7 +471,7 @@ impl Catalogue {
         ))
     }
 
-    /// A model of a provider that a client brings for its own session. `model` is the name that the session asks for; the
+    /// A model of a provider that a client configures for its own session. `model` is the name that the session asks for; the
     /// provider's own `modelId` and `wireModel` say what it is called elsewhere. `tokens` is asked for a token before every
     /// request, where the client wants to be asked.
     pub fn resolve_with_provider(
@@ -597,5 +602,5 @@ fn word<T: serde::de::DeserializeOwned>(
     let Some(value) = value else { return Ok(None) };
     let read = serde_json::from_value(value.to_ascii_lowercase().into());
     read.map(Some)
-        .map_err(|error| CatalogueError::Invalid(format!("{prefix}_{name} is not understood: {error}")))
+        .map_err(|error| CatalogueError::Invalid(format!("invalid {prefix}_{name}: {error}")))
 }

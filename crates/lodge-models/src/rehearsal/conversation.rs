@@ -1,4 +1,4 @@
-//! What the rehearsal model reads out of a request.
+//! What the rehearsal model reads from a request.
 
 use crate::{Message, ModelRequest, Part};
 
@@ -78,7 +78,7 @@ impl<'a> Conversation<'a> {
         all
     }
 
-    /// Where the host wants the plan, as its system prompt says.
+    /// Where the plan belongs, according to the system prompt.
     pub(super) fn plan_path(&self) -> &'a str {
         let said = self.request.system.split_once("Write the plan to ");
         let path = said.and_then(|(_, rest)| Some(&rest[..rest.find("plan.md")? + "plan.md".len()]));
@@ -198,7 +198,7 @@ fn part_len(part: &Part) -> usize {
 
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a: not for secrets, only to tell calls apart in the same way every time.
+/// FNV-1a: not for secrets, only to distinguish calls in a stable way.
 fn fnv(start: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(start, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! A place in a script, and the small things that can be read there.
+//! A position in a script, and the tokens that can be read there.
 
 use std::time::Duration;
 

@@ -81,7 +81,7 @@ fn plan(conversation: &Conversation<'_>) -> Vec<Action> {
     } else if conversation.is_told_to_go_on() {
         vec![Action::Call(vec![Call {
             name: "task_complete".to_owned(),
-            arguments: r#"{"summary":"I played all that you wrote."}"#.to_owned(),
+            arguments: r#"{"summary":"I played your whole script."}"#.to_owned(),
         }])]
     } else if conversation.step > 0 {
         vec![Action::Say(texts::summary_of_results(conversation))]

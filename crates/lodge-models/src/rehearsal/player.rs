@@ -24,7 +24,7 @@ use crate::{AssistantMessage, Chunk, Completion, ErrorKind, ModelError, ToolCall
 
 /// Arguments are streamed in pieces of about this many bytes.
 const FRAGMENT: usize = 24;
-/// How often the number of bytes so far is told.
+/// How often the number of bytes so far is reported.
 const BYTES_EVERY: usize = 64 * 1024;
 
 type Item = Result<Chunk, ModelError>;

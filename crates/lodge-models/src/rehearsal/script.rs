@@ -1,4 +1,4 @@
-//! The little language: from plain words to steps, each step being one answer of the model.
+//! The script language: parses plain words into steps, each of which is one answer of the model.
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ pub(super) fn parse(text: &str, plan: &str) -> Result<Vec<Vec<Action>>, String> 
         let before = cursor.rest;
         match script.command(&mut cursor, joined, plan) {
             Ok(true) => {}
-            Ok(false) => return Err(format!("I do not know what to do with “{}”", excerpt(before))),
+            Ok(false) => return Err(format!("I do not understand “{}”", excerpt(before))),
             Err(problem) => return Err(format!("In “{}”: {problem}", excerpt(before))),
         }
     }
@@ -309,7 +309,7 @@ fn of_agents(cursor: &mut Cursor<'_>) -> Result<Option<Call>, String> {
     if !ahead.take_any(&["start an", "start a"]) {
         return Ok(None);
     }
-    let wrong = "write “start an agent \"say hello\"”: what it shall do stands in quotation marks, and before “agent” may stand \
+    let wrong = "write “start an agent \"say hello\"”: put its task in quotation marks; before “agent” you can write \
                  “background”, “explore” or another kind";
     let background = ahead.take("background");
     let kind = match ahead.take("agent") {
@@ -487,10 +487,10 @@ fn default_text(step: &[Action]) -> Option<String> {
             Action::Say(_) | Action::Stream { .. } | Action::Call(_) | Action::DescribeRequest => return None,
             Action::Fail(Failure { times: None, .. }) => return None,
             Action::Fail(Failure { times: Some(times), .. }) => {
-                Some(format!("It works now, after {times} failures as you wished."))
+                Some(format!("It works now, after {times} failures as requested."))
             }
             Action::Think(_) => Some("I have thought it over, and this is the answer.".to_owned()),
-            Action::ThinkSecretly => Some("I have thought it over and keep the thoughts to myself.".to_owned()),
+            Action::ThinkSecretly => Some("I have thought it over and kept my thoughts to myself.".to_owned()),
             Action::Wait(time) => Some(format!("I waited {} ms.", time.as_millis())),
             Action::Slowly(_) => Some("I am taking my time with every single word.".to_owned()),
             Action::Usage { input, output, .. } => Some(format!("I report {input} tokens in and {output} out.")),

@@ -1,4 +1,4 @@
-//! What the rehearsal model says when no script tells it what to say.
+//! What the rehearsal model answers to text that is not a script.
 
 use std::fmt::Write as _;
 
@@ -49,7 +49,7 @@ pub(super) fn talk(conversation: &Conversation<'_>) -> String {
     let plain = plain.trim();
     let first = plain.split(' ').next().unwrap_or_default();
     match plain {
-        "" => "There were no words for me in that message. Say `help` to see what I can do.".to_owned(),
+        "" => "That message has no text. Say `help` to see what I can do.".to_owned(),
         "help" | "what can you do" | "who are you" | "what are you" | "what is lodge" | "what is this" => {
             HELP.to_owned()
         }
@@ -114,7 +114,7 @@ fn unknown(words: &str) -> String {
 fn what_was_said(conversation: &Conversation<'_>) -> String {
     let earlier = conversation.earlier_words();
     if earlier.is_empty() {
-        return "This is the first thing you said.".to_owned();
+        return "This is your first message.".to_owned();
     }
     // Writing to a string cannot fail.
     let mut text = format!("Before this you said {}:", count(earlier.len(), "thing"));

@@ -1,4 +1,4 @@
-//! An answer as it comes together, the same for every wire.
+//! Assembles an answer from its chunks, the same for every wire.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -26,8 +26,8 @@ pub(super) enum Progress {
 pub(super) enum Fault {
     /// It is not what the wire says.
     Malformed(String),
-    /// It is an error that the provider tells, as JSON.
-    Told(String),
+    /// An error that the provider reported, as JSON.
+    Reported(String),
 }
 
 impl From<serde_json::Error> for Fault {
@@ -39,7 +39,7 @@ impl From<serde_json::Error> for Fault {
 /// An answer in the making.
 #[derive(Default)]
 pub(super) struct Assembly {
-    /// What to tell the caller next.
+    /// What to report to the caller next.
     pub(super) chunks: VecDeque<Chunk>,
     streams: bool,
     text: String,
@@ -70,7 +70,7 @@ struct PartialCall {
 }
 
 impl Assembly {
-    /// Starts the answer to a request. Chunks are told only when the caller streams.
+    /// Starts the answer to a request. Chunks are reported only if the caller streams.
     pub(super) fn new(request: &ModelRequest) -> Self {
         let said = request.messages.iter().filter_map(|message| match message {
             Message::Assistant(said) => Some(&said.tool_calls),
@@ -83,7 +83,7 @@ impl Assembly {
         }
     }
 
-    pub(super) fn tell(&mut self, chunk: Chunk) {
+    pub(super) fn emit(&mut self, chunk: Chunk) {
         if self.streams {
             self.chunks.push_back(chunk);
         }
@@ -92,7 +92,7 @@ impl Assembly {
     pub(super) fn text(&mut self, text: String) {
         if !text.is_empty() {
             self.text.push_str(&text);
-            self.tell(Chunk::Text(text));
+            self.emit(Chunk::Text(text));
         }
     }
 
@@ -107,7 +107,7 @@ impl Assembly {
     pub(super) fn reasoning(&mut self, text: String) {
         if !text.is_empty() {
             self.reasoning.push_str(&text);
-            self.tell(Chunk::Reasoning(text));
+            self.emit(Chunk::Reasoning(text));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Where a model is reached, and with what credentials.
+//! The address of a model, and its credentials.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -38,14 +38,14 @@ pub enum WireApi {
 /// Credentials.
 #[derive(Clone, Default)]
 pub enum Auth {
-    /// None; local servers want none.
+    /// None; local servers need none.
     #[default]
     None,
     /// A key, sent in the header that the provider's type calls for.
     Key(Secret),
     /// A bearer token.
     Bearer(Secret),
-    /// A bearer token that is asked for anew for every request.
+    /// A bearer token that is requested for every call.
     Source(Arc<dyn TokenSource>),
     /// The key should stand in this environment variable and does not. Every call says so; everything else works.
     Missing(String),
@@ -267,7 +267,7 @@ fn copilot_headers(integration: &str, client: Option<&str>) -> [(&'static str, S
     ]
 }
 
-/// How the Copilot API is reached, for who wants to call it themselves.
+/// How to reach the Copilot API, for callers that do so themselves.
 #[derive(Debug, Clone)]
 pub struct CopilotAccess {
     /// Its address.
@@ -284,7 +284,7 @@ pub struct CopilotAccess {
 
 impl CopilotAccess {
     /// The access that an endpoint has, for a client of this name.
-    pub(crate) async fn of(endpoint: &Endpoint, client: Option<&str>) -> Option<Self> {
+    pub(crate) async fn for_endpoint(endpoint: &Endpoint, client: Option<&str>) -> Option<Self> {
         let integration = endpoint.integration.as_deref()?;
         let mut headers: BTreeMap<String, String> = copilot_headers(integration, client)
             .into_iter()

@@ -1,4 +1,4 @@
-//! What went wrong with a call, in words that name the provider, the model and the way out, and never a secret.
+//! Errors of model calls, classified and described: the provider, the model, what to do, and never a secret.
 
 use std::time::{Duration, SystemTime};
 
@@ -72,7 +72,7 @@ impl Target {
 
     /// The server said nothing for too long.
     pub(crate) fn silent(&self, patience: Duration) -> ModelError {
-        let what = format!("nothing arrived for {} s", patience.as_secs_f32());
+        let what = format!("no data arrived for {} s", patience.as_secs_f32());
         self.error(
             ErrorKind::Connection,
             &what,
@@ -87,7 +87,7 @@ impl Target {
 
     /// There is no key to send.
     pub(crate) fn without_key(&self, variable: &str) -> ModelError {
-        let what = format!("the key should stand in {variable}, which is not set");
+        let what = format!("{variable}, which should hold the API key, is not set");
         self.error(ErrorKind::Authentication, &what, "Set it and start again.")
     }
 
@@ -103,12 +103,12 @@ impl Target {
     /// An answer that is none.
     pub(super) fn fault(&self, fault: Fault) -> ModelError {
         match fault {
-            Fault::Malformed(what) => self.broken(&format!("the answer is malformed: {what}")),
-            Fault::Told(json) => self.told(None, &json),
+            Fault::Malformed(what) => self.broken(&format!("the response is malformed: {what}")),
+            Fault::Reported(json) => self.reported(None, &json),
         }
     }
 
-    /// The error that an unsuccessful response tells.
+    /// The error in an unsuccessful response.
     pub(crate) async fn status_error(&self, mut response: HttpResponse, patience: Duration) -> ModelError {
         let mut body = Vec::new();
         while let Ok(Some(Ok(piece))) = tokio::time::timeout(patience, response.body.next()).await {
@@ -119,18 +119,18 @@ impl Target {
             }
         }
         let text = String::from_utf8_lossy(&body);
-        self.told(Some(response.status), &text)
+        self.reported(Some(response.status), &text)
             .with_status(response.status)
             .with_retry_after(retry_after(&response))
             .with_provider_call_id(request_id(&response))
     }
 
     /// What a provider's error object means.
-    fn told(&self, status: Option<u16>, body: &str) -> ModelError {
+    fn reported(&self, status: Option<u16>, body: &str) -> ModelError {
         let (codes, words) = read(body);
         let status_words = match status {
             Some(status) => format!("HTTP {status}"),
-            None => "the stream told an error".to_owned(),
+            None => "the stream reported an error".to_owned(),
         };
         let what = match words.is_empty() {
             true => status_words,
@@ -255,10 +255,10 @@ fn advice(kind: ErrorKind, status: Option<u16>) -> &'static str {
         ErrorKind::Quota => "The account is out of quota or credit; add some or choose another model.",
         ErrorKind::RateLimit => "Wait a moment, or choose another model.",
         ErrorKind::ContextLimit => "The conversation is too long for this model; compact it or choose a larger model.",
-        ErrorKind::Query if status == Some(404) => "Check the name of the model and the address of the provider.",
-        ErrorKind::Query if matches!(status, Some(300..400)) => "Set base_url to the address it was moved to.",
-        ErrorKind::Query => "The provider does not accept the request as it is.",
-        ErrorKind::Connection => "This is the server's failure; trying again may help.",
+        ErrorKind::Query if status == Some(404) => "Check the model's name and the provider's base_url.",
+        ErrorKind::Query if matches!(status, Some(300..400)) => "Set base_url to the new address.",
+        ErrorKind::Query => "The provider rejected the request.",
+        ErrorKind::Connection => "The provider's server failed; trying again may help.",
     }
 }
 
@@ -411,7 +411,7 @@ mod tests {
     fn messages_say_what_failed_and_never_a_secret() {
         let mut target = Target::new("acme", "api.acme.test", "m1");
         target.hide(Secret::new("sk-very-secret"));
-        let error = target.told(Some(401), r#"{"error":{"message":"Wrong key sk-very-secret."}}"#);
+        let error = target.reported(Some(401), r#"{"error":{"message":"Wrong key sk-very-secret."}}"#);
         insta::assert_snapshot!(error, @"Model m1 of provider acme (api.acme.test): HTTP 401: Wrong key [secret]. Check the key or token of this provider.");
     }
 
@@ -420,7 +420,7 @@ mod tests {
         let target = Target::new("acme", "api.acme.test", "m1");
         let body =
             "event: error\ndata: {\"error\": {\"message\": \"Slow down\", \"code\": \"rate_limit_exceeded\"}}\n\n";
-        let error = target.told(Some(429), body);
+        let error = target.reported(Some(429), body);
         insta::assert_snapshot!(error, @"Model m1 of provider acme (api.acme.test): HTTP 429: Slow down. Wait a moment, or choose another model.");
         assert_eq!(error.code.as_deref(), Some("rate_limit_exceeded"));
     }

@@ -2,13 +2,13 @@
 
 mod anthropic;
 mod assembly;
+mod auto_model;
 mod chat;
 mod endpoint;
 mod failure;
 mod quota;
 mod receive;
 mod responses;
-mod route;
 mod sse;
 
 use std::{sync::Arc, time::Duration};
@@ -137,7 +137,7 @@ impl Inner {
         body: serde_json::Result<Vec<u8>>,
         target: &Target,
     ) -> Result<HttpRequest, ModelError> {
-        let body = body.map_err(|error| target.refused(&format!("the request cannot be written as JSON: {error}")))?;
+        let body = body.map_err(|error| target.refused(&format!("cannot write the request as JSON: {error}")))?;
         Ok(HttpRequest {
             method,
             url: self.endpoint.url(&self.wire_model),
@@ -174,8 +174,8 @@ impl Inner {
 }
 
 /// Asks the model to go on with an answer that broke off.
-const GO_ON: &str = "<system_reminder>\nThe connection broke while you were answering. The person has seen what you wrote so \
-                     far. Go on exactly where it ends: repeat nothing, begin nothing anew, and do not mention the \
+const GO_ON: &str = "<system_reminder>\nThe connection broke while you were answering. The user has seen what you wrote so \
+                     far. Continue exactly where it ends: do not repeat anything, do not start over, and do not mention the \
                      interruption.\n</system_reminder>";
 
 /// The request with the part of the answer that is there already; nothing when there is none.
@@ -193,7 +193,7 @@ fn continued(request: &ModelRequest) -> Option<ModelRequest> {
     Some(request)
 }
 
-/// Sends a request and turns every failure, also one that HTTP tells by a status, into an error.
+/// Sends a request; every failure, including an HTTP status, becomes an error.
 async fn send(
     transport: &dyn Transport,
     request: HttpRequest,

@@ -1,4 +1,4 @@
-//! What the Copilot API says in headers is left of quotas: `x-quota-snapshot-<kind>: ent=300&ov=0.0&ovPerm=true&rem=87.5&rst=…`.
+//! Quotas from headers of the Copilot API: `x-quota-snapshot-<kind>: ent=300&ov=0.0&ovPerm=true&rem=87.5&rst=…`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Reads the answer to one call from the response's body.
+//! Reads the answer to one call from the response body.
 
 use std::{
     pin::Pin,
@@ -70,17 +70,17 @@ impl Receiver {
         }
     }
 
-    fn take(&mut self, piece: &[u8]) {
+    fn push(&mut self, piece: &[u8]) {
         self.received += piece.len() as u64;
         if self.received > MOST_BODY {
-            return self.fail(|target| target.broken("the answer is longer than 64 MB"));
+            return self.fail(|target| target.broken("the response is longer than 64 MB"));
         }
         match &mut self.form {
             Form::Whole(body) => body.extend_from_slice(piece),
             Form::Messages => {
                 let message = std::str::from_utf8(piece).map_err(|error| Fault::Malformed(error.to_string()));
                 let outcome = message.and_then(|message| self.decoder.event("", message, &mut self.assembly));
-                self.settle(outcome);
+                self.apply(outcome);
             }
             Form::Streamed(parser) => {
                 let mut outcome = Ok(Progress::More);
@@ -91,12 +91,12 @@ impl Receiver {
                     }
                 });
                 if pushed.is_err() {
-                    return self.fail(|target| target.broken("a line of the answer is longer than 16 MB"));
+                    return self.fail(|target| target.broken("a line of the response is longer than 16 MB"));
                 }
-                self.settle(outcome);
+                self.apply(outcome);
             }
         }
-        self.assembly.tell(Chunk::Bytes(self.received));
+        self.assembly.emit(Chunk::Bytes(self.received));
     }
 
     /// The body is at its end.
@@ -122,13 +122,13 @@ impl Receiver {
             }
         };
         self.body = None;
-        self.settle(outcome);
+        self.apply(outcome);
         if !self.finished && self.failure.is_none() {
             self.fail(|target| target.broken("the stream ended before the answer was complete"));
         }
     }
 
-    fn settle(&mut self, outcome: Result<Progress, Fault>) {
+    fn apply(&mut self, outcome: Result<Progress, Fault>) {
         match outcome {
             Ok(Progress::More) => {}
             Ok(Progress::Finished) => self.finished = true,
@@ -170,7 +170,7 @@ impl Stream for Receiver {
             match body.poll_next_unpin(cx) {
                 Poll::Ready(Some(Ok(piece))) => {
                     this.silence.as_mut().reset(Instant::now() + this.idle_timeout);
-                    this.take(&piece);
+                    this.push(&piece);
                 }
                 Poll::Ready(Some(Err(error))) => this.fail(|target| target.broken(&error.to_string())),
                 Poll::Ready(None) => this.end(),

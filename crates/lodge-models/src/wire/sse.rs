@@ -1,4 +1,4 @@
-//! Server-sent events, as the WHATWG describes them, from bytes cut anywhere.
+//! A parser for server-sent events, as the WHATWG specifies them, from chunks cut anywhere.
 
 /// No line of an event stream may be longer.
 pub(super) const MOST_LINE: usize = 16 << 20;
@@ -21,7 +21,7 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// Takes bytes and tells the events that they complete: name (empty where none was given) and data.
+    /// Adds bytes and reports the events that they complete: name (empty if none was given) and data.
     pub(super) fn push(&mut self, mut bytes: &[u8], on_event: &mut impl FnMut(&str, &str)) -> Result<(), LineTooLong> {
         if bytes.is_empty() {
             return Ok(());

@@ -78,8 +78,8 @@ fn names_are_resolved_by_configuration_and_environment() {
             TOML,
             &[key],
             Some("gpt-9"),
-            "error: there is no model \"gpt-9\"; known are coder, claude-sonnet-4-5, rehearsal. Name a provider in lodge.toml \
-             or choose one of these",
+            "error: there is no model \"gpt-9\". Available: coder, claude-sonnet-4-5, rehearsal. Choose one of these, or configure a \
+             provider in lodge.toml",
         ),
         (
             TOML,
@@ -122,13 +122,13 @@ fn names_are_resolved_by_configuration_and_environment() {
             "",
             &[own],
             None,
-            "error: no model is chosen: set LODGE_MODEL (or COPILOT_MODEL) to a model of the provider",
+            "error: no model was chosen: set LODGE_MODEL (or COPILOT_MODEL) to a model of the provider",
         ),
         (
             "",
             &[],
             Some("openai/gpt-4o"),
-            "error: the model \"openai/gpt-4o\" needs OPENAI_API_KEY in the environment",
+            "error: the model \"openai/gpt-4o\" needs the environment variable OPENAI_API_KEY",
         ),
         (
             "",
@@ -169,7 +169,7 @@ fn a_wrong_configuration_is_refused_in_words() {
         (
             "[[provider]]\nname = \"a\"\nbase_url = \"http://h\"\n[[provider]]\nname = \"a\"\nbase_url = \"http://h\"",
             vec![],
-            "there are two entries for \"a\"",
+            "\"a\" is configured twice",
         ),
         (
             "",
@@ -177,7 +177,7 @@ fn a_wrong_configuration_is_refused_in_words() {
                 ("LODGE_PROVIDER_BASE_URL", "http://h"),
                 ("LODGE_PROVIDER_WIRE_API", "smoke"),
             ],
-            "LODGE_PROVIDER_WIRE_API is not understood: unknown variant `smoke`, expected one of `chat`, `completions`, \
+            "invalid LODGE_PROVIDER_WIRE_API: unknown variant `smoke`, expected one of `chat`, `completions`, \
              `responses`, `anthropic`, `messages`",
         ),
     ];
@@ -207,7 +207,12 @@ async fn a_key_that_is_not_set_fails_its_own_calls_and_nothing_else() {
         .error
         .unwrap();
     assert_eq!(error.kind, ErrorKind::Authentication);
-    assert!(error.to_string().contains("CLOUD_KEY, which is not set"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("CLOUD_KEY, which should hold the API key, is not set"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -176,7 +176,7 @@ async fn silence_and_floods_end() {
         reasoning_efforts: Vec::new(),
     };
     let server = ModelServer::start();
-    let silence = "nothing arrived for 0.1 s";
+    let silence = "no data arrived for 0.1 s";
     let cases = [
         (Reply::text("begins").hang().cut_after(100), silence),
         (Reply::text("late").delay(Duration::from_secs(3600)), silence),

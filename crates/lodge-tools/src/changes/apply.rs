@@ -1,9 +1,10 @@
-//! Carries out the steps of a journal. Doing it again, from wherever it was cut short, comes to the same end: each step
-//! looks at the disk first and does what is missing.
+//! Applies the steps of a journal. It can be repeated after any interruption with the same result: each step checks the
+//! disk first and does what is missing.
 //!
-//! A file is replaced in one move, so that it is old or new and never half. Making goes from the outside in, removing
-//! from the inside out and last. Two states in between are neither old nor new and are ours nevertheless: nothing, where
-//! a directory and a file take each other's place, and a directory that is open for us and gets its mode at the end.
+//! A file is replaced in one move, so it is old or new and never half-written. Directories are created from the outside
+//! in; removals come last, from the inside out. Two states in between are neither old nor new but still ours: nothing,
+//! where a directory and a file replace each other, and a directory that is writable for us and gets its mode at the
+//! end.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +21,7 @@ use rustix::{
 
 use super::{
     blobs::Blobs,
-    entry::{Entry, look, place},
+    entry::{Entry, place, read_entry},
     faults::Faults,
     journal::Step,
 };
@@ -105,7 +106,7 @@ impl Apply<'_> {
 
     /// Reads back what a step left.
     fn verify(&self, step: &Step) -> Result<State, Failure> {
-        let found = look(&step.path, self.blobs).map_err(|error| step.failure(error))?;
+        let found = read_entry(&step.path, self.blobs).map_err(|error| step.failure(error))?;
         // A directory that somebody put something into stays.
         let stays = step.then == Entry::Absent && matches!(found, Entry::Directory { .. });
         if found == step.then || stays {
@@ -134,7 +135,7 @@ impl Apply<'_> {
         if [&step.now, &step.then]
             .iter()
             .any(|entry| matches!(entry, Entry::Directory { .. }))
-            && let Entry::Directory { mode } = look(&step.path, self.blobs)?
+            && let Entry::Directory { mode } = read_entry(&step.path, self.blobs)?
             && mode & OPEN != OPEN
         {
             self.set_mode(&step.path, mode | OPEN)?;
@@ -143,7 +144,7 @@ impl Apply<'_> {
     }
 
     fn make(&self, at: usize, step: &Step) -> io::Result<State> {
-        let found = look(&step.path, self.blobs)?;
+        let found = read_entry(&step.path, self.blobs)?;
         if found == step.then {
             return Ok(State::Done);
         }
@@ -163,7 +164,7 @@ impl Apply<'_> {
     }
 
     fn remove(&self, at: usize, step: &Step) -> io::Result<State> {
-        let found = look(&step.path, self.blobs)?;
+        let found = read_entry(&step.path, self.blobs)?;
         if found == step.then {
             return Ok(State::Done);
         }

@@ -1,4 +1,4 @@
-//! Contents of files, kept once each under the name of their hash.
+//! File contents, stored once each under their hash.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ use super::Limits;
 pub struct Hash(String);
 
 impl Hash {
-    fn of(bytes: &[u8]) -> Self {
+    fn of_bytes(bytes: &[u8]) -> Self {
         let hex = digest(&SHA256, bytes)
             .as_ref()
             .iter()
@@ -82,9 +82,9 @@ impl Blobs {
         Ok((self.keep(&bytes)?, size))
     }
 
-    /// Keeps contents. No hash when there is no more room.
+    /// Stores contents. No hash if there is no room left.
     pub(super) fn keep(&self, bytes: &[u8]) -> io::Result<Option<Hash>> {
-        let hash = Hash::of(bytes);
+        let hash = Hash::of_bytes(bytes);
         let path = self.path(&hash);
         if path.metadata().is_ok_and(|kept| kept.len() == bytes.len() as u64) {
             return Ok(Some(hash));
@@ -105,10 +105,10 @@ impl Blobs {
     /// Kept contents. Those that a failing disk has changed count as lost.
     pub(super) fn read(&self, hash: &Hash) -> io::Result<Vec<u8>> {
         let bytes = std::fs::read(self.path(hash))?;
-        if Hash::of(&bytes) != *hash {
+        if Hash::of_bytes(&bytes) != *hash {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the kept contents are damaged",
+                "the saved contents are damaged",
             ));
         }
         Ok(bytes)

@@ -1,4 +1,4 @@
-//! What stands at a path: read and compared without following links.
+//! What is at a path, read and compared without following links.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::blobs::{Blobs, Hash};
 use crate::paths::{self, Located};
 
-/// What stands at a path.
+/// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Entry {
@@ -75,7 +75,7 @@ pub(super) fn place(path: &Path) -> Located {
 }
 
 /// Looks at a path and keeps the contents of a file.
-pub(super) fn look(path: &Path, blobs: &Blobs) -> io::Result<Entry> {
+pub(super) fn read_entry(path: &Path, blobs: &Blobs) -> io::Result<Entry> {
     let (parent, name) = match place(path).parent(false) {
         Ok(found) => found,
         Err(error) if is_missing(&error) => return Ok(Entry::Absent),

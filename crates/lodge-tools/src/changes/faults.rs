@@ -1,4 +1,4 @@
-//! Points at which a restoration can be cut short, for tests that try all of them.
+//! Points at which a restoration can be interrupted, for tests that try all of them.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Git, asked without its noticing: no lock, no index, no reference of the person's is touched by looking.
+//! Reads from git without side effects: no lock, index or reference of the person's is touched.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,4 +1,4 @@
-//! Git's index, read only to learn which files are as git has them: their contents need not be kept a second time.
+//! Reads git's index to learn which files are unchanged in git: their contents need not be stored a second time.
 
 use std::{
     collections::{HashMap, HashSet},

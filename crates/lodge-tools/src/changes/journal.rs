@@ -46,7 +46,7 @@ impl Step {
 pub(super) struct Journal {
     /// The restoration's id: restoring that undoes it.
     pub(super) id: String,
-    /// What else belongs to it, for whoever began it.
+    /// A note for the code that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<String>,
     pub(super) steps: Vec<Step>,

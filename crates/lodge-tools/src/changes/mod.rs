@@ -35,7 +35,7 @@ use tokio::sync::watch;
 
 use self::{
     blobs::Blobs,
-    entry::look,
+    entry::read_entry,
     faults::Faults,
     records::Records,
     scan::{Cache, Tree},
@@ -50,10 +50,10 @@ pub use self::{
     worktree::{Against, GitChange},
 };
 
-/// How much is looked at and kept.
+/// How much is scanned and stored.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Files and directories of a tree. A larger one is not looked at as a whole.
+    /// The most files and directories of a tree. A larger one is not scanned completely.
     pub entries: usize,
     /// Length of a file whose contents are kept.
     pub file_bytes: u64,
@@ -82,21 +82,21 @@ pub enum Touches {
     Anything,
 }
 
-/// What was looked at before a call, for [`Changes::after`].
+/// The state before a call, for [`Changes::after`].
 #[derive(Debug)]
 pub struct Looked {
     touches: Touches,
     call: u64,
 }
 
-/// Why changes cannot be told or undone.
+/// Why changes cannot be reported or undone.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangesError {
     /// A call that may change files is under way.
-    #[error("files are being changed by a running turn; wait for its end")]
+    #[error("a running turn is changing files; wait until it ends")]
     Busy,
     /// Nothing is known of such a turn.
-    #[error("no changes are known of {0}")]
+    #[error("no recorded changes for {0}")]
     Unknown(String),
     /// The working directory is in no git repository.
     #[error("the working directory is not in a git repository")]
@@ -116,7 +116,7 @@ pub enum ChangesError {
         error: String,
     },
     /// A file could not be restored, so none was.
-    #[error("{} cannot be restored, so no file was changed: {error}", path.display())]
+    #[error("cannot restore {}, so no file was changed: {error}", path.display())]
     RolledBack {
         /// The file.
         path: PathBuf,
@@ -125,7 +125,7 @@ pub enum ChangesError {
     },
     /// A file could neither be restored nor put back.
     #[error(
-        "files are half restored: {} cannot be put back: {error}. It is tried again when the session is next opened or rewound",
+        "files are half restored: cannot put back {}: {error}. Lodge tries again when the session is next opened or rewound",
         path.display()
     )]
     Stuck {
@@ -138,7 +138,7 @@ pub enum ChangesError {
     #[error(transparent)]
     Git(#[from] GitError),
     /// The disk failed.
-    #[error("what is known of changed files cannot be used: {0}")]
+    #[error("cannot read or write the record of changed files: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -146,7 +146,7 @@ pub enum ChangesError {
 pub struct Changes {
     blobs: Blobs,
     limits: Limits,
-    /// What belongs to the host and is no business of the session's.
+    /// What belongs to the host and not to the session.
     skipped: PathBuf,
     records: PathBuf,
     journal: journal::Place,
@@ -235,7 +235,7 @@ impl Changes {
                     if inner.files.contains_key(path) {
                         continue;
                     }
-                    match look(path, &self.blobs) {
+                    match read_entry(path, &self.blobs) {
                         Ok(entry) => drop(inner.files.insert(path.to_owned(), entry)),
                         Err(error) => tracing::debug!(%error, path = %path.display(), "a file cannot be looked at"),
                     }
@@ -244,7 +244,7 @@ impl Changes {
             Touches::Anything => {
                 inner.running.insert(inner.calls);
                 if inner.trees.is_empty() {
-                    inner.trees = self.look(roots, &mut inner.cache, &mut inner.too_large);
+                    inner.trees = self.scan_trees(roots, &mut inner.cache, &mut inner.too_large);
                 }
             }
         }
@@ -270,7 +270,7 @@ impl Changes {
         self.update_open(inner);
     }
 
-    /// Takes in what calls changed whose end was not told: a turn that was aborted, a command left running.
+    /// Records the changes of calls whose end was not reported: an aborted turn, a command left running.
     pub fn settle(&self, lingers: bool) {
         let inner = &mut *self.inner.lock();
         inner.running.clear();
@@ -283,7 +283,7 @@ impl Changes {
         self.update_open(inner);
     }
 
-    /// Whether the end of some call has not been told, or something goes on changing files.
+    /// Whether the end of a call was not reported yet, or something is still changing files.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
@@ -293,7 +293,7 @@ impl Changes {
         self.open.store(open, Ordering::Release);
     }
 
-    fn look(&self, roots: &[PathBuf], cache: &mut Cache, too_large: &mut HashSet<PathBuf>) -> Vec<Tree> {
+    fn scan_trees(&self, roots: &[PathBuf], cache: &mut Cache, too_large: &mut HashSet<PathBuf>) -> Vec<Tree> {
         let mut trees: Vec<Tree> = Vec::new();
         for root in roots {
             let Ok(root) = crate::paths::real(root) else { continue };
@@ -304,7 +304,7 @@ impl Changes {
             {
                 continue;
             }
-            match Tree::look(&root, &self.skipped, &self.blobs, cache, &self.limits) {
+            match Tree::scan(&root, &self.skipped, &self.blobs, cache, &self.limits) {
                 Ok(tree) => trees.push(tree),
                 Err(scan::TooLarge) => {
                     tracing::info!(root = %root.display(), "too many files to see what commands change there");
@@ -318,7 +318,7 @@ impl Changes {
     fn note_trees(&self, inner: &mut Inner, keep: bool) {
         let before = std::mem::take(&mut inner.trees);
         let roots: Vec<PathBuf> = before.iter().map(|tree| tree.root().to_owned()).collect();
-        let after = self.look(&roots, &mut inner.cache, &mut inner.too_large);
+        let after = self.scan_trees(&roots, &mut inner.cache, &mut inner.too_large);
         let mut deltas = Vec::new();
         for (before, after) in before
             .iter()
@@ -335,7 +335,9 @@ impl Changes {
     fn note_files(&self, inner: &mut Inner) {
         let mut deltas = Vec::new();
         for (path, before) in std::mem::take(&mut inner.files) {
-            let Ok(after) = look(&path, &self.blobs) else { continue };
+            let Ok(after) = read_entry(&path, &self.blobs) else {
+                continue;
+            };
             if before != after {
                 deltas.push(Delta {
                     path,
@@ -391,7 +393,7 @@ impl Changes {
         let mut report = Restored::default();
         let mut kept = Vec::new();
         for change in changes {
-            match look(&change.path, &self.blobs) {
+            match read_entry(&change.path, &self.blobs) {
                 Ok(before) if before.is_known() => kept.push((change, before)),
                 // It could not be brought back.
                 Ok(_) => report.skipped.push((change.path.clone(), Skip::NotKept)),
@@ -432,7 +434,7 @@ impl Changes {
                     .skipped
                     .push((change.path.clone(), Skip::Failed(error.to_string()))),
             }
-            if let Ok(after) = look(&change.path, &self.blobs)
+            if let Ok(after) = read_entry(&change.path, &self.blobs)
                 && after != before
             {
                 deltas.push(delta(&change.path, before, after));

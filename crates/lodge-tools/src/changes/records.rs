@@ -1,4 +1,4 @@
-//! What was changed, written down as it happens: one line per change of a file.
+//! The record of changes: one line per changed file, written as it happens.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -115,7 +115,7 @@ impl Records {
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice::<Line>(line) {
                 Ok(line) => this.fold(line),
-                Err(error) => tracing::warn!(%error, "a line about changed files cannot be read"),
+                Err(error) => tracing::warn!(%error, "a line in the record of changed files is unreadable"),
             }
         }
         Ok(this)

@@ -1,4 +1,4 @@
-//! Which files a restoration changes, and what became of them.
+//! Plans which files a restoration changes, and reports the result.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     blobs::Blobs,
-    entry::{Entry, look},
+    entry::{Entry, read_entry},
     journal::Step,
     records::Target,
 };
@@ -47,8 +47,8 @@ pub enum Skip {
 impl std::fmt::Display for Skip {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Changed => f.write_str("it has been changed since"),
-            Self::NotKept => f.write_str("its contents were not kept"),
+            Self::Changed => f.write_str("it was changed since"),
+            Self::NotKept => f.write_str("its earlier contents were not saved"),
             Self::Failed(error) => f.write_str(error),
         }
     }
@@ -59,7 +59,7 @@ impl std::fmt::Display for Skip {
 pub(super) fn plan(targets: &[Target], force: bool, blobs: &Blobs, report: &mut Restored) -> Vec<Step> {
     let mut steps = BTreeMap::new();
     for target in targets {
-        let skip = match look(&target.path, blobs) {
+        let skip = match read_entry(&target.path, blobs) {
             Err(error) => Some(Skip::Failed(error.to_string())),
             Ok(now) if now == target.then && now.is_known() => {
                 if target.is_shown() {

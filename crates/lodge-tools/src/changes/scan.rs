@@ -1,5 +1,5 @@
-//! A look at all files of a tree: their names, sizes and times. Contents are read only where these say that they may be new
-//! and git does not have them.
+//! Scans a tree: names, sizes and times of all files. Contents are read only where these may have changed and git does
+//! not have them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::{
     Limits,
     blobs::{Blobs, Hash},
-    entry::{Entry, look},
+    entry::{Entry, read_entry},
     git::Git,
     index::{Conversions, Index},
     records::Delta,
@@ -46,7 +46,7 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    fn of(metadata: &std::fs::Metadata) -> Self {
+    fn from_metadata(metadata: &std::fs::Metadata) -> Self {
         let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
         Self {
             mode: metadata.mode(),
@@ -65,7 +65,7 @@ impl Stat {
         ((self.mtime / 1_000_000_000) as u32, (self.mtime % 1_000_000_000) as u32)
     }
 
-    /// Whether the times still tell when it changes after `read`.
+    /// Whether its times reveal a change after `read`.
     fn is_settled(&self, read: i128) -> bool {
         is_before(self.ctime, read)
     }
@@ -100,7 +100,7 @@ struct Seen {
 pub(super) struct Cache {
     files: HashMap<PathBuf, (Stat, Hash)>,
     conversions: Conversions,
-    /// How many entries the tree had that was looked at last.
+    /// How many entries the last scanned tree had.
     entries: usize,
 }
 
@@ -112,12 +112,12 @@ pub(super) struct Tree {
     looked: i128,
 }
 
-/// The tree has more files than are looked at.
+/// The tree has too many files to scan.
 pub(super) struct TooLarge;
 
 impl Tree {
     /// Looks at everything below a directory that is not ignored.
-    pub(super) fn look(
+    pub(super) fn scan(
         root: &Path,
         skipped: &Path,
         blobs: &Blobs,
@@ -148,7 +148,7 @@ impl Tree {
                 && !path.starts_with(skipped)
                 && let Ok(metadata) = path.symlink_metadata()
             {
-                files.insert(path.clone(), Stat::of(&metadata));
+                files.insert(path.clone(), Stat::from_metadata(&metadata));
             }
         }
         let mut known = HashMap::new();
@@ -182,7 +182,9 @@ impl Tree {
             let same = match later.files.get(*path) {
                 Some(now) => now.stat == seen.stat,
                 // What is ignored from now on is still there.
-                None => path.symlink_metadata().is_ok_and(|now| Stat::of(&now) == seen.stat),
+                None => path
+                    .symlink_metadata()
+                    .is_ok_and(|now| Stat::from_metadata(&now) == seen.stat),
             };
             !same || (seen.stat.is_file() && !seen.stat.is_settled(self.looked))
         });
@@ -203,7 +205,7 @@ impl Tree {
         let mut deltas = Vec::new();
         for (path, before) in paths.into_iter().zip(befores) {
             let seen = later.files.get(path);
-            let Some(after) = seen.and_then(Seen::entry).or_else(|| look(path, blobs).ok()) else {
+            let Some(after) = seen.and_then(Seen::entry).or_else(|| read_entry(path, blobs).ok()) else {
                 continue;
             };
             if before != after && before != Entry::Other && after != Entry::Other {
@@ -316,7 +318,7 @@ fn content_of(path: &Path, stat: &Stat, indexes: &[Index], cache: &Cache, blobs:
             return Content::Git(number, oid.to_owned());
         }
     }
-    match look(path, blobs) {
+    match read_entry(path, blobs) {
         Ok(Entry::File {
             content: Some(hash), ..
         }) => Content::Kept(hash),
@@ -395,7 +397,7 @@ fn walk_together(builder: &mut WalkBuilder, limits: &Limits) -> Result<Found, To
 }
 
 fn stated(entry: DirEntry) -> Option<(PathBuf, Stat)> {
-    let stat = Stat::of(&entry.metadata().ok()?);
+    let stat = Stat::from_metadata(&entry.metadata().ok()?);
     Some((entry.into_path(), stat))
 }
 

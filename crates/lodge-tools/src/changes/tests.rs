@@ -1,4 +1,4 @@
-//! A restoration that is cut short, at every point at which it can be.
+//! Interrupts a restoration at every possible point.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
@@ -180,7 +180,7 @@ fn difference<'a>(now: &'a Tree, before: &'a Tree, after: &'a Tree) -> Vec<Strin
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// The process is gone.
+    /// The process has ended.
     Crash,
     /// The disk fails once.
     FailOnce,

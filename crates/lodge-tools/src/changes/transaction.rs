@@ -45,7 +45,7 @@ impl Drop for Lock {
 }
 
 impl Restoration {
-    /// What its beginner wrote down for whoever carries it on.
+    /// The note of the code that started it, for recovery.
     pub fn note(&self) -> Option<&str> {
         self.journal.note.as_deref()
     }
@@ -67,7 +67,7 @@ impl Changes {
         journal::left_behind(host_dir)
     }
 
-    /// Forgets the journal of a session that is gone.
+    /// Forgets the journal of a deleted session.
     pub fn forget_interrupted(session_dir: &Path, host_dir: &Path) -> io::Result<()> {
         match journal::directory(host_dir).try_exists()? {
             true => journal::Place::new(session_dir, host_dir).remove(&super::faults::Faults::default()),
@@ -261,10 +261,10 @@ impl Changes {
         Ok(())
     }
 
-    /// What a command left running may change next is told from here on.
+    /// What a command left running changes next is reported from here on.
     fn look_again(&self, inner: &mut Inner) {
         let roots: Vec<PathBuf> = inner.trees.iter().map(|tree| tree.root().to_owned()).collect();
-        inner.trees = self.look(&roots, &mut inner.cache, &mut inner.too_large);
+        inner.trees = self.scan_trees(&roots, &mut inner.cache, &mut inner.too_large);
     }
 
     /// The lock on the journal; none when somebody else has it.

@@ -1,4 +1,4 @@
-//! The work tree against what git has, and what can be done about the difference.
+//! The work tree compared with git, and operations on the difference.
 
 use std::{
     collections::HashMap,
@@ -179,7 +179,7 @@ impl Git {
     pub fn content(&self, oid: &str) -> Result<Vec<u8>, GitError> {
         let plain = oid.len() >= 40 && oid.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !plain {
-            return Err(GitError(format!("not the name of contents: {oid}")));
+            return Err(GitError(format!("invalid object id: {oid}")));
         }
         self.run(&["cat-file", "blob", oid])
     }
@@ -212,7 +212,7 @@ impl Git {
         Ok(known.len())
     }
 
-    /// Commits everything below `dir` but for what is below `except`. Answers with what git says about it.
+    /// Commits everything below `dir` except what is below `except`. Returns git's output.
     pub fn commit(&self, dir: &Path, except: &Path, message: &str) -> Result<String, GitError> {
         let mut paths = vec![pathspec(self.root(), dir)];
         if except.starts_with(dir) && except != dir {

@@ -1,4 +1,4 @@
-//! Custom agents: a prompt with a name, the tools it may use, the model it wants.
+//! Custom agents: a prompt with a name, and perhaps its own tools and model.
 
 use std::{
     collections::HashSet,
@@ -117,7 +117,7 @@ pub fn find_agents(places: &[Place]) -> Found<AgentDefinition> {
             }
             if found.all.len() >= MOST {
                 found.errors.push(format!(
-                    "There are more than {MOST} agents; {} is left out",
+                    "There are more than {MOST} agents; {} is ignored",
                     path.display()
                 ));
                 return found;
@@ -139,7 +139,7 @@ fn read_agent(path: &Path, place: &Place, warnings: &mut Vec<String>) -> Result<
         Some(folder) => {
             let name = path.strip_prefix(folder).unwrap_or(path);
             let file = FolderFile::read(folder, name, LONGEST_FILE).map_err(wrong)?;
-            Some(file.ok_or_else(|| wrong("it is gone".to_owned()))?)
+            Some(file.ok_or_else(|| wrong("it no longer exists".to_owned()))?)
         }
         None => None,
     };
@@ -170,13 +170,13 @@ fn read_agent(path: &Path, place: &Place, warnings: &mut Vec<String>) -> Result<
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = text(&fields, &["name"]).unwrap_or_else(|| stem.trim_end_matches(".agent").to_owned());
     if !is_name(&name) {
-        return Err(format!("{}: the name {name:?} cannot be used", path.display()));
+        return Err(format!("{}: invalid name {name:?}", path.display()));
     }
     if body.trim().is_empty() {
-        return Err(format!("{}: it has no prompt", path.display()));
+        return Err(format!("{}: missing prompt", path.display()));
     }
     let description = text(&fields, &["description"]).unwrap_or_else(|| {
-        warnings.push(format!("{}: it has no description", path.display()));
+        warnings.push(format!("{}: missing description", path.display()));
         name.clone()
     });
     Ok(AgentDefinition {

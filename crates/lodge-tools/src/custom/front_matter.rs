@@ -1,5 +1,6 @@
-//! Front matter: the few lines between dashes at the top of a file. What people write there is a small part of YAML, and
-//! that part is read here: scalars, quotes, lists, nested maps, block texts. Text with a colon in it needs no quotes.
+//! Front matter: the lines between dashes at the top of a file. People write only a small subset of YAML there, and
+//! this parser reads that subset: scalars, quotes, lists, nested maps and block texts. Text with a colon in it needs no
+//! quotes.
 
 use serde_json::{Map, Value};
 
@@ -39,7 +40,7 @@ pub(super) fn split(text: &str) -> Result<Parts<'_>, String> {
         }
         at = end;
     }
-    Err("the front matter has no second line of dashes".to_owned())
+    Err("the front matter has no closing `---` line".to_owned())
 }
 
 fn parse(text: &str) -> Result<Map<String, Value>, String> {
@@ -54,7 +55,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
     }
     match value {
         Value::Object(fields) => Ok(fields),
-        _ => Err("the front matter is not made of `name: value` lines".to_owned()),
+        _ => Err("the front matter must consist of `name: value` lines".to_owned()),
     }
 }
 
@@ -151,11 +152,11 @@ impl<'a> Reader<'a> {
         }
         if is_open(&whole) {
             self.at -= 1;
-            return Err(self.wrong("begins something that does not end"));
+            return Err(self.wrong("has a quote or bracket that is not closed"));
         }
         scalar(&whole, depth).ok_or_else(|| {
             self.at -= 1;
-            self.wrong("cannot be understood")
+            self.wrong("has an invalid value")
         })
     }
 
@@ -285,12 +286,12 @@ fn scalar(text: &str, depth: usize) -> Option<Value> {
     })
 }
 
-/// What stands between two signs, where a text begins with the one and ends with the other.
+/// The text between two delimiters, if it begins with the one and ends with the other.
 fn between(text: &str, [open, close]: [char; 2]) -> Option<&str> {
     text.strip_prefix(open)?.strip_suffix(close)
 }
 
-/// What stands between commas that are not inside brackets or quotes.
+/// The parts between commas that are not inside brackets or quotes.
 fn pieces(text: &str) -> Vec<&str> {
     let (mut pieces, mut start, mut open, mut quote) = (Vec::new(), 0, 0usize, None);
     for (at, letter) in text.char_indices() {
@@ -421,7 +422,7 @@ mod tests {
     #[test]
     fn bad_front_matter_is_an_error_that_names_the_line() {
         for (text, expected) in [
-            ("---\nname: a\nno end", "no second line"),
+            ("---\nname: a\nno end", "no closing"),
             ("---\nname: a\njust words\n---\n", "line 3"),
             ("---\ntools: [a, b\n---\n", "line 2"),
             ("---\n- a\n- b\n---\n", "name: value"),

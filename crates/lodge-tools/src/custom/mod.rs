@@ -1,7 +1,7 @@
-//! What people add to an agent by files: skills (folders with a `SKILL.md`) and custom agents (`*.md` files with a prompt).
+//! Skills (folders with a `SKILL.md`) and custom agents (`*.md` files with a prompt).
 //!
-//! Both begin with front matter between two lines of dashes. A file that cannot be understood is left out and said to be,
-//! never a reason to fail.
+//! Both begin with front matter between two lines of dashes. An invalid file is skipped with a warning; it is never a
+//! reason to fail.
 
 use std::io::ErrorKind;
 
@@ -42,10 +42,7 @@ impl<T> Default for Found<T> {
 
 /// Says that something is not used because of its name.
 fn hidden_by(path: &std::path::Path, name: &str) -> String {
-    format!(
-        "{} is not used: {name} stands in a place that comes first",
-        path.display()
-    )
+    format!("{} is not used: another {name} takes precedence", path.display())
 }
 
 /// The longest file that is read.
@@ -57,7 +54,7 @@ const MOST: usize = 256;
 fn read(path: &std::path::Path) -> Result<String, String> {
     let size = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
     if !size.is_file() || size.len() > LONGEST_FILE {
-        return Err(format!("{} is not a file of at most 1 MiB", path.display()));
+        return Err(format!("{} is not a regular file of at most 1 MiB", path.display()));
     }
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! Where skills and agents are looked for.
+//! Where skills and agents are searched for.
 
 use std::path::{Path, PathBuf};
 
@@ -118,7 +118,7 @@ impl Places {
 }
 
 impl Place {
-    /// The folder that brings what is in it; `None` for the person's and clients' own.
+    /// The folder it belongs to; `None` for the person's and clients' own.
     pub(super) fn brought_by(&self) -> Option<&Path> {
         match self.tier {
             // `<folder>/.github/agents`

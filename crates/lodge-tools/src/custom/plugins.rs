@@ -23,7 +23,7 @@ pub const ROOT_VARIABLES: [&str; 3] = ["CLAUDE_PLUGIN_ROOT", "COPILOT_PLUGIN_ROO
 pub struct Plugin {
     /// Its name.
     pub name: String,
-    /// Its version, where the manifest tells.
+    /// Its version, if the manifest has one.
     pub version: Option<String>,
     /// Its directory.
     pub root: PathBuf,
@@ -120,7 +120,7 @@ fn manifest(root: &Path) -> Result<Option<Map<String, Value>>, String> {
     };
     match serde_json::from_str(&read(&path)?) {
         Ok(Value::Object(fields)) => Ok(Some(fields)),
-        Ok(_) => Err(format!("{} must hold an object", path.display())),
+        Ok(_) => Err(format!("{} must contain a JSON object", path.display())),
         Err(error) => Err(format!("{}: {error}", path.display())),
     }
 }
@@ -132,7 +132,7 @@ fn inside(named: &str) -> Result<PathBuf, String> {
         match part {
             Component::CurDir => {}
             Component::Normal(part) => path.push(part),
-            _ => return Err(format!("{named} is not inside of the plugin")),
+            _ => return Err(format!("{named} is outside the plugin")),
         }
     }
     Ok(path)
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(plugin("c", &[("SKILL.md", "Do it.")]).unwrap().name, "c");
         for (name, files, told) in [
             ("d", &[("README.md", "")][..], "no plugin.json or SKILL.md found in"),
-            ("e", &[("plugin.json", "[]")][..], "must hold an object"),
+            ("e", &[("plugin.json", "[]")][..], "must contain a JSON object"),
             ("f", &[("plugin.json", "{")][..], "plugin.json: "),
         ] {
             let error = plugin(name, files).unwrap_err();

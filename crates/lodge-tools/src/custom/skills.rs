@@ -1,4 +1,4 @@
-//! Skills: instructions in a folder of their own that an agent reads when it needs them.
+//! Skills: folders of instructions that an agent reads when it needs them.
 
 use std::{
     collections::HashSet,
@@ -110,7 +110,7 @@ pub fn find_skills(places: &[Place]) -> Found<Skill> {
             }
             if found.all.len() >= MOST {
                 found.errors.push(format!(
-                    "There are more than {MOST} skills; {} is left out",
+                    "There are more than {MOST} skills; {} is ignored",
                     path.display()
                 ));
                 return found;
@@ -129,17 +129,14 @@ fn read_skill(path: &Path, folder: &Path, tier: Tier, warnings: &mut Vec<String>
     let file = read(path)?;
     let Parts { fields, body } = split(&file).map_err(|error| format!("{}: {error}", path.display()))?;
     let name = text(&fields, &["name"]).unwrap_or_else(|| {
-        warnings.push(format!(
-            "{}: it has no name and gets that of its folder",
-            path.display()
-        ));
+        warnings.push(format!("{}: missing name; the folder's name is used", path.display()));
         folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
     });
     if !is_name(&name) {
-        return Err(format!("{}: the name {name:?} cannot be used", path.display()));
+        return Err(format!("{}: invalid name {name:?}", path.display()));
     }
     let description = text(&fields, &["description"]).unwrap_or_else(|| {
-        warnings.push(format!("{}: it has no description", path.display()));
+        warnings.push(format!("{}: missing description", path.display()));
         let line = body
             .lines()
             .map(|line| line.trim_start_matches('#').trim())

@@ -1,4 +1,4 @@
-//! Running the command of a hook: JSON in, bounded text out, within its time.
+//! Runs a hook's command: JSON in, bounded output, with a time limit.
 
 use std::{io, process::Stdio, time::Duration};
 
@@ -39,9 +39,9 @@ impl Drop for Group {
 pub(super) async fn run(hook: &FileHook, input: String, environment: &Environment) -> Result<Ended, String> {
     let limit = hook.timeout;
     match tokio::time::timeout(limit, go(hook, input, environment)).await {
-        Ok(ended) => ended.map_err(|error| format!("the command could not be run in {}: {error}", hook.cwd.display())),
+        Ok(ended) => ended.map_err(|error| format!("cannot run the command in {}: {error}", hook.cwd.display())),
         Err(_) => Err(format!(
-            "the command took longer than {} s and was ended",
+            "the command exceeded its time limit of {} s and was stopped",
             limit.as_secs_f64()
         )),
     }

@@ -111,12 +111,12 @@ fn is_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
-/// The hooks that a folder brings, by file, or what is wrong with the file.
+/// A folder's hooks by file, or what is wrong with the file.
 pub fn brought_by(folder: &Path) -> Vec<(PathBuf, Result<Startable<HookFile>, String>)> {
     let dir = folder.join(IN_FOLDERS);
     let read = |path: &Path| {
         let name = path.strip_prefix(folder).unwrap_or(path);
-        let file = FolderFile::read(folder, name, LARGEST_FILE)?.ok_or("it is gone")?;
+        let file = FolderFile::read(folder, name, LARGEST_FILE)?.ok_or("it no longer exists")?;
         let of_hooks = |path: &Path| path.parent().is_some_and(|dir| dir.ends_with(IN_FOLDERS)) && is_file(path);
         let parsed = serde_json::from_str(file.text()).map_err(|error| error.to_string())?;
         Ok(file.with_all_beneath(IN_FOLDERS, of_hooks).startable(parsed))
@@ -141,20 +141,20 @@ impl FileHooks {
         }
     }
 
-    /// Adds what a folder brings, as far as it may be started; the rest is told.
+    /// Adds a folder's hooks that may be started; reports the rest.
     pub fn read_folder(&mut self, folder: &Path, gate: &Gate) {
         for (path, file) in brought_by(folder) {
             let admitted = match file.map(|file| gate.admit(file)) {
-                Ok(Ok(admitted)) => self.take(admitted, &path, folder),
+                Ok(Ok(admitted)) => self.add_file(admitted, &path, folder),
                 Ok(Err(why)) => {
                     let told = match why {
                         Untrusted::Folder { folder } => format!(
-                            "The hooks in {} do not run, because this folder is not trusted. To trust it: \
+                            "The hooks in {} do not run: this folder is not trusted. To trust it: \
                              lodge trust {}",
                             folder.join(IN_FOLDERS).display(),
                             folder.display()
                         ),
-                        changed => format!("The hooks in {} are not run, because {changed}", path.display()),
+                        changed => format!("The hooks in {} were not run: {changed}", path.display()),
                     };
                     if !self.problems.contains(&told) {
                         self.problems.push(told);
@@ -173,11 +173,11 @@ impl FileHooks {
     fn read_file(&mut self, path: &Path, base: &Path, admit: fn(HookFile) -> Admitted<HookFile>) -> Result<(), String> {
         let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
         if size > LARGEST_FILE {
-            return Err("too large for hooks".to_owned());
+            return Err("the file is too large for a hooks file".to_owned());
         }
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
         let file = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        self.take(admit(file), path, base)
+        self.add_file(admit(file), path, base)
     }
 
     /// Adds what a plugin describes. Its hooks run in `base`, and find the plugin's own directory in their environment.
@@ -197,7 +197,7 @@ impl FileHooks {
                 None => serde_json::json!({ "hooks": own }),
             };
             let read = serde_json::from_value(whole).map_err(|error| error.to_string());
-            if let Err(problem) = read.and_then(|file| self.take(Admitted::of_client(file), &plugin.root, base)) {
+            if let Err(problem) = read.and_then(|file| self.add_file(Admitted::of_client(file), &plugin.root, base)) {
                 problems.push(format!("the plugin {}: {problem}", plugin.name));
             }
         }
@@ -212,10 +212,10 @@ impl FileHooks {
     }
 
     /// The only way to a hook that can run.
-    fn take(&mut self, file: Admitted<HookFile>, path: &Path, base: &Path) -> Result<(), String> {
+    fn add_file(&mut self, file: Admitted<HookFile>, path: &Path, base: &Path) -> Result<(), String> {
         let file = file.into_inner();
         if let Some(version) = file.version.filter(|version| *version != 1) {
-            return Err(format!("version {version} is not known; 1 is"));
+            return Err(format!("unsupported version {version}; use 1"));
         }
         if file.disabled {
             return Ok(());
@@ -223,7 +223,7 @@ impl FileHooks {
         for (name, entries) in file.hooks {
             let Some((event, vscode)) = names::event(&name) else {
                 self.problems.push(format!(
-                    "{}: the hook {name:?} never runs: Lodge has no such event",
+                    "{}: unknown event {name:?}; its hooks never run",
                     path.display()
                 ));
                 continue;
@@ -296,14 +296,14 @@ fn hook(
     let command = match entry.bash.or(entry.command) {
         Some(command) => command,
         None if entry.powershell.is_some() => return Ok(None),
-        None => return Err("it has no command (`bash`)".to_owned()),
+        None => return Err("missing command (`bash`)".to_owned()),
     };
     let matcher = match entry.matcher.as_deref() {
         None | Some("" | "*") => None,
         Some(pattern) => Some(
             RegexMatcherBuilder::new()
                 .build(&format!("^(?:{pattern})$"))
-                .map_err(|error| format!("the matcher {pattern:?} is no regular expression: {error}"))?,
+                .map_err(|error| format!("invalid regular expression in matcher {pattern:?}: {error}"))?,
         ),
     };
     let seconds = entry.timeout_sec.or(entry.timeout);
@@ -312,7 +312,7 @@ fn hook(
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .ok()
             .filter(|timeout| !timeout.is_zero())
-            .ok_or_else(|| format!("{seconds} seconds are no time limit"))?
+            .ok_or_else(|| format!("invalid time limit: {seconds} seconds"))?
             .min(LONGEST_TIMEOUT),
     };
     Ok(Some(FileHook {
@@ -358,10 +358,10 @@ impl FileHook {
                 Ok(Some(serde_json::json!({"additionalContext": said})))
             }
             (Some(code), _) => Err(match said {
-                "" => format!("the command ended with {code}"),
-                said => format!("the command ended with {code}: {said}"),
+                "" => format!("the command exited with code {code}"),
+                said => format!("the command exited with code {code}: {said}"),
             }),
-            (None, _) => Err("the command was ended by a signal".to_owned()),
+            (None, _) => Err("the command was killed by a signal".to_owned()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The words of hooks: names of events, and the fields of inputs and outputs in both forms.
+//! Names of hook events, and of the fields of their inputs and outputs, in both formats.
 
 use serde_json::{Map, Value, json};
 

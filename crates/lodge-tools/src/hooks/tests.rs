@@ -58,7 +58,11 @@ fn what_is_wrong_is_told_and_the_rest_is_in_force() {
             1,
             Some("prompt"),
         ),
-        (r#"{"hooks":{"agentStop":[{"type":"command"}]}}"#, 0, Some("no command")),
+        (
+            r#"{"hooks":{"agentStop":[{"type":"command"}]}}"#,
+            0,
+            Some("missing command"),
+        ),
         (
             r#"{"hooks":{"agentStop":[{"bash":"true","timeoutSec":0}]}}"#,
             0,
@@ -120,7 +124,7 @@ async fn what_a_hook_prints_and_how_it_ends_is_its_output() {
         (r#""preToolUse":[{"bash":"echo no >&2; exit 2"}]"#, deny("no")),
         (
             r#""preToolUse":[{"bash":"echo broken >&2; exit 1"}]"#,
-            Err("the command ended with 1: broken"),
+            Err("the command exited with code 1: broken"),
         ),
         (
             r#""agentStop":[{"bash":"echo go on >&2; exit 2"}]"#,
@@ -132,7 +136,7 @@ async fn what_a_hook_prints_and_how_it_ends_is_its_output() {
         ),
         (
             r#""preToolUse":[{"bash":"kill -9 $$"}]"#,
-            Err("the command was ended by a signal"),
+            Err("the command was killed by a signal"),
         ),
         (
             r#""PreToolUse":[{"bash":"echo '{\"hookSpecificOutput\":{\"permissionDecision\":\"deny\",\"updatedInput\":{\"a\":1}}}'"}]"#,
@@ -185,7 +189,7 @@ async fn a_hook_that_hangs_is_ended_with_all_it_started() {
     let (dir, hook) = one(r#""agentStop":[{"bash":"sleep 1000 & echo $! > pid; wait","timeoutSec":0.3}]"#);
     let began = Instant::now();
     let error = hook.run(&json!({}), &Environment::default()).await.unwrap_err();
-    assert!(error.contains("longer than 0.3 s"), "{error}");
+    assert!(error.contains("time limit of 0.3 s"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(20));
     let pid = std::fs::read_to_string(dir.path().join("pid")).unwrap();
     let gone =

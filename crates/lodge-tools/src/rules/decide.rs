@@ -1,4 +1,4 @@
-//! What becomes of a request.
+//! Decides a permission request: allow, deny or ask.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::{paths, shell::analyse};
 
 /// Decides a request by the rules, or says that somebody has to be asked.
 pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> Decision {
-    let subject = Subject::of(request, place);
+    let subject = Subject::new(request, place);
     let managed = place.managed.iter().map(|rule| (Source::Managed, rule));
     let all: Vec<(Source, &Rule)> = managed
         .chain(rules.rules.iter().map(|(source, rule)| (*source, rule)))
@@ -67,7 +67,7 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
     if matches!(request, PermissionRequest::Shell(_))
         && let Some(glob) = rules.exclusions.globs().find(found)
     {
-        let why = format!("This command reads whole directories, where it may find files that {glob} excludes.");
+        let why = format!("This command reads whole directories, which may contain files that {glob} excludes.");
         return Decision::Ask { why: Some(why) };
     }
     match rules.policy.mode {
@@ -91,7 +91,7 @@ pub fn decide(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> De
         hidden: !rules.exclusions.is_empty(),
         files: all
             .iter()
-            .filter_map(|(source, rule)| FileRule::of(*source, rule, &rules.location))
+            .filter_map(|(source, rule)| FileRule::new(*source, rule, &rules.location))
             .collect(),
         rules: all,
         policy: rules.policy,
@@ -113,7 +113,7 @@ fn could_not_check(rules: &[&(Source, &Rule)]) -> String {
         .collect();
     let more = if rules.len() > names.len() { ", …" } else { "" };
     format!(
-        "What this runs or reads is only known when it runs. Rules that could not be checked: {}{more}.",
+        "What this command runs or reads is only known at run time. These rules could not be checked: {}{more}.",
         names.join(", ")
     )
 }
@@ -137,7 +137,7 @@ pub fn governs(request: &PermissionRequest, rules: &RuleSet, place: &Place) -> b
     if place.managed.is_empty() {
         return false;
     }
-    let subject = Subject::of(request, place);
+    let subject = Subject::new(request, place);
     let strict = place.managed.iter().filter(|rule| rule.effect != Effect::Allow);
     strict.into_iter().any(|rule| {
         let base = &rules.location;
@@ -176,7 +176,7 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn of(request: &'a PermissionRequest, place: &Place) -> Self {
+    fn new(request: &'a PermissionRequest, place: &Place) -> Self {
         let roots: Vec<PathBuf> = place
             .roots
             .iter()
@@ -354,7 +354,7 @@ struct FileRule {
 }
 
 impl FileRule {
-    fn of(source: Source, rule: &Rule, base: &Path) -> Option<Self> {
+    fn new(source: Source, rule: &Rule, base: &Path) -> Option<Self> {
         match &rule.what {
             What::Path { glob, access } if rule.effect == Effect::Allow => Some(Self {
                 source,
@@ -511,7 +511,7 @@ impl Allowing<'_> {
 
 /// What to keep when a person allows a request for longer than once.
 pub fn rules_for(request: &PermissionRequest, place: &Place) -> Vec<Rule> {
-    let subject = Subject::of(request, place);
+    let subject = Subject::new(request, place);
     let mut what = Vec::new();
     let root_of = |path: &Path| subject.roots.iter().find(|root| path.starts_with(root));
     let access = |write: bool| Some(if write { Access::Write } else { Access::Read });

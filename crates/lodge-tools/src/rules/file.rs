@@ -1,4 +1,4 @@
-//! Files of rules.
+//! Reads and writes files with rules.
 
 use std::{
     collections::BTreeMap,
@@ -131,11 +131,11 @@ impl RuleSet {
         if let Some(mode) = file.mode {
             self.policy.mode = mode;
         }
-        self.take(Source::User, rules(file.allow, file.deny).map_err(wrong)?);
+        self.add_all(Source::User, rules(file.allow, file.deny).map_err(wrong)?);
         for (place, location) in file.location {
             let found = rules(location.allow, location.deny).map_err(wrong)?;
             if place == self.location {
-                self.take(Source::Location, found);
+                self.add_all(Source::Location, found);
             }
         }
         file.exclude
@@ -150,24 +150,25 @@ impl RuleSet {
         let wrong = |message: String| syntax(&path, message);
         let shown = path.display();
         if file.mode.is_some_and(|mode| mode != Mode::DenyAll) {
-            self.notes.push(format!("{shown}: a project cannot choose the mode"));
+            self.notes
+                .push(format!("{shown}: a project cannot set the approval mode"));
         } else if file.mode.is_some() {
             self.policy.mode = Mode::DenyAll;
         }
         if !file.location.is_empty() {
             self.notes
-                .push(format!("{shown}: a project has no rules for other locations"));
+                .push(format!("{shown}: a project cannot have rules for other locations"));
         }
         for rule in rules(file.allow, file.deny).map_err(wrong)? {
             let why = match &rule.what {
                 _ if rule.effect == Effect::Deny => None,
                 What::Path { glob, .. } if stays_inside(glob, &self.location) => None,
-                What::Path { glob, .. } => Some(format!("path {glob} leads out of the project")),
+                What::Path { glob, .. } => Some(format!("path {glob} is outside the project")),
                 what => Some(format!("a project may only allow its own files, not {}", kind(what))),
             };
             match why {
-                None => self.take(Source::Project, vec![anchored(rule, &self.location)]),
-                Some(why) => self.notes.push(format!("{shown}: not taken: {why}")),
+                None => self.add_all(Source::Project, vec![anchored(rule, &self.location)]),
+                Some(why) => self.notes.push(format!("{shown}: rule ignored: {why}")),
             }
         }
         file.exclude
@@ -176,7 +177,7 @@ impl RuleSet {
             .map_err(wrong)
     }
 
-    fn take(&mut self, source: Source, rules: Vec<Rule>) {
+    fn add_all(&mut self, source: Source, rules: Vec<Rule>) {
         self.rules.extend(rules.into_iter().map(|rule| (source, rule)));
     }
 }
@@ -227,8 +228,7 @@ pub(super) fn append(path: &Path, location: Option<&Path>, rules: &[Rule]) -> Re
         text.push_str(&table(location, rule));
     }
     // A file written in another style (`allow = [...]`) cannot be added to in this way.
-    toml::from_str::<File>(&text)
-        .map_err(|error| syntax(path, format!("the rule cannot be added: {}", error.message())))?;
+    toml::from_str::<File>(&text).map_err(|error| syntax(path, format!("cannot add the rule: {}", error.message())))?;
     replace(path, &text).map_err(failed)
 }
 
@@ -269,10 +269,7 @@ pub(super) fn remove(path: &Path, location: &Path, rules: &[Rule]) -> Result<(),
     for rule in rules {
         let table = table(Some(location), rule);
         if !text.contains(&table) {
-            let message = format!(
-                "the rule was not written by Lodge, take it out by hand:{}",
-                table.trim_end()
-            );
+            let message = format!("Lodge did not write this rule; remove it by hand:{}", table.trim_end());
             return Err(syntax(path, message));
         }
         text = text.replace(&table, "");

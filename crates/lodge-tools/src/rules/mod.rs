@@ -44,7 +44,7 @@ pub fn sampling_of(server: &str) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Ask, but for what the [`Policy`] says is harmless.
+    /// Ask, except for what the [`Policy`] considers harmless.
     #[default]
     Ask,
     /// Reading and writing files inside the roots and commands that only read are allowed; the rest is asked, and so is a
@@ -112,7 +112,7 @@ pub enum What {
     Path {
         /// The pattern.
         glob: String,
-        /// `read` or `write`; both when left out. Who may write may read.
+        /// `read` or `write`; both if omitted. Write access includes read access.
         access: Option<Access>,
     },
     /// Addresses: a host (`docs.rs`, `*.example.com`) or the beginning of an address with `*` for anything.
@@ -208,7 +208,7 @@ pub enum Source {
     Project,
     /// An answer in this session.
     Session,
-    /// The policy that whoever opened the session brought.
+    /// The policy supplied by the app that opened the session.
     Managed,
 }
 
@@ -242,7 +242,7 @@ pub struct Place {
     pub roots: Vec<PathBuf>,
     /// Answers kept for the session; see [`rules_for`].
     pub session: Vec<Rule>,
-    /// The policy that whoever opened the session brought.
+    /// The policy supplied by the app that opened the session.
     pub managed: Vec<Rule>,
     /// Whether commands that nobody approved can be jailed on this machine.
     pub jail: bool,

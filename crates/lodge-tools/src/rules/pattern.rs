@@ -1,4 +1,4 @@
-//! Patterns of rules.
+//! Patterns in rules.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Commands that show what is in files without naming them: rules about paths cannot be checked against these by name.
+//! Commands that show file contents without naming the files: path rules cannot be checked against them by name.
 
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@ use globset::GlobBuilder;
 
 use crate::paths;
 
-/// Names looked at, and found, for the patterns of one command before they count as unknown.
+/// How many names are examined, and matched, for the patterns of one command before they count as unknown.
 const MAX_NAMES: usize = 5000;
 const MAX_FOUND: usize = 1000;
 /// Longer and deeper paths count as unknown: comparing them with rules takes the square of that.

@@ -1,5 +1,5 @@
-//! What the processes of a jailed command may use together. Limits of the kernel hold for each process alone, and control groups
-//! are rarely the user's to make, so somebody has to look from time to time.
+//! Limits on all processes of a jailed command together. The kernel's limits apply to each process alone, and users can
+//! rarely create control groups, so usage is checked from time to time.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ mod tests {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let group = Group::of(&child, "bounds").unwrap();
+        let group = Group::led_by(&child, "bounds").unwrap();
         (child, group)
     }
 

@@ -1,4 +1,4 @@
-//! The environment of a command that nobody approved: what programs need in order to run and to speak plainly, nothing else.
+//! The environment of an unapproved command: what programs need to run and to print plain text, and nothing else.
 
 use std::{ffi::OsString, path::Path};
 

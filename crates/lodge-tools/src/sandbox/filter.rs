@@ -1,5 +1,5 @@
-//! System calls of a jailed command. Landlock guards files; what else a program may ask of the kernel stands here, as a list of
-//! what is allowed: what is not on it, because it is harmful or because it did not exist when the list was written, is refused.
+//! The system call filter of a jailed command. Landlock guards files; this list of allowed calls guards the rest. Calls
+//! that are not on it, because they are harmful or newer than the list, are refused.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What git takes for the person's settings in the jail. The files themselves may hold tokens (`http.extraHeader`, addresses
-//! with a password), and git does not start where it may not read them.
+//! The git configuration inside the jail. The person's own files may contain tokens (`http.extraHeader`, URLs with a
+//! password), and git does not start if it cannot read them.
 
 use std::{
     fmt::Write as _,

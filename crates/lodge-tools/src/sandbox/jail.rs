@@ -1,4 +1,4 @@
-//! The host's part of a jail: what a command may read, its private directory, its variables, its end.
+//! The host's part of a jail: what a command may read, its private directory, its variables, its cleanup.
 
 use std::{
     ffi::OsString,

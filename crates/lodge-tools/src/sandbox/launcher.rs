@@ -1,4 +1,4 @@
-//! How commands get into their sandbox.
+//! Starts commands in their sandbox.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! Entering on Linux: Landlock, seccomp, capabilities, limits.
+//! Enters the sandbox on Linux: Landlock, seccomp, capabilities, limits.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-use super::{JailSpec, SandboxError, WritableSpec, around::around, bounds, filter};
+use super::{JailSpec, SandboxError, WritableSpec, all_except::all_except, bounds, filter};
 
 pub(super) const WHY_NOT: &str = "this kernel has no Landlock (Linux 5.13 or newer with it enabled).";
 
@@ -71,7 +71,7 @@ pub(super) fn level() -> u32 {
 
 /// Whether everything but this home can be allowed.
 pub(super) fn can_hide(home: &Path) -> bool {
-    around(Path::new("/"), home).is_some()
+    all_except(Path::new("/"), home).is_some()
 }
 
 pub(super) fn has_filters() -> bool {
@@ -93,10 +93,10 @@ pub(super) fn enter_writable(spec: &WritableSpec, write: &[PathBuf]) -> Result<(
     if let Some(home) = &spec.home {
         ruleset = ruleset.handle_access(AccessFs::ReadFile).map_err(setup)?;
         let too_many = || SandboxError::TooLarge(home.clone());
-        readable = around(Path::new("/"), home).ok_or_else(too_many)?;
+        readable = all_except(Path::new("/"), home).ok_or_else(too_many)?;
         // What a session keeps in the home, and directories there that it was begun in.
         readable.extend(spec.own.iter().cloned());
-        let parts: Option<Vec<_>> = write.iter().map(|root| around(root, home)).collect();
+        let parts: Option<Vec<_>> = write.iter().map(|root| all_except(root, home)).collect();
         writable = parts.ok_or_else(too_many)?.into_iter().flatten().collect();
     }
     if !spec.network {
@@ -126,7 +126,7 @@ pub(super) fn enter_writable(spec: &WritableSpec, write: &[PathBuf]) -> Result<(
     }
 }
 
-/// Makes every attempt to get a socket fail, but for local ones; also by the way around, io_uring.
+/// Blocks every socket except local ones, including sockets made with io_uring.
 fn close_network() -> Result<(), SandboxError> {
     if !has_filters() {
         return Err(SandboxError::NetworkStaysOpen);
@@ -169,7 +169,7 @@ fn limit(resource: Resource, most: u64) -> Result<(), SandboxError> {
     setrlimit(resource, limit).map_err(setup)
 }
 
-/// Takes capabilities away, for good. Who is not root has none.
+/// Drops all capabilities for good. Only root has any.
 fn drop_capabilities(gone: CapabilitySet) -> Result<(), SandboxError> {
     let held = capabilities(None).map_err(setup)?;
     if (held.permitted | held.effective | held.inheritable).intersects(gone) {
@@ -192,7 +192,7 @@ fn restrict_jail(spec: &JailSpec) -> Result<(), SandboxError> {
     let mut read = Vec::new();
     for root in &spec.read {
         match &spec.home {
-            Some(home) => read.extend(around(root, home).ok_or_else(|| SandboxError::TooLarge(home.clone()))?),
+            Some(home) => read.extend(all_except(root, home).ok_or_else(|| SandboxError::TooLarge(home.clone()))?),
             None => read.push(root.clone()),
         }
     }

@@ -12,7 +12,7 @@
 //! shell; so nothing runs between `fork` and `exec`.
 
 #[cfg(target_os = "linux")]
-mod around;
+mod all_except;
 mod bounds;
 mod environment;
 #[cfg(target_os = "linux")]
@@ -91,13 +91,13 @@ pub struct JailSpec {
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The system has no sandbox.
-    #[error("this system offers no sandbox")]
+    #[error("this system has no sandbox")]
     Unavailable,
     /// The system cannot keep a command from the network.
-    #[error("this system cannot close the network to commands (seccomp is missing)")]
+    #[error("this system cannot block network access for commands (seccomp is missing)")]
     NetworkStaysOpen,
     /// The home cannot be hidden.
-    #[error("{0} cannot be hidden from commands: too much lies beside it, or a directory above it cannot be read")]
+    #[error("cannot hide {0} from commands: a directory above it has too many entries or cannot be read")]
     TooLarge(PathBuf),
     /// The sandbox could not be set up.
     #[error("the sandbox could not be set up: {0}")]
@@ -125,7 +125,7 @@ pub fn run(spec: &str, command: &[OsString]) -> SandboxError {
         return error;
     }
     let Some((program, arguments)) = command.split_first() else {
-        return SandboxError::Setup("there is no command".to_owned());
+        return SandboxError::Setup("no command was given".to_owned());
     };
     let error = std::process::Command::new(program).args(arguments).exec();
     SandboxError::Exec {
@@ -193,7 +193,7 @@ pub fn can_jail() -> bool {
     *ANSWER
 }
 
-/// Why commands cannot be kept from reading a home, should that be so; none of them would be started then.
+/// Why a home cannot be hidden from commands, if it cannot; then no command starts.
 pub fn cannot_hide(home: &Path) -> Option<SandboxError> {
     let home = crate::paths::real(home).ok()?;
     (available() && !system::can_hide(&home)).then_some(SandboxError::TooLarge(home))
@@ -202,11 +202,10 @@ pub fn cannot_hide(home: &Path) -> Option<SandboxError> {
 /// Says what the sandbox does here.
 pub fn report() -> Report {
     let jail = match can_jail() {
-        true => "Shell commands that nobody approved run in a jail: they can write nothing, and reach no network."
-            .to_owned(),
+        true => "Unapproved shell commands run in the jail: they cannot write files or use the network.".to_owned(),
         false => {
-            "There is no jail for shell commands that nobody approved (Linux 6.2 or newer with Landlock and seccomp \
-                  has one): only a few simple commands run without a question."
+            "This system has no jail for unapproved shell commands (it needs Linux 6.2 or newer with Landlock and \
+                  seccomp): only a few simple commands run without approval."
                 .to_owned()
         }
     };
@@ -221,15 +220,18 @@ pub fn report() -> Report {
         };
     }
     let mut lines = vec![
-        "Approved shell commands run under Landlock: they write only in allowed directories, and read nothing of Lodge's home."
+        "Approved shell commands run under Landlock: they can write only to allowed directories and cannot read Lodge's home."
             .to_owned(),
     ];
     if level < 3 {
-        lines.push("This kernel does not protect files outside from being truncated (Linux 6.2 does).".to_owned());
+        lines.push(
+            "This kernel cannot stop commands from truncating files outside those directories (Linux 6.2 can)."
+                .to_owned(),
+        );
     }
     lines.push(match can_close_network() {
-        true => "The network can be closed to approved commands (docs/sandbox.md).".to_owned(),
-        false => "The network cannot be closed to commands: this kernel has no seccomp filters.".to_owned(),
+        true => "You can block network access for approved commands (docs/sandbox.md).".to_owned(),
+        false => "Network access cannot be blocked: this kernel has no seccomp filters.".to_owned(),
     });
     lines.push(match level >= 6 {
         true => "Commands cannot send signals to processes outside their sandbox.".to_owned(),

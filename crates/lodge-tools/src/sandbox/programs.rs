@@ -1,5 +1,5 @@
-//! Where a machine keeps its programs and what these need to run: all that a jailed command may read besides the session's
-//! own directories. Whatever is not named here, secrets above all, is not readable; so these are lists of what is allowed.
+//! Where a machine keeps its programs and what they need to run: everything that a jailed command may read besides the
+//! session's directories. These are lists of what is allowed; everything else, above all secrets, cannot be read.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -79,7 +79,7 @@ const CONFIGURATION: &[&str] = &[
     "xattr.conf",
 ];
 
-/// What the kernel says about the machine, but for what it says about other processes.
+/// What the kernel reports about the machine, except about other processes.
 const KERNEL: &[&str] = &[
     "/proc/cpuinfo",
     "/proc/filesystems",
@@ -192,7 +192,7 @@ fn names(home: Option<&Path>, path: Option<&OsStr>) -> Vec<PathBuf> {
     };
     let listed = path.into_iter().flat_map(std::env::split_paths).flat_map(with_manager);
     let searched = listed.filter(|entry| {
-        // A directory that holds the whole home is no place for programs, whatever the variable says.
+        // A directory that contains the whole home is not a place for programs, whatever the variable says.
         entry.is_absolute() && entry.parent().is_some() && home.is_none_or(|home| !home.starts_with(entry))
     });
     system.chain(configuration).chain(toolchains).chain(searched).collect()

@@ -1,7 +1,7 @@
-//! Whether a command failed because the jail was too small for it.
+//! Decides whether a command failed because of the jail.
 //!
-//! The kernel does not tell, so it is read from what the command said. Where that is wrong, a person is asked about a command
-//! that would have failed anyway; nothing worse comes of it, since a jailed command changes nothing.
+//! The kernel does not say, so the decision is based on the command's output. If it is wrong, a person is asked about a
+//! command that would have failed anyway. Nothing worse can happen, because a jailed command changes nothing.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ const REFUSALS: &[&str] = &[
 
 /// What a shell says of a program that may not be run.
 const NOT_EXECUTABLE: i32 = 126;
-/// What the launcher says when there is no jail to be had for this place.
+/// The launcher's message when this place cannot have a jail.
 pub(super) const NO_JAIL: i32 = 125;
 /// Ended by a signal of the system's: the number of a bad system call, of too large a file, of too much time.
 const STOPPED: &[i32] = &[128 + 31, 128 + 25, 128 + 24];

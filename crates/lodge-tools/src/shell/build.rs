@@ -1,11 +1,11 @@
-//! Puts together what is known about the commands of a text.
+//! Combines what is known about the commands of a text into its analysis.
 
 use lodge_events::{CommandSegment, ShellCommand};
 
 use super::{
     Analysis, danger,
+    parser::{Join, Simple},
     programs::{self, Call},
-    reader::{Join, Simple},
     wrappers::{self, Inner},
 };
 

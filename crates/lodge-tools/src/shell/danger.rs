@@ -1,4 +1,4 @@
-//! Commands people should look at twice.
+//! Warnings for dangerous commands.
 
 use lodge_events::ShellCommand;
 

@@ -1,11 +1,10 @@
-//! Which git commands only read, with which options. What a repository's configuration makes of them is the jail's
-//! business.
+//! Read-only git commands, with their options. What a repository's configuration makes of them is up to the jail.
 
 use super::{
     build::join,
     options,
+    parser::Word,
     programs::{Call, path},
-    reader::Word,
 };
 
 /// Options for what shows changes.

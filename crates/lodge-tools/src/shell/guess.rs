@@ -1,11 +1,11 @@
-//! Text that was not understood: which programs it may run, for people to look at and for denials to be compared with.
+//! Guesses which programs a text may run that could not be parsed, to show to people and to compare with deny rules.
 //!
 //! Nothing is ever allowed because of a guess.
 
 use super::{
     Analysis,
+    parser::{MAX_BYTES, Word, is_name},
     programs::{self, name_of},
-    reader::{MAX_BYTES, Word, is_name},
 };
 
 /// More than this is not listed.
@@ -30,7 +30,7 @@ pub(super) fn analysis(text: &str) -> Analysis {
         if found.segments.len() >= MOST || found.paths.len() >= MOST {
             break;
         }
-        guess.take(word, &mut found);
+        guess.add_word(word, &mut found);
     }
     guess.end(&mut found);
     found
@@ -38,14 +38,14 @@ pub(super) fn analysis(text: &str) -> Analysis {
 
 #[derive(Default)]
 struct Guess<'a> {
-    /// The command that goes on.
+    /// The running command.
     words: Vec<&'a str>,
     /// The redirection that the next word is the file of.
     redirection: Option<&'a str>,
 }
 
 impl<'a> Guess<'a> {
-    fn take(&mut self, word: &'a str, found: &mut Analysis) {
+    fn add_word(&mut self, word: &'a str, found: &mut Analysis) {
         let redirection = self.redirection.take();
         match word {
             "<" | ">" => {

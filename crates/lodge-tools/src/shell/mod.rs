@@ -1,18 +1,18 @@
-//! What a shell command does, as far as that can be known before it runs.
+//! Analyses what a shell command does, as far as that can be known before it runs.
 //!
-//! The rule behind everything: it allows, it does not forbid. A small strict reader ([`reader`]) takes simple commands of
-//! literal words; tables say which programs only read, and with which options ([`readers`], [`git`]). What is in none of
-//! them is not taken for harmless, and text that the reader refuses is not understood: its programs are only guessed at
-//! ([`guess`]), to be shown to people and compared with denials.
+//! The principle: allow what is known to be harmless, do not list what is forbidden. A small, strict parser
+//! ([`parser`]) accepts simple commands of literal words. Tables list which programs only read, and with which options
+//! ([`read_only`], [`git`]). Anything else does not count as harmless. For text that the parser rejects, the programs
+//! are only guessed ([`guess`]), to show to people and to compare with deny rules.
 
 mod build;
 mod danger;
 mod git;
 mod guess;
 mod options;
+mod parser;
 mod programs;
-mod reader;
-mod readers;
+mod read_only;
 mod special;
 mod wrappers;
 
@@ -62,7 +62,7 @@ impl Analysis {
 
 /// Reads a command. The work is linear in its length, and what is too long is not read.
 pub fn analyse(command: &str) -> Analysis {
-    let found = reader::read(command).and_then(|commands| build::analysis(&commands));
+    let found = parser::read(command).and_then(|commands| build::analysis(&commands));
     let mut found = found.unwrap_or_else(|| guess::analysis(command));
     if danger::runs_download(&found.commands) {
         found.warning = Some("Runs what it downloads.".to_owned());

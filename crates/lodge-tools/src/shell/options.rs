@@ -5,7 +5,7 @@
 //! because the program does not read bundled letters as others do; `--all`, `--sort=`, `--file@` and `--color?` are the same for
 //! long options; `#` allows numbers (`-20`). Whatever else begins with `-` is unknown, abbreviations too.
 
-use super::{programs, reader::Word};
+use super::{parser::Word, programs};
 
 /// Arguments, sorted.
 #[derive(Default)]

@@ -1,7 +1,7 @@
-//! What a call of a program does: whether it only reads, the paths and addresses it names, and how much of it says what
-//! is run.
+//! What a program call does: whether it only reads, which paths and URLs it names, and which of its words identify what
+//! runs.
 
-use super::{git, reader::Word, readers, special};
+use super::{git, parser::Word, read_only, special};
 
 /// What one program call does.
 #[derive(Debug, Default, PartialEq)]
@@ -97,7 +97,7 @@ pub(super) fn call(words: &[Word]) -> Call {
     let args = &words[1..];
     let mut call = special::call(name, args)
         .or_else(|| (name == "git").then(|| git::call(args)))
-        .or_else(|| readers::call(name, args))
+        .or_else(|| read_only::call(name, args))
         .unwrap_or_else(|| other(name, args));
     for word in args {
         call.urls.extend(urls_in(&word.text));

@@ -1,9 +1,10 @@
-//! Readers whose arguments are a small language of their own, of which only plain forms are known.
+//! Read-only programs whose arguments are a small language (such as `sed` or `find`), of which only simple forms are
+//! known.
 
 use super::{
     options,
+    parser::Word,
     programs::{Call, path},
-    reader::Word,
 };
 
 /// Programs that print their version and stop when that is all they are asked for.

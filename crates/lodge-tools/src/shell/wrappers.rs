@@ -1,8 +1,8 @@
-//! Words that are no program: what the shell itself does, and programs that run another program.
+//! Words that are not programs: shell keywords and builtins, and programs that run another program.
 
 use super::{
+    parser::{Simple, Word, is_name},
     programs::name_of,
-    reader::{Simple, Word, is_name},
 };
 
 /// Words of the shell's language, commands that change how it goes on, and programs that run what they are given in ways
@@ -40,7 +40,7 @@ const WRAPPERS: &[(&str, &[&str], &[&str], usize)] = &[
 /// The program that is really run.
 pub(super) struct Inner<'a> {
     pub(super) words: &'a [Word],
-    /// What stands before it and makes it something else: variables that are set, another user, a file for its output.
+    /// What precedes it and changes its meaning: variables, another user, an output file.
     pub(super) prefix: Vec<&'a str>,
     /// Whether its arguments are all that it gets.
     pub(super) checked: bool,

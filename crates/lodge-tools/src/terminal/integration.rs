@@ -1,7 +1,7 @@
-//! Shell integration: small scripts of our own that make bash, zsh and fish say where commands begin and end.
+//! Shell integration: small scripts that make bash, zsh and fish report where commands begin and end.
 //!
-//! They print OSC 633 sequences that carry a nonce, so that what a program prints cannot pass for the shell's word. The
-//! user's own start-up files are read as always.
+//! They print OSC 633 sequences that carry a nonce, so that a program's output cannot imitate the shell. The user's own
+//! start-up files are read as usual.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -24,7 +24,7 @@ pub(super) struct Setup {
     pub(super) env: Vec<(&'static str, OsString)>,
 }
 
-/// How this shell is told to use its script; nothing for programs that are no shell known here.
+/// How to make this shell load its script; nothing for other programs.
 pub(super) fn setup(shell: &Path, dir: &Path, nonce: &str) -> Setup {
     let nonce = ("LODGE_TERMINAL_NONCE", OsString::from(nonce));
     match shell.file_name().and_then(OsStr::to_str) {

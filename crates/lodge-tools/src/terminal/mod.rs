@@ -1,8 +1,7 @@
-//! Terminals: a shell on a pseudo-terminal of its own, for people.
+//! Terminals: a shell on its own pseudo-terminal, for people.
 //!
-//! [`Terminal`] is the handle by which it is written to, resized and ended; [`Output`] is what it prints, read by whoever
-//! shows it. Nothing is read ahead: a reader that takes its time makes the programs in the terminal wait, and nothing
-//! piles up here.
+//! [`Terminal`] is the handle that writes to it, resizes it and ends it; [`Output`] is what it prints, read by whoever
+//! shows it. Nothing is read ahead: a slow reader makes the programs in the terminal wait, and nothing piles up here.
 
 mod integration;
 mod modes;
@@ -71,7 +70,7 @@ pub struct Opening {
 /// What a terminal prints and what the shell says about it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
-    /// Text with the terminal's escapes in it, but for those of shell integration.
+    /// Text with the terminal's escapes in it, except those of shell integration.
     Text(String),
     /// The program asks its terminal something and waits for the answer. Clients do not see it: each would answer, and
     /// again whenever it reads the past.
@@ -80,7 +79,7 @@ pub enum Piece {
     Title(String),
     /// The shell is in this directory now.
     Cwd(String),
-    /// The shell tells about commands from now on.
+    /// The shell reports commands from now on.
     Detected,
     /// A command runs: what is printed is its output, until it has finished.
     Started {
@@ -158,7 +157,7 @@ impl Terminal {
             .map_err(io_error)?;
         let control = pty.as_fd().try_clone_to_owned()?;
         let child = pty_process::Command::from(command).spawn(pts).map_err(io_error)?;
-        let group = Arc::new(Group::of(&child, &name)?);
+        let group = Arc::new(Group::led_by(&child, &name)?);
         let (reader, writer) = pty.into_split();
         let (input, queue) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -208,7 +207,7 @@ impl Terminal {
         let _ = self.input.send(text.as_bytes().to_vec());
     }
 
-    /// Changes the size; programs are told.
+    /// Changes the size and notifies the programs.
     pub fn resize(&self, cols: u16, rows: u16) -> io::Result<()> {
         let size = Winsize {
             ws_col: cols,
@@ -219,7 +218,7 @@ impl Terminal {
         Ok(tcsetwinsize(&self.control, size)?)
     }
 
-    /// Closes it, as when its window is closed: programs are told, and what has not ended a little later is ended.
+    /// Closes it, as when its window is closed: programs get SIGHUP, and are killed if they do not exit soon.
     pub async fn close(&self) {
         self.closed.cancel();
         let front = tcgetpgrp(&self.control).ok();
@@ -252,7 +251,7 @@ impl Output {
     async fn step(&mut self, until: Instant, pieces: &mut Vec<Piece>) {
         let done = self.code.is_some();
         tokio::select! {
-            // What was printed before the end is read before the end is told.
+            // Output printed before the end is read before the end is reported.
             biased;
             read = self.pty.read_buf(&mut self.buffer), if self.open => {
                 self.open = matches!(read, Ok(n) if n > 0);

@@ -1,5 +1,5 @@
-//! What a terminal is set to: colours, modes, margins. Whoever forgets the beginning of a terminal's output writes this in
-//! its place, so that the rest still looks as it did.
+//! A terminal's settings: colours, modes, margins. When the beginning of a terminal's output is dropped, these are
+//! written in its place, so that the rest looks the same.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -40,7 +40,7 @@ impl Modes {
         }
     }
 
-    /// The sequences that bring a fresh terminal to these settings.
+    /// The escape sequences that give a fresh terminal these settings.
     pub fn prelude(&self) -> String {
         let mut out = String::new();
         for (mode, set) in &self.private {

@@ -1,6 +1,6 @@
-//! Reads what a terminal prints: text for people, and between it what the shell says about commands.
+//! Parses terminal output: text, and the escape sequences with which the shell reports commands.
 //!
-//! Sequences and characters may be cut anywhere by reads; what is not whole yet is held back.
+//! Reads may cut sequences and characters anywhere; incomplete ones are held back.
 
 use super::Piece;
 
@@ -44,7 +44,7 @@ pub enum Query {
 }
 
 impl Query {
-    fn of(sequence: &[u8]) -> Option<Self> {
+    fn parse(sequence: &[u8]) -> Option<Self> {
         Some(match sequence {
             b"5n" => Self::Status,
             b"6n" => Self::Cursor,
@@ -75,7 +75,7 @@ impl Query {
     }
 }
 
-/// What stands at the start of some bytes that begin with ESC.
+/// The escape sequence at the start of some bytes.
 enum Found<'a> {
     /// Nothing to look at: so many bytes are text.
     Text(usize),
@@ -130,7 +130,7 @@ impl Parser {
                     let ours = matches!((number, value), ("633" | "133", _) | ("10" | "11", "?"));
                     let end = if ours { at } else { at + length };
                     whole_text(&rest[..end], out);
-                    self.said(number, value, out);
+                    self.on_osc(number, value, out);
                     rest = &rest[at + length..];
                     seen = 0;
                 }
@@ -150,7 +150,7 @@ impl Parser {
         }
     }
 
-    fn said(&mut self, number: &str, value: &str, out: &mut Vec<Piece>) {
+    fn on_osc(&mut self, number: &str, value: &str, out: &mut Vec<Piece>) {
         match number {
             "0" | "2" => {
                 let title: String = value.chars().filter(|c| !c.is_control()).take(TITLE).collect();
@@ -258,7 +258,7 @@ fn control(bytes: &[u8]) -> Found<'_> {
     match bytes.get(2..end) {
         None if length < LONGEST => Found::Partial,
         None => Found::Text(2),
-        Some(sequence) => Query::of(sequence).map_or(Found::Text(2), |query| Found::Query(query, end)),
+        Some(sequence) => Query::parse(sequence).map_or(Found::Text(2), |query| Found::Query(query, end)),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a terminal shows after some output. It is worked out when somebody needs it, which is seldom: nothing that a
-//! program prints waits for this.
+//! Renders the screen of a terminal from its output. This is done only when somebody needs it, which is rare: no output
+//! waits for it.
 
 use std::num::NonZeroU16;
 

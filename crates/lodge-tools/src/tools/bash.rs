@@ -1,6 +1,6 @@
 //! `bash`: runs a command.
 
-mod unasked;
+mod unapproved;
 
 use std::{
     sync::{Arc, LazyLock},
@@ -49,9 +49,9 @@ static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
         "properties": {
             "command": { "type": "string", "description": "The command to run. It may span several lines." },
             "description": { "type": "string", "description": "What the command does, in at most ten words." },
-            "shellId": { "type": "string", "description": "A name for the shell, to refer to it in read_bash, write_bash and stop_bash. A number is given when it is left out." },
-            "mode": { "type": "string", "enum": ["sync", "async"], "description": "sync (default): wait for the command. async: leave it running in the background, with an input that write_bash writes to." },
-            "initial_wait": { "type": "number", "description": "Seconds to wait for a sync command before it is left running in the background. Default 30." }
+            "shellId": { "type": "string", "description": "A name for the shell, to refer to it in read_bash, write_bash and stop_bash. If omitted, the shell gets a number." },
+            "mode": { "type": "string", "enum": ["sync", "async"], "description": "sync (default): wait for the command. async: leave it running in the background; write_bash can write to its input." },
+            "initial_wait": { "type": "number", "description": "Seconds to wait for a sync command before it continues in the background. Default 30." }
         },
         "required": ["command", "description"]
     }))
@@ -63,7 +63,7 @@ impl Tool for Bash {
     }
 
     fn description(&self) -> &'static str {
-        "Runs a command in bash and returns what it printed (standard output and error together) and its exit code. Every call is a new shell in the session's working directory: variables and `cd` do not carry over, so chain commands that need them. Standard input is empty; there is no terminal. A sync command that takes longer than initial_wait seconds goes on in the background: read it with read_bash, end it with stop_bash. Use async for servers, watchers and programs that need input. Everything a shell started ends with the session."
+        "Runs a command in bash and returns what it printed (standard output and error together) and its exit code. Every call is a new shell in the session's working directory: variables and `cd` do not carry over, so chain commands that need them. Standard input is empty; there is no terminal. A sync command that takes longer than initial_wait seconds continues in the background: read its output with read_bash, stop it with stop_bash. Use async for servers, watchers and programs that need input. Everything a shell started is stopped when the session ends."
     }
 
     fn parameters(&self) -> Arc<Value> {
@@ -93,7 +93,7 @@ impl Tool for Bash {
     }
 
     fn try_unasked(&self, value: &Value, cx: &ToolCx) -> Option<BoxFuture<'static, Attempt>> {
-        let attempt = unasked::Unasked::of(value, cx);
+        let attempt = unapproved::UnapprovedCommand::prepare(value, cx);
         Some(Box::pin(async move {
             match attempt {
                 Some(attempt) => attempt.run().await,
@@ -104,7 +104,7 @@ impl Tool for Bash {
 
     fn needed_approval(&self, value: &Value, cx: &ToolCx) {
         if let Ok(args) = arguments::<Arguments>(self.name(), value) {
-            cx.state.jail_is_not_enough(unasked::programs(&args.command));
+            cx.state.jail_is_not_enough(unapproved::programs(&args.command));
         }
     }
 
@@ -145,7 +145,7 @@ async fn ended(cx: &ToolCx, shell: &Shell, time: Duration) -> Result<Option<i32>
     }
 }
 
-/// What a call answers when its command has ended, or else goes on without it.
+/// The result of a call whose command has ended, or continues in the background.
 fn result(
     cx: &ToolCx,
     shell: &Arc<Shell>,
@@ -163,7 +163,7 @@ fn result(
     }
 }
 
-/// What the model is told about an interrupted call.
+/// The result of an interrupted call, for the model.
 pub(super) const INTERRUPTED: &str = "The execution of this tool, or a previous tool was interrupted.";
 
 /// Ends the shell when the call is dropped before it is done.
@@ -192,7 +192,7 @@ pub(super) fn finished(shell: &Shell, output: String, code: i32, last_line: &str
     }
 }
 
-/// The result of a command that goes on.
+/// The result of a command that is still running.
 pub(super) fn still(mut output: String, last_line: &str) -> ToolOutput {
     if !output.is_empty() && !output.ends_with('\n') {
         output.push('\n');
@@ -204,7 +204,7 @@ pub(super) fn still(mut output: String, last_line: &str) -> ToolOutput {
     }
 }
 
-/// Says that a command goes on and what can be done.
+/// Says that a command is still running, and what the model can do.
 pub(super) fn still_running(shell: &Shell, waited: Duration) -> String {
     let (id, seconds) = (&shell.id, waited.as_secs_f64());
     format!(

@@ -46,7 +46,7 @@ fn shell_of(cx: &ToolCx, id: &str) -> Result<Arc<Shell>, ToolError> {
     })
 }
 
-/// Waits, then tells what is new.
+/// Waits, then reports what is new.
 async fn read(cx: &ToolCx, shell: &Arc<Shell>, delay: f64) -> Result<ToolOutput, ToolError> {
     let delay = Duration::from_secs_f64(delay.clamp(0.0, MAX_DELAY));
     let code = tokio::select! {
@@ -82,7 +82,7 @@ impl Tool for ReadBash {
         static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
             schema(
                 json!({
-                    "shellId": { "type": "string", "description": "The shell, as bash named it." },
+                    "shellId": { "type": "string", "description": "The shellId that bash returned." },
                     "delay": { "type": "number", "description": "Seconds to wait for the command to end." }
                 }),
                 json!(["shellId", "delay"]),
@@ -114,14 +114,14 @@ impl Tool for WriteBash {
     }
 
     fn description(&self) -> &'static str {
-        "Writes to the input of a background shell that bash started with mode async, then reads what it printed. {enter} in the input is a line end, {ctrl+c} interrupts the command, {ctrl+d} ends its input."
+        "Writes to the input of a background shell that bash started with mode async, then reads what it printed. {enter} sends a line end, {ctrl+c} interrupts the command, {ctrl+d} ends its input."
     }
 
     fn parameters(&self) -> Arc<Value> {
         static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
             schema(
                 json!({
-                    "shellId": { "type": "string", "description": "The shell, as bash named it." },
+                    "shellId": { "type": "string", "description": "The shellId that bash returned." },
                     "input": { "type": "string", "description": "What to write." },
                     "delay": { "type": "number", "description": "Seconds to wait for output afterwards." }
                 }),
@@ -154,7 +154,7 @@ impl Tool for WriteBash {
                             if !shell.write(&text).await {
                                 let id = &shell.id;
                                 return Err(ToolError(format!(
-                                    "Shell {id} takes no input (any more). Start the command with mode async."
+                                    "Shell {id} does not accept input. To send input, start the command with mode async."
                                 )));
                             }
                         }
@@ -216,13 +216,13 @@ impl Tool for StopBash {
     }
 
     fn description(&self) -> &'static str {
-        "Ends a background shell and everything it started."
+        "Stops a background shell and everything it started."
     }
 
     fn parameters(&self) -> Arc<Value> {
         static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
             schema(
-                json!({ "shellId": { "type": "string", "description": "The shell, as bash named it." } }),
+                json!({ "shellId": { "type": "string", "description": "The shellId that bash returned." } }),
                 json!(["shellId"]),
             )
         });
@@ -261,7 +261,7 @@ impl Tool for ListBash {
     }
 
     fn description(&self) -> &'static str {
-        "Lists the session's shells: those that run and those that ended with output nobody has read."
+        "Lists the session's shells: those still running, and those that ended with unread output."
     }
 
     fn parameters(&self) -> Arc<Value> {

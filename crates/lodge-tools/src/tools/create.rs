@@ -1,4 +1,4 @@
-//! `create`: makes a new file.
+//! `create`: creates a new file.
 
 use std::sync::{Arc, LazyLock};
 
@@ -26,7 +26,7 @@ static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
     Arc::new(json!({
         "type": "object",
         "properties": {
-            "path": { "type": "string", "description": "Path of the file to make. It must not exist; directories are made as needed." },
+            "path": { "type": "string", "description": "Path of the file to create. It must not exist; missing directories are created." },
             "file_text": { "type": "string", "description": "The contents." }
         },
         "required": ["path", "file_text"]
@@ -39,7 +39,7 @@ impl Tool for Create {
     }
 
     fn description(&self) -> &'static str {
-        "Makes a new file. Existing files are not overwritten: change them with edit."
+        "Creates a new file. Existing files are not overwritten: change them with edit."
     }
 
     fn parameters(&self) -> Arc<Value> {

@@ -1,4 +1,4 @@
-//! `edit`: replaces a piece of a file.
+//! `edit`: replaces text in a file.
 
 use std::sync::{Arc, LazyLock};
 
@@ -34,8 +34,8 @@ static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
         "type": "object",
         "properties": {
             "path": { "type": "string", "description": "Path of the file to change." },
-            "old_str": { "type": "string", "description": "The text to replace, exactly as it stands in the file. It must occur exactly once: take in enough around it." },
-            "new_str": { "type": "string", "description": "The text to put there." }
+            "old_str": { "type": "string", "description": "The text to replace, exactly as it appears in the file. It must occur exactly once: include enough of the surrounding text." },
+            "new_str": { "type": "string", "description": "The replacement text." }
         },
         "required": ["path", "old_str", "new_str"]
     }))
@@ -79,11 +79,11 @@ impl Arguments {
             (Some(_), _) => {
                 let count = old.matches(&from).count().max(2);
                 Err(ToolError(format!(
-                    "old_str occurs {count} times in {path}. It must occur exactly once: take in more of the text around it."
+                    "old_str occurs {count} times in {path}. It must occur exactly once: include more of the surrounding text."
                 )))
             }
             _ => Err(ToolError(format!(
-                "old_str was not found in {path}. It must be exactly what stands there, also spaces."
+                "old_str was not found in {path}. It must match the file exactly, including whitespace."
             ))),
         }
     }

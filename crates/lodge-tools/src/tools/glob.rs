@@ -24,7 +24,7 @@ static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
     Arc::new(json!({
         "type": "object",
         "properties": {
-            "pattern": { "type": "string", "description": "Pattern of file paths, such as **/*.ts or src/**/*.{rs,toml}. Without a slash it matches at any depth." },
+            "pattern": { "type": "string", "description": "Glob pattern for file paths, such as **/*.ts or src/**/*.{rs,toml}. Without a slash it matches at any depth." },
             "path": { "type": "string", "description": "Directory to look in. Default: the working directory." }
         },
         "required": ["pattern"]
@@ -37,7 +37,7 @@ impl Tool for Glob {
     }
 
     fn description(&self) -> &'static str {
-        "Finds files whose path matches a pattern. Leaves out what .gitignore names, and hidden files unless the pattern names them."
+        "Finds files whose path matches a pattern. Skips files that .gitignore excludes, and hidden files unless the pattern names them."
     }
 
     fn parameters(&self) -> Arc<Value> {

@@ -60,11 +60,11 @@ static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
     Arc::new(json!({
         "type": "object",
         "properties": {
-            "pattern": { "type": "string", "description": "Regular expression in the syntax of ripgrep." },
+            "pattern": { "type": "string", "description": "Regular expression in ripgrep's syntax." },
             "path": { "type": "string", "description": "File or directory to search. Default: the working directory." },
             "output_mode": { "type": "string", "enum": ["content", "files_with_matches", "count"], "description": "content: matching lines. files_with_matches (default): paths. count: matches per file." },
             "glob": { "type": "string", "description": "Only files that match, such as *.rs or src/**/*.{ts,tsx}." },
-            "type": { "type": "string", "description": "Only files of a type, such as rust, py, js." },
+            "type": { "type": "string", "description": "Only files of this type, such as rust, py, js." },
             "-i": { "type": "boolean", "description": "Ignore case." },
             "-n": { "type": "boolean", "description": "Line numbers in content mode. Default true." },
             "-A": { "type": "integer", "description": "Lines to show after each match." },
@@ -83,7 +83,7 @@ impl Tool for Grep {
     }
 
     fn description(&self) -> &'static str {
-        "Searches the contents of files with a regular expression. Leaves out binary and hidden files and what .gitignore names."
+        "Searches the contents of files with a regular expression. Skips binary files, hidden files and files that .gitignore excludes."
     }
 
     fn parameters(&self) -> Arc<Value> {

@@ -18,7 +18,7 @@ pub(crate) use sql::words as sql_words;
 
 use crate::Tool;
 
-/// All built-in tools, in the order models are told about them.
+/// All built-in tools, in the order in which models see them.
 pub fn builtin() -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(bash::Bash),

@@ -1,4 +1,4 @@
-//! Walking files for `grep` and `glob`.
+//! Walks files for `grep` and `glob`.
 
 use std::{
     path::{Path, PathBuf},

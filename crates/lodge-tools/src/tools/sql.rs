@@ -48,7 +48,7 @@ impl Tool for Sql {
     }
 
     fn description(&self) -> &'static str {
-        "Runs SQLite statements on the session's own scratch database. It has the tables todos (id, title, description, status: pending, in_progress, done or blocked, created_at, updated_at) and todo_deps (todo_id, depends_on) to plan and track work; make other tables as you need them."
+        "Runs SQLite statements on the session's own scratch database. It has the tables todos (id, title, description, status: pending, in_progress, done or blocked, created_at, updated_at) and todo_deps (todo_id, depends_on) to plan and track work; create other tables as you need them."
     }
 
     fn parameters(&self) -> Arc<Value> {
@@ -71,12 +71,12 @@ impl Tool for Sql {
         Box::pin(async move {
             let args: Arguments = arguments("sql", &value)?;
             if let Some(other) = args.database.filter(|name| name != "session") {
-                return Err(ToolError(format!("There is no database {other}. Use session.")));
+                return Err(ToolError(format!("Unknown database {other}. Use session.")));
             }
             let state = cx.state.clone();
             if let Some(database) = &state.database {
                 return tokio::select! {
-                    result = elsewhere(&**database, &args.query) => result.map(|(content, todos_changed)| ToolOutput {
+                    result = run_at_client(&**database, &args.query) => result.map(|(content, todos_changed)| ToolOutput {
                         content: spill::bound(content, state.temp(), cx.max_output_bytes),
                         todos_changed,
                         ..ToolOutput::default()
@@ -130,7 +130,7 @@ fn database_error(error: rusqlite::Error) -> ToolError {
 }
 
 /// Runs all statements where a client keeps the database. Also says whether the things to do may have changed.
-async fn elsewhere(database: &dyn Database, query: &str) -> Result<(String, bool), ToolError> {
+async fn run_at_client(database: &dyn Database, query: &str) -> Result<(String, bool), ToolError> {
     let error = |text: String| ToolError(format!("Error executing SQL: {text}"));
     let tables = database.execute(database::Statement::Exec, SCHEMA.to_owned()).await;
     tables.map_err(error)?;
@@ -158,7 +158,7 @@ async fn elsewhere(database: &dyn Database, query: &str) -> Result<(String, bool
         }
     }
     let todos = query.to_ascii_lowercase().contains("todo") && results.iter().any(|(verb, _)| verb != "SELECT");
-    told(results, failed).map(|text| (text, todos))
+    render_results(results, failed).map(|text| (text, todos))
 }
 
 /// The rows that a client gave, as a table.
@@ -179,7 +179,7 @@ fn rendered(table: &Table) -> String {
     counted(table.rows.len() as u64, &text)
 }
 
-/// Runs all statements; what was done before one that fails stays done, and is told.
+/// Runs all statements. If one fails, the earlier ones stay done and are reported.
 fn execute(connection: &Connection, query: &str) -> Result<String, ToolError> {
     let mut results: Vec<(String, String)> = Vec::new();
     let mut batch = Batch::new(connection, query);
@@ -193,10 +193,10 @@ fn execute(connection: &Connection, query: &str) -> Result<String, ToolError> {
             Err(error) => break Some(database_error(error)),
         }
     };
-    told(results, failed)
+    render_results(results, failed)
 }
 
-fn told(results: Vec<(String, String)>, failed: Option<ToolError>) -> Result<String, ToolError> {
+fn render_results(results: Vec<(String, String)>, failed: Option<ToolError>) -> Result<String, ToolError> {
     if let Some(ToolError(error)) = failed {
         let done = if results.is_empty() {
             String::new()
@@ -249,7 +249,7 @@ fn forbidden(text: &str) -> Option<ToolError> {
         ("ATTACH" | "DETACH" | "VACUUM", _) => Some(ToolError(format!("{verb} is not available."))),
         ("PRAGMA", Some("TABLE_INFO" | "TABLE_LIST" | "INDEX_LIST" | "INDEX_INFO" | "FOREIGN_KEY_LIST")) => None,
         ("PRAGMA", _) => Some(ToolError(
-            "Of PRAGMA only table_info, table_list, index_list, index_info and foreign_key_list are available."
+            "The only PRAGMAs available are table_info, table_list, index_list, index_info and foreign_key_list."
                 .to_owned(),
         )),
         _ => None,

@@ -1,4 +1,4 @@
-//! `store_memory`: keeps a fact about the project for later sessions.
+//! `store_memory`: saves a fact about the project for later sessions.
 
 use std::sync::{Arc, LazyLock};
 
@@ -33,7 +33,7 @@ impl Arguments {
         found.subject = found.subject.trim().to_owned();
         found.fact = found.fact.trim().to_owned();
         if found.subject.is_empty() || found.fact.is_empty() {
-            return Err(ToolError("subject and fact must say something.".to_owned()));
+            return Err(ToolError("subject and fact must not be empty.".to_owned()));
         }
         if found.fact.chars().count() > LONGEST_FACT {
             return Err(ToolError(format!(
@@ -63,7 +63,7 @@ impl Tool for StoreMemory {
     }
 
     fn description(&self) -> &'static str {
-        "Keeps a fact about this project for later sessions: conventions, commands and decisions that are not easily seen in the files, and what the user asks you to remember. Never keep secrets, and nothing that only matters for the task at hand."
+        "Saves a fact about this project for later sessions: conventions, commands and decisions that are hard to see in the files, and what the user asks you to remember. Never save secrets, or anything that matters only for the current task."
     }
 
     fn parameters(&self) -> Arc<Value> {
@@ -89,7 +89,7 @@ impl Tool for StoreMemory {
         Box::pin(async move {
             let args = Arguments::read(&value)?;
             let memories = cx.state.memories.clone();
-            let memories = memories.ok_or_else(|| ToolError("Nothing can be remembered here.".to_owned()))?;
+            let memories = memories.ok_or_else(|| ToolError("Memory is not available in this session.".to_owned()))?;
             blocking(move || {
                 let memory = Memory {
                     subject: args.subject,
@@ -98,9 +98,9 @@ impl Tool for StoreMemory {
                     kept_at: lodge_events::timestamp_text(jiff::Timestamp::now()),
                 };
                 let kept = memories.keep(&cx.cwd, memory);
-                kept.map_err(|error| ToolError(format!("The fact cannot be kept: {error}")))?;
+                kept.map_err(|error| ToolError(format!("The fact could not be saved: {error}")))?;
                 Ok(ToolOutput {
-                    content: "Kept for later sessions.".to_owned(),
+                    content: "Saved for later sessions.".to_owned(),
                     memory_changed: true,
                     ..ToolOutput::default()
                 })

@@ -1,4 +1,4 @@
-//! `web_fetch`: reads an address.
+//! `web_fetch`: fetches a URL.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -43,9 +43,9 @@ static PARAMETERS: LazyLock<Arc<Value>> = LazyLock::new(|| {
     Arc::new(json!({
         "type": "object",
         "properties": {
-            "url": { "type": "string", "description": "The address, http or https." },
+            "url": { "type": "string", "description": "The URL, http or https." },
             "max_length": { "type": "number", "description": "Characters to return. Default 5000, at most 20000." },
-            "start_index": { "type": "number", "description": "Character to begin at, to read on. Default 0." },
+            "start_index": { "type": "number", "description": "Character to start at, to continue reading. Default 0." },
             "raw": { "type": "boolean", "description": "Return HTML as it is instead of its text." }
         },
         "required": ["url"]
@@ -72,7 +72,7 @@ impl Tool for WebFetch {
     }
 
     fn description(&self) -> &'static str {
-        "Fetches an address and returns its text; HTML pages as Markdown. Long pages are returned in parts: read on with start_index."
+        "Fetches a URL and returns its text; HTML pages as Markdown. Long pages are returned in parts: continue with start_index."
     }
 
     fn parameters(&self) -> Arc<Value> {
@@ -113,7 +113,7 @@ fn parse(text: &str) -> Result<Url, ToolError> {
 async fn fetch(args: Arguments, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
     let client = CLIENT
         .as_ref()
-        .map_err(|error| ToolError(format!("No HTTP client: {error}")))?;
+        .map_err(|error| ToolError(format!("Cannot set up HTTP: {error}")))?;
     let mut url = parse(&args.url)?;
     for _ in 0..=MAX_REDIRECTS {
         let failed = |error: reqwest::Error| ToolError(format!("Failed to fetch {}: {}", args.url, cause(&error)));
@@ -184,7 +184,7 @@ impl Resolve for Names {
             let own = addresses.iter().find(|address| is_own_address(address.ip()));
             if let Some(own) = own.filter(|_| !is_own_name(name.as_str())) {
                 let text = format!(
-                    "{} leads to {}, which is an address of this machine",
+                    "{} resolves to {}, which is an address of this machine",
                     name.as_str(),
                     own.ip()
                 );
@@ -256,7 +256,7 @@ async fn finish(args: &Arguments, url: &Url, response: Response) -> Result<ToolO
             "\n<note>Content truncated. Call web_fetch with a start_index of {end} to get more content.</note>"
         ));
     } else if cut {
-        content.push_str("\n<note>The page is larger than what is read of it.</note>");
+        content.push_str("\n<note>The page is too large and was read only in part.</note>");
     }
     Ok(ToolOutput {
         content,

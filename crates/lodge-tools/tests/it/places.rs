@@ -164,7 +164,7 @@ async fn a_tool_opens_only_the_place_that_was_asked_for() {
     assert_eq!(run("sub/file", "a").await, "1. inside");
     assert_eq!(
         run("to-secret", "a").await,
-        "ERROR: Path to-secret leads to $B/outside/secret, which was not permitted."
+        "ERROR: Path to-secret leads to $B/outside/secret, which was not approved."
     );
     // Asked and allowed: exactly that place.
     let view = Bench::tool("view");
@@ -172,7 +172,7 @@ async fn a_tool_opens_only_the_place_that_was_asked_for() {
     assert_eq!(run("to-secret", "b").await, "1. secret");
     assert_eq!(
         run("sub/file", "b").await,
-        "ERROR: Path sub/file leads to $W/sub/file, which was not permitted."
+        "ERROR: Path sub/file leads to $W/sub/file, which was not approved."
     );
     // Asked for something harmless that became something else.
     view.need(&json!({"path": "to-file"}), &bench.cx("c")).unwrap();
@@ -180,6 +180,6 @@ async fn a_tool_opens_only_the_place_that_was_asked_for() {
     symlink(base.join("outside/secret"), work.join("to-file")).unwrap();
     assert_eq!(
         run("to-file", "c").await,
-        "ERROR: Path to-file leads to $B/outside/secret, which was not permitted."
+        "ERROR: Path to-file leads to $B/outside/secret, which was not approved."
     );
 }

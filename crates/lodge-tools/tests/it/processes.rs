@@ -98,7 +98,7 @@ async fn a_directory_that_is_gone_is_an_error() {
     let text = bench.text("bash", bash("true")).await;
     assert_eq!(
         text,
-        "ERROR: The shell could not be started in $W: No such file or directory (os error 2)"
+        "ERROR: Could not start a shell in $W: No such file or directory (os error 2)"
     );
 }
 
@@ -343,7 +343,7 @@ async fn too_many_shells_are_refused() {
     let text = bench.text("bash", start).await;
     assert_eq!(
         text,
-        "ERROR: 32 shells are running already. Stop one with stop_bash first."
+        "ERROR: 32 shells are already running. Stop one with stop_bash first."
     );
 }
 

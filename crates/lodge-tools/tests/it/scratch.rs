@@ -58,7 +58,7 @@ async fn statements_are_told_in_the_words_models_know() {
         ("VACUUM INTO '/tmp/x'", "ERROR: VACUUM is not available."),
         (
             "PRAGMA journal_mode = off",
-            "ERROR: Of PRAGMA only table_info, table_list, index_list, index_info and foreign_key_list are available.",
+            "ERROR: The only PRAGMAs available are table_info, table_list, index_list, index_info and foreign_key_list.",
         ),
     ] {
         assert_eq!(sql(&bench, query).await, expected, "{query}");
@@ -68,7 +68,7 @@ async fn statements_are_told_in_the_words_models_know() {
     let other = bench
         .text("sql", json!({"query": "SELECT 1", "database": "session_store"}))
         .await;
-    assert_eq!(other, "ERROR: There is no database session_store. Use session.");
+    assert_eq!(other, "ERROR: Unknown database session_store. Use session.");
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ fn what_the_next_run_fails_of_the_doctor_says_before() {
             "a provider without a model",
             "",
             &[("LODGE_PROVIDER_BASE_URL", "http://127.0.0.1:9/v1")][..],
-            "no model is chosen",
+            "no model was chosen",
         ),
         (
             "a model without a provider",
@@ -135,5 +135,5 @@ fn a_home_that_cannot_be_hidden_from_commands_is_told() {
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!output.status.success(), "{page}");
     let bad = page.lines().find(|line| line.contains('✗')).expect("something is bad");
-    assert!(bad.contains("cannot be hidden from commands"), "{page}");
+    assert!(bad.contains("cannot hide"), "{page}");
 }

@@ -324,7 +324,7 @@ printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","up
 printf '"toolCallId":"%s","rawInput":{"text":"%s"}}}}\n' "$n" "$big"
 done; sleep 100"#;
     let faults: &[(&str, &str, &str)] = &[
-        ("crash", "echo boom >&2; exit 3", "exit code 3; it said: boom"),
+        ("crash", "echo boom >&2; exit 3", "code 3; its last output: boom"),
         (
             "huge",
             "head -c 20000000 /dev/zero | tr '\\0' x; sleep 100",

@@ -1,6 +1,6 @@
 //! Anthropic messages.
 
-mod cite;
+mod citations;
 mod read;
 mod write;
 

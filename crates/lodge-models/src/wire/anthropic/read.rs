@@ -1,11 +1,11 @@
-//! An answer of the messages wire, as events or whole.
+//! Reads an answer of the Anthropic messages API, streamed or whole.
 
 use std::{borrow::Cow, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{cite::Cited, write::Thought};
+use super::{citations::Cited, write::Thought};
 use crate::{
     Usage,
     wire::assembly::{Assembly, Decoder, Fault, Progress},
@@ -158,7 +158,7 @@ impl Reader {
     fn finish(&mut self, into: &mut Assembly) -> Result<(), Fault> {
         self.end_call(into);
         self.cited.end(into.text_so_far());
-        into.citations = self.cited.told();
+        into.citations = self.cited.to_json();
         into.usage = usage(&self.usage)?;
         // Without a signature a thought cannot be sent back, and other servers that speak this wire sign none.
         self.thoughts
@@ -194,7 +194,7 @@ fn usage(counts: &Map<String, Value>) -> Result<Usage, Fault> {
 impl Decoder for Reader {
     fn event(&mut self, name: &str, data: &str, into: &mut Assembly) -> Result<Progress, Fault> {
         if name == "error" || data.starts_with(r#"{"type":"error""#) || data.starts_with(r#"{"error""#) {
-            return Err(Fault::Told(data.to_owned()));
+            return Err(Fault::Reported(data.to_owned()));
         }
         let event: Event<'_> = serde_json::from_str(data)?;
         if let Some(message) = event.message {
@@ -224,11 +224,11 @@ impl Decoder for Reader {
     fn whole(&mut self, body: &str, into: &mut Assembly) -> Result<(), Fault> {
         let whole: Whole = serde_json::from_str(body)?;
         if whole.error.is_some() {
-            return Err(Fault::Told(body.to_owned()));
+            return Err(Fault::Reported(body.to_owned()));
         }
         let blocks = whole
             .content
-            .ok_or_else(|| Fault::Malformed("there is no content in it".to_owned()))?;
+            .ok_or_else(|| Fault::Malformed("it has no content".to_owned()))?;
         into.api_call_id = whole.id;
         into.model = whole.model;
         into.finish_reason = whole.stop_reason;

@@ -1,4 +1,4 @@
-//! A request as the messages wire wants it.
+//! Writes a request for the Anthropic messages API.
 
 use std::borrow::Cow;
 

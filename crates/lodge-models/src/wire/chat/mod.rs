@@ -1,4 +1,4 @@
-//! OpenAI chat completions, and what the many servers that copy them make of it.
+//! OpenAI chat completions, including the variations of the many servers that imitate them.
 
 mod read;
 mod write;

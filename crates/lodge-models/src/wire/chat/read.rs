@@ -1,4 +1,4 @@
-//! An answer in the form of chat completions, in pieces or whole.
+//! Reads an answer of the chat completions API, streamed or whole.
 
 use std::sync::Arc;
 
@@ -86,10 +86,10 @@ pub(in crate::wire) struct Reader {
 }
 
 impl Reader {
-    fn take(&mut self, json: &str, into: &mut Assembly) -> Result<(), Fault> {
+    fn read_chunk(&mut self, json: &str, into: &mut Assembly) -> Result<(), Fault> {
         let piece: Piece = serde_json::from_str(json)?;
         if piece.error.is_some() {
-            return Err(Fault::Told(json.to_owned()));
+            return Err(Fault::Reported(json.to_owned()));
         }
         if into.api_call_id.is_none() {
             into.api_call_id = piece.id.filter(|id| !id.is_empty());
@@ -198,15 +198,15 @@ impl Decoder for Reader {
         if data.trim().is_empty() {
             return Ok(Progress::More);
         }
-        self.take(data, into).map(|()| Progress::More)
+        self.read_chunk(data, into).map(|()| Progress::More)
     }
 
     fn whole(&mut self, body: &str, into: &mut Assembly) -> Result<(), Fault> {
-        self.take(body, into)?;
+        self.read_chunk(body, into)?;
         if self.ended || into.has_text() || !self.calls.is_empty() {
             return Ok(());
         }
-        Err(Fault::Malformed("there is no choice in it".to_owned()))
+        Err(Fault::Malformed("it has no choices".to_owned()))
     }
 
     fn may_end_here(&self) -> bool {

@@ -1,4 +1,4 @@
-//! A request as chat completions want it.
+//! Writes a request for the chat completions API.
 
 use std::borrow::Cow;
 

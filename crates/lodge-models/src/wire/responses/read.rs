@@ -1,4 +1,4 @@
-//! An answer of the responses wire, as events or whole.
+//! Reads an answer of the responses API, streamed or whole.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -99,7 +99,7 @@ pub(in crate::wire) struct Reader {
     last_text: Option<u64>,
     /// The reasoning paragraph that came last.
     new_paragraph: bool,
-    /// Places whose text or reasoning came in pieces, so that it must not be taken again at the item's end.
+    /// Indexes whose text or reasoning was streamed, so that it is not added again at the item's end.
     in_pieces: Vec<u64>,
     kept: Vec<String>,
 }
@@ -264,17 +264,17 @@ impl Decoder for Reader {
             "response.completed" | "response.incomplete" => {
                 let response = event
                     .response
-                    .ok_or_else(|| Fault::Malformed("the end has no response".to_owned()))?;
+                    .ok_or_else(|| Fault::Malformed("its last event has no response".to_owned()))?;
                 self.finish(response, into);
                 return Ok(Progress::Finished);
             }
             "response.failed" => {
                 let error = event.response.and_then(|response| response.error);
-                return Err(Fault::Told(
+                return Err(Fault::Reported(
                     error.map_or_else(|| data.to_owned(), |error| error.get().to_owned()),
                 ));
             }
-            "error" => return Err(Fault::Told(data.to_owned())),
+            "error" => return Err(Fault::Reported(data.to_owned())),
             _ => {}
         }
         Ok(Progress::More)
@@ -283,12 +283,12 @@ impl Decoder for Reader {
     fn whole(&mut self, body: &str, into: &mut Assembly) -> Result<(), Fault> {
         let mut response: Response = serde_json::from_str(body)?;
         if let Some(error) = response.error {
-            return Err(Fault::Told(error.get().to_owned()));
+            return Err(Fault::Reported(error.get().to_owned()));
         }
         let items = response
             .output
             .take()
-            .ok_or_else(|| Fault::Malformed("there is no output in it".to_owned()))?;
+            .ok_or_else(|| Fault::Malformed("it has no output".to_owned()))?;
         into.api_call_id = response.id.take();
         into.model = response.model.take();
         for (place, item) in items.into_iter().enumerate() {

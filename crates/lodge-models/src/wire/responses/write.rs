@@ -1,4 +1,4 @@
-//! A request as the responses wire wants it.
+//! Writes a request for the responses API.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! The table of commands, each with what becomes of it.
+//! A table of commands and the decision for each.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn verdict_about(bench: &Bench, command: &str, denied: &str) -> &'static str {
     }
 }
 
-/// Each line is a verdict and a command, in which `⏎` stands for a line end.
+/// Each line is a verdict and a command; `⏎` is a line end.
 #[test]
 fn a_thousand_commands_are_unasked_asked_or_denied() {
     let bench = bench();

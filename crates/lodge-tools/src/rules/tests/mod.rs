@@ -304,7 +304,7 @@ fn denials_that_cannot_be_checked_are_asked_about_by_name() {
     };
     assert_eq!(
         why,
-        "What this runs or reads is only known when it runs. Rules that could not be checked: shell git push (the project's rules)."
+        "What this command runs or reads is only known at run time. These rules could not be checked: shell git push (the project's rules)."
     );
     bench.place.managed = vec![Rule::ask(command("npm publish"))];
     bench.check(&rules, "policy: $X a.txt\nallow: npm test");
@@ -482,12 +482,12 @@ fn a_project_may_deny_anything_but_allow_only_its_own_files() {
     assert_eq!(
         notes,
         [
-            "a project cannot choose the mode",
-            "not taken: a project may only allow its own files, not commands",
-            "not taken: path /etc/** leads out of the project",
-            "not taken: path ../** leads out of the project",
-            "not taken: a project may only allow its own files, not addresses",
-            "not taken: a project may only allow its own files, not tools",
+            "a project cannot set the approval mode",
+            "rule ignored: a project may only allow its own files, not commands",
+            "rule ignored: path /etc/** is outside the project",
+            "rule ignored: path ../** is outside the project",
+            "rule ignored: a project may only allow its own files, not addresses",
+            "rule ignored: a project may only allow its own files, not tools",
         ]
     );
 }
@@ -643,7 +643,7 @@ fn files_that_are_wrong_are_refused_with_their_name() {
     let error = rules
         .remember(Scope::Always, &[Rule::allow(What::Command("b".into()))])
         .unwrap_err();
-    assert!(error.to_string().contains("the rule cannot be added"), "{error}");
+    assert!(error.to_string().contains("cannot add the rule"), "{error}");
     drop(bench.dir);
 }
 

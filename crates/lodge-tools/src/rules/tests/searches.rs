@@ -76,7 +76,7 @@ fn what_a_search_cannot_reach_is_no_reason_to_ask() {
             "allow: grep -r x .\nallow: rg x src\nallow: git diff\nallow: read .",
         );
     }
-    // Who may not write a file may still find it.
+    // A command that may not write a file may still read it.
     let rules = bench.load("[[deny]]\npath = \".env\"\naccess = \"write\"", "");
     bench.check(&rules, "allow: grep -r x .");
 }

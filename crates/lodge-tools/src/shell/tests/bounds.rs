@@ -1,9 +1,9 @@
-//! Whatever the text, the analysis ends soon and says no when in doubt.
+//! Whatever the text, the analysis is fast and errs on the side of asking.
 
 use proptest::prelude::*;
 
 use super::{
-    super::reader::{MAX_BYTES, Reader},
+    super::parser::{MAX_BYTES, Reader},
     *,
 };
 

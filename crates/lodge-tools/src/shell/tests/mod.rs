@@ -41,7 +41,7 @@ fn shown(command: &str) -> String {
     out.join("; ")
 }
 
-/// What people and rules are told. Which commands need a question is in `cases.txt`.
+/// What people see and rules match. Which commands need approval is in `cases.txt`.
 #[rustfmt::skip]
 #[test]
 fn programs_paths_addresses_and_risks_are_found() {

@@ -1,7 +1,7 @@
-//! What the analysis takes for understood is run by bash, and compared: the same programs with the same arguments, in the
-//! same directory, and no file changed but those that it names.
+//! Runs everything that the analysis claims to understand in bash and compares: the same programs with the same
+//! arguments, in the same directory, and no file changed except those it names.
 //!
-//! Programs are stand-ins that write down how they were called; the shell keeps no command of its own but `cd`.
+//! Programs are stand-ins that record how they were called; the shell keeps no command of its own except `cd`.
 
 #[path = "../../../tests/it/bash_programs.rs"]
 mod bash_programs;
@@ -17,7 +17,7 @@ use testkit::Random;
 
 use super::super::{
     analyse,
-    reader::{self, Join, Simple, Word},
+    parser::{self, Join, Simple, Word},
 };
 
 #[rustfmt::skip]
@@ -86,7 +86,7 @@ impl World {
         if !found.understood {
             return false;
         }
-        let commands = reader::read(text).unwrap();
+        let commands = parser::read(text).unwrap();
         // Nothing is run by its path or found by another one, and nothing is written elsewhere.
         let path = |word: &Word| word.text.contains('/');
         let elsewhere = |word: &Word| word.text.starts_with('/') || word.text.contains("..");

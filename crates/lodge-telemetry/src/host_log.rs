@@ -1,4 +1,4 @@
-//! What the host says in its own log, for clients that listen to logs.
+//! Lines of the host's own log, for clients that listen to logs.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,12 +11,12 @@ use crate::{
     otlp::{self, now},
 };
 
-/// More lines than this do not wait to be told; what is left out is counted.
+/// At most so many lines are queued; dropped ones are counted.
 const MOST: usize = 1_000;
 /// Longer lines are cut.
 const LONGEST: usize = 2_000;
 
-/// Lines of the host's own log on their way to whoever listens. While nobody does, none are taken.
+/// Lines of the host's own log for clients that listen. While nobody listens, none are collected.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// The lowest OTLP severity that is wanted. 0: nobody listens.
@@ -43,7 +43,7 @@ fn severity(level: Level) -> u8 {
 }
 
 impl Lines {
-    /// Whether somebody wants to know what is said at this level.
+    /// Whether anybody listens to this level.
     pub fn are_heard(&self, level: Level) -> bool {
         let least = self.least.load(Ordering::Relaxed);
         least != 0 && severity(level) >= least
@@ -64,7 +64,7 @@ impl Lines {
         }
     }
 
-    /// From now on lines of this severity are taken.
+    /// Collects lines of this severity from now on.
     pub fn want(&self, least: u8) {
         self.least.store(least, Ordering::Relaxed);
         if least == 0 {

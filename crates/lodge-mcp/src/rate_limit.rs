@@ -1,4 +1,5 @@
-//! How fast a server may talk. Whoever talks faster waits: its pipe fills up, and nobody else notices.
+//! Rate limits for what a server sends. A server that sends faster has to wait: its pipe fills up, and nothing else is
+//! affected.
 
 use std::{
     future::Future,
@@ -13,9 +14,9 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// An allowance that refills steadily.
+/// A token bucket.
 struct Bucket {
-    /// When it would be empty of debt.
+    /// When everything taken so far is paid for.
     paid: Instant,
     per_unit: Duration,
     burst: Duration,
@@ -31,7 +32,7 @@ impl Bucket {
         }
     }
 
-    /// Takes so much; answers until when to wait because of it.
+    /// Takes units; returns until when to wait, if at all.
     fn take(&mut self, units: u32, now: Instant) -> Option<Instant> {
         self.paid = self.paid.max(now) + self.per_unit * units;
         (self.paid > now + self.burst).then(|| self.paid - self.burst)
@@ -43,14 +44,14 @@ const BYTES: (u64, u64) = (32 << 20, 64 << 20);
 /// Messages a server may send per second, and at once.
 const MESSAGES: (u64, u64) = (1_000, 5_000);
 
-/// The output of a server, at a bearable pace.
-pub(crate) struct Paced<R> {
+/// A server's output, limited in bytes per second.
+pub(crate) struct RateLimited<R> {
     inner: R,
     bucket: Bucket,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl<R> Paced<R> {
+impl<R> RateLimited<R> {
     pub(crate) fn new(inner: R) -> Self {
         Self {
             inner,
@@ -60,7 +61,7 @@ impl<R> Paced<R> {
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Paced<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for RateLimited<R> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if let Some(pause) = &mut this.pause {
@@ -79,12 +80,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for Paced<R> {
 }
 
 /// Counts messages; waiting for it keeps a server from flooding the host with small ones.
-pub(crate) struct Messages {
+pub(crate) struct MessageLimit {
     bucket: Bucket,
     until: Option<Instant>,
 }
 
-impl Messages {
+impl MessageLimit {
     pub(crate) fn new() -> Self {
         Self {
             bucket: Bucket::new(MESSAGES.0, MESSAGES.1),
@@ -93,14 +94,14 @@ impl Messages {
     }
 
     /// Waits until the next message may be taken. May be cancelled and called again.
-    pub(crate) async fn turn(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         if let Some(until) = self.until {
             sleep_until(until).await;
             self.until = None;
         }
     }
 
-    /// One was taken.
+    /// Counts a message.
     pub(crate) fn count(&mut self) {
         self.until = self.bucket.take(1, Instant::now());
     }

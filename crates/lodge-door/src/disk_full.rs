@@ -1,8 +1,8 @@
-//! What is told of files that cannot be written.
+//! Recognises writes that failed because the disk is full.
 
 use std::io;
 
-/// Whether a write failed because the disk, or what this user may have of it, is full.
+/// Whether a write failed because the disk or the user's quota is full.
 pub fn lacks_room(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(

@@ -1,4 +1,4 @@
-//! Text files that another program reads and writes for the session: only in its directories.
+//! Text files that another program's agent reads and writes, limited to the session's directories.
 
 use std::path::{Path, PathBuf};
 

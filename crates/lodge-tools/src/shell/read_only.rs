@@ -1,10 +1,10 @@
-//! Programs that only read, and the options with which they do. An option that is not here is asked about: the lists
-//! leave out whatever writes a file, runs a program, follows links or reads names of files from a file.
+//! Read-only programs and their read-only options. An option that is not listed needs approval: the lists omit
+//! everything that writes a file, runs a program, follows links or reads file names from a file.
 
 use super::{
     options::{self, Arguments},
+    parser::Word,
     programs::{Call, path},
-    reader::Word,
 };
 
 /// What the arguments of a reader are.

@@ -1,4 +1,4 @@
-//! Commands that a person runs beside the agent.
+//! Commands that a person runs in a session (`!…`).
 
 use std::{
     path::Path,
@@ -34,7 +34,7 @@ impl SessionTools {
         };
         let spawned = start
             .spawn()
-            .map_err(|error| ToolError(format!("The shell could not be started in {}: {error}", cwd.display())))?;
+            .map_err(|error| ToolError(format!("Could not start a shell in {}: {error}", cwd.display())))?;
         let collected = Collected::new(self.temp(), max_output_bytes);
         let shell = Shell::adopt(name, command.to_owned(), cwd.to_owned(), spawned, collected, out, None);
         Ok(UserCommand(shell))

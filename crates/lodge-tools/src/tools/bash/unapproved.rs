@@ -1,4 +1,4 @@
-//! A command that nobody approved: it is tried in a jail, where it can do no harm.
+//! Runs an unapproved command in the jail, where it can do no harm.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ const HOLD: Duration = Duration::from_secs(3);
 const HELD_BYTES: u64 = 64 << 10;
 
 /// A command that is worth trying.
-pub(super) struct Unasked {
+pub(super) struct UnapprovedCommand {
     args: Arguments,
     cx: ToolCx,
     programs: Vec<String>,
@@ -39,10 +39,10 @@ pub(super) fn programs(command: &str) -> Vec<String> {
     }
 }
 
-impl Unasked {
+impl UnapprovedCommand {
     /// Nothing where a person has to be asked: there is no jail, the command wants an input, or a jail is known to be too
     /// small for it.
-    pub(super) fn of(value: &Value, cx: &ToolCx) -> Option<Self> {
+    pub(super) fn prepare(value: &Value, cx: &ToolCx) -> Option<Self> {
         let args: Arguments = arguments("bash", value).ok()?;
         let programs = programs(&args.command);
         if args.mode == Mode::Async || cx.state.is_beyond_jail(&programs) {
@@ -117,10 +117,10 @@ impl Unasked {
             still(output, &still_running(&shell, wait))
         });
         if failed {
-            let why = shell.exceeded().unwrap_or("it was refused something");
+            let why = shell.exceeded().unwrap_or("the jail denied an operation");
             output.content.push_str(&format!(
-                "\n<This command ran confined, because nobody had approved it, and did not come through: {why}. It needs \
-                 approval. Run it again, and the user will be asked.>"
+                "\n<This command was not approved, so it ran in the jail, and failed there: {why}. It needs approval. \
+                 Run it again to ask the user.>"
             ));
             self.cx.state.jail_is_not_enough(self.programs);
         }

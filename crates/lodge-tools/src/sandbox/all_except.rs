@@ -1,14 +1,14 @@
-//! What lies beneath a directory but for one place in it. Landlock can allow what lies beneath a directory, and has no way to
-//! take something away again; so the neighbours of the hidden place are allowed one by one.
+//! Lists everything beneath a directory except one place. Landlock can allow everything beneath a directory, but cannot
+//! exclude part of it; so the siblings of the hidden place are allowed one by one.
 
 use std::path::{Path, PathBuf};
 
-/// More neighbours than this are not looked at.
+/// More siblings than this are not examined.
 const MOST: usize = 4_096;
 
 /// The places that together make up `root` without `hidden`; `root` itself where the hidden place is not in it. `None` when
 /// there are too many, or a directory on the way cannot be read.
-pub(super) fn around(root: &Path, hidden: &Path) -> Option<Vec<PathBuf>> {
+pub(super) fn all_except(root: &Path, hidden: &Path) -> Option<Vec<PathBuf>> {
     if !hidden.starts_with(root) {
         return Some(vec![root.to_owned()]);
     }
@@ -58,7 +58,7 @@ mod tests {
             } else {
                 at(root)
             };
-            let mut found = around(&root, &hidden).unwrap();
+            let mut found = all_except(&root, &hidden).unwrap();
             found.sort();
             let expected: Vec<PathBuf> = expected.into_iter().map(at).collect();
             assert_eq!(found, expected, "{}", root.display());
@@ -71,6 +71,6 @@ mod tests {
         for number in 0..=MOST {
             std::fs::write(dir.path().join(number.to_string()), "").unwrap();
         }
-        assert_eq!(around(dir.path(), &dir.path().join("hidden")), None);
+        assert_eq!(all_except(dir.path(), &dir.path().join("hidden")), None);
     }
 }

@@ -1,30 +1,31 @@
-//! Whether a process descends from this host. What agents start (tool calls, hooks, MCP servers) must not steer the host
-//! that asks a person before it starts them; a shell that a person opened may.
+//! Tells whether a process descends from this host. Programs that agents start (tool calls, hooks, MCP servers) must
+//! not control the host that asks a person before it starts them; a shell that a person opened may.
 //!
-//! The host is a child subreaper (see [`crate::adopt_orphans`]), so a daemon that left its parents still descends from it.
+//! The host is a child subreaper (see [`crate::adopt_orphans`]), so a daemon that left its parents still descends from
+//! it.
 
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// No tree is deeper; it ends the walk should processes change while it goes on.
+/// No process tree is deeper; it ends the walk if processes change meanwhile.
 const DEEPEST: usize = 10_000;
 
-/// Why a process of this machine is not let in.
+/// Why a local process is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is somebody else's.
-    #[error("the local socket is for the user that runs the host")]
+    /// It belongs to another user.
+    #[error("only the user who runs the host can use its local socket")]
     OtherUser,
     /// An agent started it.
-    #[error("what an agent starts (tool calls, hooks, MCP servers) may not use the host's own socket")]
+    #[error("programs that an agent started (tool calls, hooks, MCP servers) cannot use the host's local socket")]
     StartedByAgent,
-    /// It is gone, or the system does not say where it comes from.
-    #[error("the system does not say which process connects")]
+    /// It has ended, or the system does not say what started it.
+    #[error("the system does not identify the connecting process")]
     Unknown,
 }
 
-/// One process, for as long as it lives: its number can be given to another one afterwards, its start time cannot.
+/// One process, identified by its pid and start time: a pid can be reused, the pair cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     pid: i32,
@@ -54,7 +55,7 @@ impl Drop for PersonsTerminal {
 }
 
 impl crate::Door {
-    /// Notes a terminal that a person opened, by the number of its shell. `None` when the shell has ended already.
+    /// Registers a terminal that a person opened, by the pid of its shell. `None` if the shell has already ended.
     pub fn persons_terminal(&self, shell: u32) -> Option<PersonsTerminal> {
         let pid = i32::try_from(shell).ok()?;
         let (_, started) = parent_and_start(pid)?;
@@ -68,7 +69,7 @@ impl crate::Door {
 }
 
 impl Terminals {
-    /// Whether this is the number of a terminal's shell that its terminal has not waited for yet.
+    /// Whether this is the pid of a terminal's shell that its terminal has not reaped yet.
     pub(crate) fn has_shell(&self, pid: i32) -> bool {
         self.0.lock().iter().any(|shell| shell.pid == pid)
     }
@@ -77,7 +78,7 @@ impl Terminals {
         self.0.lock().contains(&process)
     }
 
-    /// Whether a process may come in: it does not descend from this host, or does so through a person's terminal.
+    /// Whether a process is admitted: it does not descend from this host, or does so through a person's terminal.
     ///
     /// The number is that of the process that connected, as the kernel noted it then. Should that process be gone and its
     /// number in use again, which takes all other numbers to be used up in the moment before the connection is accepted,
@@ -124,7 +125,7 @@ fn parse_stat(stat: &[u8]) -> Option<(i32, u64)> {
     Some((parent, started))
 }
 
-/// Whether this system tells where processes come from.
+/// Whether this system reports the parents of processes.
 pub(crate) fn can_tell() -> bool {
     i32::try_from(std::process::id()).is_ok_and(|pid| parent_and_start(pid).is_some())
 }

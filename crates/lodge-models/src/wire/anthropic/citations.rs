@@ -1,4 +1,4 @@
-//! What in the documents an answer rests on, in the words of the session event.
+//! Citations: which parts of the documents an answer rests on, in the format of the session event.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ pub(super) struct Cited(Vec<Passage>);
 struct Passage {
     start: usize,
     end: usize,
-    /// As the provider told them.
+    /// As the provider reported them.
     citations: Vec<Value>,
 }
 
@@ -40,7 +40,7 @@ impl Cited {
     }
 
     /// All of them; nothing when there are none.
-    pub(super) fn told(&self) -> Option<Value> {
+    pub(super) fn to_json(&self) -> Option<Value> {
         let mut sources: Vec<Value> = Vec::new();
         let mut spans = Vec::new();
         for passage in self.0.iter().filter(|passage| !passage.citations.is_empty()) {
@@ -117,8 +117,8 @@ mod tests {
         cited.begin("Plain. 𝄞 cited");
         cited.add(json!({"type": "char_location", "document_index": 2, "start_char_index": 1, "end_char_index": 5}));
         cited.end("Plain. 𝄞 cited.");
-        let told = cited.told().unwrap();
-        let spans: Vec<_> = told["spans"].as_array().unwrap().iter().collect();
+        let rendered = cited.to_json().unwrap();
+        let spans: Vec<_> = rendered["spans"].as_array().unwrap().iter().collect();
         let places: Vec<_> = spans
             .iter()
             .map(|span| (&span["startIndex"], &span["endIndex"]))
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(places, [(&json!(7), &json!(15)), (&json!(15), &json!(16))]);
         let location = json!({"type": "page", "startPage": 4, "endPage": 4});
         assert_eq!(spans[0]["references"][1]["location"], location);
-        assert_eq!(told["sources"].as_array().unwrap().len(), 2);
-        assert_eq!(Cited::default().told(), None);
+        assert_eq!(rendered["sources"].as_array().unwrap().len(), 2);
+        assert_eq!(Cited::default().to_json(), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Reads the part of bash's language that has no surprises: simple commands of literal words, joined by `|`, `&&`, `||`,
-//! `;` and line ends, with a few redirections. Everything else is refused, so that nothing has to be known about it.
+//! A parser for the predictable part of bash: simple commands of literal words, joined by `|`, `&&`, `||`, `;` and line
+//! ends, with a few redirections. Everything else is rejected, so nothing needs to be known about it.
 //!
 //! One pass over the bytes, no recursion: the work is bounded by the length, and the length by [`MAX_BYTES`].
 

@@ -1,4 +1,4 @@
-//! The life of servers: how they start, what ends them, and who looks after them in between.
+//! The life cycle of servers: starting, watching and stopping them.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -15,8 +15,8 @@ use super::{
 use crate::{
     McpError,
     config::ServerConfig,
+    connection::{Connection, Watch, connect},
     info::{Prompt, Tool},
-    link::{Link, Watch, connect},
     owner::{List, Owner},
     surroundings::Surroundings,
 };
@@ -28,7 +28,7 @@ const STEADY: Duration = Duration::from_secs(60);
 /// The shortest time between two readings of a server's lists.
 const LISTS_EVERY: Duration = Duration::from_millis(200);
 
-/// Counts a connection until all is gone that belonged to it.
+/// Counts a connection until everything that belongs to it has ended.
 struct Alive(Arc<watch::Sender<usize>>);
 
 impl Alive {
@@ -61,23 +61,28 @@ impl Inner {
         }
     }
 
-    pub(super) fn link(&self, name: &str) -> Result<Arc<Link>, McpError> {
+    pub(super) fn connection(&self, name: &str) -> Result<Arc<Connection>, McpError> {
         match named(&mut self.entries.lock(), name).map(|entry| &entry.state) {
-            Some(State::Connected(link)) if !link.is_closed() => Ok(link.clone()),
+            Some(State::Connected(connection)) if !connection.is_closed() => Ok(connection.clone()),
             _ => Err(McpError::NotConnected(name.to_owned())),
         }
     }
 
-    /// Looks at what came of a request: a server that no longer takes its credentials is one that wants somebody to sign in.
-    pub(super) fn judge<T>(&self, name: &str, link: &Arc<Link>, result: Result<T, McpError>) -> Result<T, McpError> {
-        if matches!(result, Err(McpError::NeedsAuth(_))) && link.is_shut_out() {
+    /// Checks the result of a request: a server that no longer accepts its credentials requires a sign-in.
+    pub(super) fn judge<T>(
+        &self,
+        name: &str,
+        connection: &Arc<Connection>,
+        result: Result<T, McpError>,
+    ) -> Result<T, McpError> {
+        if matches!(result, Err(McpError::NeedsAuth(_))) && connection.is_shut_out() {
             let info = {
                 let mut entries = self.entries.lock();
                 let entry = named(&mut entries, name);
                 let entry =
-                    entry.filter(|entry| matches!(&entry.state, State::Connected(now) if Arc::ptr_eq(now, link)));
+                    entry.filter(|entry| matches!(&entry.state, State::Connected(now) if Arc::ptr_eq(now, connection)));
                 entry.map(|entry| {
-                    entry.put_down(State::NeedsAuth);
+                    entry.disconnect(State::NeedsAuth);
                     entry.info()
                 })
             };
@@ -99,7 +104,7 @@ impl Inner {
             if let (Err(error), State::Idle) = (&entry.config, &state) {
                 return Err(McpError::Failed(error.clone()));
             }
-            entry.put_down(state);
+            entry.disconnect(state);
             entry.attempts = 0;
             entry.info()
         };
@@ -116,7 +121,7 @@ impl Inner {
                 return;
             };
             let Ok(config) = entry.config.clone() else { return };
-            entry.put_down(State::Idle);
+            entry.disconnect(State::Idle);
             entry.attempts = if by_itself { entry.attempts + 1 } else { 0 };
             let (weak, server, number) = (Arc::downgrade(self), entry.name.clone(), entry.start);
             let (around, owner) = (self.around.lock().clone(), self.owner.clone());
@@ -160,18 +165,18 @@ impl Inner {
             };
             match result {
                 Ok(Established {
-                    link,
+                    connection,
                     watch,
                     tools,
                     prompts,
                 }) => {
-                    let link = Arc::new(link);
-                    entry.state = State::Connected(link.clone());
+                    let connection = Arc::new(connection);
+                    entry.state = State::Connected(connection.clone());
                     entry.offer(config, tools);
                     entry.prompts = prompts.into();
                     entry.since = SystemTime::now();
                     let (weak, alive) = (Arc::downgrade(self), Alive::one(&self.alive));
-                    tokio::spawn(attend(weak, name.clone(), number, link, watch, alive));
+                    tokio::spawn(attend(weak, name.clone(), number, connection, watch, alive));
                 }
                 Err(error) => {
                     entry.state = match error {
@@ -197,7 +202,7 @@ impl Inner {
             if entry.since.elapsed().is_ok_and(|lived| lived > STEADY) {
                 entry.attempts = 0;
             }
-            entry.put_down(State::Failed(why));
+            entry.disconnect(State::Failed(why));
             entry.info()
         };
         self.owner.lost(name);
@@ -212,12 +217,18 @@ impl Inner {
         }
     }
 
-    /// Reads a list anew that the server says has changed. False when it cannot be read.
-    async fn reread(weak: &std::sync::Weak<Self>, name: &Arc<str>, number: u64, link: &Link, list: List) -> bool {
+    /// Rereads a list that the server says has changed. False if that fails.
+    async fn reread(
+        weak: &std::sync::Weak<Self>,
+        name: &Arc<str>,
+        number: u64,
+        connection: &Connection,
+        list: List,
+    ) -> bool {
         match list {
             List::Tools => {
-                let changes = link.bells.told();
-                let tools = link.tools().await;
+                let changes = connection.list_changes.tool_changes();
+                let tools = connection.tools().await;
                 if let (Ok(tools), Some(inner)) = (&tools, weak.upgrade()) {
                     inner.change(name, number, |entry| {
                         if let Ok(config) = entry.config.clone() {
@@ -225,11 +236,11 @@ impl Inner {
                         }
                     });
                 }
-                link.bells.has_read(changes);
+                connection.list_changes.mark_tools_read(changes);
                 return tools.is_ok();
             }
             List::Prompts => {
-                let Ok(prompts) = link.prompts().await else {
+                let Ok(prompts) = connection.prompts().await else {
                     return false;
                 };
                 let Some(inner) = weak.upgrade() else { return false };
@@ -246,14 +257,14 @@ fn named<'a>(entries: &'a mut [Entry], name: &str) -> Option<&'a mut Entry> {
     entries.iter_mut().find(|entry| *entry.name == *name)
 }
 
-/// The server of this name, as long as nobody started it anew.
+/// The server of this name, unless it was restarted.
 fn same<'a>(entries: &'a mut [Entry], name: &str, number: u64) -> Option<&'a mut Entry> {
     named(entries, name).filter(|entry| entry.start == number)
 }
 
-/// A server that is connected and has told what it offers.
+/// A connected server with its tools, prompts and resources.
 struct Established {
-    link: Link,
+    connection: Connection,
     watch: Watch,
     tools: Vec<Tool>,
     prompts: Vec<Prompt>,
@@ -265,13 +276,13 @@ async fn establish(
     around: &Surroundings,
     owner: Arc<dyn Owner>,
 ) -> Result<Established, McpError> {
-    let (link, watch) = connect(server, config, around, owner).await?;
-    match link.tools().await {
+    let (connection, watch) = connect(server, config, around, owner).await?;
+    match connection.tools().await {
         Ok(tools) => {
             // Tools are what counts: nobody waits long for the rest.
-            let prompts = tokio::time::timeout(PROMPTS_LIMIT, link.prompts()).await;
+            let prompts = tokio::time::timeout(PROMPTS_LIMIT, connection.prompts()).await;
             Ok(Established {
-                link,
+                connection,
                 watch,
                 tools,
                 prompts: prompts.ok().and_then(Result::ok).unwrap_or_default(),
@@ -287,15 +298,15 @@ async fn attend(
     inner: std::sync::Weak<Inner>,
     name: Arc<str>,
     number: u64,
-    link: Arc<Link>,
+    connection: Arc<Connection>,
     watch: Watch,
     _alive: Alive,
 ) {
-    let bells = link.bells.clone();
+    let list_changes = connection.list_changes.clone();
     let lists = async {
         loop {
-            let list = bells.next().await;
-            let read = Inner::reread(&inner, &name, number, &link, list).await;
+            let list = list_changes.next().await;
+            let read = Inner::reread(&inner, &name, number, &connection, list).await;
             let Some(inner) = inner.upgrade() else { return };
             if read {
                 inner.owner.list_changed(&name, list);
@@ -310,7 +321,7 @@ async fn attend(
         ended = &mut ended => ended,
         // Nobody has these servers any more.
         () = lists => {
-            link.close();
+            connection.close();
             ended.await
         }
     };

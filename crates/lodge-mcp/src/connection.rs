@@ -26,13 +26,13 @@ use crate::{
     auth::Auth,
     call::{Call, CallResult, Calls, json},
     config::{ServerConfig, Transport},
-    handler::{Bells, Handler},
+    handler::{Handler, ListChanges},
     http::Http,
     owner::Owner,
-    pace::{Messages, Paced},
+    rate_limit::{MessageLimit, RateLimited},
     sse::SseWire,
     surroundings::Surroundings,
-    tasks::{Looked, TaskOnly},
+    tasks::{ObservedOutput, TaskOnly},
 };
 
 /// The longest message a server may send.
@@ -49,7 +49,7 @@ const PAGES: usize = 50;
 const ENTRIES: usize = 1_000;
 
 /// A connected server.
-pub(crate) struct Link {
+pub(crate) struct Connection {
     server: Arc<str>,
     peer: Peer<RoleClient>,
     calls: Arc<Calls>,
@@ -59,13 +59,13 @@ pub(crate) struct Link {
     has_tools: bool,
     has_prompts: bool,
     tasks: TaskOnly,
-    pub(crate) bells: Arc<Bells>,
+    pub(crate) list_changes: Arc<ListChanges>,
     stop: Mutex<Option<RunningServiceCancellationToken>>,
-    /// Its credentials, where it may want some.
+    /// Its credentials, if it may require any.
     auth: Option<Arc<Auth>>,
 }
 
-/// The part of a connection that notices its end. Whoever holds it also holds the process.
+/// The part of a connection that notices its end. It owns the process.
 pub(crate) struct Watch {
     service: RunningService<RoleClient, Handler>,
     process: Option<Process>,
@@ -86,15 +86,15 @@ impl Watch {
 #[derive(Clone)]
 struct ExactMeta;
 
-/// A transport that keeps a server's pace bearable and leaves `_meta` alone where it must be exact.
+/// A transport that limits a server's rate of messages and leaves `_meta` unchanged where it must be exact.
 struct Guarded<T> {
     inner: T,
-    pace: Messages,
-    bells: Arc<Bells>,
+    limit: MessageLimit,
+    list_changes: Arc<ListChanges>,
 }
 
-/// Takes out what the library adds to a `_meta` that must be exact.
-pub(crate) fn settle_meta(message: &mut TxJsonRpcMessage<RoleClient>) {
+/// Removes what the library adds to a `_meta` that must be exact.
+pub(crate) fn strip_added_meta(message: &mut TxJsonRpcMessage<RoleClient>) {
     if let TxJsonRpcMessage::<RoleClient>::Request(request) = message
         && request.request.extensions_mut().remove::<ExactMeta>().is_some()
     {
@@ -113,15 +113,15 @@ impl<T: Wire<RoleClient>> Wire<RoleClient> for Guarded<T> {
         &mut self,
         mut item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        settle_meta(&mut item);
+        strip_added_meta(&mut item);
         self.inner.send(item)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        self.pace.turn().await;
+        self.limit.wait().await;
         let message = self.inner.receive().await;
-        self.pace.count();
-        message.iter().for_each(|message| self.bells.hear(message));
+        self.limit.count();
+        message.iter().for_each(|message| self.list_changes.observe(message));
         message
     }
 
@@ -136,21 +136,21 @@ pub(crate) async fn connect(
     config: &ServerConfig,
     around: &Surroundings,
     owner: Arc<dyn Owner>,
-) -> Result<(Link, Watch), McpError> {
+) -> Result<(Connection, Watch), McpError> {
     let handler = Handler::new(server.clone(), owner, config.sampling);
-    let (mut calls, mut bells) = (handler.calls.clone(), handler.bells.clone());
+    let (mut calls, mut list_changes) = (handler.calls.clone(), handler.list_changes.clone());
     let mut tasks = TaskOnly::default();
     let (service, process, auth) = match &config.transport {
         Transport::Stdio { command, .. } => {
             let launch = around.launch(&config.transport).unwrap_or_default();
             let (process, stdout, stdin) = Process::start(&launch)
-                .map_err(|error| McpError::Failed(format!("`{command}` cannot be started: {error}")))?;
-            let stdout = Looked::new(Paced::new(stdout), tasks.clone());
+                .map_err(|error| McpError::Failed(format!("cannot start `{command}`: {error}")))?;
+            let stdout = ObservedOutput::new(RateLimited::new(stdout), tasks.clone());
             let wire = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MESSAGE_BYTES);
             let wire = Guarded {
                 inner: wire,
-                pace: Messages::new(),
-                bells: bells.clone(),
+                limit: MessageLimit::new(),
+                list_changes: list_changes.clone(),
             };
             match Box::pin(handler.serve(wire)).await {
                 Ok(service) => (service, Some(process), None),
@@ -173,7 +173,7 @@ pub(crate) async fn connect(
                     // A server of the older form knows nothing of being posted to at this address.
                     Err(error) if http.takes_no_posts() => {
                         let handler = Handler::new(server.clone(), owner, config.sampling);
-                        (calls, bells) = (handler.calls.clone(), handler.bells.clone());
+                        (calls, list_changes) = (handler.calls.clone(), handler.list_changes.clone());
                         let service = Box::pin(serve_sse(handler, http, &remote.url)).await;
                         // What it is not is no news where it is neither.
                         service.map_err(|_| error)
@@ -189,7 +189,7 @@ pub(crate) async fn connect(
         }
     };
     let info = service.peer().peer_info();
-    let link = Link {
+    let connection = Connection {
         server: server.clone(),
         peer: service.peer().clone(),
         calls,
@@ -198,22 +198,22 @@ pub(crate) async fn connect(
         has_tools: info.as_ref().is_some_and(|info| info.capabilities.tools.is_some()),
         has_prompts: info.as_ref().is_some_and(|info| info.capabilities.prompts.is_some()),
         tasks,
-        bells,
+        list_changes,
         stop: Mutex::new(Some(service.cancellation_token())),
         auth,
     };
     let watch = Watch { service, process };
-    Ok((link, watch))
+    Ok((connection, watch))
 }
 
 async fn serve_sse(handler: Handler, http: Http, url: &str) -> Result<RunningService<RoleClient, Handler>, McpError> {
     let wire = SseWire::open(http, url)
         .await
-        .map_err(|error| McpError::Failed(format!("The server cannot be reached: {error}")))?;
+        .map_err(|error| McpError::Failed(format!("Cannot reach the server: {error}")))?;
     let wire = Guarded {
         inner: wire,
-        pace: Messages::new(),
-        bells: handler.bells.clone(),
+        limit: MessageLimit::new(),
+        list_changes: handler.list_changes.clone(),
     };
     handler
         .serve(wire)
@@ -225,8 +225,8 @@ async fn serve_http(handler: Handler, http: Http, url: &str) -> Result<RunningSe
     let config = StreamableHttpClientTransportConfig::with_uri(url);
     let wire = Guarded {
         inner: StreamableHttpClientTransport::with_client(http, config),
-        pace: Messages::new(),
-        bells: handler.bells.clone(),
+        limit: MessageLimit::new(),
+        list_changes: handler.list_changes.clone(),
     };
     handler
         .serve(wire)
@@ -239,13 +239,13 @@ fn handshake_text(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::JsonRpcError(error) => format!("The server refused the handshake: {}", error.message),
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
-            "The server did not answer the handshake as MCP wants it.".to_owned()
+            "The server's handshake response is not valid MCP.".to_owned()
         }
         // The names of types in between say nothing to people.
         ClientInitializeError::TransportError { error, .. } => {
             let text = error.error.to_string();
             let text = text.strip_prefix("Client error: ").unwrap_or(&text);
-            format!("The server cannot be reached: {}", short(text))
+            format!("Cannot reach the server: {}", short(text))
         }
         other => format!("The handshake failed: {}", short(&other.to_string())),
     }
@@ -255,7 +255,7 @@ fn short(text: &str) -> String {
     text.chars().take(500).collect()
 }
 
-impl Link {
+impl Connection {
     /// Whether the connection is over.
     pub(crate) fn is_closed(&self) -> bool {
         self.peer.is_transport_closed()
@@ -272,7 +272,7 @@ impl Link {
     pub(crate) async fn tools(&self) -> Result<Vec<Tool>, McpError> {
         let listed = self.pages("tools/list", "tools", Tool::read).await;
         let mut found = listed.map_err(|error| match error {
-            McpError::Refused(why) => McpError::Failed(format!("The server does not list its tools: {}", short(&why))),
+            McpError::Refused(why) => McpError::Failed(format!("The server did not list its tools: {}", short(&why))),
             other => other,
         })?;
         let mut seen = HashSet::new();
@@ -321,7 +321,7 @@ impl Link {
         self.auth.as_ref().is_some_and(|auth| auth.is_shut_out())
     }
 
-    /// Calls a tool. Dropping the future tells the server that nobody waits any more.
+    /// Calls a tool. Dropping the future cancels the call at the server.
     pub(crate) async fn call(&self, call: Call) -> Result<CallResult, McpError> {
         let mut params = CallToolRequestParams::new(call.tool.clone());
         params.arguments = call.arguments.clone();
@@ -340,10 +340,10 @@ impl Link {
             .map_err(|error| self.error(&error))?;
         let _open = self.calls.begin(handle.progress_token.clone(), &call);
         match self.answer(handle).await.map_err(|error| self.error(&error))? {
-            ServerResult::CallToolResult(result) => Ok(CallResult::of(result)),
+            ServerResult::CallToolResult(result) => Ok(CallResult::from_wire(result)),
             ServerResult::EmptyResult(_) => Ok(CallResult::default()),
             _ => Err(McpError::Failed(format!(
-                "MCP server \"{}\" answered with something that is not the result of a tool",
+                "MCP server \"{}\" returned an invalid tool result",
                 self.server
             ))),
         }

@@ -1,4 +1,4 @@
-//! What is noted of events.
+//! Log records and metrics made from events.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,4 +1,4 @@
-//! Models that the provider chooses: who asks for `auto` is told which model it is to be, and shows a token for it.
+//! The model `auto`: the provider chooses a model and issues a token for it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{HttpModel, Inner, fetch};
 use crate::{HttpRequest, Model, ModelError, ModelRequest};
 
-/// The name that stands for the provider's choice.
+/// The model name that leaves the choice to the provider.
 const AUTO: &str = "auto";
 /// The header that goes with the choice.
 const TOKEN_HEADER: &str = "copilot-session-token";
@@ -21,7 +21,7 @@ struct Choice {
     selected_model: Selected,
 }
 
-/// A model by itself or by its name.
+/// A model, or its name.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Selected {
