@@ -5,7 +5,6 @@
 mod copies;
 mod faults;
 mod kit;
-mod links;
 mod listing;
 mod logs;
 mod owners;
