@@ -14,7 +14,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    sync::Notify,
+    sync::{Notify, mpsc},
     time::timeout,
 };
 use uuid::Uuid;
@@ -126,11 +126,13 @@ where
     S: AsyncRead + AsyncWrite + Send,
 {
     let (input, output) = tokio::io::split(stream);
-    let window = Window::default();
+    let (window, written) = (Window::default(), AtomicU64::new(0));
+    let (arriving, arrived) = mpsc::unbounded_channel();
     tokio::select! {
         () = send(input, &client, &outgoing, &window) => {}
         () = pulse(&client, &outgoing) => {}
-        () = receive(output, &client, &outgoing, incoming, &window) => {}
+        () = receive(incoming, &window, arriving, &written) => {}
+        () = write(output, &client, &outgoing, arrived, &written) => {}
     }
     // Best effort: who does not hear it hears nothing more, which means the same.
     let _ = client.publish(outgoing, message(END, 0, &[])).await;
@@ -162,35 +164,59 @@ async fn pulse(client: &Client, outgoing: &str) {
     }
 }
 
+/// Takes what arrives, without waiting for whoever reads the stream: how far the other end has come must be heard meanwhile. What
+/// waits to be written is bounded by the window.
 async fn receive(
-    mut output: impl AsyncWrite + Unpin,
-    client: &Client,
-    outgoing: &str,
     mut incoming: Subscriber,
     window: &Window,
+    arrived: mpsc::UnboundedSender<Bytes>,
+    written: &AtomicU64,
 ) {
-    let (mut taken, mut told) = (0, 0);
-    while let Ok(Some(arrived)) = timeout(SILENCE, incoming.next()).await {
-        let Some((kind, number, piece)) = read(&arrived.payload) else {
+    let mut taken = 0;
+    while let Ok(Some(message)) = timeout(SILENCE, incoming.next()).await {
+        let Some((kind, number, piece)) = read(&message.payload) else {
             return;
         };
         match kind {
             // A piece is missing, or came twice.
             DATA if number != taken => return,
             DATA => {
-                if output.write_all(piece).await.is_err() || output.flush().await.is_err() {
+                taken += piece.len() as u64;
+                let waits = taken - written.load(Ordering::Acquire);
+                if waits > WINDOW + PIECE as u64 || arrived.send(message.payload.slice(HEAD..)).is_err() {
                     return;
                 }
-                taken += piece.len() as u64;
             }
             ACK => window.take(number),
             STILL_HERE => {}
+            END => {
+                // What came before it is still written.
+                drop(arrived);
+                return std::future::pending().await;
+            }
             _ => return,
         }
-        if taken - told >= TAKEN {
-            told = taken;
+    }
+}
+
+/// Writes what arrived to the stream, and tells the other end how far that has come.
+async fn write(
+    mut output: impl AsyncWrite + Unpin,
+    client: &Client,
+    outgoing: &str,
+    mut arrived: mpsc::UnboundedReceiver<Bytes>,
+    written: &AtomicU64,
+) {
+    let mut told = 0;
+    while let Some(piece) = arrived.recv().await {
+        if output.write_all(&piece).await.is_err() || output.flush().await.is_err() {
+            return;
+        }
+        let now = written.fetch_add(piece.len() as u64, Ordering::AcqRel) + piece.len() as u64;
+        if now - told >= TAKEN {
+            told = now;
             if client
-                .publish(outgoing.to_owned(), message(ACK, taken, &[]))
+                .publish(outgoing.to_owned(), message(ACK, now, &[]))
                 .await
                 .is_err()
             {
