@@ -29,6 +29,7 @@ use tokio_util::{
 use crate::{
     driver::{Command, Driver},
     methods::{self, Outcome},
+    relay::{self, Relay},
     wire::{CancelRequest, ClientCapabilities, SessionId},
 };
 
@@ -99,6 +100,9 @@ pub(crate) struct Connection {
     host: Mutex<Host>,
     client: Mutex<Option<Arc<Client>>>,
     sessions: Mutex<HashMap<String, Attached>>,
+    /// Sessions of other hosts that it has open there, and how it introduced itself.
+    relays: Mutex<HashMap<String, Arc<Relay>>>,
+    greeting: Mutex<Value>,
     /// What can be cancelled, by the id of the request as JSON.
     running: Mutex<HashMap<String, CancellationToken>>,
     /// The requests that are served.
@@ -128,6 +132,8 @@ where
         host: Mutex::new(host.clone()),
         client: Mutex::default(),
         sessions: Mutex::default(),
+        relays: Mutex::default(),
+        greeting: Mutex::default(),
         running: Mutex::default(),
         tasks: TaskTracker::new(),
         ended: CancellationToken::new(),
@@ -148,6 +154,7 @@ where
         }
     }
     connection.ended.cancel();
+    connection.relays.lock().clear();
     connection.let_go(&host).await;
     // A session that was being made is open only now.
     connection.tasks.close();
@@ -229,6 +236,10 @@ impl Connection {
     }
 
     fn notification(&self, method: &str, params: Value) {
+        let relay = relay::session_of(&params).and_then(|session| self.relay(session));
+        if let Some(relay) = relay {
+            return relay.notify(method, &params);
+        }
         match method {
             "session/cancel" => {
                 let Ok(SessionId { session_id }) = rpc::params(params) else {
@@ -287,6 +298,32 @@ impl Connection {
     /// The client, once it has introduced itself.
     pub(crate) fn client(&self) -> Option<Arc<Client>> {
         self.client.lock().clone()
+    }
+
+    /// How the client introduced itself.
+    pub(crate) fn greeting(&self) -> Value {
+        self.greeting.lock().clone()
+    }
+
+    pub(crate) fn keep_greeting(&self, greeting: &Value) {
+        self.greeting.lock().clone_from(greeting);
+    }
+
+    /// The way to the host that has a session of the client.
+    pub(crate) fn relay(&self, session: &str) -> Option<Arc<Relay>> {
+        self.relays.lock().get(session).cloned()
+    }
+
+    /// Notes that another host has a session of the client; answers with the way that is known already, where there is one.
+    pub(crate) fn keep_relay(&self, session: &str, relay: Arc<Relay>) -> Arc<Relay> {
+        let mut relays = self.relays.lock();
+        relays.entry(session.to_owned()).or_insert(relay).clone()
+    }
+
+    /// Forgets that another host has a session. False when it was forgotten before.
+    pub(crate) fn forget_relay(&self, session: &str) -> bool {
+        let forgotten = self.relays.lock().remove(session);
+        forgotten.is_some()
     }
 
     pub(crate) fn greet(&self, client: Client) {

@@ -13,6 +13,7 @@ mod methods;
 mod options;
 mod projection;
 mod questions;
+mod relay;
 mod sessions;
 mod tools;
 mod turns;

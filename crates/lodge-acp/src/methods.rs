@@ -12,7 +12,7 @@ use crate::{
     connection::{Client, Connection, SETUP_ARGUMENT},
     content,
     driver::Command,
-    options, sessions,
+    options, relay, sessions,
     wire::{Authenticate, Initialize, PROTOCOL_VERSION, Prompt, SetConfigOption, SetMode},
 };
 
@@ -40,6 +40,20 @@ pub(crate) async fn serve(
     given: Value,
     cancelled: &CancellationToken,
 ) -> Result<Outcome, Error> {
+    if connection.host().is_kept() {
+        if method == "initialize" {
+            connection.keep_greeting(&given);
+        } else if connection.client().is_some() {
+            let relayed = tokio::select! {
+                relayed = relay::serve(connection, method, &given) => relayed?,
+                () = cancelled.cancelled() => return Err(Error::cancelled()),
+                () = connection.ended.cancelled() => return Err(Error::cancelled()),
+            };
+            if let Some(reply) = relayed {
+                return Ok(reply.into());
+            }
+        }
+    }
     match method {
         "initialize" => return initialize(connection, params(given)?),
         "session/prompt" if connection.client().is_some() => {

@@ -30,6 +30,7 @@ use crate::{
     contents::LargeAnswer,
     face::Face,
     methods::{self, Method, Order, Reply, Request},
+    relay,
     rpc::{self, Incoming, RpcError, code},
     state::{Closing, Conn, Queued},
     upgrade::Socket,
@@ -112,6 +113,7 @@ pub(crate) async fn run(face: Arc<Face>, socket: Socket, admission: Admission) {
     }
     conn.close(Closing::Gone);
     let _ = worker.await;
+    conn.relays.clear();
     face.disconnect(&conn);
     let written = match written {
         Some(written) => written,
@@ -258,7 +260,13 @@ struct Unsubscribe {
 /// Takes messages one after the other; what needs no order runs beside.
 async fn process(face: Arc<Face>, conn: Arc<Conn>, mut queue: mpsc::UnboundedReceiver<Waiting>) {
     let beside = Arc::new(Semaphore::new(16));
-    while let Some((incoming, room)) = queue.recv().await {
+    while let Some((mut incoming, room)) = queue.recv().await {
+        if face.host.is_kept() {
+            match relay::hand_on(&face, &conn, incoming).await {
+                Some(ours) => incoming = ours,
+                None => continue,
+            }
+        }
         match incoming {
             Incoming::Request { id, method, params } => {
                 // A client that asks faster than it reads waits for its own answers.

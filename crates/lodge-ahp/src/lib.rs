@@ -31,6 +31,7 @@ mod migrate;
 pub mod projection;
 mod push;
 mod reading;
+mod relay;
 pub mod rpc;
 mod said;
 mod server;
@@ -49,5 +50,5 @@ pub mod wire;
 
 pub use config::{AhpConfig, Limits, Listen, Policy, TlsFiles};
 pub use http::Pages;
-pub use server::{ServeError, Server, serve};
+pub use server::{Links, ServeError, Server, serve};
 pub use tls::TlsError;

@@ -7,18 +7,18 @@ use std::{
     sync::Arc,
 };
 
-use axum::Router;
-use lodge_door::LocalListener;
-use lodge_host::{Host, Lifecycle};
+use axum::{Extension, Router};
+use lodge_door::{Admission, LocalListener};
+use lodge_host::{Connections, Host, Lifecycle};
 use serde_json::{Map, Value};
-use tokio::sync::broadcast::error::RecvError;
+use tokio::{net::UnixStream, sync::broadcast::error::RecvError};
 
 use crate::{
     auth::Gate,
     config::{AhpConfig, Listen},
     face::Face,
     http::{self, Doorway},
-    listener::Listener,
+    listener::{Listener, speak_http},
     local,
     methods::Chats,
     migrate,
@@ -158,6 +158,14 @@ impl Server {
         face.tasks.spawn(served);
     }
 
+    /// Serves streams that lead to clients of other hosts.
+    pub fn links(&self) -> Links {
+        Links {
+            router: self.router.clone().layer(Extension(Admission::owner())),
+            connections: self.doorway.face.host.connections().clone(),
+        }
+    }
+
     /// Tells clients that the host stops, and waits until they are let go.
     pub async fn shutdown(self) {
         self.doorway.face.shut();
@@ -168,6 +176,21 @@ impl Server {
         if let Some(socket) = &self.socket {
             let _ = std::fs::remove_file(socket);
         }
+    }
+}
+
+/// Serves streams that lead to clients of other hosts. Those hosts checked who they are and what each may do.
+#[derive(Clone)]
+pub struct Links {
+    router: Router,
+    connections: Connections,
+}
+
+impl Links {
+    /// Serves one, until it ends.
+    pub fn serve(&self, stream: UnixStream) -> impl Future<Output = ()> + Send + use<> {
+        let slot = Arc::new(self.connections.admit(None));
+        speak_http(stream, self.router.clone(), slot)
     }
 }
 

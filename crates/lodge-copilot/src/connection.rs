@@ -21,6 +21,7 @@ use crate::{
     inference::{Exchanges, SdkTransport},
     methods,
     peer::Peer,
+    relay::{self, Relay},
     roles,
     rpc::{AUTHENTICATION_FAILED, INVALID_REQUEST, Incoming, PARSE_ERROR, Params, Reply, RpcError},
     server::Shared,
@@ -44,6 +45,8 @@ pub(crate) struct Connection {
     pub(crate) exchanges: Arc<Exchanges>,
     /// Sessions that the client created or resumed, by id.
     sessions: Mutex<HashMap<String, Arc<Attached>>>,
+    /// Sessions of other hosts that it has open there.
+    relays: Mutex<HashMap<String, Arc<Relay>>>,
     /// GitHub accounts that the client signed in with. Nobody else works with them.
     pub(crate) accounts: Accounts,
     /// What `connect` told about the client.
@@ -60,6 +63,8 @@ struct ConnectionState {
     admission: Option<Admission>,
     wrong_tokens: u32,
     client_name: Option<String>,
+    /// What `connect` said, without the token, where other hosts may have to be told.
+    greeting: Option<Value>,
     carries_model_traffic: bool,
     counts: bool,
     /// Whether the client has ended everything but the process.
@@ -96,6 +101,7 @@ impl Connection {
             shared,
             exchanges: Arc::default(),
             sessions: Mutex::default(),
+            relays: Mutex::default(),
             accounts: Accounts::default(),
             state: Mutex::default(),
             slot,
@@ -175,6 +181,7 @@ impl Connection {
             }
         }
         watch.abort();
+        self.relays.lock().clear();
         let sessions = std::mem::take(&mut *self.sessions.lock());
         let ids: Vec<String> = sessions.keys().cloned().collect();
         drop(sessions);
@@ -250,9 +257,63 @@ impl Connection {
         }
     }
 
+    /// Starts a request, here or on the host that has its session in use.
+    async fn request(self: &Arc<Self>, method: &str, id: &RawValue, params: Params) {
+        if !self.host.is_kept() {
+            return self.request_here(method, id, params).await;
+        }
+        let Some(session) = relay::session_of(&params) else {
+            return self.request_here(method, id, params).await;
+        };
+        let relay = self.relays.lock().get(&session).cloned();
+        let is_wanted = relay.is_some() || relay::OPENING.contains(&method);
+        if !is_wanted || !self.may_relay(method, &session) {
+            return self.request_here(method, id, params).await;
+        }
+        if let Some(relay) = relay {
+            return relay.forward(id, method, &params);
+        }
+        // Asking the others takes a moment, in which other requests are served.
+        let (this, method, id) = (self.clone(), method.to_owned(), id.to_owned());
+        tokio::spawn(async move {
+            match relay::reach(&this, &session).await {
+                Ok(None) => this.request_here(&method, &id, params).await,
+                Ok(Some(relay)) => relay.forward(&id, &method, &params),
+                Err(error) => this.finish(&method, &id, Err(error.into())),
+            }
+        });
+    }
+
+    /// Whether another host may be asked to do this. What a client keeps or carries for its sessions is this connection's alone.
+    fn may_relay(&self, method: &str, session: &str) -> bool {
+        let state = self.state.lock();
+        let is_bound = state.shut_down || state.keeps_files.is_some() || state.carries_model_traffic;
+        drop(state);
+        !is_bound && self.check_role(method).is_ok() && self.session(session).is_none()
+    }
+
+    /// Notes that another host has a session of the client; answers with the way that is known already, where there is one.
+    pub(crate) fn keep_relay(&self, session: &str, relay: Arc<Relay>) -> Arc<Relay> {
+        let mut relays = self.relays.lock();
+        relays.entry(session.to_owned()).or_insert(relay).clone()
+    }
+
+    /// Forgets that another host has a session of the client. False when it was forgotten before.
+    pub(crate) fn forget_relay(&self, session: &str) -> bool {
+        self.relays.lock().remove(session).is_some()
+    }
+
+    /// What other hosts are told of the client; nothing when it did not introduce itself.
+    pub(crate) fn greeting(&self) -> Option<Value> {
+        self.state.lock().greeting.clone()
+    }
+
     /// Starts a request. The first step is taken at once, so that requests reach the session in the order in which they
     /// came; what has to wait goes on beside the others.
-    async fn request(self: &Arc<Self>, method: &str, id: &RawValue, params: Params) {
+    async fn request_here(self: &Arc<Self>, method: &str, id: &RawValue, params: Params) {
+        if method == "connect" && self.host.is_kept() {
+            self.keep_greeting(&params);
+        }
         let kept = self.kept_session(&params);
         let mut work = self.clone().dispatch(method, params);
         if let Some(id) = kept {
@@ -298,6 +359,12 @@ impl Connection {
                 });
             }
         }
+    }
+
+    fn keep_greeting(&self, params: &Params) {
+        let mut greeting = params.parse::<serde_json::Map<String, Value>>().unwrap_or_default();
+        greeting.remove("token");
+        self.state.lock().greeting = Some(greeting.into());
     }
 
     fn dispatch(self: Arc<Self>, method: &str, params: Params) -> BoxFuture<'static, MethodResult> {

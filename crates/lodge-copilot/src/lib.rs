@@ -25,6 +25,7 @@ mod outbox;
 mod peer;
 mod policy;
 mod providers;
+mod relay;
 mod roles;
 pub mod rpc;
 mod rules;

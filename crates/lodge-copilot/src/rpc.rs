@@ -134,6 +134,11 @@ impl Params {
         Self(raw.map(ToOwned::to_owned))
     }
 
+    /// As they came.
+    pub(crate) fn raw(&self) -> &str {
+        self.0.as_ref().map_or("{}", |raw| raw.get())
+    }
+
     /// Reads them as `T`. Absent parameters are an empty object.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         let text = self.0.as_ref().map_or("{}", |raw| raw.get());

@@ -117,6 +117,12 @@ impl Host {
         })
     }
 
+    /// Whether an id is that of this host, or of an earlier start of it.
+    pub fn is_named(&self, id: &str) -> bool {
+        let name = |id: &str| id.rsplit_once('-').map(|(name, _)| name.to_owned());
+        name(id) == name(&self.id)
+    }
+
     /// The host's id.
     pub fn id(&self) -> &str {
         &self.id

@@ -10,7 +10,8 @@
 //! - A [`Host`] holds one lease and takes sessions over from hosts whose lease ran out. Leases only say who is alive. What
 //!   keeps two hosts from writing to one session is the fence: who takes over claims the log by a message of its own, and
 //!   whatever an earlier owner sends after that is refused.
-//! - A [`Listing`] follows what owners say of their sessions; [`Fleet::ask`] asks a host to let one go.
+//! - A [`Listing`] follows what owners say of their sessions; [`Fleet::ask`] asks a host to let one go; [`Fleet::link`] leads to
+//!   what another host serves.
 
 mod bodies;
 mod checks;
@@ -20,6 +21,7 @@ mod error;
 mod fleet;
 mod host;
 mod jetstream;
+mod links;
 mod listing;
 mod log;
 #[cfg(test)]

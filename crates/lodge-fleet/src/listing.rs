@@ -52,7 +52,7 @@ impl Fleet {
     /// # Errors
     /// When the servers do not answer.
     pub async fn describe(&self, session: &str, entry: &Entry) -> Result<bool, FleetError> {
-        let subject = format!("$KV.lodge-sessions.{}", self.log(session)?.place().word);
+        let subject = self.listed_at(session)?;
         let text = serde_json::to_vec(entry).expect("an entry is plain data");
         let mut headers = HeaderMap::new();
         if entry.deleted {
@@ -84,6 +84,24 @@ impl Fleet {
                 Err(_) => sleep(Duration::from_millis(50)).await,
             }
         }
+    }
+
+    fn listed_at(&self, session: &str) -> Result<String, FleetError> {
+        Ok(format!("$KV.lodge-sessions.{}", self.log(session)?.place().word))
+    }
+
+    /// What the list says of one session.
+    ///
+    /// # Errors
+    /// When the servers do not answer.
+    pub async fn listed(&self, session: &str) -> Result<Option<Entry>, FleetError> {
+        let subject = self.listed_at(session)?;
+        let found = self
+            .until_answered("read the list of sessions", || {
+                self.jetstream().last(SESSIONS, &subject)
+            })
+            .await?;
+        Ok(found.and_then(|found| serde_json::from_slice(&found.payload).ok()))
     }
 
     /// Follows the list from its beginning on.

@@ -23,6 +23,18 @@ pub enum Request {
     },
     /// To take no more sessions, and to let go of those that it has when their turns have ended.
     Drain,
+    /// Whether it has a directory.
+    Directory {
+        /// The directory's path.
+        path: String,
+    },
+    /// To link the host that asks to something that this one serves.
+    Link {
+        /// The name of what it serves.
+        serves: String,
+        /// The link's own name.
+        link: String,
+    },
 }
 
 /// What a host answers.
@@ -38,6 +50,13 @@ pub enum Reply {
         /// How many it still has in use.
         left: usize,
     },
+    /// Whether the host has the directory.
+    Directory {
+        /// It does.
+        here: bool,
+    },
+    /// The link leads to what was asked for.
+    Linked,
     /// The host is of another version, and does not know what it was asked.
     #[serde(other)]
     Unknown,

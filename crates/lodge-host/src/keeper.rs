@@ -5,8 +5,41 @@ use std::sync::{Arc, Weak};
 use futures_util::future::BoxFuture;
 use lodge_agent::{Ending, Remote};
 use lodge_log::FileStore;
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{HostError, Session, host::Inner};
+use crate::{Host, HostError, Session, host::Inner};
+
+/// What a host serves to clients, by which another host can hand a client's words on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// The Agent Host Protocol.
+    Ahp,
+    /// The SDKs' JSON-RPC.
+    Sdk,
+    /// The Agent Client Protocol.
+    Acp,
+    /// Commands of this program.
+    Command,
+}
+
+/// A stream of bytes to another host.
+pub trait Link: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Link for T {}
+
+impl Host {
+    /// The way to the host that uses a session at this moment. Nothing when this host has it or can have it, and where
+    /// there are no other hosts.
+    ///
+    /// # Errors
+    /// When who has the session is not known, or the host that has it cannot be reached.
+    pub async fn way_to(&self, id: &str, wire: Wire) -> Result<Option<Box<dyn Link>>, HostError> {
+        match self.keeper() {
+            Some(keeper) if self.live(id).is_none() => keeper.way_to(id, wire).await,
+            _ => Ok(None),
+        }
+    }
+}
 
 /// Keeps sessions for more than one host. A host without a keeper has its sessions in its home alone.
 pub trait Keeper: Send + Sync {
@@ -14,6 +47,8 @@ pub trait Keeper: Send + Sync {
     fn create<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>>;
     /// Makes a session this host's, and its log in this home what is kept of it; or says whose it is.
     fn open<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>>;
+    /// The way to the host that uses a session at this moment; nothing when this host can have it.
+    fn way_to<'a>(&'a self, id: &'a str, wire: Wire) -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>>;
     /// Removes what is kept of a session. Answers whether there was anything.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, HostError>>;
 }

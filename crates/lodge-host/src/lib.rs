@@ -51,7 +51,7 @@ pub use elsewhere::{Described, GivenUp};
 pub use export::{Export, Format};
 pub use host::{Caller, Host, HostConfig};
 pub use hub::{Listening, Notice, Subscription};
-pub use keeper::Keeper;
+pub use keeper::{Keeper, Link, Wire};
 pub use marks::{CarriedMessage, ChangeCounts, KnownClient, MadeBy, Marks, SessionMarks};
 pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics};
 pub use plugins::{Installed, InstalledPlugin, Marketplace, Offer, PluginError, PluginSource, Plugins, Refreshed};

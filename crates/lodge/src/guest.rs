@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use lodge_copilot::{Server, ServerOptions};
 use lodge_door::{Admission, LocalListener, turn_away};
-use lodge_host::{Caller, Host};
+use lodge_host::{Caller, Host, Wire};
 use lodge_tools::Environment;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    cli::{Cli, Command, SessionsCommand},
+    cli::{Cli, Command, RunArgs, SessionsCommand},
     console::Console,
     history,
     join::{Hello, Reply},
@@ -118,6 +118,10 @@ impl Guests {
                 lodge_acp::serve(host, reload, input, output).await;
             }
             Wish::Command(command) => {
+                let stream = match hand_on_command(&host, &command, &hello, stream).await {
+                    Some(stream) => stream,
+                    None => return,
+                };
                 let mut console = Console::of_guest(stream, hello.terminal);
                 let done = execute(&host, *command, &hello.input, &mut console).await;
                 let code = done.unwrap_or_else(|error| {
@@ -126,6 +130,29 @@ impl Guests {
                     1
                 });
                 console.exit(code).await;
+            }
+        }
+    }
+
+    /// Serves clients of other hosts of the fleet, who checked what each may do.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn serving(self: Arc<Self>, ahp: lodge_ahp::Links) -> impl Fn(Wire, UnixStream) {
+        move |wire, stream| {
+            let this = self.clone();
+            match wire {
+                Wire::Ahp => drop(tokio::spawn(ahp.serve(stream))),
+                Wire::Sdk => drop(tokio::spawn(async move {
+                    let (host, options) = (this.host.clone(), ServerOptions::default());
+                    this.sdks.serve_guest(host, options, stream, Admission::owner()).await;
+                })),
+                Wire::Acp => drop(tokio::spawn(async move {
+                    let host = this.host.clone();
+                    let (input, output) = stream.into_split();
+                    lodge_acp::serve(host.clone(), Arc::new(move || Ok(host.clone())), input, output).await;
+                })),
+                Wire::Command => drop(tokio::spawn(async move {
+                    this.guest(stream, Admission::owner()).await;
+                })),
             }
         }
     }
@@ -139,7 +166,11 @@ impl Guests {
                 hello.version
             );
         }
-        let environment = Environment::of(hello.environment.iter().cloned());
+        // What another host hands on is done with the variables of this one.
+        let environment = match hello.session {
+            None => Environment::of(hello.environment.iter().cloned()),
+            Some(_) => Environment::of(std::env::vars_os()),
+        };
         let cwd = PathBuf::from(&hello.cwd);
         let (host, home) = (self.host.clone(), self.home.clone());
         let on_behalf = {
@@ -165,11 +196,69 @@ impl Guests {
                 let reload = move || on_behalf().map_err(|error| crate::describe(&error));
                 Wish::Editor(Arc::new(reload))
             }
-            Some(command) if is_for_host(&command) => Wish::Command(Box::new(command)),
+            Some(mut command) if is_for_host(&command) => {
+                if let (Command::Run(args), Some(session)) = (&mut command, &hello.session) {
+                    args.resume = Some(session.clone());
+                }
+                Wish::Command(Box::new(command))
+            }
             _ => bail!("this is not a request for a host"),
         };
         Ok((caller, wish))
     }
+}
+
+/// Hands a command on to the host that has the session it goes on with; gives the stream back when that is this one. The caller's
+/// variables stay here.
+async fn hand_on_command(host: &Host, command: &Command, hello: &Hello, mut stream: UnixStream) -> Option<UnixStream> {
+    let Command::Run(RunArgs {
+        resume: Some(wanted), ..
+    }) = command
+    else {
+        return Some(stream);
+    };
+    if !host.is_kept() || hello.session.is_some() {
+        return Some(stream);
+    }
+    let session = sessions::find(host.home(), wanted).unwrap_or_else(|_| wanted.clone());
+    // What is wrong is said by whoever opens the session.
+    let Ok(Some(mut link)) = host.way_to(&session, Wire::Command).await else {
+        return Some(stream);
+    };
+    let handed_on = Hello {
+        version: hello.version.clone(),
+        args: hello.args.clone(),
+        cwd: hello.cwd.clone(),
+        environment: Vec::new(),
+        terminal: hello.terminal,
+        input: hello.input.clone(),
+        session: Some(session),
+    };
+    let said = async {
+        let mut line = serde_json::to_vec(&handed_on)?;
+        line.push(b'\n');
+        link.write_all(&line).await?;
+        let mut answer = Vec::new();
+        loop {
+            match link.read_u8().await? {
+                b'\n' => break,
+                byte => answer.push(byte),
+            }
+        }
+        Ok::<Reply, anyhow::Error>(serde_json::from_slice(&answer)?)
+    };
+    let why = match timeout(HELLO, said).await {
+        Ok(Ok(Reply::Welcome)) => {
+            let _ = tokio::io::copy_bidirectional(&mut stream, &mut link).await;
+            return None;
+        }
+        Ok(Ok(Reply::Refused(why))) => why,
+        _ => "it does not answer".to_owned(),
+    };
+    let mut console = Console::of_guest(stream, hello.terminal);
+    let _ = writeln!(console.err, "error: The host that has the session refused: {why}");
+    console.exit(1).await;
+    None
 }
 
 fn reply(reply: &Reply) -> String {

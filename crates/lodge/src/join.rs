@@ -44,6 +44,9 @@ pub(crate) struct Hello {
     pub(crate) terminal: Terminal,
     /// What was piped into the command.
     pub(crate) input: String,
+    /// The session that the command goes on with, where another host of the fleet hands it on.
+    #[serde(default)]
+    pub(crate) session: Option<String>,
 }
 
 /// What the host answers.
@@ -63,6 +66,7 @@ impl Hello {
             environment: std::env::vars_os().collect(),
             terminal: Terminal::own(),
             input,
+            session: None,
         }
     }
 }

@@ -336,6 +336,10 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         sdks: lodge_copilot::Server::new(host.clone(), options),
         home: home.to_owned(),
     });
+    #[cfg(feature = "fleet")]
+    if let Some(member) = &member {
+        member.serve(guests.clone().serving(ahp.links()));
+    }
     let local = async {
         match sdk_socket {
             Some(socket) => guests.sdks.serve_local(socket).await,

@@ -65,6 +65,11 @@ struct Params {
     action: Box<RawValue>,
 }
 
+/// Whether an action may be dispatched by whoever this is.
+pub(crate) fn may_dispatch(admission: &lodge_door::Admission, action: &Value) -> Result<(), Refusal> {
+    roles::check(admission, action)
+}
+
 /// Takes a `dispatchAction`. What cannot be read, or is about a channel that is not there, is ignored, as the protocol
 /// says; everything else is answered by an echo or a refusal.
 pub(crate) async fn dispatch(face: &Arc<Face>, conn: &Arc<Conn>, peer: &Peer, params: Option<&RawValue>) {

@@ -10,6 +10,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{Reply, Request};
 use crate::{
     automations,
+    relay::{self, Hold},
     rpc::{self, RpcError, RpcResult, code},
     state::{Closing, NoSubscription, Peer, Resumed, conn},
     talk::COMMAND_PREFIX,
@@ -114,9 +115,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     face.host.marks().remember_client(&peer.client, &known);
     face.refresh_agents();
     let wanted = params.initial_subscriptions.unwrap_or_default();
-    for uri in wanted.iter().take(face.config.limits.subscriptions) {
-        open(request, &peer, uri).await;
-    }
+    let elsewhere = open_all(request, &peer, &wanted).await;
     let mut inner = face.inner.lock();
     if !conn.introduce(peer.clone()) {
         return RpcError::new(code::INVALID_REQUEST, "the connection is initialized already").into();
@@ -125,6 +124,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     let snapshots = wanted
         .iter()
         .filter_map(|uri| core.subscribe(conn, &peer, uri, None).ok().flatten())
+        .chain(elsewhere.snapshots)
         .collect();
     let modern = peer.dialect == Dialect::Modern;
     let result = rpc::ok(Initialized {
@@ -141,6 +141,7 @@ pub(super) async fn initialize(request: &Request<'_>) -> Reply {
     // Queued under the lock: the first action after the snapshots comes after this response.
     conn.push(rpc::response(Some(request.id), &result));
     drop(inner);
+    drop(elsewhere.holds);
     face.telemetry_changed();
     Reply::Sent
 }
@@ -170,6 +171,29 @@ async fn open(request: &Request<'_>, peer: &Peer, uri: &str) {
     if !open && let Err(error) = request.face.open(uri).await {
         tracing::debug!(uri, %error, "cannot be opened");
     }
+}
+
+/// What a client listens to on other hosts.
+#[derive(Default)]
+struct Elsewhere {
+    snapshots: Vec<Box<RawValue>>,
+    /// The client hears nothing of it before these are dropped.
+    holds: Vec<Hold>,
+}
+
+/// Opens what somebody who comes is about to subscribe to, here or on the hosts that have it.
+async fn open_all(request: &Request<'_>, peer: &Peer, uris: &[String]) -> Elsewhere {
+    let mut elsewhere = Elsewhere::default();
+    for uri in uris.iter().take(request.face.config.limits.subscriptions) {
+        match relay::listen(request.face, request.conn, peer, uri).await {
+            Some((snapshot, hold)) => {
+                elsewhere.snapshots.extend(snapshot);
+                elsewhere.holds.push(hold);
+            }
+            None => open(request, peer, uri).await,
+        }
+    }
+    elsewhere
 }
 
 #[derive(Deserialize)]
@@ -202,10 +226,12 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
         version: known.version,
         name: known.name,
     };
-    let seen = params.last_seen_server_seq.as_f64().unwrap_or_default().max(0.0) as u64;
+    let mut seen = params.last_seen_server_seq.as_f64().unwrap_or_default().max(0.0) as u64;
     let subscriptions = params.subscriptions;
-    for uri in subscriptions.iter().take(face.config.limits.subscriptions) {
-        open(request, &peer, uri).await;
+    let elsewhere = open_all(request, &peer, &subscriptions).await;
+    if !elsewhere.holds.is_empty() {
+        // What happened on other hosts cannot be replayed, and the answer is one or the other.
+        seen = u64::MAX;
     }
     let windows = face.windows.lock().get(&peer.client).cloned().unwrap_or_default();
     let mut inner = face.inner.lock();
@@ -233,13 +259,17 @@ pub(super) async fn reconnect(request: &Request<'_>) -> Reply {
             actions,
             missing,
         }),
-        Resumed::Snapshots(snapshots) => rpc::ok(SnapshotResult {
-            r#type: "snapshot",
-            snapshots,
-        }),
+        Resumed::Snapshots(mut snapshots) => {
+            snapshots.extend(elsewhere.snapshots);
+            rpc::ok(SnapshotResult {
+                r#type: "snapshot",
+                snapshots,
+            })
+        }
     };
     conn.push(rpc::response(Some(request.id), &result));
     drop(inner);
+    drop(elsewhere.holds);
     let (told, teller) = (conn.clone(), face.clone());
     face.tasks.spawn(async move { teller.tell_recent(&told).await });
     face.listeners_changed();

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     contents::LargeAnswer,
+    relay::Relays,
     rpc::{RpcError, RpcResult, code},
     version::Dialect,
     wire::Frame,
@@ -72,6 +73,8 @@ pub(crate) enum Closing {
     Gone,
     /// Its device may not come in any more.
     Revoked,
+    /// The host that has a session of it in use is gone.
+    OwnerGone,
 }
 
 impl Closing {
@@ -86,6 +89,7 @@ impl Closing {
             Self::Unreadable => (1011, "a file could not be read to its end"),
             Self::Gone => (1000, ""),
             Self::Revoked => (4401, "this device was revoked"),
+            Self::OwnerGone => (1012, "the host that has a session is gone: reconnect"),
         }
     }
 }
@@ -123,6 +127,8 @@ pub(crate) struct Conn {
     pub(crate) admission: Admission,
     large: Arc<Semaphore>,
     calls: Mutex<Calls>,
+    /// Sessions of other hosts that it has to do with.
+    pub(crate) relays: Relays,
 }
 
 /// Requests of the host that wait for the client.
@@ -156,6 +162,7 @@ impl Conn {
             peer: OnceLock::new(),
             large: Arc::new(Semaphore::new(1)),
             calls: Mutex::default(),
+            relays: Relays::default(),
         }
     }
 

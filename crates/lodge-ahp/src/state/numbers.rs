@@ -60,8 +60,14 @@ impl Numbering<'_> {
         }
     }
 
+    /// Numbers and queues what another host tells one client.
+    pub(crate) fn pass_on(&mut self, conn: &Arc<Conn>, action: Unnumbered) {
+        let frame = action.frame(self.seq.next());
+        self.push(conn, frame);
+    }
+
     /// Queues what takes no number, because nothing happened.
-    pub(super) fn answer(&mut self, conn: &Arc<Conn>, answer: Unnumbered) {
+    pub(crate) fn answer(&mut self, conn: &Arc<Conn>, answer: Unnumbered) {
         let frame = answer.frame(self.seq.last());
         self.push(conn, frame);
     }

@@ -5,6 +5,7 @@
 mod copies;
 mod faults;
 mod kit;
+mod links;
 mod listing;
 mod logs;
 mod owners;

@@ -151,6 +151,10 @@ impl Host {
         Ok(host)
     }
 
+    pub(crate) fn keeper(&self) -> Option<&Arc<dyn Keeper>> {
+        self.0.keeper.as_ref()
+    }
+
     /// Whether sessions are kept elsewhere as well: then there may be some that the home has nothing of.
     pub fn is_kept(&self) -> bool {
         self.0.keeper.is_some()

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use lodge_events::Event;
 use lodge_fleet::{Entry, FleetError, Host, Intent, LEASE, Owner, Reply, Request, Tip, Writer};
-use lodge_host::{Described, HostError, Keeper, Listed, Remote, RemoteLog};
+use lodge_host::{Described, HostError, Keeper, Link, Listed, Remote, RemoteLog, Wire};
 use lodge_log::FileStore;
 use parking_lot::Mutex;
 
@@ -73,6 +73,48 @@ impl FleetKeeper {
         }
     }
 
+    /// The other host that serves a session: the one that uses it, or one that has its directory where this one does not. Nothing
+    /// when this host can have it.
+    async fn host_for(&self, id: &str) -> Result<Option<String>, HostError> {
+        let fleet = self.host.fleet();
+        let owner = fleet.owner(id).await.map_err(told)?;
+        let owner = owner.map(|owner| owner.host).filter(|host| host != self.host.id());
+        match (self.missing_directory(id).await?, owner) {
+            (None, None) => Ok(None),
+            (None, Some(host)) => {
+                let session = id.to_owned();
+                let released = fleet.ask(&host, &Request::Release { session }).await.map_err(told)?;
+                Ok((released == Some(Reply::InUse)).then_some(host))
+            }
+            (Some(missing), owner) => {
+                let hosts = fleet.hosts().await.map_err(told)?.into_iter();
+                let others = hosts.map(|host| host.id).filter(|host| host != self.host.id());
+                for host in owner.into_iter().chain(others) {
+                    let path = missing.directory.clone();
+                    let has = fleet.ask(&host, &Request::Directory { path }).await.map_err(told)?;
+                    if has == Some(Reply::Directory { here: true }) {
+                        return Ok(Some(host));
+                    }
+                }
+                Err(missing.waits(id))
+            }
+        }
+    }
+
+    /// The directory of a session that was last on another host, where this one does not have it.
+    async fn missing_directory(&self, id: &str) -> Result<Option<Missing>, HostError> {
+        let entry = self.host.fleet().listed(id).await.map_err(told)?;
+        let Some(Entry { host, about, .. }) = entry.filter(|entry| !self.host.is_named(&entry.host)) else {
+            return Ok(None);
+        };
+        let described: Described = serde_json::from_value(about).unwrap_or_default();
+        let Some(directory) = described.listed.cwd().map(str::to_owned) else {
+            return Ok(None);
+        };
+        let missing = !has_directory(directory.clone()).await;
+        Ok(missing.then_some(Missing { directory, host }))
+    }
+
     fn remote(&self, writer: Writer) -> Remote {
         let session = writer.log().session().to_owned();
         self.epochs.lock().insert(session, writer.owner().epoch);
@@ -95,10 +137,7 @@ impl FleetKeeper {
         let pause = match self.host.fleet().ask(host, &request).await.map_err(told)? {
             Some(Reply::Released) => SOON,
             Some(Reply::InUse) => {
-                return Err(HostError::Invalid(format!(
-                    "The session {session} belongs to host {host}, which is using it. Connect to that host, or wait until its \
-                     turn has ended and its clients have left."
-                )));
+                return Err(in_use(session, host));
             }
             // It may be dead, or this very host before it was started again: then its lease runs out.
             _ => LATER,
@@ -152,6 +191,9 @@ impl Keeper for FleetKeeper {
     fn open<'a>(&'a self, id: &'a str, files: &'a Arc<FileStore>) -> BoxFuture<'a, Result<Remote, HostError>> {
         Box::pin(async move {
             self.accepts()?;
+            if let Some(missing) = self.missing_directory(id).await? {
+                return Err(missing.waits(id));
+            }
             let began = Instant::now();
             loop {
                 match self.host.open_with_copy(id, files).await {
@@ -160,6 +202,17 @@ impl Keeper for FleetKeeper {
                     Err(error) => return Err(told(error)),
                 }
             }
+        })
+    }
+
+    fn way_to<'a>(&'a self, id: &'a str, wire: Wire) -> BoxFuture<'a, Result<Option<Box<dyn Link>>, HostError>> {
+        Box::pin(async move {
+            let Some(host) = self.host_for(id).await? else {
+                return Ok(None);
+            };
+            let link = self.host.fleet().link(&host, serves(wire)).await.map_err(told)?;
+            let link = link.ok_or_else(|| in_use(id, &host))?;
+            Ok(Some(Box::new(link) as Box<dyn Link>))
         })
     }
 
@@ -181,6 +234,45 @@ impl Keeper for FleetKeeper {
             }
         })
     }
+}
+
+/// A directory that this host does not have, and the host that had it last.
+struct Missing {
+    directory: String,
+    host: String,
+}
+
+impl Missing {
+    fn waits(&self, session: &str) -> HostError {
+        let Self { directory, host } = self;
+        HostError::Invalid(format!(
+            "The session {session} waits for a host with its directory {directory}: this host does not have it, and no other one \
+             that could be asked has it. It was last on host {host}."
+        ))
+    }
+}
+
+/// Whether this host has a directory.
+pub(super) async fn has_directory(path: String) -> bool {
+    let looked = tokio::task::spawn_blocking(move || std::path::Path::new(&path).is_dir());
+    looked.await.unwrap_or_default()
+}
+
+/// What links to this wire are called.
+pub(super) fn serves(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Ahp => "ahp",
+        Wire::Sdk => "sdk",
+        Wire::Acp => "acp",
+        Wire::Command => "command",
+    }
+}
+
+fn in_use(session: &str, host: &str) -> HostError {
+    HostError::Invalid(format!(
+        "The session {session} belongs to host {host}, which is using it. Connect to that host, or wait until its \
+         turn has ended and its clients have left."
+    ))
 }
 
 /// An error of the fleet as clients are told it.

@@ -1,11 +1,15 @@
 //! This host's place in its fleet: joining, leaving, and what it does when it is asked.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use lodge_fleet::{Announcement, Fleet, Host, Reply, Request, Requests};
-use lodge_host::{GivenUp, Keeper};
+use lodge_host::{GivenUp, Keeper, Wire};
 use tokio::{
+    net::UnixStream,
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
@@ -13,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     FleetArgs,
-    keeper::FleetKeeper,
+    keeper::{FleetKeeper, has_directory, serves},
     lists::{follow, publish},
 };
 
@@ -22,9 +26,14 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How often a host that is being drained looks whether more turns have ended.
 const DRAIN: Duration = Duration::from_millis(250);
 
+/// Serves the other end of a stream to somebody who speaks a wire.
+type Serve = dyn Fn(Wire, UnixStream) + Send + Sync;
+
 /// This host's place in its fleet.
 pub(crate) struct Member {
     keeper: Arc<FleetKeeper>,
+    /// What serves clients of other hosts, once there is something.
+    faces: Arc<OnceLock<Box<Serve>>>,
     tasks: JoinSet<()>,
     publishing: Option<JoinHandle<()>>,
     stop: CancellationToken,
@@ -47,6 +56,7 @@ impl Member {
             .context("Cannot join the fleet")?;
         Ok(Some(Self {
             keeper: Arc::new(FleetKeeper::new(Arc::new(host))),
+            faces: Arc::default(),
             tasks: JoinSet::new(),
             publishing: None,
             stop: CancellationToken::new(),
@@ -63,7 +73,12 @@ impl Member {
         let requests = self.keeper.host.requests().await?;
         let listing = self.keeper.host.fleet().listing().await?;
         let (keeper, changes) = (&self.keeper, host.lifecycle());
-        self.tasks.spawn(answer(keeper.clone(), host.clone(), requests));
+        let host_here = HostHere {
+            keeper: keeper.clone(),
+            host: host.clone(),
+            faces: self.faces.clone(),
+        };
+        self.tasks.spawn(host_here.answer(requests));
         self.tasks.spawn(follow(keeper.clone(), host.clone(), listing));
         self.publishing = Some(tokio::spawn(publish(
             keeper.clone(),
@@ -72,6 +87,11 @@ impl Member {
             self.stop.clone(),
         )));
         Ok(())
+    }
+
+    /// Serves clients of other hosts by this from now on.
+    pub(crate) fn serve(&self, faces: impl Fn(Wire, UnixStream) + Send + Sync + 'static) {
+        let _ = self.faces.set(Box::new(faces));
     }
 
     /// Leaves the sessions to the others at once.
@@ -89,43 +109,88 @@ impl Member {
     }
 }
 
-/// Does what others ask.
-async fn answer(keeper: Arc<FleetKeeper>, host: lodge_host::Host, mut requests: Requests) {
-    let (mut draining, mut releasing) = (JoinSet::new(), JoinSet::new());
-    while let Some((request, asker)) = requests.next().await {
-        while releasing.try_join_next().is_some() {}
-        let reply = match request {
-            Some(Request::Release { session }) => {
-                let host = host.clone();
-                // Beside the others: it can take a moment.
-                releasing.spawn(async move {
-                    let reply = match host.give_up(&session).await {
-                        GivenUp::Yes => Reply::Released,
-                        GivenUp::InUse => Reply::InUse,
-                    };
-                    asker.answer(&reply).await;
-                });
-                continue;
-            }
-            Some(Request::Drain) => {
-                keeper.drain();
-                if draining.is_empty() {
-                    draining.spawn(let_go_of_all(host.clone()));
+/// What others ask, and who does it.
+struct HostHere {
+    keeper: Arc<FleetKeeper>,
+    host: lodge_host::Host,
+    faces: Arc<OnceLock<Box<Serve>>>,
+}
+
+impl HostHere {
+    /// Does what others ask.
+    async fn answer(self, mut requests: Requests) {
+        let (mut draining, mut releasing, mut links) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        let drained = CancellationToken::new();
+        while let Some((request, asker)) = requests.next().await {
+            while releasing.try_join_next().is_some() {}
+            while links.try_join_next().is_some() {}
+            let reply = match request {
+                Some(Request::Release { session }) => {
+                    let host = self.host.clone();
+                    // Beside the others: it can take a moment.
+                    releasing.spawn(async move {
+                        let reply = match host.give_up(&session).await {
+                            GivenUp::Yes => Reply::Released,
+                            GivenUp::InUse => Reply::InUse,
+                        };
+                        asker.answer(&reply).await;
+                    });
+                    continue;
                 }
-                Reply::Draining {
-                    left: host.live_count(),
+                Some(Request::Drain) => {
+                    self.keeper.drain();
+                    if draining.is_empty() {
+                        draining.spawn(let_go_of_all(self.host.clone(), drained.clone()));
+                    }
+                    Reply::Draining {
+                        left: self.host.live_count(),
+                    }
                 }
-            }
-            None => Reply::Unknown,
+                Some(Request::Directory { path }) => Reply::Directory {
+                    here: has_directory(path).await,
+                },
+                Some(Request::Link { serves, link }) => match self.link(&serves, &link).await {
+                    Ok(Some(carried)) => {
+                        let drained = drained.clone();
+                        links.spawn(async move {
+                            let _ = drained.run_until_cancelled(carried).await;
+                        });
+                        Reply::Linked
+                    }
+                    Ok(None) => Reply::Unknown,
+                    Err(error) => {
+                        tracing::warn!(%error, "clients of another host are not served");
+                        Reply::Unknown
+                    }
+                },
+                None => Reply::Unknown,
+            };
+            asker.answer(&reply).await;
+        }
+    }
+
+    /// Serves a client of another host by what it asks for; nothing when there is no such thing here.
+    async fn link(&self, wanted: &str, link: &str) -> Result<Option<impl Future<Output = ()> + use<>>> {
+        let wires = [Wire::Ahp, Wire::Sdk, Wire::Acp, Wire::Command];
+        let wire = wires.into_iter().find(|wire| serves(*wire) == wanted);
+        let (Some(wire), Some(faces)) = (wire, self.faces.get()) else {
+            return Ok(None);
         };
-        asker.answer(&reply).await;
+        let (near, far) = UnixStream::pair()?;
+        let carried = self.keeper.host.fleet().accept_link(link, near).await?;
+        faces(wire, far);
+        Ok(Some(carried))
     }
 }
 
-/// Lets go of each session when its turn has ended. A host that is being drained stays so until it is started again.
-async fn let_go_of_all(host: lodge_host::Host) {
+/// Lets go of each session when its turn has ended, and of other hosts' clients when none is left. A host that is being drained
+/// stays so until it is started again.
+async fn let_go_of_all(host: lodge_host::Host, drained: CancellationToken) {
     loop {
-        host.give_up_idle().await;
+        if host.give_up_idle().await == 0 {
+            // They come back by another host.
+            drained.cancel();
+        }
         sleep(DRAIN).await;
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct FleetArgs {
     #[arg(long, requires = "fleet")]
     pub(crate) fleet_single_copy: bool,
     /// Name of this host in the fleet [default: the machine's name]
-    #[arg(long, value_name = "NAME", requires = "fleet")]
+    #[arg(long, env = "LODGE_FLEET_NAME", value_name = "NAME", requires = "fleet")]
     pub(crate) fleet_name: Option<String>,
 }
 

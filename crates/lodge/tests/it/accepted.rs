@@ -21,9 +21,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) async fn connect(url: &str, program: &str) -> Self {
+    /// One that has not introduced itself.
+    pub(crate) async fn connect_raw(url: &str) -> Self {
         let (socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
-        let mut client = Self { socket, next: 0 };
+        Self { socket, next: 0 }
+    }
+
+    pub(crate) async fn connect(url: &str, program: &str) -> Self {
+        let mut client = Self::connect_raw(url).await;
         let hello = json!({ "channel": ROOT, "protocolVersions": ["1.0.0"], "clientId": "me",
             "initialSubscriptions": [ROOT], "clientInfo": { "name": program } });
         client.request("initialize", hello).await;
@@ -41,7 +46,7 @@ impl Client {
         self.next
     }
 
-    async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = tokio::time::timeout(PATIENCE, self.socket.next()).await;
             let message = message.expect("the host is silent").expect("the host is gone").unwrap();
@@ -54,7 +59,7 @@ impl Client {
         }
     }
 
-    async fn request(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) async fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(json!({ "method": method, "params": params })).await;
         let answer = self.until(|message| message["id"] == id).await;
         assert_eq!(answer.get("error"), None, "{method}");
@@ -65,8 +70,30 @@ impl Client {
         self.request("subscribe", json!({ "channel": channel })).await["snapshot"]["state"].clone()
     }
 
+    /// The same where there may be nothing to listen to yet.
+    #[cfg(feature = "fleet")]
+    pub(crate) async fn try_subscribe(&mut self, channel: &str) -> Option<Value> {
+        let params = json!({ "channel": channel });
+        let id = self.send(json!({ "method": "subscribe", "params": params })).await;
+        let mut answer = self.until(|message| message["id"] == id).await;
+        answer.get_mut("result").map(Value::take)
+    }
+
+    /// Waits until the host ends the connection; why it does.
+    #[cfg(feature = "fleet")]
+    pub(crate) async fn closed(&mut self) -> String {
+        loop {
+            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await;
+            match message.expect("the host is silent") {
+                Some(Ok(Message::Close(why))) => return why.map_or_else(String::new, |why| why.reason.to_string()),
+                Some(Ok(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
     /// Why an action was refused, or nothing.
-    async fn dispatch(&mut self, channel: &str, action: Value) -> Option<String> {
+    pub(crate) async fn dispatch(&mut self, channel: &str, action: Value) -> Option<String> {
         let params = json!({ "channel": channel, "action": action });
         let seq = self.send(json!({ "method": "dispatchAction", "params": params })).await;
         let verdict = self
@@ -79,7 +106,7 @@ impl Client {
         assert_eq!(self.dispatch(channel, action.clone()).await, None, "{action}");
     }
 
-    async fn ends(&mut self, turn: &str) {
+    pub(crate) async fn ends(&mut self, turn: &str) {
         let ends = ["chat/turnComplete", "chat/turnCancelled", "chat/error"];
         self.until(|message| {
             let action = &message["params"]["action"];
@@ -102,7 +129,7 @@ fn message(text: &str) -> Value {
     json!({ "text": text, "origin": { "kind": "user" } })
 }
 
-fn turn(id: &str, text: &str) -> Value {
+pub(crate) fn turn(id: &str, text: &str) -> Value {
     json!({ "type": "chat/turnStarted", "turnId": id, "startedAt": "2026-11-15T10:00:00.000Z", "message": message(text) })
 }
 

@@ -143,21 +143,25 @@ impl Sdk {
     }
 
     pub(crate) fn next(&mut self) -> Value {
+        self.try_next().expect("the host keeps a good client")
+    }
+
+    /// The same where the host may close the connection.
+    pub(crate) fn try_next(&mut self) -> std::io::Result<Value> {
         let mut length = 0;
         loop {
             let mut line = String::new();
-            assert!(
-                self.reader.read_line(&mut line).unwrap() > 0,
-                "the host closed a good client"
-            );
+            if self.reader.read_line(&mut line)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
             match line.trim().strip_prefix("Content-Length: ") {
                 Some(number) => length = number.parse().unwrap(),
                 None => break,
             }
         }
         let mut body = vec![0; length];
-        self.reader.read_exact(&mut body).unwrap();
-        serde_json::from_slice(&body).unwrap()
+        self.reader.read_exact(&mut body)?;
+        Ok(serde_json::from_slice(&body).unwrap())
     }
 
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {

@@ -1,0 +1,129 @@
+//! Sessions that another host of the fleet has in use: what the editor says of one is handed on to that host, and what that host
+//! says goes to the editor. The editor sees one connection; the other host sees an editor of its own.
+
+use std::sync::{Arc, Weak};
+
+use lodge_host::{Link, Wire};
+use lodge_rpc::{Error, INTERNAL_ERROR, LONGEST, Line, Lines, Message, Peer};
+use serde_json::Value;
+use tokio::io::AsyncRead;
+
+use crate::connection::{Connection, failed};
+
+/// Requests that want a session which the editor does not have open.
+const OPENING: [&str; 3] = ["session/load", "session/resume", "session/delete"];
+/// Requests after which it does not have the session open any more.
+const CLOSING: [&str; 2] = ["session/close", "session/delete"];
+
+/// The way to the host that has a session in use.
+pub(crate) struct Relay {
+    owner: Peer,
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.owner.close();
+    }
+}
+
+impl Relay {
+    /// Tells the other host what it need not answer.
+    pub(crate) fn notify(&self, method: &str, params: &Value) {
+        self.owner.notify(method, params);
+    }
+
+    async fn call(&self, method: &str, params: &Value) -> Result<Value, Error> {
+        let mut request = self.owner.request(method, params);
+        let gone = || Err(Error::new(INTERNAL_ERROR, "The host that has the session is gone."));
+        request.answer().await.unwrap_or_else(gone)
+    }
+}
+
+/// The session that a message is about.
+pub(crate) fn session_of(params: &Value) -> Option<&str> {
+    params.get("sessionId")?.as_str()
+}
+
+/// Has another host serve a request, where that has the session in use; nothing otherwise.
+pub(crate) async fn serve(connection: &Arc<Connection>, method: &str, params: &Value) -> Result<Option<Value>, Error> {
+    let Some(session) = session_of(params) else {
+        return Ok(None);
+    };
+    let relay = match connection.relay(session) {
+        Some(relay) => relay,
+        None if OPENING.contains(&method) && connection.session(session).is_err() => {
+            let link = connection.host().way_to(session, Wire::Acp).await.map_err(failed)?;
+            let Some(link) = link else { return Ok(None) };
+            connect(connection, session, link).await?
+        }
+        None => return Ok(None),
+    };
+    let answer = relay.call(method, params).await;
+    let is_over = match answer {
+        Ok(_) => CLOSING.contains(&method),
+        Err(_) => OPENING.contains(&method),
+    };
+    if is_over {
+        connection.forget_relay(session);
+    }
+    answer.map(Some)
+}
+
+/// Introduces the editor to the other host.
+async fn connect(connection: &Arc<Connection>, session: &str, link: Box<dyn Link>) -> Result<Arc<Relay>, Error> {
+    let owner = Peer::default();
+    let (input, output) = tokio::io::split(link);
+    tokio::spawn(owner.clone().write_to(output));
+    let relay = Arc::new(Relay { owner });
+    let kept = connection.keep_relay(session, relay.clone());
+    if !Arc::ptr_eq(&kept, &relay) {
+        return Ok(kept);
+    }
+    tokio::spawn(listen(
+        connection.clone(),
+        session.to_owned(),
+        Arc::downgrade(&relay),
+        input,
+    ));
+    let greeted = relay.call("initialize", &connection.greeting()).await;
+    if let Err(error) = greeted {
+        connection.forget_relay(session);
+        return Err(error);
+    }
+    Ok(relay)
+}
+
+/// Takes what the other host says until the link ends. The editor then has to connect again: it cannot know how much it missed.
+async fn listen(connection: Arc<Connection>, session: String, relay: Weak<Relay>, input: impl AsyncRead + Unpin) {
+    let mut lines = Lines::new(input, LONGEST);
+    loop {
+        let line = tokio::select! {
+            line = lines.next() => line,
+            () = connection.ended.cancelled() => return,
+        };
+        let (Ok(Some(Line::Whole(line))), Some(relay)) = (line, relay.upgrade()) else {
+            break;
+        };
+        match Message::read(&line) {
+            Ok(Message::Notification { method, params }) => connection.peer.notify(&method, &params),
+            Ok(Message::Response { id, result }) => drop(relay.owner.answered(&id, result)),
+            Ok(Message::Request { id, method, params }) => {
+                let (editor, owner) = (connection.peer.clone(), relay.owner.clone());
+                tokio::spawn(async move {
+                    let mut request = editor.request(&method, &params);
+                    let answer = tokio::select! {
+                        answer = request.answer() => answer,
+                        () = owner.closed() => return,
+                    };
+                    if let Some(answer) = answer {
+                        owner.respond(&id, answer);
+                    }
+                });
+            }
+            Err(_) => break,
+        }
+    }
+    if connection.forget_relay(&session) {
+        connection.peer.close();
+    }
+}

@@ -1,0 +1,187 @@
+//! Sessions that another host of the fleet has in use: what the client says of one is handed on to that host, and what that host
+//! says goes to the client. The client sees one connection; the other host sees a client of its own.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use lodge_host::{HostError, Link, Wire};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use tokio::io::AsyncRead;
+
+use crate::{
+    connection::Ctx,
+    frame::{Frame, FrameReader, Inbound},
+    peer::{CallError, Peer},
+    rpc::{Incoming, Params, Reply, RpcError},
+};
+
+/// Requests that want a session which the client does not have open.
+pub(crate) const OPENING: [&str; 2] = ["session.resume", "session.delete"];
+/// Requests after which the client does not have it open any more.
+const CLOSING: [&str; 2] = ["session.destroy", "session.delete"];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    session_id: String,
+}
+
+/// The session that a request is about.
+pub(crate) fn session_of(params: &Params) -> Option<String> {
+    params.parse::<Named>().ok().map(|named| named.session_id)
+}
+
+/// A request on its way.
+struct Asked {
+    id: Box<RawValue>,
+    method: String,
+}
+
+/// The way to the host that has one of the client's sessions in use.
+pub(crate) struct Relay {
+    session: String,
+    owner: Peer,
+    asked: Mutex<HashMap<u64, Asked>>,
+    last: AtomicU64,
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.owner.close("the client has left the session");
+    }
+}
+
+/// Finds the host that uses a session at this moment; nothing when this host can have it.
+pub(crate) async fn reach(ctx: &Ctx, session: &str) -> Result<Option<Arc<Relay>>, HostError> {
+    let Some(link) = ctx.host.way_to(session, Wire::Sdk).await? else {
+        return Ok(None);
+    };
+    let relay = Arc::new(Relay {
+        session: session.to_owned(),
+        owner: Peer::new(ctx.shared.options.queue_bytes),
+        asked: Mutex::default(),
+        last: AtomicU64::new(0),
+    });
+    let kept = ctx.keep_relay(session, relay.clone());
+    if !Arc::ptr_eq(&kept, &relay) {
+        return Ok(Some(kept));
+    }
+    let (input, mut output) = tokio::io::split::<Box<dyn Link>>(link);
+    let owner = relay.owner.clone();
+    tokio::spawn(async move { owner.write_to(&mut output).await });
+    tokio::spawn(listen(ctx.clone(), relay.owner.clone(), Arc::downgrade(&relay), input));
+    if let Some(greeting) = ctx.greeting() {
+        relay.send("connect", &greeting);
+    }
+    Ok(Some(relay))
+}
+
+impl Relay {
+    /// Hands a request on. Its answer goes to the client under the client's id.
+    pub(crate) fn forward(&self, id: &RawValue, method: &str, params: &Params) {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let asked = Asked {
+            id: id.to_owned(),
+            method: method.to_owned(),
+        };
+        self.asked.lock().insert(number, asked);
+        self.push(number, method, params.raw());
+    }
+
+    /// Sends a request whose answer nobody waits for.
+    fn send(&self, method: &str, params: &Value) {
+        self.push(0, method, &params.to_string());
+    }
+
+    fn push(&self, number: u64, method: &str, params: &str) {
+        let method = Value::from(method);
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{number},"method":{method},"params":{params}}}"#);
+        self.owner.push(Frame::whole(text));
+    }
+
+    /// What the other host answers.
+    fn answered(&self, ctx: &Ctx, number: u64, answer: Result<Reply, RpcError>) {
+        let Some(Asked { id, method }) = self.asked.lock().remove(&number) else {
+            return;
+        };
+        let is_over = match &answer {
+            Ok(_) => CLOSING.contains(&method.as_str()),
+            Err(_) => OPENING.contains(&method.as_str()),
+        };
+        ctx.peer.answer(&id, answer);
+        if is_over {
+            ctx.forget_relay(&self.session);
+        }
+    }
+}
+
+/// Takes what the other host says until the link ends. The client then has to connect again: it cannot know how much it missed.
+async fn listen(ctx: Ctx, owner: Peer, relay: std::sync::Weak<Relay>, input: impl AsyncRead + Unpin) {
+    let mut frames = FrameReader::new(input);
+    loop {
+        let next = tokio::select! {
+            next = frames.next() => next,
+            () = owner.closed() => break,
+            () = ctx.peer.closed() => break,
+        };
+        let Ok(Some(Inbound::Body(body))) = next else { break };
+        let Some(relay) = relay.upgrade() else { return };
+        if !take(&ctx, &relay, body) {
+            break;
+        }
+    }
+    let Some(relay) = relay.upgrade() else { return };
+    if ctx.forget_relay(&relay.session) {
+        ctx.peer
+            .close("the host that has one of its sessions is gone, and it may come back for it");
+    }
+}
+
+/// Takes one message. False when the other host says what cannot be read.
+fn take(ctx: &Ctx, relay: &Arc<Relay>, body: Vec<u8>) -> bool {
+    let Ok(message) = serde_json::from_slice::<Incoming<'_>>(&body) else {
+        return false;
+    };
+    if let (Some(method), None) = (&message.method, message.id) {
+        // Of what happens to sessions, this host tells its clients itself.
+        let is_own = method == "session.lifecycle";
+        drop(message);
+        if !is_own {
+            ctx.peer.push(Frame::whole(body));
+        }
+        return true;
+    }
+    match (message.method, message.id) {
+        (Some(method), Some(id)) => {
+            let (method, id) = (method.into_owned(), id.to_owned());
+            let params = message.params.map(ToOwned::to_owned);
+            let (client, owner) = (ctx.peer.clone(), relay.owner.clone());
+            tokio::spawn(async move {
+                let answer = match client.call(&method, &params).await {
+                    Ok(value) => Reply::of(&value),
+                    Err(CallError::Refused(error)) => Err(error),
+                    Err(CallError::Gone) => return,
+                };
+                owner.answer(&id, answer);
+            });
+        }
+        (None, Some(id)) => {
+            let answer = match (message.error, message.result) {
+                (Some(error), _) => Err(error),
+                (None, result) => Ok(Reply::raw(result.map_or("null", RawValue::get).to_owned())),
+            };
+            if let Ok(number) = id.get().parse() {
+                relay.answered(ctx, number, answer);
+            }
+        }
+        (_, None) => return false,
+    }
+    true
+}

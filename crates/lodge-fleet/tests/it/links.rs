@@ -1,0 +1,80 @@
+//! Streams between hosts.
+
+use std::time::Duration;
+
+use lodge_fleet::{Fleet, Reply, Request};
+use testkit::nats::Cluster;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::kit::{self, host};
+
+/// Serves every link by sending everything back, and does nothing else.
+async fn echo(fleet: Fleet, host: lodge_fleet::Host) {
+    let mut requests = host.requests().await.unwrap();
+    while let Some((request, asker)) = requests.next().await {
+        let Some(Request::Link { serves, link }) = request else {
+            asker.answer(&Reply::Unknown).await;
+            continue;
+        };
+        if serves != "echo" {
+            asker.answer(&Reply::Unknown).await;
+            continue;
+        }
+        let (near, far) = tokio::io::duplex(4096);
+        let carried = fleet.accept_link(&link, near).await.unwrap();
+        tokio::spawn(carried);
+        tokio::spawn(async move {
+            let (mut input, mut output) = tokio::io::split(far);
+            let _ = tokio::io::copy(&mut input, &mut output).await;
+        });
+        asker.answer(&Reply::Linked).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_carries_bytes_in_order_both_ways_and_ends_with_either_end() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let connect = || async {
+        Fleet::connect(&kit::options(&cluster))
+            .await
+            .expect("the fleet is there")
+    };
+    let (near, far) = (connect().await, connect().await);
+    let other = host(&far, "other").await;
+    let id = other.id().to_owned();
+    let serving = tokio::spawn(echo(far, other));
+
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    // A host that has just started may not listen yet.
+    let link = loop {
+        if let Some(link) = near.link(&id, "echo").await.unwrap() {
+            break link;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "the host does not link");
+    };
+    assert!(near.link(&id, "nothing").await.unwrap().is_none());
+    assert!(near.link("nobody", "echo").await.unwrap().is_none());
+
+    // Far more than may be on its way at once.
+    let sent: Vec<u8> = (0..8 << 20)
+        .map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let (mut input, mut output) = tokio::io::split(link);
+    let writing = {
+        let sent = sent.clone();
+        tokio::spawn(async move {
+            output.write_all(&sent).await.unwrap();
+            output
+        })
+    };
+    let mut back = vec![0; sent.len()];
+    input.read_exact(&mut back).await.unwrap();
+    assert!(back == sent, "every byte comes back in its place");
+    drop(writing.await.unwrap());
+
+    // The host is gone without a word: the link ends by itself.
+    serving.abort();
+    drop(cluster);
+    let ended = tokio::time::timeout(Duration::from_secs(60), input.read_to_end(&mut back)).await;
+    assert!(ended.is_ok(), "the link ends");
+}

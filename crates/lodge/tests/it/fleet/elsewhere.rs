@@ -1,0 +1,268 @@
+//! Sessions that one host has in use, seen and steered through another.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::{Home, nats::Cluster};
+
+use super::{LONG, until};
+use crate::{
+    accepted::{Client, turn},
+    acp::Editor,
+    strangers::{Host, Sdk},
+};
+
+const ROOT: &str = "ahp-root://";
+
+/// A host of a fleet, with a name of its own.
+fn start(cluster: &Cluster, name: &str) -> Host {
+    let (servers, system) = (cluster.urls().join(","), cluster.system_urls().join(","));
+    let variables = format!("export LODGE_FLEET='{servers}' LODGE_FLEET_SYSTEM='{system}' LODGE_FLEET_NAME='{name}'");
+    Host::start_in(Home::new(), &variables)
+}
+
+/// An app with a session in which a long turn runs.
+fn working(host: &Host) -> (Sdk, String) {
+    let mut app = Sdk::connect(host);
+    let new = json!({ "workingDirectory": host.home.work(), "requestPermission": true, "streaming": true });
+    let session = app.call("session.create", new).unwrap()["sessionId"].clone();
+    let session = session.as_str().unwrap().to_owned();
+    let long = json!({ "sessionId": session, "prompt": LONG });
+    app.call("session.send", long).unwrap();
+    event(&mut app, "assistant.message_delta");
+    (app, session)
+}
+
+/// The next event of a type.
+fn event(app: &mut Sdk, kind: &str) -> Value {
+    loop {
+        let message = app.waiting.pop_front().unwrap_or_else(|| app.next());
+        let event = &message["params"]["event"];
+        if event["type"] == kind {
+            return event["data"].clone();
+        }
+    }
+}
+
+fn said(app: &mut Sdk, text: &str) {
+    while !event(app, "assistant.message")["content"]
+        .as_str()
+        .unwrap_or_default()
+        .contains(text)
+    {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_works_with_a_session_of_another_host_and_goes_on_when_that_is_killed() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (mut one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (mut app, session) = working(&one);
+
+    // The turn that runs there is seen here, and stopped.
+    let mut other = Sdk::connect(&two);
+    let resume = json!({ "sessionId": session, "requestPermission": true, "streaming": true });
+    other.call("session.resume", resume.clone()).unwrap();
+    event(&mut other, "assistant.message_delta");
+    let call = |app: &mut Sdk, method: &str, mut params: Value| {
+        params["sessionId"] = session.clone().into();
+        app.call(method, params).unwrap()
+    };
+    call(&mut other, "session.abort", json!({}));
+    for app in [&mut app, &mut other] {
+        event(app, "session.idle");
+    }
+
+    // What is said on one host is heard on both.
+    call(&mut other, "session.send", json!({ "prompt": "say From two." }));
+    call(&mut app, "session.send", json!({ "prompt": "say From one." }));
+    for app in [&mut app, &mut other] {
+        said(app, "From two.");
+        said(app, "From one.");
+    }
+
+    // A question is answered by whoever likes, once.
+    let file = one.home.work().join("ran");
+    let ask = format!(
+        r#"call bash {{"command":"echo ran >> {}"}} then say Done."#,
+        file.display()
+    );
+    call(&mut app, "session.send", json!({ "prompt": ask }));
+    let asked = event(&mut other, "permission.requested")["requestId"].clone();
+    let yes = json!({ "requestId": asked, "result": { "kind": "approve-once" } });
+    let answered = call(&mut other, "session.permissions.handlePendingPermissionRequest", yes);
+    assert_eq!(answered["success"], true);
+    for app in [&mut app, &mut other] {
+        said(app, "Done.");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "ran\n");
+
+    // There is one log, and the other host wrote none of it.
+    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+
+    // Its host is killed: the app is told by the end of its connection, and goes on with the host that it is connected to.
+    one.running.kill();
+    let mut end = None;
+    while end.is_none() {
+        end = tokio::task::block_in_place(|| other.try_next()).err();
+    }
+    let mut other = Sdk::connect(&two);
+    other.call("session.resume", resume).unwrap();
+    call(&mut other, "session.send", json!({ "prompt": "say Still here." }));
+    said(&mut other, "Still here.");
+    let log = std::fs::read_to_string(&two.home.logs()[0]).unwrap();
+    for words in ["From two.", "From one.", "Still here."] {
+        assert!(log.contains(words), "{words}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_watches_and_steers_a_session_of_another_host() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (mut one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (mut app, id) = working(&one);
+    until(&two.home, &["sessions", "list"], |list| list.contains("working"));
+    let session = format!("lodge:/{id}");
+
+    let mut client = Client::connect(&two.ahp_url(), "test").await;
+    let state = client.subscribe(&session).await;
+    let chat = state["defaultChat"].as_str().expect("a chat").to_owned();
+    let shown = client.subscribe(&chat).await;
+    let running = shown["activeTurn"]["id"].as_str().expect("a turn runs").to_owned();
+    // The answer grows, under numbers that go up.
+    let mut last = 0;
+    for _ in 0..5 {
+        let told = client
+            .until(|message| message["params"]["action"]["type"] == "chat/delta")
+            .await;
+        assert_eq!(told["params"]["channel"], chat);
+        let number = told["params"]["serverSeq"].as_u64().expect("a number");
+        assert!(number > last, "{number} comes after {last}");
+        last = number;
+    }
+    client
+        .accepted(&chat, json!({ "type": "chat/turnCancelled", "turnId": running }))
+        .await;
+    event(&mut app, "session.idle");
+
+    // What it says is said there, and what it may not do is refused there.
+    client.accepted(&chat, turn("t2", "say From AHP.")).await;
+    client.ends("t2").await;
+    said(&mut app, "From AHP.");
+    let refused = client.dispatch(&chat, turn("t2", "say Again.")).await;
+    assert!(refused.is_some(), "a turn is begun once");
+
+    // One that comes back, and one that comes with everything that it wants, have the same.
+    let uris = json!([ROOT, session, chat]);
+    let hello = json!({ "channel": ROOT, "clientId": "me", "lastSeenServerSeq": last, "subscriptions": uris });
+    let mut back = Client::connect_raw(&two.ahp_url()).await;
+    let resumed = back.request("reconnect", hello).await;
+    assert_eq!(resumed["type"], "snapshot", "{resumed}");
+    let hello = json!({ "channel": ROOT, "protocolVersions": ["1.0.0"], "clientId": "you",
+        "initialSubscriptions": uris });
+    let mut new = Client::connect_raw(&two.ahp_url()).await;
+    let came = new.request("initialize", hello).await;
+    for snapshots in [&resumed["snapshots"], &came["snapshots"]] {
+        let snapshots = snapshots.as_array().expect("snapshots");
+        let of = |uri: &str| snapshots.iter().find(|snapshot| snapshot["resource"] == uri);
+        assert!(of(&session).is_some() && of(ROOT).is_some());
+        assert!(of(&chat).expect("the chat").to_string().contains("From AHP."));
+    }
+    new.accepted(&chat, turn("t3", "say From you.")).await;
+    for client in [&mut back, &mut new] {
+        client.ends("t3").await;
+    }
+    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+
+    // When its host is gone the client is sent away, comes back, and goes on.
+    one.running.kill();
+    assert!(new.closed().await.contains("reconnect"));
+    let mut again = Client::connect(&two.ahp_url(), "test").await;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while again.try_subscribe(&chat).await.is_none() {
+        assert!(tokio::time::Instant::now() < deadline, "the session is not there again");
+    }
+    again.accepted(&chat, turn("t4", "say Still here.")).await;
+    again.ends("t4").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_editor_works_with_a_session_of_another_host() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (mut app, session) = working(&one);
+    let mut editor = Editor::ready(&two.home);
+    let load = json!({ "sessionId": session, "cwd": one.home.work(), "mcpServers": [] });
+    editor.call("session/load", load);
+    editor.until("the answer goes on", |update| {
+        update["sessionUpdate"] == "agent_message_chunk"
+    });
+    editor.notify("session/cancel", json!({ "sessionId": session }));
+    event(&mut app, "session.idle");
+    assert_eq!(editor.stops(&session, "say From an editor."), "end_turn");
+    said(&mut app, "From an editor.");
+    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_served_where_its_directory_is_and_says_what_it_waits_for() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (mut one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let directory = one.home.work().join("project");
+    std::fs::create_dir(&directory).unwrap();
+    let mut app = Sdk::connect(&one);
+    let new = json!({ "workingDirectory": directory });
+    let session = app.call("session.create", new).unwrap()["sessionId"].clone();
+    let id = session.as_str().unwrap().to_owned();
+    app.call(
+        "session.send",
+        json!({ "sessionId": session, "prompt": "say Here is one." }),
+    )
+    .unwrap();
+    event(&mut app, "session.idle");
+    drop(app);
+    until(&two.home, &["sessions", "list"], |list| list.contains("project"));
+
+    // Its host is gone, and the directory with it.
+    one.running.kill();
+    let away = one.home.work().join("away");
+    std::fs::rename(&directory, &away).unwrap();
+    let mut app = Sdk::connect(&two);
+    let refused = app.call("session.resume", json!({ "sessionId": session })).unwrap_err();
+    let told = refused["message"].as_str().unwrap();
+    assert!(told.contains("waits for a host with its directory"), "{told}");
+    assert!(
+        told.contains(directory.to_str().unwrap()) && told.contains("one-"),
+        "{told}"
+    );
+    let refused = two.home.run(["run", "--resume", &id, "say Mine."]);
+    assert!(
+        refused.stderr.contains("waits for a host with its directory"),
+        "{}",
+        refused.stderr
+    );
+    assert!(two.home.logs().is_empty(), "nothing was taken");
+
+    // Back again, any host goes on with it.
+    std::fs::rename(&away, &directory).unwrap();
+    app.call("session.resume", json!({ "sessionId": session })).unwrap();
+    app.call(
+        "session.send",
+        json!({ "sessionId": session, "prompt": "say Here is another." }),
+    )
+    .unwrap();
+    said(&mut app, "Here is another.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_goes_on_with_a_session_that_another_host_has_in_use() {
+    let Some(cluster) = Cluster::start().await else { return };
+    let (one, two) = (start(&cluster, "one"), start(&cluster, "two"));
+    let (mut app, session) = working(&one);
+    app.call("session.abort", json!({ "sessionId": session })).unwrap();
+    event(&mut app, "session.idle");
+    // The app still has it open.
+    let ran = two.home.run(["run", "--resume", &session, "say From a command."]).ok();
+    assert!(ran.stdout().contains("From a command."), "{}", ran.stdout());
+    said(&mut app, "From a command.");
+    assert!(two.home.logs().is_empty(), "{:?}", two.home.logs());
+}
