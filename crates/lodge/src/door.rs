@@ -22,6 +22,9 @@ pub(crate) struct Note {
     pub(crate) version: String,
     #[serde(default)]
     pub(crate) pid: u32,
+    /// Whether a client started it, so that any client may start it again.
+    #[serde(default)]
+    pub(crate) background: bool,
     /// Where AHP clients connect: `ws://…`, `wss://…` or `unix:…`.
     pub(crate) ahp: String,
     /// Where clients of the Copilot SDKs connect.
@@ -62,6 +65,12 @@ pub(crate) fn running(home: &Path) -> Result<Option<Note>> {
         return Ok(Some(note));
     };
     Ok(UnixStream::connect(socket).is_ok().then_some(note))
+}
+
+/// Whether a host that clients may start again was killed: its note is there, and nobody answers.
+pub(crate) fn was_killed(home: &Path) -> Result<bool> {
+    let background = find(home)?.is_some_and(|note| note.background);
+    Ok(background && running(home)?.is_none())
 }
 
 /// The token of a home, where there is one.
