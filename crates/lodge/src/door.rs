@@ -107,7 +107,16 @@ impl Discovery {
     }
 
     fn write(&self) -> io::Result<()> {
-        lodge_files::replace(&self.path, serde_json::to_string(&self.note)?.as_bytes())
+        replace(&self.path, &self.note)
+    }
+
+    /// Says that the host is about to stop, so that no client starts it again.
+    pub(crate) fn stopping(&self) -> io::Result<()> {
+        let note = Note {
+            background: false,
+            ..self.note.clone()
+        };
+        replace(&self.path, &note)
     }
 
     /// Writes it again where somebody deleted it.
@@ -117,6 +126,10 @@ impl Discovery {
             false => self.write(),
         }
     }
+}
+
+fn replace(path: &Path, note: &Note) -> io::Result<()> {
+    lodge_files::replace(path, serde_json::to_string(note)?.as_bytes())
 }
 
 impl Drop for Discovery {

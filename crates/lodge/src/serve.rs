@@ -363,6 +363,9 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         }
     }
     notify::stopping();
+    if let Err(error) = found.stopping() {
+        tracing::warn!(%error, "a client may start this host again, because it cannot be noted that it stops");
+    }
     ahp.shutdown().await;
     host.shutdown_because(reason).await;
     #[cfg(feature = "fleet")]

@@ -248,8 +248,12 @@ fn a_host_that_the_conversation_started_is_started_again_when_it_is_killed() {
     screen.until("an answer from the next host", |shown| {
         shown.matches("after").count() > 1 && !shown.contains("Esc stops") && !shown.contains("not reachable")
     });
-    screen.leave();
+    // One that is stopped stays so, although its conversation is open.
     stop(&home);
+    screen.until_shows("The host is not reachable");
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!home.path().join("host.json").exists());
+    screen.leave();
 }
 
 #[test]
