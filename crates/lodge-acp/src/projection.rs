@@ -114,10 +114,8 @@ impl Projector {
                 "size": info.token_limit,
             })),
             Payload::SessionInfo(info) if info.info_type == COMMAND_SOURCE => {
-                self.out.push(Update::AgentMessageChunk(Chunk {
-                    content: info.message.clone().into(),
-                    message_id: Some(event.id().to_string()),
-                }));
+                let said = chunk(&info.message, &event.id().to_string());
+                self.out.push(Update::AgentMessageChunk(said));
             }
             Payload::SessionInfo(info) => self.notice("info", &info.message, event),
             Payload::SessionWarning(warning) => self.notice("warning", &warning.message, event),
@@ -145,10 +143,8 @@ impl Projector {
             }
             Payload::ToolExecutionStart(start) => {
                 if is_main {
-                    let call = || Call::new(&start.tool_name, None, start.arguments.as_ref());
-                    if !self.calls.contains_key(&start.tool_call_id) {
-                        self.begin(&start.tool_call_id, call());
-                    }
+                    let call = Call::new(&start.tool_name, None, start.arguments.as_ref());
+                    self.begin(&start.tool_call_id, call);
                 }
                 self.status(&start.tool_call_id, RUNNING);
             }
@@ -260,10 +256,9 @@ impl Projector {
     /// The call that a permission is asked for, made known if it is not yet.
     pub(crate) fn asked(&mut self, request_id: &str, request: &PermissionRequest) -> (Vec<Update>, ToolCall) {
         let id = request.tool_call_id().unwrap_or(request_id);
-        let told = Call::of_request(request);
-        self.begin(id, told.clone());
-        let known = self.calls.get(id).filter(|known| known.tells(request, &self.cwd));
-        let call = known.cloned().unwrap_or(told);
+        // A hook may have changed what the call said: people are asked about the request.
+        let call = Call::of_request(request);
+        self.begin(id, call.clone());
         let mut shown = call.shown(id, PENDING, &self.cwd);
         let details = details(request);
         if !details.is_empty() {
@@ -295,11 +290,9 @@ impl Projector {
             // Nothing to act on, and no place to show it.
             _ => return,
         };
-        let quoted = message.replace('\n', "\n> ");
-        self.out.push(Update::AgentMessageChunk(Chunk {
-            content: format!("\n\n> {word}: {quoted}\n\n").into(),
-            message_id: Some(event.id().to_string()),
-        }));
+        let quoted = format!("\n\n> {word}: {}\n\n", message.replace('\n', "\n> "));
+        let said = chunk(&quoted, &event.id().to_string());
+        self.out.push(Update::AgentMessageChunk(said));
     }
 
     fn compaction_began(&mut self, event: &Event) {

@@ -64,38 +64,6 @@ impl Call {
         Self::new(name, None, Some(&arguments))
     }
 
-    /// Whether the call says what the request asks for. Those of hosted agents need not: people are asked about the request.
-    pub(crate) fn tells(&self, request: &PermissionRequest, cwd: &Path) -> bool {
-        let names = |path: &str| self.text("path").is_some_and(|own| cwd.join(own) == cwd.join(path));
-        match request {
-            PermissionRequest::Shell(shell) => self.text("command") == Some(shell.full_command_text.as_str()),
-            PermissionRequest::Write(write) => names(&write.file_name) && self.makes(&write.diff),
-            PermissionRequest::Read(read) => names(&read.path),
-            PermissionRequest::Url(url) => self.text("url") == Some(url.url.as_str()),
-            _ => true,
-        }
-    }
-
-    /// Whether this difference is what the call's arguments do to a file.
-    fn makes(&self, diff: &str) -> bool {
-        let hunks = || diff.lines().skip_while(|line| !line.starts_with("@@"));
-        let side = |mark| {
-            let lines = hunks().filter_map(|line| line.strip_prefix([' ', mark]));
-            lines.flat_map(|line| [line, "\n"]).collect::<String>()
-        };
-        let (before, after) = (side('-'), side('+'));
-        match self.name.as_str() {
-            "create" => self
-                .text("file_text")
-                .is_some_and(|text| text.trim_end() == after.trim_end()),
-            "edit" => self
-                .text("old_str")
-                .zip(self.text("new_str"))
-                .is_some_and(|(old, new)| before.replacen(old, new, 1).trim_end() == after.trim_end()),
-            _ => false,
-        }
-    }
-
     /// The whole call.
     pub(crate) fn shown(&self, id: &str, status: &'static str, cwd: &Path) -> ToolCall {
         let content = self.preview(cwd);
@@ -168,21 +136,22 @@ impl Call {
         let Some(path) = self.text("path").map(|path| cwd.join(path)) else {
             return Vec::new();
         };
+        let own = |name: &str| self.text(name).map(str::to_owned);
         let made = match self.name.as_str() {
-            "create" => self.text("file_text").map(|text| (None, text)),
-            "edit" => self
-                .text("old_str")
-                .zip(self.text("new_str"))
-                .map(|(old, new)| (Some(old), new)),
+            "create" => own("file_text").map(|text| (None, text)),
+            "edit" => {
+                let replaced = own("old_str").zip(own("new_str"));
+                let replaced = replaced.or_else(|| self.text("diff").map(sides));
+                replaced.map(|(old, new)| (Some(old).filter(|old| !old.is_empty()), new))
+            }
             _ => None,
         };
-        let difference = made.map(|(old, new)| ToolContent::Diff {
+        let difference = made.map(|(old_text, new_text)| ToolContent::Diff {
             path,
-            old_text: old.map(str::to_owned),
-            new_text: new.to_owned(),
+            old_text,
+            new_text,
         });
-        let told = || self.text("diff").map(|diff| fenced(diff, "diff"));
-        difference.or_else(told).into_iter().collect()
+        difference.into_iter().collect()
     }
 
     /// More output of the running call. What is to be shown of it, if something is.
@@ -292,6 +261,16 @@ impl Call {
     }
 }
 
+/// What a unified difference takes away and what it puts there, with the lines around.
+fn sides(diff: &str) -> (String, String) {
+    let hunks = || diff.lines().skip_while(|line| !line.starts_with("@@"));
+    let side = |mark| {
+        let lines = hunks().filter_map(|line| line.strip_prefix([' ', mark]));
+        lines.flat_map(|line| [line, "\n"]).collect()
+    };
+    (side('-'), side('+'))
+}
+
 /// What editors show an icon for.
 pub(crate) fn kind(tool: &str) -> &'static str {
     match tool {
@@ -384,6 +363,11 @@ mod tests {
         assert_eq!(
             shown("create", json!({ "path": "a", "file_text": "x" })),
             json!([{ "type": "diff", "path": "/w/a", "newText": "x" }])
+        );
+        let diff = "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n";
+        assert_eq!(
+            shown("edit", json!({ "path": "a", "diff": diff })),
+            json!([{ "type": "diff", "path": "/w/a", "oldText": "one\ntwo\n", "newText": "one\n2\n" }])
         );
         assert_eq!(shown("view", json!({ "path": "a" })), Value::Null);
     }

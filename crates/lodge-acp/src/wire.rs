@@ -5,16 +5,12 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use lodge_rpc::nullable;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The one version that is spoken.
 pub(crate) const PROTOCOL_VERSION: u16 = 1;
-
-/// Null is the same as nothing.
-pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(value)?.unwrap_or_default())
-}
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -221,8 +221,8 @@ impl Turn {
 /// What came of a wish.
 enum Done {
     Nothing,
-    /// This may be done without asking again, in this turn.
-    Approved(Approved),
+    /// A question about this call of the program was answered. This may be done without asking again, in this turn.
+    Answered(String, Option<Approved>),
     /// A person ended the turn.
     Rejected,
     Started(Uuid, Arc<Terminal>),
@@ -301,7 +301,10 @@ impl<'a> Work<'a> {
     fn done(&mut self, done: Done) -> Result<(), Stop> {
         match done {
             Done::Nothing => {}
-            Done::Approved(what) => drop(self.approved.insert(what)),
+            Done::Answered(call, approved) => {
+                self.approved.extend(approved);
+                self.answered(&call)?;
+            }
             Done::Started(id, terminal) => self.terminals.add(id, terminal),
             Done::Rejected => return Err(Stop::Rejected),
         }

@@ -368,7 +368,7 @@ impl Call<'_> {
 
     /// Asks for permission. Whoever gives it may change the arguments.
     pub(crate) async fn ask(&self, request: PermissionRequest, args: &mut Value) -> Result<Asked, Stop> {
-        let (shared, request) = (&self.turn.shared, request.with_tool_call_id(self.id));
+        let (shared, request) = (&self.turn.shared, request.with_tool_call_id(Some(self.id.to_owned())));
         if shared.would_ask(&request)
             && let Some(verdict) = self.answered_by_hook(&request, args).await?
         {
@@ -415,7 +415,7 @@ impl Call<'_> {
 
     /// Asks a person, although rules would have let it pass: it needs more than they allow.
     pub(crate) async fn ask_person(&self, request: PermissionRequest, args: &mut Value) -> Result<Asked, Stop> {
-        let (shared, request) = (&self.turn.shared, request.with_tool_call_id(self.id));
+        let (shared, request) = (&self.turn.shared, request.with_tool_call_id(Some(self.id.to_owned())));
         let verdict = shared.ask_permission(&self.request_id("permission"), request).await?;
         Ok(asked(verdict, args))
     }

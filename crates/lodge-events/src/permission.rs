@@ -158,8 +158,8 @@ impl PermissionRequest {
         }
     }
 
-    /// The same request for the given tool call.
-    pub fn with_tool_call_id(mut self, id: impl Into<String>) -> Self {
+    /// The same request for the given tool call, or for none.
+    pub fn with_tool_call_id(mut self, id: Option<String>) -> Self {
         let slot = match &mut self {
             Self::Shell(p) => &mut p.tool_call_id,
             Self::Write(p) => &mut p.tool_call_id,
@@ -171,12 +171,15 @@ impl PermissionRequest {
             Self::Hook(p) => &mut p.tool_call_id,
             Self::Other(value) => {
                 if let Some(object) = value.as_object_mut() {
-                    object.insert("toolCallId".into(), id.into().into());
+                    match id {
+                        Some(id) => drop(object.insert("toolCallId".into(), id.into())),
+                        None => drop(object.remove("toolCallId")),
+                    }
                 }
                 return self;
             }
         };
-        *slot = Some(id.into());
+        *slot = id;
         self
     }
 

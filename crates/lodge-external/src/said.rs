@@ -1,7 +1,7 @@
 //! What a program says and wants, as plain data.
 
-use lodge_rpc::{Error, Peer};
-use serde::{Deserialize, Deserializer, Serialize};
+use lodge_rpc::{Error, Peer, nullable};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -107,11 +107,6 @@ pub enum TerminalRequest {
     Release,
 }
 
-/// Null is the same as nothing.
-pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(value)?.unwrap_or_default())
-}
-
 /// A piece of a prompt.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
@@ -204,6 +199,11 @@ impl CallUpdate {
     pub fn argument(&self, names: &[&str]) -> Option<&str> {
         let input = self.raw_input.as_ref()?;
         names.iter().find_map(|name| input.get(name)?.as_str())
+    }
+
+    /// The command that it runs.
+    pub fn command(&self) -> Option<&str> {
+        self.argument(&["command", "cmd"])
     }
 
     /// The file that it is about.

@@ -147,6 +147,11 @@ fn is_id(id: &Value) -> bool {
     matches!(id, Value::Null | Value::Number(_) | Value::String(_))
 }
 
+/// For a field in which null is the same as nothing.
+pub fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
+}
+
 /// The parameters of a method.
 pub fn params<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
     // Methods whose parameters are all optional may be sent without any.

@@ -1,5 +1,7 @@
 //! The editor at the foot of the screen: several lines, wrapped, with what was typed before.
 
+use std::collections::HashSet;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -64,6 +66,13 @@ impl Composer {
             let surplus = self.history.len().saturating_sub(REMEMBERED);
             self.history.drain(..surplus);
         }
+    }
+
+    /// What was typed before, the newest first, each once.
+    pub(crate) fn earlier(&self) -> impl Iterator<Item = &str> {
+        let mut seen = HashSet::new();
+        let newest_first = self.history.iter().rev().map(String::as_str);
+        newest_first.filter(move |text| seen.insert(*text))
     }
 
     pub(crate) fn insert(&mut self, text: &str) {

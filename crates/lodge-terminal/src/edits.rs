@@ -29,6 +29,10 @@ impl Edit {
                 .find_map(|name| input.get(name)?.as_str().map(str::to_owned))
         };
         let path = text(&["path", "file_path"])?;
+        if let Some(diff) = text(&["diff"]) {
+            let (old, new) = sides(&diff);
+            return Some(Self { path, old, new });
+        }
         let (old, new) = match text(&["new_str", "new_string"]) {
             Some(new) => (text(&["old_str", "old_string"]).unwrap_or_default(), new),
             None => (String::new(), text(&["file_text", "content"])?),
@@ -84,6 +88,28 @@ impl Edit {
     }
 }
 
+/// What a unified difference takes away and what it puts there, with the lines around.
+fn sides(diff: &str) -> (String, String) {
+    let lines = diff.lines().skip_while(|line| !line.starts_with("@@"));
+    let (mut old, mut new) = (String::new(), String::new());
+    for line in lines {
+        let add = |side: &mut String| {
+            side.push_str(&line[1..]);
+            side.push('\n');
+        };
+        match line.as_bytes().first() {
+            Some(b'-') => add(&mut old),
+            Some(b'+') => add(&mut new),
+            Some(b' ') => {
+                add(&mut old);
+                add(&mut new);
+            }
+            _ => {}
+        }
+    }
+    (old, new)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +124,10 @@ mod tests {
         assert_eq!(rows, ["      one", "    - two", "    + 2", "      three"]);
         let made = Edit::read(r#"{"path":"b","file_text":"x\ny\n"}"#).unwrap();
         assert_eq!(made.rows(40, 1, &theme).len(), 2);
+        let diff = "--- a/b\n+++ b/b\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\\ No newline at end of file\n";
+        let asked = Edit::read(&serde_json::json!({ "path": "b", "diff": diff }).to_string()).unwrap();
+        let rows: Vec<String> = asked.rows(40, 10, &theme).iter().map(ToString::to_string).collect();
+        assert_eq!(rows, ["      one", "    - two", "    + 2"]);
         assert_eq!(Edit::read("ls -l"), None);
         assert_eq!(Edit::read(r#"{"path":"b"}"#), None);
     }

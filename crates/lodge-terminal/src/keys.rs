@@ -45,6 +45,8 @@ pub enum Action {
     Unqueue,
     /// To the questions and back, and from one question to the next.
     Questions,
+    /// Shows what was typed before.
+    Earlier,
     /// Shows the sessions.
     Sessions,
     /// Shows the models.
@@ -103,6 +105,7 @@ pub const KEYS: &[(&str, Action, &str)] = &[
         Action::Unqueue,
         "Take back the last queued message to edit it",
     ),
+    ("Ctrl-R", Action::Earlier, "Search earlier messages"),
     ("Ctrl-S", Action::Sessions, "Choose a session"),
     ("Alt-M", Action::Models, "Choose a model"),
     ("Ctrl-G", Action::Editor, "Write the message in $VISUAL or $EDITOR"),

@@ -515,7 +515,13 @@ pub(crate) struct AttachArgs {
     #[arg(skip)]
     pub(crate) host: Option<String>,
     /// The host's token [default: that of the host of --home]
-    #[arg(long, env = "LODGE_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "LODGE_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
     pub(crate) token: Option<String>,
     /// The model for the first message
     #[arg(long, short)]

@@ -191,7 +191,7 @@ fn lacking(models: &Catalogue, default: &str, provider: &str, list: &[ModelInfo]
 
 fn host(page: &Page, home: &Path) {
     page.head("Host");
-    match door::find(home).ok().flatten() {
+    match door::running(home).ok().flatten() {
         Some(note) => {
             page.good(format!(
                 "process {} listens on {}; connect with `lodge attach`",

@@ -22,6 +22,9 @@ pub(crate) struct Note {
     pub(crate) version: String,
     #[serde(default)]
     pub(crate) pid: u32,
+    /// Whether a client started it, so that any client may start it again.
+    #[serde(default)]
+    pub(crate) background: bool,
     /// Where AHP clients connect: `ws://…`, `wss://…` or `unix:…`.
     pub(crate) ahp: String,
     /// Where clients of the Copilot SDKs connect.
@@ -64,6 +67,12 @@ pub(crate) fn running(home: &Path) -> Result<Option<Note>> {
     Ok(UnixStream::connect(socket).is_ok().then_some(note))
 }
 
+/// Whether a host that clients may start again was killed: its note is there, and nobody answers.
+pub(crate) fn was_killed(home: &Path) -> Result<bool> {
+    let background = find(home)?.is_some_and(|note| note.background);
+    Ok(background && running(home)?.is_none())
+}
+
 /// The token of a home, where there is one.
 pub(crate) fn token(home: &Path) -> Option<String> {
     let text = std::fs::read_to_string(token_file(home)).ok()?;
@@ -98,7 +107,16 @@ impl Discovery {
     }
 
     fn write(&self) -> io::Result<()> {
-        lodge_files::replace(&self.path, serde_json::to_string(&self.note)?.as_bytes())
+        replace(&self.path, &self.note)
+    }
+
+    /// Says that the host is about to stop, so that no client starts it again.
+    pub(crate) fn stopping(&self) -> io::Result<()> {
+        let note = Note {
+            background: false,
+            ..self.note.clone()
+        };
+        replace(&self.path, &note)
     }
 
     /// Writes it again where somebody deleted it.
@@ -108,6 +126,10 @@ impl Discovery {
             false => self.write(),
         }
     }
+}
+
+fn replace(path: &Path, note: &Note) -> io::Result<()> {
+    lodge_files::replace(path, serde_json::to_string(note)?.as_bytes())
 }
 
 impl Drop for Discovery {

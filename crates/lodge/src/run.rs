@@ -1,12 +1,16 @@
 //! `lodge run`: one message, its answer on the terminal.
 
-use std::{io::Write, process::ExitCode, sync::Arc};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::{Result, bail};
 use lodge_events::{AbortReason, Event, Payload};
 use lodge_host::{
     Answer, AnsweredBy, Approval, Capabilities, Change, ClientSpec, Host, INCOMPLETE_ANSWERS, Mode, ModelChoice,
-    NewSession, NoCalls, Prompt, Resume, Session,
+    NewSession, NoCalls, Prompt, Resume, Session, mcp::Status,
 };
 
 use tokio::time::Instant;
@@ -35,6 +39,16 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
     }
+}
+
+/// Says which MCP servers the turn has to do without, and why.
+fn tell_failed_servers(session: &Session, view: &mut View<'_>) -> io::Result<()> {
+    for server in session.mcp().list() {
+        if server.status == Status::Failed {
+            view.note(&format!("MCP: {}", crate::mcp::state(&server, 0)))?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs it. `input` is what was piped into the command.
@@ -80,6 +94,7 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
     let mut asker = Asker::new(interactive);
     let mut exit = Exit::Finished;
     let mut interrupts = 0;
+    let mut servers_told = false;
     'turn: loop {
         while let Some((request, answer)) = asker.answer() {
             answer_question(&session, &mut view, &request, answer).await?;
@@ -105,6 +120,10 @@ pub(crate) async fn run(host: &Host, args: RunArgs, input: &str, console: &mut C
                     }
                     asker.take(&event);
                     match event.payload() {
+                        // By now the servers are connected, or have failed.
+                        Payload::AssistantTurnStart(_) if !std::mem::replace(&mut servers_told, true) => {
+                            tell_failed_servers(&session, &mut view)?;
+                        }
                         Payload::SessionError(_) => exit = Exit::Failed,
                         Payload::SessionWarning(warning)
                             if event.agent_id().is_none()

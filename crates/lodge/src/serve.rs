@@ -288,6 +288,7 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
     let note = door::Note {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
+        background: ends == Ends::WhenUnneeded,
         ahp: place.clone(),
         copilot: sdk.to_string(),
         socket: path_of(&socket),
@@ -366,6 +367,9 @@ pub(crate) async fn host(home: &Path, global: &Global, args: &ServeArgs, ends: E
         }
     }
     notify::stopping();
+    if let Err(error) = found.stopping() {
+        tracing::warn!(%error, "a client may start this host again, because it cannot be noted that it stops");
+    }
     ahp.shutdown().await;
     host.shutdown_because(reason).await;
     #[cfg(feature = "fleet")]

@@ -1,7 +1,8 @@
 //! The tool calls that a program makes by itself, as it tells of them.
 
 use lodge_events::{
-    ToolError, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionStart, ToolRequest, ToolResult,
+    PermissionRequest, ToolError, ToolExecutionComplete, ToolExecutionPartialResult, ToolExecutionStart, ToolRequest,
+    ToolResult,
 };
 use lodge_external::{CallContent, CallUpdate};
 use lodge_log::LogError;
@@ -19,7 +20,10 @@ pub(super) struct Call {
     /// Ours: a program may use its own twice.
     pub(super) id: String,
     pub(super) known: CallUpdate,
-    begun: bool,
+    /// What the log says of it, once it has begun.
+    recorded: Option<Recorded>,
+    /// Questions about it that nobody has answered. What the program says of it meanwhile is recorded after the answer.
+    asked: usize,
     started: bool,
     ended: bool,
     /// What of its output is told.
@@ -28,7 +32,68 @@ pub(super) struct Call {
     size: usize,
 }
 
+/// What the log says of a call.
+#[derive(Clone, PartialEq)]
+pub(super) struct Recorded {
+    name: String,
+    arguments: Value,
+    /// The program's own words.
+    title: Option<String>,
+}
+
+impl Recorded {
+    fn new(name: &str, arguments: Value) -> Self {
+        Self {
+            name: name.to_owned(),
+            arguments,
+            title: None,
+        }
+    }
+
+    /// What a question shows people, where that is known to the last word.
+    fn of_request(request: &PermissionRequest) -> Option<Self> {
+        let (name, arguments) = match request {
+            PermissionRequest::Shell(shell) => ("bash", json!({ "command": shell.full_command_text })),
+            PermissionRequest::Write(write) if !write.diff.is_empty() => {
+                ("edit", json!({ "path": write.file_name, "diff": write.diff }))
+            }
+            PermissionRequest::Read(read) => ("view", json!({ "path": read.path })),
+            PermissionRequest::Url(url) => ("web_fetch", json!({ "url": url.url })),
+            _ => return None,
+        };
+        Some(Self::new(name, arguments))
+    }
+}
+
 impl Call {
+    fn new(known: CallUpdate) -> Self {
+        Self {
+            id: Uuid::new_v4().to_string(),
+            recorded: None,
+            asked: 0,
+            started: false,
+            ended: false,
+            told: 0,
+            size: known.size(),
+            known,
+        }
+    }
+
+    /// As the program describes it. A command is recorded like one of ours, so that a question about it can name the call.
+    fn described(&self) -> Recorded {
+        let command = self
+            .known
+            .command()
+            .filter(|_| self.known.kind.as_deref() == Some("execute"));
+        match command {
+            Some(command) => Recorded::new("bash", json!({ "command": command })),
+            None => Recorded {
+                title: self.known.title.clone(),
+                ..Recorded::new(&self.name(), self.arguments())
+            },
+        }
+    }
+
     pub(super) fn name(&self) -> String {
         let known = self.known.name.as_ref().or(self.known.kind.as_ref());
         known.cloned().unwrap_or_else(|| "tool".to_owned())
@@ -62,20 +127,54 @@ impl<'a> Work<'a> {
     pub(super) fn call(&mut self, update: CallUpdate) -> Result<(), Stop> {
         let id = update.tool_call_id.clone();
         self.learn(update)?;
-        let status = self.calls.get(&id).and_then(|call| call.known.status.clone());
-        match status.as_deref() {
+        Ok(self.follow_call(&id)?)
+    }
+
+    /// Records how far a call is, unless a question about it is open.
+    fn follow_call(&mut self, id: &str) -> Result<(), LogError> {
+        let Some(call) = self.calls.get(id).filter(|call| call.asked == 0) else {
+            return Ok(());
+        };
+        match call.known.status.clone().as_deref() {
             Some("in_progress") => {
-                self.start_call(&id)?;
-                self.tell_output(&id);
+                self.start_call(id)?;
+                self.tell_output(id);
             }
             Some(status @ ("completed" | "failed")) => {
                 let success = status == "completed";
-                self.start_call(&id)?;
-                self.end_call(&id, success.then_some(()).ok_or(""))?;
+                self.start_call(id)?;
+                self.end_call(id, success.then_some(()).ok_or(""))?;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// The question as people get it. It names the call only if the log says of the call what the question asks for. Otherwise it
+    /// stands alone, so no face can show what the program said of the call before.
+    pub(super) fn ask_about_call(
+        &mut self,
+        id: &str,
+        request: PermissionRequest,
+    ) -> Result<PermissionRequest, LogError> {
+        let Some(call) = self.calls.get_mut(id) else {
+            return Ok(request.with_tool_call_id(None));
+        };
+        call.asked += 1;
+        let asked = Recorded::of_request(&request).unwrap_or_else(|| call.described());
+        if call.recorded.is_none() {
+            self.record_call(id, asked.clone())?;
+        }
+        let call = self.calls.get(id).filter(|call| call.recorded.as_ref() == Some(&asked));
+        Ok(request.with_tool_call_id(call.map(|call| call.id.clone())))
+    }
+
+    /// A question about a call is answered: what the program said of the call meanwhile is recorded.
+    pub(super) fn answered(&mut self, id: &str) -> Result<(), LogError> {
+        if let Some(call) = self.calls.get_mut(id) {
+            call.asked = call.asked.saturating_sub(1);
+        }
+        self.follow_call(id)
     }
 
     /// Forgets a call that has ended: what is said of its id from now on is about another one.
@@ -90,7 +189,7 @@ impl<'a> Work<'a> {
         if let Some(call) = self.calls.get_mut(&update.tool_call_id) {
             if !call.ended {
                 call.known.update(update);
-                call.size = call.known.size();
+                call.size = call.size.max(call.known.size());
             }
             return self.check_size();
         }
@@ -101,15 +200,7 @@ impl<'a> Work<'a> {
             );
             return Err(super::failed(lodge_models::ErrorKind::Connection, why));
         }
-        let call = Call {
-            id: Uuid::new_v4().to_string(),
-            begun: false,
-            started: false,
-            ended: false,
-            told: 0,
-            size: update.size(),
-            known: update,
-        };
+        let call = Call::new(update);
         self.calls.insert(call.known.tool_call_id.clone(), call);
         self.check_size()
     }
@@ -125,32 +216,38 @@ impl<'a> Work<'a> {
         Err(super::failed(lodge_models::ErrorKind::Connection, why))
     }
 
-    /// Records that the program wants a call. Its arguments are known by then.
-    pub(super) fn begin_call(&mut self, id: &str) -> Result<(), LogError> {
-        let Some(call) = self.calls.get_mut(id).filter(|call| !call.begun) else {
+    /// Records that the program wants a call.
+    fn record_call(&mut self, id: &str, recorded: Recorded) -> Result<(), LogError> {
+        let Some(call) = self.calls.get_mut(id) else {
             return Ok(());
         };
-        call.begun = true;
         let request = ToolRequest {
             tool_call_id: call.id.clone(),
-            name: call.name(),
-            arguments: Some(call.arguments()),
-            tool_title: call.known.title.clone(),
+            name: recorded.name.clone(),
+            arguments: Some(recorded.arguments.clone()),
+            tool_title: recorded.title.clone(),
             ..ToolRequest::default()
         };
+        call.recorded = Some(recorded);
         self.record_message(Some(request))
     }
 
-    pub(super) fn start_call(&mut self, id: &str) -> Result<(), LogError> {
-        self.begin_call(id)?;
+    fn start_call(&mut self, id: &str) -> Result<(), LogError> {
+        if let Some(call) = self.calls.get(id).filter(|call| call.recorded.is_none() && !call.ended) {
+            let described = call.described();
+            self.record_call(id, described)?;
+        }
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.started && !call.ended) else {
+            return Ok(());
+        };
+        let Some(recorded) = call.recorded.clone() else {
             return Ok(());
         };
         call.started = true;
         let start = ToolExecutionStart {
             tool_call_id: call.id.clone(),
-            tool_name: call.name(),
-            arguments: Some(call.arguments()),
+            tool_name: recorded.name,
+            arguments: Some(recorded.arguments),
             turn_id: Some(TURN_ID.into()),
             model: Some(self.agent.clone()),
             ..ToolExecutionStart::default()
@@ -245,6 +342,7 @@ impl<'a> Work<'a> {
             call.ended = true;
             // Only that it was there matters from now on.
             call.known = CallUpdate::default();
+            call.recorded = None;
             call.size = 0;
         }
         Ok(())
@@ -252,7 +350,7 @@ impl<'a> Work<'a> {
 
     /// Ends the calls whose end the program did not tell.
     pub(super) fn close_calls(&mut self, why: &str) -> Result<(), LogError> {
-        let open = |call: &Call| call.begun && !call.ended;
+        let open = |call: &Call| call.recorded.is_some() && !call.ended;
         let ids: Vec<String> = self
             .calls
             .iter()

@@ -1,6 +1,6 @@
 //! What a program asks for: permissions, files and commands, by the rules and questions of the session.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use lodge_events::{CustomToolPermission, PermissionRequest};
 use lodge_external::{CallUpdate, NewTerminal, Reply, Said, TerminalRequest};
@@ -33,6 +33,11 @@ async fn permitted(shared: &Shared, request: PermissionRequest) -> Result<Result
         Verdict::Allowed { .. } => Ok(()),
         other => Err(other),
     })
+}
+
+/// A question about what no call of the program says: people are shown what it asks for and nothing else.
+fn alone(request: PermissionRequest) -> PermissionRequest {
+    request.with_tool_call_id(None)
 }
 
 /// What a refusal means for the turn, and for whoever asked.
@@ -83,21 +88,25 @@ impl Work<'_> {
         // People are asked about what is wanted now, not about a call of the same id that is over.
         self.forget_ended(&id);
         self.learn(update)?;
-        self.begin_call(&id)?;
         let Some(call) = self.calls.get(&id) else { return Ok(()) };
         let (request, approved) = self.request(&call.id, &call.name(), &call.known);
+        let request = self.ask_about_call(&id, request)?;
         let shared = self.turn.shared.clone();
         self.wishes.push(Box::pin(async move {
-            Ok(match permitted(&shared, request).await? {
+            let approved = match permitted(&shared, request).await? {
                 Ok(()) => {
                     reply.permit(true);
-                    approved.map_or(Done::Nothing, Done::Approved)
+                    approved
                 }
                 Err(verdict) => {
                     reply.permit(false);
-                    refused(verdict).0
+                    match refused(verdict) {
+                        (Done::Rejected, _) => return Ok(Done::Rejected),
+                        _ => None,
+                    }
                 }
-            })
+            };
+            Ok(Done::Answered(id, approved))
         }));
         Ok(())
     }
@@ -111,12 +120,11 @@ impl Work<'_> {
             _ => None,
         };
         let kind = known.kind.as_deref().unwrap_or_default();
-        let command = known.argument(&["command", "cmd"]);
-        let found = match (kind, command, known.path()) {
+        let found = match (kind, known.command(), known.path()) {
             ("execute", Some(command), _) => {
-                let request = of_tool("bash", json!({ "command": command, "description": title }));
-                let cwd = cx.directory(known.argument(&["cwd", "workdir", "directory"]).unwrap_or("."));
-                let approved = cwd.ok().map(|cwd| Approved::command(command, &cwd));
+                let place = known.argument(&["cwd", "workdir", "directory"]).unwrap_or(".");
+                let approved = cx.directory(place).ok().map(|cwd| Approved::command(command, &cwd));
+                let request = self.running(command, &cx.cwd.join(place), &title);
                 request.map(|request| (request, approved))
             }
             ("read", _, Some(path)) => of_tool("view", json!({ "path": path })).map(|request| (request, None)),
@@ -127,7 +135,13 @@ impl Work<'_> {
                 });
                 let place = cx.writing(path, text.unwrap_or_default()).ok();
                 let approved = |place: &Located| text.map(|text| Approved::write(&place.path, text));
-                place.map(|(place, request)| (request, approved(&place)))
+                place.map(|(place, mut request)| {
+                    // Nobody knows what it writes, so no difference is shown.
+                    if let (None, PermissionRequest::Write(write)) = (text, &mut request) {
+                        (write.diff, write.new_file_contents) = (String::new(), None);
+                    }
+                    (request, approved(&place))
+                })
             }
             ("fetch", ..) => known
                 .argument(&["url"])
@@ -147,6 +161,21 @@ impl Work<'_> {
         })
     }
 
+    /// What people are asked about a command. It is judged from where it runs, and they see where that is.
+    fn running(&self, command: &str, place: &Path, purpose: &str) -> Option<PermissionRequest> {
+        let mut cx = self.cx("terminal");
+        let description = match cx.cwd == place {
+            true => purpose.to_owned(),
+            false => format!("In {}", place.display()),
+        };
+        cx.cwd = place.to_owned();
+        let arguments = json!({ "command": command, "description": description });
+        match self.builtin("bash")?.need(&arguments, &cx) {
+            Ok(Need::Ask(request)) => Some(*request),
+            _ => None,
+        }
+    }
+
     fn read(&mut self, path: String, line: Option<u64>, limit: Option<u64>, reply: Reply) {
         let mut cx = self.cx("read");
         let (place, request) = match cx.reading(&path) {
@@ -155,7 +184,7 @@ impl Work<'_> {
         };
         let (shared, view) = (self.turn.shared.clone(), self.builtin("view"));
         self.wishes.push(Box::pin(async move {
-            if let Err(verdict) = permitted(&shared, request).await? {
+            if let Err(verdict) = permitted(&shared, alone(request)).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
                 return Ok(done);
@@ -180,7 +209,7 @@ impl Work<'_> {
         let is_approved = self.approved.contains(&Approved::write(&place.path, &text));
         let shared = self.turn.shared.clone();
         self.wishes.push(Box::pin(async move {
-            if !is_approved && let Err(verdict) = permitted(&shared, request).await? {
+            if !is_approved && let Err(verdict) = permitted(&shared, alone(request)).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
                 return Ok(done);
@@ -195,7 +224,7 @@ impl Work<'_> {
 
     fn terminal(&mut self, wanted: NewTerminal, reply: Reply) {
         let line = wanted.line();
-        let mut cx = self.cx("terminal");
+        let cx = self.cx("terminal");
         let (cwd, place) = match (
             cx.directory(wanted.cwd.as_deref().unwrap_or(".")),
             self.terminals.reserve(),
@@ -204,19 +233,13 @@ impl Work<'_> {
             (Err(error), _) => return reply.answer(Err(error.to_string())),
             (_, Err(why)) => return reply.answer(Err(why)),
         };
-        let description = wanted.cwd.map(|_| format!("In {}", cwd.display()));
-        // What the command names is seen from there.
-        cx.cwd = cwd.clone();
-        let arguments = json!({ "command": line, "description": description.unwrap_or_default() });
-        let need = self.builtin("bash").map(|bash| bash.need(&arguments, &cx));
-        let request = match need {
-            Some(Ok(Need::Ask(request))) => *request,
-            _ => return reply.answer(Err("Commands cannot be run here.".to_owned())),
+        let Some(request) = self.running(&line, &cwd, "") else {
+            return reply.answer(Err("Commands cannot be run here.".to_owned()));
         };
         let is_approved = self.approved.contains(&Approved::command(&line, &cwd));
         let shared = self.turn.shared.clone();
         self.wishes.push(Box::pin(async move {
-            if !is_approved && let Err(verdict) = permitted(&shared, request).await? {
+            if !is_approved && let Err(verdict) = permitted(&shared, alone(request)).await? {
                 let (done, why) = refused(verdict);
                 reply.answer(Err(why));
                 return Ok(done);

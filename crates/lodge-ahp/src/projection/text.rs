@@ -1,5 +1,7 @@
 //! The words people read about tools.
 
+use std::path::Path;
+
 use lodge_events::{PermissionRequest, Timestamp};
 use serde_json::Value;
 
@@ -165,10 +167,56 @@ pub(super) fn asked(request: &PermissionRequest) -> (&str, Value, Option<&str>) 
     }
 }
 
+/// Puts what a request is about in the place of what its call said. A path stays as it was written if it means the same file.
+pub(super) fn correct(call: &mut Value, asked: &Value) {
+    for key in ["command", "url", "path"] {
+        let (Some(said), Some(asked)) = (call.get_mut(key), asked.get(key)) else {
+            continue;
+        };
+        let is_same = match (said.as_str(), asked.as_str()) {
+            (Some(said), Some(asked)) => key == "path" && Path::new(asked).ends_with(said),
+            _ => false,
+        };
+        if !is_same {
+            *said = asked.clone();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_call_says_what_is_asked_about_it() {
+        let check = |mut call: Value, asked: Value, expected: Value| {
+            correct(&mut call, &asked);
+            assert_eq!(call, expected);
+        };
+        let other = json!({ "command": "ls", "timeout": 1 });
+        check(
+            other,
+            json!({ "command": "rm x" }),
+            json!({ "command": "rm x", "timeout": 1 }),
+        );
+        check(
+            json!({ "path": "a.rs" }),
+            json!({ "path": "/w/a.rs" }),
+            json!({ "path": "a.rs" }),
+        );
+        check(
+            json!({ "path": "a.rs" }),
+            json!({ "path": "/w/b.rs" }),
+            json!({ "path": "/w/b.rs" }),
+        );
+        check(
+            json!({ "shellId": "1" }),
+            json!({ "command": "y" }),
+            json!({ "shellId": "1" }),
+        );
+        check(Value::Null, json!({ "url": "u" }), Value::Null);
+    }
 
     #[test]
     fn an_input_is_edited_as_it_is_shown() {

@@ -109,6 +109,7 @@ impl App {
             Some(Action::Unqueue) => self.take_back_last(),
             Some(Action::Questions) if !self.panel.is_empty() => self.panel.focused = true,
             Some(Action::Questions) => self.typed(),
+            Some(Action::Earlier) => self.pick_earlier(),
             Some(Action::Sessions) => self.pick_session(),
             Some(Action::Models) => self.pick_model(),
             Some(Action::Redraw) => {

@@ -30,6 +30,7 @@ enum Pick {
     Setting(&'static str, String),
     Agent(Option<(String, Uri)>),
     Theme(Scheme),
+    Message(String),
 }
 
 struct Choice {
@@ -265,6 +266,17 @@ impl App {
         self.overlay = Some(Overlay::Picker(Picker::new("Themes", choices)));
     }
 
+    pub(super) fn pick_earlier(&mut self) {
+        let choice = |text: &str| Choice {
+            mark: ' ',
+            label: text.to_owned(),
+            detail: String::new(),
+            pick: Pick::Message(text.to_owned()),
+        };
+        let choices = self.composer.earlier().map(choice).collect();
+        self.overlay = Some(Overlay::Picker(Picker::new("Earlier messages", choices)));
+    }
+
     /// Agents that can be chosen: name, description, address.
     fn agents(&self) -> Vec<(String, String, Uri)> {
         let state = &self.mirror.session.state;
@@ -327,6 +339,7 @@ impl App {
             Pick::Setting(key, value) => self.configure(key, value.into()),
             Pick::Agent(agent) => self.agent = agent,
             Pick::Theme(scheme) => self.paint(scheme),
+            Pick::Message(text) => self.composer.set(&text),
         }
     }
 

@@ -137,6 +137,25 @@ fn a_message_goes_out_and_its_answer_is_shown_as_it_comes() {
 }
 
 #[test]
+fn earlier_messages_are_searched_and_one_is_taken_into_the_editor() {
+    let mut app = app(json!([]));
+    for text in ["fix the parser", "run the tests", "fix the docs", "run the tests"] {
+        type_in(&mut app, text);
+        let sent = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+        assert!(!sent.is_empty());
+    }
+    press(&mut app, KeyCode::Char('r'), KeyModifiers::CONTROL);
+    let shown = screen(&mut app, 60, 12);
+    assert_eq!(shown.matches("run the tests").count(), 1, "{shown}");
+    type_in(&mut app, "fix");
+    let shown = screen(&mut app, 60, 12);
+    assert!(!shown.contains("run the tests"), "{shown}");
+    press(&mut app, KeyCode::Down, KeyModifiers::NONE);
+    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    assert!(screen(&mut app, 60, 12).contains("› fix the parser"));
+}
+
+#[test]
 fn a_long_conversation_is_scrolled_searched_and_kept_in_little_memory() {
     let turns: Vec<Value> = (0..1000)
         .map(|number| {

@@ -427,6 +427,8 @@ async fn hung_up() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
+        // Ctrl-C is a key here. While an editor or `lodge setup` has the terminal, it is meant for that.
+        let _interrupts = signal(SignalKind::interrupt());
         let (Ok(mut terminate), Ok(mut hang_up)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
         else {
             return std::future::pending().await;

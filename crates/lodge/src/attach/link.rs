@@ -355,6 +355,9 @@ async fn look(place: Place, left: Leftover, patience: Option<Duration>) -> Resul
             Err(_) => anyhow::anyhow!("The host did not answer"),
         };
         tracing::debug!(%error, "the host is not back yet");
+        if let Err(error) = place.revive().await {
+            tracing::debug!(%error, "the host cannot be started again");
+        }
         refusals += u32::from(error.is::<Refused>());
         if refusals >= REFUSALS || patience.is_some_and(|patience| began.elapsed() > patience) {
             return Err(error);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::{cli::AttachArgs, door};
+use crate::{cli::AttachArgs, door, launch};
 
 /// How to find the host, also again after it was restarted somewhere else.
 #[derive(Clone)]
@@ -64,6 +64,15 @@ impl Place {
     /// The home whose host this is, if it is one of this machine.
     pub(super) fn own_home(&self) -> Option<PathBuf> {
         self.is_here().then(|| self.home.clone())
+    }
+
+    /// Starts the host again if a client started it and it was killed. One that was stopped, or that a person or a service started, is
+    /// for them to start.
+    pub(super) async fn revive(&self) -> Result<()> {
+        match self.own_home() {
+            Some(home) if door::was_killed(&home)? => launch::ensure(&home).await,
+            _ => Ok(()),
+        }
     }
 
     /// Looks for it. What the person says goes before what the note says; a home's token is never sent elsewhere.

@@ -133,7 +133,7 @@ fn status(manager: &dyn Manager, home: &Path) -> Result<ExitCode> {
     }
     let state = manager.state()?;
     print_line(&format!("Service   {state} ({})", file.display()));
-    if let Some(note) = door::find(home)? {
+    if let Some(note) = door::running(home)? {
         print_line(&format!(
             "Host      Lodge {}, process {}, at {}",
             note.version, note.pid, note.ahp

@@ -377,7 +377,7 @@ fn without_a_host_it_says_how_to_start_one() {
     assert!(done.stderr.contains("No host is running"), "{done:#?}");
     let host = Host::start(&home);
     let url = format!("ws://127.0.0.1:{}/", host.port);
-    let done = attach(&home, &["--url", &url, "--token", "not-the-token-of-it"]).finish();
+    let done = attach(&home, &["--url", &url, "--token", "-not-the-token-of-it"]).finish();
     assert!(!done.status.success());
     assert!(done.stderr.contains("refused the token"), "{done:#?}");
     let token = std::fs::read_to_string(home.path().join("token")).unwrap();

@@ -231,6 +231,53 @@ fn nothing_that_an_agent_prints_steers_the_terminal() {
 }
 
 #[test]
+fn a_host_that_the_conversation_started_is_started_again_when_it_is_killed() {
+    let home = Home::new();
+    let mut screen = Screen::start(&home, &[], 100);
+    screen.until_shows("Say something");
+    screen.say("say before");
+    screen.until("an answer", |shown| {
+        shown.matches("before").count() > 1 && !shown.contains("Esc stops")
+    });
+    let note = std::fs::read_to_string(home.path().join("host.json")).unwrap();
+    let note: serde_json::Value = serde_json::from_str(&note).unwrap();
+    let pid = note["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    let pid = pid.and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    screen.say("say after");
+    screen.until("an answer from the next host", |shown| {
+        shown.matches("after").count() > 1 && !shown.contains("Esc stops") && !shown.contains("not reachable")
+    });
+    // One that is stopped stays so, although its conversation is open.
+    stop(&home);
+    screen.until_shows("The host is not reachable");
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!home.path().join("host.json").exists());
+    screen.leave();
+}
+
+#[test]
+fn an_interrupt_that_is_meant_for_another_program_does_not_end_the_conversation() {
+    let home = Home::new();
+    let _host = host(&home);
+    let mut screen = Screen::start(&home, &[], 100);
+    screen.until_shows("Say something");
+    screen.say("/login");
+    screen.until_shows("Look for model servers");
+    // A terminal sends it to all programs in the foreground.
+    let pid = i32::try_from(screen.child.id()).ok();
+    let pid = pid.and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    screen.press("n\n");
+    screen.until_shows("Number: ");
+    screen.press("\x04");
+    screen.until_shows("Say something");
+    screen.say("say still here");
+    screen.until("an answer", |shown| shown.matches("still here").count() > 1);
+    screen.leave();
+}
+
+#[test]
 fn a_script_without_a_terminal_still_gets_the_host() {
     let home = Home::new();
     let mut host = home.start(["--port", "0", "--sdk-port", "0"]);

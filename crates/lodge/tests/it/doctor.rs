@@ -137,3 +137,15 @@ fn a_home_that_cannot_be_hidden_from_commands_is_told() {
     let bad = page.lines().find(|line| line.contains('✗')).expect("something is bad");
     assert!(bad.contains("cannot hide"), "{page}");
 }
+
+#[test]
+fn the_doctor_sees_that_a_host_was_killed() {
+    let home = Home::new();
+    let mut host = crate::chat::host(&home);
+    let (_, running) = page(&home, "Host");
+    assert!(running.contains("connect with `lodge attach`"), "{running}");
+    host.kill();
+    host.finish();
+    let (_, killed) = page(&home, "Host");
+    assert!(killed.contains("no host is running"), "{killed}");
+}

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 use testkit::Home;
 
-use crate::acp::{Editor, host, log_of, selected};
+use crate::{
+    acp::{Editor, host, log_of, selected},
+    chat::Screen,
+};
 
 /// Shakes hands as an agent, and waits for a prompt.
 const GREETING: &str = r#"
@@ -481,6 +484,75 @@ fn an_answer_allows_what_was_asked_and_nothing_that_only_looks_like_it() {
         "it runs where people were asked about"
     );
     assert_eq!(std::fs::read_to_string(&note).unwrap(), "two");
+}
+
+#[test]
+fn people_are_shown_what_an_agent_asks_for_and_not_what_it_said_of_the_call() {
+    let home = Home::new();
+    let update = |update: Value| {
+        let update = json!({ "jsonrpc": "2.0", "method": "session/update",
+            "params": { "sessionId": "s", "update": update } });
+        format!("say '{update}'\n")
+    };
+    let call = |kind: &str, command: &str, status: &str| {
+        json!({ "sessionUpdate": kind, "toolCallId": "c", "title": "List files", "kind": "execute", "status": status,
+            "rawInput": { "command": command } })
+    };
+    let words =
+        json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": "All harmless." } });
+    // The call is described as harmless before the question and while it is open.
+    let meanwhile = update(call("tool_call_update", "ls", "in_progress")) + &update(words);
+    let asked = permission(10, call("tool_call_update", "touch evil", "pending"));
+    let path = |name: &str| home.work().join(name).display().to_string();
+    let write = |id: u64, name: &str| {
+        let text = format!("text of {name}");
+        ask(id, "fs/write_text_file", json!({ "path": path(name), "content": text }))
+    };
+    let steps = [
+        update(call("tool_call", "ls", "in_progress")),
+        asked.replacen("\nread -r line", &format!("\n{meanwhile}read -r line"), 1),
+        write(11, "one"),
+        write(12, "two"),
+        update(call("tool_call_update", "ls", "completed")),
+    ];
+    let script = format!("{GREETING}{}{END}", steps.concat());
+    configure(&home, &[("sly", "/bin/sh", &["-c", &script])]);
+    let _host = host(&home);
+    let mut screen = Screen::start(&home, &[], 100);
+    screen.until_shows("Say something");
+    screen.say("/model sly");
+    screen.until("the agent's name below the editor", |shown| {
+        shown.lines().last().is_some_and(|line| line.contains("sly"))
+    });
+    screen.say("go");
+    screen.until("the question, whatever is said beside it", |shown| {
+        shown.contains("All harmless.") && shown.contains("Run this command?") && shown.contains("touch evil")
+    });
+    screen.press("y");
+    for name in ["one", "two"] {
+        let (asked, text) = (format!("Write to `{}`?", path(name)), format!("+ text of {name}"));
+        screen.until("the file that is asked about", |shown| {
+            shown.contains(&asked) && shown.contains(&text)
+        });
+        screen.press("y");
+    }
+    screen.until("the end", |shown| {
+        !shown.contains("Esc stops") && !shown.contains("Write to")
+    });
+    assert_eq!(std::fs::read_to_string(path("two")).unwrap(), "text of two");
+    screen.leave();
+    let log = &home.logs()[0];
+    let log = std::fs::read_to_string(log).unwrap();
+    let log: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| log.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+    for question in of("lodge.question") {
+        assert_eq!(
+            question["data"]["toolCallId"],
+            Value::Null,
+            "no call says what is asked: {question}"
+        );
+    }
+    assert_eq!(of("tool.execution_complete").len(), 1, "the call has one result");
 }
 
 #[test]

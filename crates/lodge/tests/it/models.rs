@@ -148,6 +148,24 @@ done
 "#;
 
 #[test]
+fn servers_that_cannot_be_used_are_told_with_the_answer() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.path()).unwrap();
+    std::fs::write(home.path().join("mcp-config.json"), "{bad").unwrap();
+    std::fs::write(
+        home.path().join("lodge.toml"),
+        "[mcp.servers.gone]\ncommand = \"/no/such/program\"\n",
+    )
+    .unwrap();
+    let done = home.run(["run", "say hi"]).ok();
+    assert_eq!(done.lines, ["hi"]);
+    for expected in ["mcp-config.json cannot be used", "gone"] {
+        let told = done.stderr.lines().filter(|line| line.contains(expected)).count();
+        assert_eq!(told, 1, "{expected}: {}", done.stderr);
+    }
+}
+
+#[test]
 fn a_prompt_of_an_mcp_server_is_a_command_from_the_first_message_on() {
     let home = Home::new();
     let script = home.work().join("prompter.sh");

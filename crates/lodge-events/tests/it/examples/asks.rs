@@ -87,7 +87,7 @@ pub(super) fn permissions() -> Vec<Payload> {
         PermissionResult::approved_for_location(json!({"kind": "write"}), "/project"),
     ];
     let requested = requests.map(|request| {
-        let request = request.with_tool_call_id("call_1");
+        let request = request.with_tool_call_id(Some("call_1".into()));
         PermissionRequested {
             request_id: "p".into(),
             prompt_request: request.prompt(),
