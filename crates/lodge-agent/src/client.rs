@@ -8,7 +8,7 @@ use lodge_events::CommandInfo;
 use lodge_tools::Editor;
 use serde_json::Value;
 
-use crate::answer::{ExitPlanAnswer, UserInputAnswer};
+use crate::answer::{ExitPlanAnswer, ExternalResult, UserInputAnswer};
 
 /// Names one attachment of one client, for as long as it lasts.
 pub type ClientId = u64;
@@ -144,6 +144,11 @@ pub trait ClientCalls: Send + Sync {
     fn editor(&self) -> Option<Arc<dyn Editor>> {
         None
     }
+    /// Runs a tool of the client within the host, where the client's face does that for it. The others are asked by
+    /// `external_tool.requested`.
+    fn run_tool(&self, _tool: &str, _arguments: &Value) -> Option<BoxFuture<'static, ExternalResult>> {
+        None
+    }
     /// Rewrites one section of the system prompt.
     fn transform_section(&self, _section: String, _content: String) -> BoxFuture<'static, Option<String>> {
         Box::pin(ready(None))
@@ -204,6 +209,13 @@ impl Clients {
     /// The editor that files are read and written through: the newest.
     pub(crate) fn editor(&self) -> Option<Arc<dyn Editor>> {
         self.all.iter().rev().find_map(|(_, client)| client.calls.editor())
+    }
+
+    /// Runs a tool within the host, where the client that brought it does so: the newest, as it is the one that answers.
+    pub(crate) fn run_tool(&self, tool: &str, arguments: &Value) -> Option<BoxFuture<'static, ExternalResult>> {
+        let brings = |client: &ClientSpec| client.tools.iter().any(|known| known.name == tool);
+        let (_, newest) = self.all.iter().rev().find(|(_, client)| brings(client))?;
+        newest.calls.run_tool(tool, arguments)
     }
 
     /// Commands of all clients; of two with the same name the first counts.

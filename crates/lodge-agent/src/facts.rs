@@ -8,7 +8,8 @@ use std::{
 
 use lodge_events::{
     AgentMode, ApprovalMode, AssistantMessage, AutoTier, COMMAND_SOURCE, CodeChanges, Event, LodgeDirectories,
-    LodgeUsage, Payload, SessionRule, SessionShutdown, Unfinished, UserMessage, WorkingDirectoryContext,
+    LodgeUsage, Payload, SessionCanvasRecorded, SessionRule, SessionShutdown, Unfinished, UserMessage,
+    WorkingDirectoryContext,
 };
 use lodge_log::About;
 use serde::{Deserialize, Serialize};
@@ -99,6 +100,8 @@ pub struct Facts {
     pub worktree_wanted: Option<String>,
     /// The prompts that are sent at set times.
     pub schedules: Schedules,
+    /// The canvases that are open, by the names of these.
+    pub canvases: BTreeMap<String, SessionCanvasRecorded>,
     /// What people arranged about the session as a whole.
     pub about: About,
     /// What was turned on and off for this session alone.
@@ -178,7 +181,7 @@ struct Critical {
 }
 
 /// Goes up with every event type that facts begin to take into account.
-const FORMAT: u32 = 7;
+const FORMAT: u32 = 8;
 
 impl Facts {
     /// Whether kept facts took every event into account that they should. Those of another build may not have: a build that
@@ -258,6 +261,10 @@ impl Facts {
             self.open_model_call = None;
         }
         match event.payload() {
+            Payload::SessionCanvasRecorded(open) => {
+                drop(self.canvases.insert(open.instance_id.clone(), (**open).clone()));
+            }
+            Payload::SessionCanvasRemoved(removed) => drop(self.canvases.remove(&removed.instance_id)),
             Payload::SessionSessionLimitsChanged(changed) => {
                 self.limit = changed.session_limits.as_ref().and_then(|limits| limits.max_ai_credits);
             }

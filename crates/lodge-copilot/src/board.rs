@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::inference::SdkTransport;
+use crate::{canvas::Canvases, inference::SdkTransport};
 
 /// The boards of all sessions that clients have open.
 #[derive(Default)]
@@ -52,9 +52,15 @@ pub(crate) struct Board {
     carrier: Mutex<Option<SdkTransport>>,
     /// What views of MCP servers are told about where they are shown.
     views: Mutex<Map<String, Value>>,
+    canvases: Canvases,
 }
 
 impl Board {
+    /// The canvases that clients of the session provide.
+    pub(crate) fn canvases(&self) -> &Canvases {
+        &self.canvases
+    }
+
     /// What views of MCP servers are told from now on about where they are shown.
     pub(crate) fn show_views_in(&self, context: Map<String, Value>) {
         *self.views.lock() = context;

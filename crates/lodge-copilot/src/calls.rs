@@ -4,27 +4,44 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::future::BoxFuture;
 use lodge_events::AutoModeSwitchResponse;
-use lodge_host::{AutoModeQuestion, ClientCalls, ExitPlanAnswer, ExitPlanQuestion, UserInputAnswer, UserInputQuestion};
+use lodge_host::{
+    AutoModeQuestion, ClientCalls, ExitPlanAnswer, ExitPlanQuestion, ExternalResult, UserInputAnswer, UserInputQuestion,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
+    canvas_tools,
     peer::{CallError, Peer},
+    session::Attached,
     traces::Trace,
 };
 
 /// The client of one connection, as the agent of one session sees it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct SdkCalls {
     pub(crate) peer: Peer,
     pub(crate) session_id: String,
     /// The session's trace, once there is one.
     pub(crate) trace: Arc<OnceLock<Weak<Trace>>>,
+    /// What the client has of the session, once it is open.
+    pub(crate) attached: Arc<OnceLock<Weak<Attached>>>,
 }
 
 impl ClientCalls for SdkCalls {
     fn traceparent(&self, tool_call_id: &str) -> Option<String> {
         self.trace.get()?.upgrade()?.of_tool(tool_call_id)
+    }
+
+    fn run_tool(&self, tool: &str, arguments: &Value) -> Option<BoxFuture<'static, ExternalResult>> {
+        let attached = self.attached.get()?.upgrade()?;
+        if !attached.shows_canvases() || !canvas_tools::is_one(tool) {
+            return None;
+        }
+        let (tool, arguments) = (tool.to_owned(), arguments.clone());
+        Some(Box::pin(
+            async move { canvas_tools::run(&attached, &tool, arguments).await },
+        ))
     }
 
     fn hook(&self, hook_type: String, input: Value) -> BoxFuture<'static, Result<Option<Value>, String>> {

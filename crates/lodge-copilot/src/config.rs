@@ -3,10 +3,12 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use lodge_events::{AutoTier, SessionLimits};
+use lodge_events::{AutoTier, SessionCanvasOpened, SessionLimits};
 use lodge_models::ProviderConfig;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
+
+use crate::canvas::{CanvasConfig, CanvasProviderConfig, ExtensionInfo};
 
 /// What a client wants of a session.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -38,6 +40,14 @@ pub(crate) struct SessionConfig {
     pub(crate) session_limits: Option<SessionLimits>,
     pub(crate) request_auto_mode_switch: Option<bool>,
     pub(crate) request_mcp_apps: Option<bool>,
+    pub(crate) canvases: Option<Vec<CanvasConfig>>,
+    pub(crate) request_canvas_renderer: Option<bool>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) canvas_provider: Option<CanvasProviderConfig>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) extension_info: Option<ExtensionInfo>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) open_canvases: Option<Vec<SessionCanvasOpened>>,
     pub(crate) hooks: Option<bool>,
     pub(crate) working_directory: Option<PathBuf>,
     pub(crate) additional_directories: Option<Vec<PathBuf>>,

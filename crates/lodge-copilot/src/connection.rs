@@ -573,6 +573,7 @@ impl Connection {
         if let Some(traces) = &self.shared.traces {
             attached.traced(traces.follow(attached.session()));
         }
+        attached.opened();
         self.sessions.lock().insert(attached.id().to_owned(), attached)
     }
 

@@ -42,6 +42,7 @@ const TAIL: &str = "
 | `userInput.request` | request | when the agent calls `ask_user`, if the session was opened with `requestUserInput` |
 | `exitPlanMode.request` | request | when the agent wants to leave plan mode, if the session was opened with `requestExitPlanMode` |
 | `autoModeSwitch.request` | request | when the model is rate limited, if the session was opened with `requestAutoModeSwitch` |
+| `canvas.open`, `canvas.close`, `canvas.action.invoke` | request | for canvases that the client provides (`canvases`) |
 | `systemMessage.transform` | request | for every section of the system prompt whose action is `transform` |
 | `sessionFs.readFile`, `writeFile`, `appendFile`, `exists`, `mkdir`, `readdirWithTypes`, `rm`, `sqliteQuery` | request | for the files and the database of a session, if the client stores them |
 | `llmInference.httpRequestStart`, `llmInference.httpRequestChunk` | request | for every model request, if the client carries them |

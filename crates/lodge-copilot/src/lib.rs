@@ -10,6 +10,8 @@ mod args;
 mod beneath;
 mod board;
 mod calls;
+mod canvas;
+mod canvas_tools;
 mod config;
 mod connection;
 mod decisions;

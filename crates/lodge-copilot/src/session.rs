@@ -24,6 +24,8 @@ use serde_json::{Value, json};
 use crate::{
     board::{Board, Recent},
     calls::SdkCalls,
+    canvas::{Canvases, Provided},
+    canvas_tools,
     config::{AskUserVariant, EnvValueMode, SessionConfig, ToolConfig},
     connection::Ctx,
     methods::{sampling::Samplings, shell::Running},
@@ -63,6 +65,12 @@ pub(crate) struct Attached {
     pub(crate) location: Mutex<Option<PathBuf>>,
     /// Whether the client shows views of MCP servers.
     shows_views: AtomicBool,
+    /// Whether the client shows canvases, so that the model may open some.
+    shows_canvases: AtomicBool,
+    /// The canvases that the client provides.
+    provided: Mutex<Option<Provided>>,
+    /// This, for those whom the session calls.
+    itself: Arc<OnceLock<Weak<Attached>>>,
     /// Whether the client took up what was open when it came.
     took_up: AtomicBool,
     /// Where the client describes itself to those who give out tokens.
@@ -184,11 +192,12 @@ impl Attached {
         } else {
             session.listen(feed.clone())
         };
-        let shown_trace = Arc::default();
+        let (shown_trace, itself) = (Arc::default(), Arc::default());
         let calls = Arc::new(SdkCalls {
             peer,
             session_id: session.id().to_owned(),
             trace: Arc::clone(&shown_trace),
+            attached: Arc::clone(&itself),
         });
         let spec = ClientSpec {
             name: String::new(),
@@ -214,6 +223,9 @@ impl Attached {
             shown_trace,
             location: Mutex::default(),
             shows_views: AtomicBool::new(false),
+            shows_canvases: AtomicBool::new(false),
+            provided: Mutex::default(),
+            itself,
             took_up: AtomicBool::new(false),
             client_metadata_url: Mutex::default(),
             mirror: Mutex::default(),
@@ -231,6 +243,8 @@ impl Attached {
         }
         let shows_views = config.request_mcp_apps == Some(true);
         self.shows_views.store(shows_views, Ordering::Relaxed);
+        let shows_canvases = config.request_canvas_renderer == Some(true);
+        self.shows_canvases.store(shows_canvases, Ordering::Relaxed);
         let took_up = config.continue_pending_work == Some(true);
         self.took_up.store(took_up, Ordering::Relaxed);
         self.client_metadata_url
@@ -243,7 +257,7 @@ impl Attached {
             let mut client = self.client.lock();
             client.spec.name = name;
             client.spec.can = capabilities(config);
-            client.spec.tools = tools(config.tools.as_deref().unwrap_or_default());
+            client.spec.tools = self.tools(config.tools.as_deref().unwrap_or_default());
             let commands = config.commands.iter().flatten().map(|command| CommandInfo {
                 name: command.name.clone(),
                 description: command.description.clone(),
@@ -256,7 +270,29 @@ impl Attached {
         }
         let attachment = self.session.attach_client(spec).await?;
         self.client.lock().attachment = Some(attachment);
+        let provided = Canvases::provide(&self.board, &self.session, self.peer(), config).await?;
+        *self.provided.lock() = provided;
         Ok(())
+    }
+
+    /// The client's tools, and those for its canvases.
+    fn tools(&self, configs: &[ToolConfig]) -> Vec<ClientTool> {
+        let mut tools = tools(configs);
+        if self.shows_canvases() {
+            tools.retain(|tool| !canvas_tools::is_one(&tool.name));
+            tools.extend(canvas_tools::tools());
+        }
+        tools
+    }
+
+    /// Whether the client shows canvases.
+    pub(crate) fn shows_canvases(&self) -> bool {
+        self.shows_canvases.load(Ordering::Relaxed)
+    }
+
+    /// Those whom the session calls find this from now on.
+    pub(crate) fn opened(self: &Arc<Self>) {
+        let _ = self.itself.set(Arc::downgrade(self));
     }
 
     /// Says what the values of MCP servers' variables mean.
@@ -282,7 +318,7 @@ impl Attached {
     /// Replaces the client's tools.
     pub(crate) fn set_tools(&self, configs: &[ToolConfig]) {
         let mut client = self.client.lock();
-        client.spec.tools = tools(configs);
+        client.spec.tools = self.tools(configs);
         if let Some(attachment) = &client.attachment {
             attachment.update(client.spec.clone());
         }
@@ -293,6 +329,10 @@ impl Attached {
         let mut held = self.feed.held.lock();
         for event in held.take().into_iter().flatten() {
             self.feed.send(&event);
+        }
+        drop(held);
+        if let Some(provided) = &*self.provided.lock() {
+            provided.begin();
         }
     }
 

@@ -135,7 +135,7 @@ macro_rules! catalogue {
         const _: () = assert!(
             [$($name::NAME),*].len()
                 == assistant::DEFINED + tool::DEFINED + session::DEFINED + settings::DEFINED + schedule::DEFINED
-                    + ask::DEFINED + subagent::DEFINED + conversation::DEFINED + mcp::DEFINED + beside::DEFINED,
+                    + canvas::DEFINED + ask::DEFINED + subagent::DEFINED + conversation::DEFINED + mcp::DEFINED + beside::DEFINED,
             "every event type must be listed in the catalogue, once"
         );
 
@@ -220,6 +220,8 @@ catalogue! {
     SessionCustomAgentsUpdated SessionSkillsLoaded SessionManagedSettingsResolved SessionManagedSettingsEnforced
     SessionAutoModeResolved SessionMemoryChanged
     SessionScheduleCreated SessionScheduleCancelled SessionScheduleRearmed
+    SessionCanvasRegistryChanged SessionCanvasOpened SessionCanvasUnavailable SessionCanvasClosed SessionCanvasRecorded
+    SessionCanvasRemoved
     PermissionRequested PermissionCompleted UserInputRequested UserInputCompleted ElicitationRequested
     ElicitationCompleted ExternalToolRequested ExternalToolCompleted CommandQueued CommandExecute CommandCompleted
     ExitPlanModeRequested ExitPlanModeCompleted AutoModeSwitchRequested AutoModeSwitchCompleted

@@ -35,6 +35,7 @@ pub mod ask;
 pub mod assistant;
 pub mod attachment;
 pub mod beside;
+pub mod canvas;
 mod catalogue;
 pub mod conversation;
 pub mod docs;
@@ -52,6 +53,7 @@ pub use ask::*;
 pub use assistant::*;
 pub use attachment::*;
 pub use beside::*;
+pub use canvas::*;
 pub use catalogue::{
     EventData, EventType, PERSISTENCE_DIFFERENCES, Payload, PersistenceDifference, SEED_ONLY_FIELDS, SeedOnlyField,
     TYPES, Unknown,

@@ -226,6 +226,21 @@ shapes! {
         name: String = "Name without the slash.",
         description? String = "What it does.",
     }
+    CanvasInfo "A canvas that a client provides." {
+        canvas_id: String = "Its name, unique to the provider.",
+        extension_id: String = "Who provides it.",
+        extension_name? String = "Name of the provider for people.",
+        display_name: String = "Name for people.",
+        description: String = "What it shows.",
+        icon? String = "Path of a PNG on the host.",
+        input_schema? Value = "JSON schema of what it is opened with.",
+        actions? Vec<CanvasActionInfo> = "What can be done in it.",
+    }
+    CanvasActionInfo "Something that can be done in an open canvas." {
+        name: String = "Its name.",
+        description? String = "What it does.",
+        input_schema? Value = "JSON schema of its input.",
+    }
     CustomAgent "A custom agent." {
         id: String = "Identifier.",
         name: String = "Internal name.",

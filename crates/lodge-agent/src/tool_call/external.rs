@@ -3,6 +3,7 @@
 use lodge_events::{CustomToolPermission, ExternalToolCompleted, ExternalToolRequested, PermissionRequest};
 use lodge_tools::{changes::Touches, spill};
 use serde_json::Value;
+use tokio::sync::oneshot::error::RecvError;
 
 use super::{Call, outcome::Outcome};
 use crate::{
@@ -40,25 +41,13 @@ impl Call<'_> {
             false => Touches::Anything,
         };
         let looked = shared.files_before(touches).await;
-        let request_id = self.request_id("tool");
-        let waiting = shared.pending.open(&request_id, QuestionKind::Tool);
-        let cwd = shared.settings.lock().cwd.to_string_lossy().into_owned();
-        let traceparent = shared.clients.lock().traceparent(self.id);
-        let event = shared.recorder.record(ExternalToolRequested {
-            request_id: request_id.clone(),
-            session_id: shared.id.to_string(),
-            tool_call_id: self.id.into(),
-            tool_name: self.name.into(),
-            arguments: Some(args.clone()),
-            working_directory: Some(cwd),
-            traceparent,
-            ..ExternalToolRequested::default()
-        })?;
-        shared.pending.asked(&request_id, event);
-        let answer = waiting.await;
+        let run = shared.clients.lock().run_tool(self.name, args);
+        let answer = match run {
+            Some(run) => Ok(Answer::Tool(ToolAnswer::Result(run.await))),
+            None => self.ask_client(args).await?,
+        };
         // The model need not wait until a large tree has been looked at; the end of the turn does.
         drop(shared.files_after(looked));
-        shared.recorder.record(ExternalToolCompleted { request_id })?;
         Ok(match answer {
             Ok(Answer::Tool(ToolAnswer::Result(mut result))) => {
                 let limit = shared.settings.lock().max_tool_output;
@@ -78,5 +67,28 @@ impl Call<'_> {
                 "failure",
             ),
         })
+    }
+
+    /// Asks clients to run the tool, and waits for the answer.
+    async fn ask_client(&self, args: &Value) -> Result<Result<Answer, RecvError>, Stop> {
+        let shared = &self.turn.shared;
+        let request_id = self.request_id("tool");
+        let waiting = shared.pending.open(&request_id, QuestionKind::Tool);
+        let cwd = shared.settings.lock().cwd.to_string_lossy().into_owned();
+        let traceparent = shared.clients.lock().traceparent(self.id);
+        let event = shared.recorder.record(ExternalToolRequested {
+            request_id: request_id.clone(),
+            session_id: shared.id.to_string(),
+            tool_call_id: self.id.into(),
+            tool_name: self.name.into(),
+            arguments: Some(args.clone()),
+            working_directory: Some(cwd),
+            traceparent,
+            ..ExternalToolRequested::default()
+        })?;
+        shared.pending.asked(&request_id, event);
+        let answer = waiting.await;
+        shared.recorder.record(ExternalToolCompleted { request_id })?;
+        Ok(answer)
     }
 }

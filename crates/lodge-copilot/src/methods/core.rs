@@ -167,7 +167,11 @@ fn opened(ctx: &Ctx, attached: Attached, config: &SessionConfig) -> MethodResult
     let result = json!({
         "sessionId": session.id(),
         "workspacePath": session.shown_dir(),
-        "capabilities": {"ui": {"elicitation": attached.can_elicit(), "mcpApps": false}, "extensions": false},
+        "capabilities": {
+            "ui": {"elicitation": attached.can_elicit(), "mcpApps": false, "canvases": attached.shows_canvases()},
+            "extensions": false,
+        },
+        "openCanvases": attached.board().canvases().list_open(session),
     });
     ctx.attach(attached.clone());
     attached.belongs_to(config.traceparent.as_deref());

@@ -2,6 +2,7 @@
 
 mod account;
 mod agents;
+mod canvas;
 mod commands;
 pub(crate) mod core;
 mod elsewhere;
@@ -97,6 +98,7 @@ pub(crate) static CAPABILITIES: &[&Capability] = &[
     &settings::SETTINGS,
     &account::ACCOUNT,
     &remote::REMOTE,
+    &canvas::CANVAS,
     &extensions::EXTENSIONS,
     &elsewhere::ELSEWHERE,
 ];

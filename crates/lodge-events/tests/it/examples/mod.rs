@@ -4,6 +4,7 @@ mod agents;
 mod asks;
 mod assistant;
 mod beside;
+mod canvas;
 mod session;
 mod settings;
 mod tools;
@@ -25,6 +26,7 @@ pub(crate) fn examples() -> Vec<Payload> {
         asks::questions(),
         agents::agents(),
         agents::conversation(),
+        canvas::canvases(),
         beside::beside(),
     ]
     .concat()
