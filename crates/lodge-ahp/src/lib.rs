@@ -32,7 +32,6 @@ pub mod projection;
 mod push;
 mod reading;
 pub mod rpc;
-mod said;
 mod server;
 mod session_config;
 mod state;

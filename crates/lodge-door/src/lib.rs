@@ -17,7 +17,7 @@ pub use self::{
     devices::Device,
     door::{Door, DoorError, PairError, Paired, Ticket},
     files::lacks_room,
-    local::{LocalListener, turn_away},
+    local::{LocalListener, SocketFile, listen_at, turn_away},
     orphans::adopt_orphans,
     tickets::TICKET_LIFE,
     tree::{PersonsTerminal, Refused},
