@@ -63,10 +63,17 @@ impl Face {
     }
 
     /// The files that a client may reach: those of the directories, and what it was granted.
-    pub(crate) fn files(&self, client: &str) -> Files {
+    pub(crate) async fn files(&self, client: &str) -> Files {
+        let mut roots = self.directories();
+        roots.extend(self.grants.clone().roots_beside(client.to_owned()).await);
+        Files::new(roots).without(self.private())
+    }
+
+    /// Whether a client still reaches a path. Reads what it was granted.
+    pub(crate) fn reaches(&self, client: &str, path: &Path) -> bool {
         let mut roots = self.directories();
         roots.extend(self.grants.roots(client));
-        Files::new(roots).without(self.private())
+        Files::new(roots).allows(path, false)
     }
 
     /// Whether a client reaches a path by nothing but what it was granted.

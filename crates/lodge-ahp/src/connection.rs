@@ -184,18 +184,14 @@ async fn feed(conn: &Conn, sink: &mut Sink, message: Message) -> Result<(), Unwr
 async fn feed_large(conn: &Conn, sink: &mut Sink, mut answer: LargeAnswer) -> Result<(), Unwritten> {
     let mut opcode = OpCode::Data(Data::Text);
     loop {
-        let made = tokio::task::spawn_blocking(move || {
-            let piece = answer.next();
-            (answer, piece)
-        });
-        let Ok((rest, Ok((piece, last)))) = made.await else {
+        let Ok((piece, last)) = answer.next().await else {
             return Err(Unwritten::Unreadable);
         };
         feed(conn, sink, Message::Frame(Frame::message(piece, opcode, last))).await?;
         if last {
             return Ok(());
         }
-        (answer, opcode) = (rest, OpCode::Data(Data::Continue));
+        opcode = OpCode::Data(Data::Continue);
     }
 }
 

@@ -1,15 +1,13 @@
 //! Contents of files as they go over the wire, a piece at a time: however large they are, only a piece is in memory.
 
-use std::{io::Read, path::Path};
-
 use base64::{Engine, engine::general_purpose::STANDARD};
-use lodge_files::{FileError, Files, fill};
+use lodge_files::{FileError, Pieces};
 
 use crate::wire::escape;
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// Read at a time; a multiple of three, so that pieces of base64 can follow each other.
+/// Sent at a time of what is in memory; a multiple of three, so that pieces of base64 can follow each other.
 const PIECE: usize = 48 << 10;
 /// An answer that is complete with so many bytes is one frame.
 const SMALL: usize = 256 << 10;
@@ -34,49 +32,72 @@ impl Encoding {
 /// Contents on their way.
 pub(crate) struct Contents {
     pub(crate) encoding: Encoding,
-    source: Box<dyn Read + Send>,
-    piece: Vec<u8>,
+    source: Box<Source>,
     /// Bytes of a character that the last piece cut in two.
-    kept: usize,
+    cut: Vec<u8>,
+}
+
+enum Source {
+    File(Pieces),
+    Bytes(std::vec::IntoIter<u8>),
+    End,
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<Vec<u8>> {
+        match std::mem::replace(self, Self::End) {
+            Self::File(pieces) => {
+                let (piece, rest) = pieces.next().await?;
+                if !piece.is_empty() {
+                    *self = Self::File(rest);
+                }
+                Ok(piece)
+            }
+            Self::Bytes(mut bytes) => {
+                let piece = bytes.by_ref().take(PIECE).collect();
+                *self = Self::Bytes(bytes);
+                Ok(piece)
+            }
+            Self::End => Ok(Vec::new()),
+        }
+    }
 }
 
 impl Contents {
-    fn new(source: Box<dyn Read + Send>, encoding: Encoding) -> Self {
+    /// What is not text comes as base64, whatever is wanted.
+    fn new(source: Source, is_text: bool, wanted: Option<Encoding>) -> Self {
+        let is_text = is_text && wanted != Some(Encoding::Base64);
         Self {
-            encoding,
-            source,
-            piece: vec![0; PIECE],
-            kept: 0,
+            encoding: if is_text { Encoding::Utf8 } else { Encoding::Base64 },
+            source: Box::new(source),
+            cut: Vec::new(),
         }
     }
 
-    /// Those of a file of at most `limit` bytes. What is not text comes as base64, whatever is wanted.
-    pub(crate) fn of_file(files: &Files, path: &Path, wanted: Option<Encoding>, limit: u64) -> Result<Self> {
-        let file = files.readable(path, limit)?;
-        let is_text = wanted != Some(Encoding::Base64) && file.is_text()?;
-        let encoding = if is_text { Encoding::Utf8 } else { Encoding::Base64 };
-        Ok(Self::new(Box::new(file.reader()?), encoding))
+    /// Those of a file.
+    pub(crate) fn of_file(file: Pieces, wanted: Option<Encoding>) -> Self {
+        let is_text = file.is_text;
+        Self::new(Source::File(file), is_text, wanted)
     }
 
     /// Contents that are in memory.
     pub(crate) fn of_bytes(bytes: Vec<u8>, wanted: Option<Encoding>) -> Self {
-        let is_text = wanted != Some(Encoding::Base64) && std::str::from_utf8(&bytes).is_ok();
-        let encoding = if is_text { Encoding::Utf8 } else { Encoding::Base64 };
-        Self::new(Box::new(std::io::Cursor::new(bytes)), encoding)
+        let is_text = std::str::from_utf8(&bytes).is_ok();
+        Self::new(Source::Bytes(bytes.into_iter()), is_text, wanted)
     }
 
     /// Adds the next piece, as it stands in a JSON string. False when there was none left.
-    fn encode_next(&mut self, out: &mut String) -> Result<bool> {
-        let filled = fill(&mut self.source, &mut self.piece[self.kept..])?;
-        let bytes = &self.piece[..self.kept + filled];
+    async fn encode_next(&mut self, out: &mut String) -> Result<bool> {
+        let piece = self.source.next().await?;
+        let at_end = piece.is_empty();
         if self.encoding == Encoding::Base64 {
-            STANDARD.encode_string(bytes, out);
-            return Ok(filled == PIECE);
+            STANDARD.encode_string(piece, out);
+            return Ok(!at_end);
         }
-        let done = escape_text(bytes, filled == 0, out);
-        self.kept = bytes.len() - done;
-        self.piece.copy_within(done..done + self.kept, 0);
-        Ok(filled > 0)
+        self.cut.extend(piece);
+        let done = escape_text(&self.cut, at_end, out);
+        self.cut.drain(..done);
+        Ok(!at_end)
     }
 }
 
@@ -114,7 +135,7 @@ pub(crate) struct LargeAnswer {
 
 impl LargeAnswer {
     /// Begins an answer, and finishes it if it is small.
-    pub(crate) fn begin(head: String, contents: Contents, tail: String) -> Result<Self> {
+    pub(crate) async fn begin(head: String, contents: Contents, tail: String) -> Result<Self> {
         let mut answer = Self {
             ready: head,
             contents,
@@ -122,13 +143,13 @@ impl LargeAnswer {
             finished: false,
         };
         while !answer.finished && answer.ready.len() < SMALL {
-            answer.advance()?;
+            answer.advance().await?;
         }
         Ok(answer)
     }
 
-    fn advance(&mut self) -> Result<()> {
-        if !self.contents.encode_next(&mut self.ready)? {
+    async fn advance(&mut self) -> Result<()> {
+        if !self.contents.encode_next(&mut self.ready).await? {
             self.ready.push_str(&self.tail);
             self.finished = true;
         }
@@ -141,9 +162,9 @@ impl LargeAnswer {
     }
 
     /// The next piece, and whether it is the last.
-    pub(crate) fn next(&mut self) -> Result<(String, bool)> {
+    pub(crate) async fn next(&mut self) -> Result<(String, bool)> {
         if self.ready.is_empty() {
-            self.advance()?;
+            self.advance().await?;
         }
         Ok((std::mem::take(&mut self.ready), self.finished))
     }
@@ -157,16 +178,16 @@ impl std::fmt::Debug for LargeAnswer {
 
 #[cfg(test)]
 mod tests {
-    use lodge_files::Root;
+    use lodge_files::{Files, Root};
 
     use super::*;
 
     /// Contents as a JSON string, put together from the pieces that they are sent in.
-    fn whole(contents: Contents) -> Result<String> {
-        let mut answer = LargeAnswer::begin("\"".into(), contents, "\"".into())?;
+    async fn whole(contents: Contents) -> Result<String> {
+        let mut answer = LargeAnswer::begin("\"".into(), contents, "\"".into()).await?;
         let mut json = String::new();
         loop {
-            let (piece, last) = answer.next()?;
+            let (piece, last) = answer.next().await?;
             json.push_str(&piece);
             if last {
                 return Ok(json);
@@ -174,37 +195,32 @@ mod tests {
         }
     }
 
-    #[test]
-    fn text_and_bytes_are_read_whole_wherever_pieces_end() {
+    #[tokio::test]
+    async fn text_and_bytes_are_read_whole_wherever_pieces_end() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let (files, file) = (Files::new(vec![Root::whole(&root)]), root.join("file"));
         let long: String = "ä😀\"\\\n\u{1}x".chars().cycle().take(200_000).collect();
-        let check = |bytes: &[u8], wanted, encoding, expected: &str| {
+        let check = async |bytes: &[u8], wanted, encoding, expected: &str| {
             std::fs::write(&file, bytes).unwrap();
-            let contents = Contents::of_file(&files, &file, wanted, 10 << 20).unwrap();
-            assert_eq!(contents.encoding, encoding);
-            let json: String = serde_json::from_str(&whole(contents).unwrap()).unwrap();
-            assert!(json == expected);
+            let of_file = Contents::of_file(files.pieces(&file, 10 << 20).unwrap(), wanted);
+            for contents in [of_file, Contents::of_bytes(bytes.to_vec(), wanted)] {
+                assert_eq!(contents.encoding, encoding);
+                let json: String = serde_json::from_str(&whole(contents).await.unwrap()).unwrap();
+                assert!(json == expected);
+            }
         };
         let base64 = |bytes: &[u8]| STANDARD.encode(bytes);
-        check(b"", None, Encoding::Utf8, "");
-        check(long.as_bytes(), None, Encoding::Utf8, &long);
-        check(
-            long.as_bytes(),
-            Some(Encoding::Base64),
-            Encoding::Base64,
-            &base64(long.as_bytes()),
-        );
+        let long64 = base64(long.as_bytes());
+        check(b"", None, Encoding::Utf8, "").await;
+        check(long.as_bytes(), None, Encoding::Utf8, &long).await;
+        check(long.as_bytes(), Some(Encoding::Base64), Encoding::Base64, &long64).await;
         let mut cut = long.clone().into_bytes();
         cut.push(0xc3);
         for wanted in [None, Some(Encoding::Utf8)] {
-            check(&cut, wanted, Encoding::Base64, &base64(&cut));
-            check(b"\xff\x00", wanted, Encoding::Base64, "/wA=");
+            check(&cut, wanted, Encoding::Base64, &base64(&cut)).await;
+            check(b"\xff\x00", wanted, Encoding::Base64, "/wA=").await;
         }
-        assert_eq!(
-            Contents::of_file(&files, &file, None, 1).err(),
-            Some(FileError::TooLarge)
-        );
+        assert_eq!(files.pieces(&file, 1).err(), Some(FileError::TooLarge));
     }
 }

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use lodge_door::Admission;
-use lodge_host::{Host, MODEL_CALL_BUCKETS};
+use lodge_host::{HomeUse, Host, MODEL_CALL_BUCKETS};
 
 use crate::http::{Doorway, refused};
 
@@ -29,14 +29,12 @@ pub(crate) async fn readyz(State(doorway): State<Arc<Doorway>>, request: Request
     if doorway.face.stop.is_cancelled() {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "the host is stopping\n");
     }
-    let host = doorway.face.host.clone();
-    match tokio::task::spawn_blocking(move || host.check_writable()).await {
-        Ok(Ok(())) => plain(StatusCode::OK, "ready\n"),
-        Ok(Err(error)) => {
+    match doorway.face.host.check_writable().await {
+        Ok(()) => plain(StatusCode::OK, "ready\n"),
+        Err(error) => {
             tracing::warn!(%error, "the home cannot be written");
             plain(StatusCode::SERVICE_UNAVAILABLE, "the home cannot be written\n")
         }
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error of the host\n"),
     }
 }
 
@@ -54,14 +52,10 @@ pub(crate) async fn metrics(
     if let Err(refusal) = allowed {
         return refused(refusal);
     }
-    let host = doorway.face.host.clone();
-    match tokio::task::spawn_blocking(move || render(&host)).await {
-        Ok(text) => {
-            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-            (StatusCode::OK, kind, text).into_response()
-        }
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error of the host\n"),
-    }
+    let host = &doorway.face.host;
+    let text = render(host, host.home_use().await);
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (StatusCode::OK, kind, text).into_response()
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response {
@@ -94,7 +88,7 @@ fn number(value: u64) -> f64 {
     value as f64
 }
 
-fn render(host: &Host) -> String {
+fn render(host: &Host, home: HomeUse) -> String {
     let counts = host.metrics().counts();
     let (strangers, clients) = host.connections().connected();
     let mut text = Text::default();
@@ -117,7 +111,7 @@ fn render(host: &Host) -> String {
         "Questions that nobody has answered yet.",
         backlog.open_questions as f64,
     );
-    if let Ok(stored) = host.stored_count() {
+    if let Some(stored) = home.sessions {
         text.gauge("lodge_sessions_stored", "Sessions in the home.", stored as f64);
     }
     text.family(
@@ -160,18 +154,15 @@ fn render(host: &Host) -> String {
         ],
     );
     model_calls(&mut text, &counts.model_calls, counts.model_time.as_secs_f64());
-    if let Ok(disk) = rustix::fs::statvfs(host.home().path()) {
-        let bytes = |blocks: u64| number(blocks.saturating_mul(disk.f_frsize));
+    if let Some(free) = home.free {
         text.gauge(
             "lodge_disk_free_bytes",
             "Room left on the disk of the home.",
-            bytes(disk.f_bavail),
+            number(free),
         );
-        text.gauge(
-            "lodge_disk_size_bytes",
-            "Size of the disk of the home.",
-            bytes(disk.f_blocks),
-        );
+    }
+    if let Some(size) = home.size {
+        text.gauge("lodge_disk_size_bytes", "Size of the disk of the home.", number(size));
     }
     if let Some(resident) = lodge_telemetry::resident_memory() {
         text.gauge(

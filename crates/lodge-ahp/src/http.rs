@@ -131,20 +131,9 @@ async fn pair(State(doorway): State<Arc<Doorway>>, request: Request) -> Response
         Ok(wanted) => wanted,
         Err(answer) => return answer,
     };
-    let made = {
-        let doorway = doorway.clone();
-        tokio::task::spawn_blocking(move || doorway.gate.door.pair(&wanted.ticket, wanted.name.as_deref())).await
-    };
-    let paired = match made {
-        Ok(Ok(paired)) => paired,
-        Ok(Err(error)) => return not_paired(&error),
-        Err(_) => {
-            return problem(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "failed",
-                "internal error of the host",
-            );
-        }
+    let paired = match doorway.gate.door.pair_beside(wanted.ticket, wanted.name).await {
+        Ok(paired) => paired,
+        Err(error) => return not_paired(&error),
     };
     let mut answer = json_answer(StatusCode::OK, &json!({ "key": paired.key, "device": paired.device }));
     set_cookie(&doorway, &mut answer, &paired.cookie, COOKIE_LIFE);
@@ -209,12 +198,8 @@ async fn unpair(State(doorway): State<Arc<Doorway>>, headers: HeaderMap) -> Resp
         Ok(admission) => admission,
         Err(refusal) => return refused(refusal),
     };
-    let revoked = {
-        let doorway = doorway.clone();
-        let id = admission.identity.device().unwrap_or_default().to_owned();
-        tokio::task::spawn_blocking(move || doorway.gate.door.revoke(&id)).await
-    };
-    if !matches!(revoked, Ok(Ok(_))) {
+    let id = admission.identity.device().unwrap_or_default().to_owned();
+    if doorway.gate.door.revoke_beside(id).await.is_err() {
         let text = "the device is revoked until the host restarts, but this could not be saved; see the host's log";
         return problem(StatusCode::INTERNAL_SERVER_ERROR, "failed", text);
     }

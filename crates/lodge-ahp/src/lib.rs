@@ -33,7 +33,6 @@ mod push;
 mod reading;
 mod relay;
 pub mod rpc;
-mod said;
 mod server;
 mod session_config;
 mod state;

@@ -22,7 +22,6 @@ use crate::{
     state::{ChatStore, Closing, SessionEntry, Uri},
     talk::{Draft, Driver, Effect, Feed, Shown, Talk},
     telemetry::Signal,
-    terminals::end_of,
     uri,
 };
 
@@ -89,12 +88,10 @@ impl Face {
         let whole = match kept {
             Some(path) => {
                 // Commands print what they like: the path is read only where every client may read.
-                let files = self.shared_files();
-                tokio::task::spawn_blocking(move || end_of(&files, &path, limit).ok()).await
+                self.shared_files().end_of(path, limit as u64).await.ok()
             }
-            None => Ok(None),
+            None => None,
         };
-        let whole = whole.map_err(|error| HostError::Invalid(error.to_string()))?;
         self.inner.lock().show_past_terminal(uri, whole);
         Ok(())
     }
@@ -238,7 +235,7 @@ impl Face {
         let unread = Read::new(born.clone(), chat.clone(), state, head, keep);
         let (driver, effects) = self.driver(&chat, id);
         let _people = driver.take_up(&session).await?;
-        let (mut read, events) = read(session.clone(), unread, self.said.clone()).await?;
+        let (mut read, events) = read(session.clone(), unread).await?;
         read.hide(hidden);
         let driver = driver.with_session(session, events).await?;
         Ok(Opened {

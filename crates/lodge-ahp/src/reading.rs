@@ -9,7 +9,6 @@ use lodge_host::{EventReader, HostError, Session, Subscription};
 use crate::{
     face::{point_to_chats, sub_state},
     projection::{Now, Projector, Scope, Step},
-    said::Said,
     state::{ChatStore, Keep, Uri},
     uri,
 };
@@ -31,7 +30,7 @@ pub(crate) struct Read {
 }
 
 /// Reads a log through the projection, and the events that come after it.
-pub(crate) async fn read(session: Session, mut read: Read, said: Said) -> Result<(Read, Subscription), HostError> {
+pub(crate) async fn read(session: Session, mut read: Read) -> Result<(Read, Subscription), HostError> {
     // Whether a turn runs must be known for the moment that the log is read up to.
     let (now, history, events) = loop {
         let now = now(&session);
@@ -41,13 +40,11 @@ pub(crate) async fn read(session: Session, mut read: Read, said: Said) -> Result
         }
     };
     let pending = session.pending();
-    let id = session.id().to_owned();
-    let read = aside(move || {
-        read.projector.read_history(said.of(&id));
+    let project = move |history| {
+        read.projector.read_history(session.written_earlier());
         read.project(history, now, &pending)
-    })
-    .await?;
-    Ok((read, events))
+    };
+    Ok((Session::read_history(history, project).await?, events))
 }
 
 fn now(session: &Session) -> Now {
@@ -59,12 +56,6 @@ fn now(session: &Session) -> Now {
     } else {
         Now::AtRest
     }
-}
-
-/// Runs long work beside the runtime.
-async fn aside(work: impl FnOnce() -> Result<Read, HostError> + Send + 'static) -> Result<Read, HostError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| HostError::Invalid("the session could not be read".to_owned()))?
 }
 
 impl Read {

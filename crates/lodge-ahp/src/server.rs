@@ -3,12 +3,12 @@
 use std::{
     collections::{HashMap, HashSet},
     net::SocketAddr,
-    path::PathBuf,
+    path::Path,
     sync::Arc,
 };
 
 use axum::{Extension, Router};
-use lodge_door::{Admission, LocalListener};
+use lodge_door::{Admission, LocalListener, SocketFile};
 use lodge_host::{Connections, Host, Lifecycle};
 use serde_json::{Map, Value};
 use tokio::{net::UnixStream, sync::broadcast::error::RecvError};
@@ -51,7 +51,7 @@ pub struct Server {
     doorway: Arc<Doorway>,
     router: Router,
     address: Option<SocketAddr>,
-    socket: Option<PathBuf>,
+    socket: Option<SocketFile>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -81,7 +81,9 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
         config.allowed_origins.clone(),
         over_tcp,
     );
-    let face = Face::new(host, config).map_err(io("the files of the AHP face cannot be opened"))?;
+    let face = Face::new(host, config)
+        .await
+        .map_err(io("the files of the AHP face cannot be opened"))?;
     let doorway = Arc::new(Doorway {
         face: face.clone(),
         gate,
@@ -112,9 +114,10 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
             (Some(bound), None, task)
         }
         Listen::Unix(path) => {
-            let listener = bind_unix(&path).map_err(io(&format!("cannot listen on {}", path.display())))?;
+            let failed = io(&format!("cannot listen on {}", path.display()));
+            let (listener, file) = lodge_door::listen_at(path).map_err(failed)?;
             let task = tokio::spawn(Listener::Unix(listener).serve(router, connections, stop));
-            (None, Some(path), task)
+            (None, Some(file), task)
         }
     };
     Ok(Server {
@@ -126,19 +129,6 @@ pub async fn serve(host: Host, config: AhpConfig) -> Result<Server, ServeError> 
     })
 }
 
-/// A unix socket for its owner alone. A socket that nobody listens on any more is replaced.
-fn bind_unix(path: &PathBuf) -> std::io::Result<tokio::net::UnixListener> {
-    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-        && std::os::unix::net::UnixStream::connect(path).is_err()
-    {
-        std::fs::remove_file(path)?;
-    }
-    let listener = tokio::net::UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
-}
-
 impl Server {
     /// The address listened on, when it is TCP.
     pub fn local_addr(&self) -> Option<SocketAddr> {
@@ -146,8 +136,8 @@ impl Server {
     }
 
     /// The unix socket listened on.
-    pub fn socket(&self) -> Option<&PathBuf> {
-        self.socket.as_ref()
+    pub fn socket(&self) -> Option<&Path> {
+        self.socket.as_ref().map(SocketFile::path)
     }
 
     /// Serves a socket of this machine, too, until the face stops.
@@ -173,9 +163,6 @@ impl Server {
         let patience = std::time::Duration::from_secs(5);
         let _ = tokio::time::timeout(patience, self.doorway.face.tasks.wait()).await;
         self.task.abort();
-        if let Some(socket) = &self.socket {
-            let _ = std::fs::remove_file(socket);
-        }
     }
 }
 

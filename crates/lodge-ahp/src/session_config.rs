@@ -1,7 +1,7 @@
 //! What can be set about a session: the schema that forms are made from, and a value for everything in it. Both depend on
 //! where the session works, and on each other.
 
-use std::{path::Path, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use lodge_host::GitContext;
 use serde_json::{Map, Value, json};
@@ -152,16 +152,16 @@ pub(crate) fn without_model(schema: &mut Value) {
     }
 }
 
-/// What git has to do with what somebody wants, and the branches there are. Blocks.
-pub(crate) fn branching(directory: &Path, config: &Map<String, Value>) -> (Option<Branching>, Vec<String>) {
-    let Some(mut git) = Branching::folder(&GitContext::of(directory)) else {
+/// What git has to do with what somebody wants, and the branches there are.
+pub(crate) async fn branching(directory: PathBuf, config: &Map<String, Value>) -> (Option<Branching>, Vec<String>) {
+    let Some(mut git) = Branching::folder(&lodge_host::git_context(directory.clone()).await) else {
         return (None, Vec::new());
     };
     let text = |key: &str| config.get(key).and_then(Value::as_str);
     let mut branches = Vec::new();
     if text("isolation") == Some("worktree") {
         git.isolation = Isolation::Worktree;
-        branches = lodge_host::branches(directory);
+        branches = lodge_host::branches(directory).await;
         if let Some(wanted) = text("branch").filter(|wanted| branches.iter().any(|branch| branch == wanted)) {
             git.branch = wanted.to_owned();
         }

@@ -1,10 +1,9 @@
 //! What tool calls said or did that is too much for the state: read at addresses beneath the session's, from its log and from
 //! the contents that it keeps of changed files.
 
-use std::{io::Read, path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use lodge_files::Files;
 use lodge_host::Session;
 
 use crate::{
@@ -67,7 +66,7 @@ async fn proposed(face: &Face, session: &str, call: &str, side: Side) -> Option<
         (_, false) => {}
     }
     let limit = face.config.limits.resource_bytes;
-    let whole = read_whole(face.shared_files(), diff.path.clone(), limit).await;
+    let whole = face.shared_files().whole(diff.path.clone(), limit).await.ok();
     Some(ToolContent::file(match (side, whole) {
         (Side::Before, Some(old)) => old,
         (Side::After, Some(_)) => new.into_bytes(),
@@ -76,25 +75,9 @@ async fn proposed(face: &Face, session: &str, call: &str, side: Side) -> Option<
     }))
 }
 
-/// All that is in a file, if it may be read and is not too large.
-pub(crate) async fn read_whole(files: Files, path: PathBuf, limit: u64) -> Option<Vec<u8>> {
-    let read = move || {
-        let mut bytes = Vec::new();
-        let mut reader = files.readable(&path, limit).ok()?.reader().ok()?;
-        reader.read_to_end(&mut bytes).ok()?;
-        Some(bytes)
-    };
-    tokio::task::spawn_blocking(read).await.ok()?
-}
-
 /// What a call made of a file. What is not kept any more is shown as far as the log tells.
 async fn edited(session: &Session, call: String, side: Side) -> Option<ToolContent> {
-    let history = session.history().ok()?;
-    let find = move || {
-        let events = history.events().filter_map(Result::ok);
-        events.filter_map(|event| difference_in(&event, &call)).last()
-    };
-    let diff = tokio::task::spawn_blocking(find).await.ok()??;
+    let diff = session.find_last(move |event| difference_in(event, &call)).await?;
     let sides = session.sides_of(diff.path.clone(), diff.text.clone()).await.ok()?;
     Some(ToolContent::file(match (sides, side) {
         (Some((before, _)), Side::Before) => before,
@@ -107,12 +90,7 @@ async fn edited(session: &Session, call: String, side: Side) -> Option<ToolConte
 async fn said(session: &Session, name: &str) -> Option<ToolContent> {
     let (call, at) = name.rsplit_once('-')?;
     let (call, at) = (call.to_owned(), at.parse::<usize>().ok()?);
-    let history = session.history().ok()?;
-    let find = move || {
-        let events = history.events().filter_map(Result::ok);
-        events.filter_map(|event| said_in(&event, &call, at)).last()
-    };
-    let (data, kind) = tokio::task::spawn_blocking(find).await.ok()??;
+    let (data, kind) = session.find_last(move |event| said_in(event, &call, at)).await?;
     Some(ToolContent {
         bytes: STANDARD.decode(data).ok()?,
         kind: Some(kind),

@@ -148,7 +148,7 @@ fn follow(face: &Weak<Face>, channel: &str, root: &str, stopped: &OwnedFd, tree:
         let Some(face) = face.upgrade() else {
             return ControlFlow::Break(());
         };
-        if granted.is_some_and(|granted| !face.files(&granted.client).allows(&granted.path, false)) {
+        if granted.is_some_and(|granted| !face.reaches(&granted.client, &granted.path)) {
             face.close_watch(channel);
             return ControlFlow::Break(());
         }

@@ -247,6 +247,20 @@ impl Door {
         Ok(true)
     }
 
+    /// [`Door::pair`] for where others wait for the thread.
+    pub async fn pair_beside(self: &Arc<Self>, ticket: String, name: Option<String>) -> Result<Paired, PairError> {
+        let door = self.clone();
+        let pair = move || door.pair(&ticket, name.as_deref());
+        tokio::task::spawn_blocking(pair).await.map_err(io::Error::other)?
+    }
+
+    /// [`Door::revoke`] for where others wait for the thread.
+    pub async fn revoke_beside(self: &Arc<Self>, id: String) -> io::Result<bool> {
+        let door = self.clone();
+        let revoke = move || door.revoke(&id);
+        tokio::task::spawn_blocking(revoke).await.map_err(io::Error::other)?
+    }
+
     /// Restores files that were deleted while the host runs, and saves when devices were last seen.
     pub fn keep_files(&self) -> io::Result<()> {
         let (Some(home), Some(token)) = (&self.home, &self.token) else {

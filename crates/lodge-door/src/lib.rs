@@ -18,7 +18,7 @@ pub use self::{
     devices::Device,
     disk_full::lacks_room,
     door::{Door, DoorError, PairError, Paired, Ticket},
-    local::{LocalListener, turn_away},
+    local::{LocalListener, SocketFile, listen_at, turn_away},
     orphans::adopt_orphans,
     tickets::TICKET_LIFE,
 };

@@ -33,8 +33,9 @@ pub struct LocalListener {
     door: Arc<Door>,
 }
 
+/// The file of a socket that is listened on. It goes when this is dropped.
 #[derive(Debug)]
-struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     inode: u64,
 }
@@ -129,7 +130,20 @@ pub async fn turn_away(mut stream: UnixStream, answer: &[u8]) {
     let _ = timeout(LAST_WORDS, told).await;
 }
 
+/// Listens on a socket for its owner alone, wherever it is to be. One that nobody listens on any more is replaced.
+pub fn listen_at(path: PathBuf) -> io::Result<(UnixListener, SocketFile)> {
+    if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    listen(path)
+}
+
 impl SocketFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn is_there(&self) -> bool {
         std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode)
     }
@@ -148,7 +162,6 @@ fn listen(path: PathBuf) -> io::Result<(UnixListener, SocketFile)> {
     if std::fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket()) {
         std::fs::remove_file(&path)?;
     }
-    // The directory is this user's alone, so nobody comes in before the next line.
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     let inode = std::fs::symlink_metadata(&path)?.ino();

@@ -76,6 +76,17 @@ events! {
         message_ids? Vec<String> = "Messages among them. Events beside the chain about these messages no longer count, either.",
     }
 
+    "lodge.message_written" LodgeMessageWritten persisted newer
+        "How a message was written, where the message that the agent gets does not say it. It comes before the message, and the last one counts." {
+        message_id: String = "Identifier of the message.",
+        attachments? Vec<Value> = "What people see attached, as the client that sent it describes it, without the bytes that the message has.",
+        model? String = "The model that its sender chose for it.",
+        model_options? Value = "What its sender chose about that model.",
+        agent? String = "The address of the custom agent that its sender chose for it.",
+        notes? Value = "What its sender added for itself.",
+        by_automation? bool = "True when an automation sent it, not a person.",
+    }
+
     "lodge.message_queued" LodgeMessageQueued persisted newer
         "A message was accepted. It is queued until a `user.message` with its id takes it into the conversation." {
         message_id: String = "Identifier of the message.",

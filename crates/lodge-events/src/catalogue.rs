@@ -233,7 +233,7 @@ catalogue! {
     McpToolsListChanged McpResourcesListChanged McpPromptsListChanged McpOauthRequired McpOauthCompleted
     SamplingRequested SamplingCompleted
     LodgeUsage LodgeUsageCarried LodgeApproval LodgeScheduleRan LodgeProgram LodgeRules LodgeRewound
-    LodgeMessageQueued LodgeMessageBegun LodgeMessageEdited LodgeMessageMoved LodgeMessageRemoved LodgeMessageParked
+    LodgeMessageWritten LodgeMessageQueued LodgeMessageBegun LodgeMessageEdited LodgeMessageMoved LodgeMessageRemoved LodgeMessageParked
     LodgeTurnRetried LodgePartial LodgeTurnResumed LodgeQuestion LodgeAnswered
     LodgeNamed LodgeDirectories LodgeWorktreeWanted LodgeWorktree LodgeSwitched LodgeChat LodgeChats
 }

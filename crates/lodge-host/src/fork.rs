@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 
-use lodge_events::{
-    Event, LodgeChat, LodgePartial, LodgeUsage, LodgeUsageCarried, SessionScheduleCancelled, UserMessage,
-};
+use lodge_events::{Event, EventType, LodgeChat, SessionScheduleCancelled, UserMessage};
 use lodge_external::Program;
 use lodge_log::{EventReader, LogError, Store};
 use lodge_tools::changes::Changes;
@@ -53,7 +51,13 @@ impl Host {
 /// Whether an event is part of a copy of its session. What people allowed in a session holds in that one only, and what a
 /// newer build recorded may be just that.
 pub(crate) fn goes_along(event: &Event) -> bool {
-    !event.is_beside() || event.is::<LodgeUsage>() || event.is::<LodgeUsageCarried>() || event.is::<LodgePartial>()
+    let along = [
+        EventType::LodgeUsage,
+        EventType::LodgeUsageCarried,
+        EventType::LodgePartial,
+        EventType::LodgeMessageWritten,
+    ];
+    !event.is_beside() || event.event_type().is_some_and(|kind| along.contains(&kind))
 }
 
 impl Inner {
@@ -88,6 +92,9 @@ impl Inner {
         if let Err(error) = Changes::copy(&sessions.dir(id)?, &sessions.dir(new_id)?, &turns) {
             tracing::warn!(%error, "the copy does not know what its turns did to files");
         }
+        // Where there is none, all is in the log.
+        let written = |id: &str| crate::written::earlier(self.home_path(), id);
+        let _ = std::fs::copy(written(id), written(new_id));
         Ok(())
     }
 }

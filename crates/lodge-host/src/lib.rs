@@ -4,7 +4,9 @@
 
 mod annotations;
 mod arranged;
+mod aside;
 mod automations;
+mod available;
 mod changes;
 mod commands;
 mod config;
@@ -35,6 +37,7 @@ mod trial;
 mod trust;
 mod watched;
 mod worktree;
+mod written;
 
 pub use annotations::{Annotation, AnnotationEntry};
 pub use automations::{
@@ -42,6 +45,7 @@ pub use automations::{
     NamedModel, PreparedRun, RUN_HISTORY, Run, RunCause, RunEnd, RunOutcome, RunSession, RunUsage, Schedule,
     SessionTemplate, StopRule, TurnWatch,
 };
+pub use available::{Available, AvailableServer, plugin_servers, read_plugin};
 pub use changes::{Span, WorkTree};
 pub use commands::{CommandInfo, CommandSource, Interpreted, Invoked, builtin_commands, command_files};
 pub use config::{MAX_TOOL_OUTPUT, McpFiles, ModelChoice, NewSession, Resume, Storage};
@@ -55,6 +59,7 @@ pub use keeper::{Keeper, Link, Wire};
 pub use marks::{CarriedMessage, ChangeCounts, KnownClient, MadeBy, Marks, SessionMarks};
 pub use metrics::{Backlog, Counts, MODEL_CALL_BUCKETS, Metrics};
 pub use plugins::{Installed, InstalledPlugin, Marketplace, Offer, PluginError, PluginSource, Plugins, Refreshed};
+pub use readiness::HomeUse;
 pub use registers::RegisterError;
 pub use retention::{Expired, Expiry, Retention};
 pub use rewind::{RewindPoint, Rewound, can_put_back};
@@ -64,7 +69,9 @@ pub use session::{Attachment, Session, SessionSettings};
 pub use stored::{LOG_FILE, STORED_DEPTH, STORED_FILES, STORED_FOLDERS, stored_files};
 pub use trial::servers_on_trial;
 pub use trust::{Brought, Trust};
-pub use worktree::{Worktree, WorktreeError, branches, can_begin};
+pub use watched::Watched;
+pub use worktree::{Worktree, WorktreeError, branches, can_begin, git_context};
+pub use written::Written;
 
 // What commands, answers and questions are made of. Nothing here does anything by itself.
 pub use lodge_agent::{
@@ -114,6 +121,11 @@ pub mod rules {
 /// Terminals of people, beside the agent.
 pub mod terminal {
     pub use lodge_tools::terminal::{Modes, Opening, Output, Piece, Terminal, screen};
+
+    /// Starts a shell in a new terminal.
+    pub async fn open(opening: Opening) -> std::io::Result<(Terminal, Output)> {
+        crate::aside::aside(move || Terminal::open(&opening)).await?
+    }
 }
 
 /// What happened to a session.

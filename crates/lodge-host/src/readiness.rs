@@ -1,4 +1,4 @@
-//! Whether the home can be written, remembered for a second: whoever may ask must not cause a write per request.
+//! What the disk of the home is like. Whether it can be written is remembered for a second: whoever may ask must not cause a write per request.
 
 use std::{
     io, mem,
@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use lodge_log::Store as _;
 use parking_lot::Mutex;
 
-use crate::Host;
+use crate::{Host, aside::aside};
 
 const REMEMBERED: Duration = Duration::from_secs(1);
 
@@ -20,10 +21,38 @@ type Writable = Result<(), Arc<io::Error>>;
 pub(crate) struct Readiness(Mutex<Option<(Instant, Writable)>>);
 
 impl Host {
-    /// Whether the home can be written. Blocks on the disk, at most once a second.
-    pub fn check_writable(&self) -> Result<(), Arc<io::Error>> {
-        self.inner().readiness.check(self.home().path())
+    /// Whether the home can be written. The disk is asked at most once a second.
+    pub async fn check_writable(&self) -> Result<(), Arc<io::Error>> {
+        let host = self.clone();
+        let check = move || host.inner().readiness.check(host.home().path());
+        aside(check).await?
     }
+
+    /// What is in the home, and how much room there is.
+    pub async fn home_use(&self) -> HomeUse {
+        let host = self.clone();
+        let look = move || {
+            let disk = rustix::fs::statvfs(host.home().path()).ok();
+            let bytes = |blocks: u64, size: u64| blocks.saturating_mul(size);
+            HomeUse {
+                sessions: host.home().sessions().list().ok().map(|all| all.len()),
+                free: disk.as_ref().map(|disk| bytes(disk.f_bavail, disk.f_frsize)),
+                size: disk.as_ref().map(|disk| bytes(disk.f_blocks, disk.f_frsize)),
+            }
+        };
+        aside(look).await.unwrap_or_default()
+    }
+}
+
+/// What is in a home, as far as the disk tells.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HomeUse {
+    /// How many sessions.
+    pub sessions: Option<usize>,
+    /// Bytes left on its disk.
+    pub free: Option<u64>,
+    /// Bytes of its disk.
+    pub size: Option<u64>,
 }
 
 impl Readiness {

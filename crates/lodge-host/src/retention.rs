@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use jiff::Timestamp;
-use lodge_log::{ListFilter, SessionSummary, Store};
+use lodge_log::{ListFilter, SessionSummary};
 
 use crate::{Host, HostError};
 
@@ -81,11 +81,6 @@ impl Retention {
 }
 
 impl Host {
-    /// How many sessions the home has.
-    pub fn stored_count(&self) -> Result<usize, HostError> {
-        Ok(self.home().sessions().list()?.len())
-    }
-
     /// The sessions that rules reach now. It looks through the directories of all sessions, and blocks.
     pub fn expired(&self, rules: &Retention) -> Result<Vec<Expired>, HostError> {
         if rules.is_empty() {

@@ -8,16 +8,49 @@ use std::{
 };
 
 use lodge_agent::{Customization, GitContext, instruction_places};
+use lodge_mcp::Configured;
 use lodge_tools::custom::Kind;
 
-use crate::{Host, Trust, commands};
+use crate::{Host, Session, Trust, aside::aside, commands};
 
 /// So many names are looked at; what is beyond is found when somebody asks for it.
 const MOST: usize = 5_000;
 
+/// Files that customise sessions, as they were.
+#[derive(Debug)]
+pub struct Watched {
+    look: u64,
+    /// The MCP servers that they describe.
+    pub servers: Vec<Configured>,
+}
+
 impl Host {
+    /// Looks at the files that customise sessions in this directory: the given one, or one that does not live yet. Nothing when
+    /// they are as they were.
+    pub async fn look_again(
+        &self,
+        session: Option<Session>,
+        cwd: PathBuf,
+        custom: Customization,
+        before: Option<&Watched>,
+    ) -> Option<Watched> {
+        let (host, before) = (self.clone(), before.map(|before| before.look));
+        let look = move || {
+            let look = host.look(&cwd, &custom);
+            let servers = || match session {
+                Some(session) => session.configured_servers(),
+                None => host.configured_servers(&cwd),
+            };
+            (before != Some(look)).then(|| Watched {
+                look,
+                servers: servers(),
+            })
+        };
+        aside(look).await.ok().flatten()
+    }
+
     /// A number that is another one when a file was added, changed or removed that customises sessions in this directory.
-    pub fn look(&self, cwd: &Path, custom: &Customization) -> u64 {
+    fn look(&self, cwd: &Path, custom: &Customization) -> u64 {
         let home = self.home().path();
         let mut look = Look {
             hasher: DefaultHasher::new(),

@@ -8,7 +8,7 @@ use std::{
 use lodge_events::LodgeWorktree;
 use lodge_log::Home;
 
-use crate::{AgentError, Change, GitContext, HostError, Session};
+use crate::{AgentError, Change, GitContext, HostError, Session, aside::aside};
 
 /// A work tree that was made for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,11 @@ fn git(directory: &Path, args: &[&str]) -> Result<String, WorktreeError> {
 
 /// The branches of a repository: the one that is checked out, the one that others begin at, then its own and those known of
 /// elsewhere, the newest first. None where there is none.
-pub fn branches(directory: &Path) -> Vec<String> {
+pub async fn branches(directory: PathBuf) -> Vec<String> {
+    aside(move || branches_of(&directory)).await.unwrap_or_default()
+}
+
+fn branches_of(directory: &Path) -> Vec<String> {
     let list = |place: &str| {
         let args = ["for-each-ref", "--sort=-committerdate", "--format=%(refname)", place];
         git(directory, &args).unwrap_or_default()
@@ -107,11 +111,19 @@ fn commit(directory: &Path, branch: &str) -> Result<String, WorktreeError> {
 }
 
 /// Whether a work tree could begin at this branch.
-pub fn can_begin(directory: &Path, base: &str) -> Result<(), WorktreeError> {
-    if GitContext::of(directory).root.is_none() {
-        return Err(WorktreeError::NoRepository(directory.display().to_string()));
-    }
-    commit(directory, base).map(drop)
+pub async fn can_begin(directory: PathBuf, base: String) -> Result<(), WorktreeError> {
+    let look = move || {
+        if GitContext::of(&directory).root.is_none() {
+            return Err(WorktreeError::NoRepository(directory.display().to_string()));
+        }
+        commit(&directory, &base).map(drop)
+    };
+    aside(look).await?
+}
+
+/// What git knows of a directory.
+pub async fn git_context(directory: PathBuf) -> GitContext {
+    aside(move || GitContext::of(&directory)).await.unwrap_or_default()
 }
 
 /// Whether the work tree with this root was made beneath `place` for a session.
@@ -261,7 +273,7 @@ mod tests {
     fn a_session_gets_a_work_tree_of_its_own_and_loses_no_work_with_it() {
         let (dir, root) = repository();
         let place = dir.path().canonicalize().unwrap().join("worktrees");
-        assert_eq!(branches(&root), ["main", "feature/x"]);
+        assert_eq!(branches_of(&root), ["main", "feature/x"]);
         let one = Worktree::create(&place, &root.join("sub"), "feature/x", "0123456789").unwrap();
         assert_eq!(
             (one.branch.as_str(), one.base.as_str()),
@@ -288,7 +300,7 @@ mod tests {
         one.remove().unwrap();
         two.remove().unwrap();
         assert!(!one.path.exists() && !two.path.exists());
-        let left = branches(&root);
+        let left = branches_of(&root);
         assert!(left.contains(&one.branch) && !left.contains(&two.branch), "{left:?}");
     }
 
@@ -303,9 +315,9 @@ mod tests {
         ] {
             git(&root, args).unwrap();
         }
-        assert_eq!(branches(&root), ["feature/x", "main", "aaa", "origin/main"]);
+        assert_eq!(branches_of(&root), ["feature/x", "main", "aaa", "origin/main"]);
         git(&root, &["checkout", "--quiet", "--detach"]).unwrap();
-        assert_eq!(branches(&root)[0], "main");
+        assert_eq!(branches_of(&root)[0], "main");
     }
 
     #[test]
@@ -317,6 +329,6 @@ mod tests {
             assert!(matches!(create(&root, base), WorktreeError::NoBranch(_)), "{base}");
         }
         assert!(matches!(create(dir.path(), "main"), WorktreeError::NoRepository(_)));
-        assert_eq!(branches(dir.path()), Vec::<String>::new());
+        assert_eq!(branches_of(dir.path()), Vec::<String>::new());
     }
 }

@@ -47,6 +47,7 @@ fn queued(event: &Event) -> Option<&str> {
     match event.payload() {
         Payload::LodgeMessageQueued(queued) => Some(&queued.message_id),
         Payload::LodgeMessageEdited(edited) => Some(&edited.message_id),
+        Payload::LodgeMessageWritten(written) => Some(&written.message_id),
         _ => None,
     }
 }

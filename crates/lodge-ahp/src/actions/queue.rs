@@ -41,7 +41,6 @@ impl Inner {
         chat: &Uri,
         change: QueueAction,
     ) -> Result<Option<(&mut Talk, Uuid)>, Refusal> {
-        let said = self.said.clone();
         let talk = self.talk_mut(chat).ok_or("there is no such chat")?;
         let agent = talk.agent().cloned().ok_or("the session is not open; try again")?;
         let event = match change {
@@ -49,16 +48,16 @@ impl Inner {
                 if instead_of.as_ref().is_some_and(|id| agent.is_starting_with(id)) {
                     return Err("the agent already has this message".to_owned());
                 }
-                let event = talk.accept(&said, &send, true)?;
+                let event = talk.accept(&send, true)?;
                 instead_of.iter().for_each(|queued| agent.supersede(queued));
                 event
             }
             QueueAction::Set(Effect::Send { id, .. }) if agent.is_starting_with(&id) => {
                 return Err("the agent already has this message".to_owned());
             }
-            QueueAction::Set(send) => talk.accept(&said, &send, false)?,
+            QueueAction::Set(send) => talk.accept(&send, false)?,
             QueueAction::Steer { send, replaces } => {
-                let event = talk.accept(&said, &send, false)?;
+                let event = talk.accept(&send, false)?;
                 replaces.iter().for_each(|replaced| agent.supersede(replaced));
                 event
             }

@@ -35,9 +35,9 @@ async fn of_host(message: &Message) -> (Given, Vec<(&MessageResourceAttachment, 
             continue;
         };
         match Place::of(&resource.uri) {
-            Place::File(path) if tokio::fs::try_exists(&path).await.unwrap_or(true) => {
+            Place::File(path) if lodge_files::exists(path.clone()).await => {
                 let text = match &resource.selection {
-                    Some(_) => text_of(&path).await,
+                    Some(_) => lodge_files::short_text(path.clone(), BYTES).await.unwrap_or_default(),
                     None => String::new(),
                 };
                 let selected = |range: &_| lines(&text, range).unwrap_or_default();
@@ -47,16 +47,6 @@ async fn of_host(message: &Message) -> (Given, Vec<(&MessageResourceAttachment, 
         }
     }
     (given, elsewhere)
-}
-
-/// The text of a file that is small enough to be worth showing a part of. A device or a pipe has none.
-async fn text_of(path: &Path) -> String {
-    match tokio::fs::metadata(path).await {
-        Ok(found) if found.is_file() && found.len() <= BYTES => {
-            tokio::fs::read_to_string(path).await.unwrap_or_default()
-        }
-        _ => String::new(),
-    }
 }
 
 /// Reads what a message attaches, where all of it is in files of this host.
@@ -150,10 +140,7 @@ async fn content(
     // Names of machines mean nothing here. A file of this path with the content that the client sees may well be the same; any
     // other is not what the person attached, and nobody asked for it.
     if let Place::Machine(path) = place
-        && let Ok(found) = tokio::fs::metadata(path).await
-        && found.is_file()
-        && found.len() == content.bytes.len() as u64
-        && tokio::fs::read(path).await.is_ok_and(|bytes| bytes == content.bytes)
+        && lodge_files::holds(path.clone(), &content.bytes).await
     {
         let text = String::from_utf8_lossy(&content.bytes).into_owned();
         return Ok(Found::Here(path.clone(), text));
@@ -180,17 +167,7 @@ async fn is_same_directory(face: &Arc<Face>, client: &str, resource: &MessageRes
         return false;
     };
     let theirs: BTreeSet<String> = entries.into_iter().map(|entry| entry.name).collect();
-    let Ok(mut reading) = tokio::fs::read_dir(path).await else {
-        return false;
-    };
-    let mut ours = BTreeSet::new();
-    while let Ok(Some(entry)) = reading.next_entry().await {
-        ours.insert(entry.file_name().to_string_lossy().into_owned());
-        if ours.len() > theirs.len() {
-            return false;
-        }
-    }
-    ours == theirs
+    lodge_files::has_exactly(path.to_owned(), theirs).await
 }
 
 /// What the host holds under an address of its own.

@@ -12,7 +12,6 @@ use lodge_host::{Entry, Hash, WorkTree};
 use crate::{
     face::Face,
     rpc::{RpcError, code},
-    tool_content::read_whole,
     uri,
 };
 
@@ -91,7 +90,7 @@ pub(crate) async fn read(face: &Face, uri: &str) -> Option<Result<Vec<u8>, RpcEr
         if let Some((path, _)) = word.strip_prefix("now-").and_then(|word| word.split_once('.')) {
             let path = decoded(path).ok_or_else(lost)?;
             let (files, limit) = (face.shared_files(), face.config.limits.resource_bytes);
-            return read_whole(files, path, limit).await.ok_or_else(lost);
+            return files.whole(path, limit).await.map_err(|_| lost());
         }
         let hash = Hash::parse(word).ok_or_else(lost)?;
         session.file_content(hash).await.map_err(|_| lost())

@@ -1,9 +1,6 @@
 //! The files of a changeset.
 
-use std::{
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use ahp_types::state::{ChangesetFile, ContentRef, FileEdit, FileEditDiffStats, FileEditSide};
 use lodge_host::{Against, Delta, GitChange, HostError, Span, WorkTree};
@@ -175,12 +172,10 @@ fn of_git(session: &str, change: &GitChange) -> ChangesetFile {
     });
     // What is there now is in the file itself. Its address is not the file's: a browser's page can open no `file:`.
     let now = change.exists.then(|| {
-        let metadata = change.path.symlink_metadata().ok();
-        let size = metadata.as_ref().and_then(|file| i64::try_from(file.len()).ok());
-        let stamp = metadata.map(|file| format!("{}-{}-{}", file.mtime(), file.mtime_nsec(), file.len()));
+        let (size, stamp) = lodge_files::stamp(&change.path).unzip();
         ContentRef {
             uri: Content::Now(&change.path, stamp.clone().unwrap_or_default()).uri(session, &change.path),
-            size_hint: size,
+            size_hint: size.and_then(|size| i64::try_from(size).ok()),
             content_type: None,
             nonce: stamp,
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ahp_types::state::{ClientPluginCustomization, CustomizationType, SessionActiveClient};
 use lodge_host::{
-    Change, Customization, CustomizationChange, Customized, HostError, Session,
+    Change, Customization, CustomizationChange, Customized, HostError, Session, Watched,
     mcp::{Configured, Status},
     server_key, server_of,
 };
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::{
     Decisions,
     fetch::{Copied, fetch},
-    offer::{Offer, servers_of},
+    offer::Offer,
     plugins::{self, Plugin},
     show::{Contents, agent_spot, list, skill_spot, spot},
 };
@@ -32,16 +32,9 @@ pub(crate) struct Custom {
     plugins: Vec<Plugin>,
     fetching: JoinSet<Read>,
     /// What the files looked like from which all this comes.
-    seen: Option<Seen>,
+    seen: Option<Watched>,
     /// What persons decided about, so that what they take back is as it was.
     decided: BTreeSet<String>,
-}
-
-/// Files as they were.
-struct Seen {
-    look: u64,
-    /// The MCP servers that they describe.
-    servers: Vec<Configured>,
 }
 
 /// A plugin that was read, or cannot be.
@@ -254,9 +247,7 @@ impl Driver {
             if !plugin.servers.is_empty() {
                 continue;
             }
-            let copied = copied.clone();
-            let read = move || servers_of(&copied);
-            let mut new = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+            let mut new = lodge_host::plugin_servers(copied.clone()).await;
             // A name that the session has is the session's.
             new.retain(|server| session.mcp().info(&server.name).is_none());
             plugin.servers = new.iter().map(|server| server.name.clone()).collect();
@@ -275,20 +266,9 @@ impl Driver {
             (None, Some(Draft { cwd: Some(cwd), .. })) => (cwd.clone(), Customization::default()),
             (None, _) => return,
         };
-        let (host, before) = (self.face.host.clone(), self.custom.seen.as_ref().map(|seen| seen.look));
         let session = self.live.as_ref().map(|live| live.session.clone());
-        let look = move || {
-            let look = host.look(&cwd, &custom);
-            let new = before != Some(look);
-            new.then(|| Seen {
-                look,
-                servers: match session {
-                    Some(session) => session.configured_servers(),
-                    None => host.configured_servers(&cwd),
-                },
-            })
-        };
-        let Ok(Some(now)) = tokio::task::spawn_blocking(look).await else {
+        let seen = self.custom.seen.as_ref();
+        let Some(now) = self.face.host.look_again(session, cwd, custom, seen).await else {
             return;
         };
         let Some(before) = self.custom.seen.replace(now) else {
@@ -314,23 +294,20 @@ impl Driver {
         let offer = match (&self.live, &self.draft) {
             (Some(live), _) => Offer::of(&live.session, &self.face.host).await.ok(),
             (None, Some(draft)) => {
-                let (host, cwd) = (self.face.host.clone(), draft.cwd.clone());
                 let plugins = self.custom.in_force(&decisions);
                 if let Some(talk) = self.face.inner.lock().talks.get_mut(&self.chat) {
                     talk.plugins.clone_from(&plugins);
                 }
-                let look = move || Some(Offer::of_draft(&host, &cwd?, plugins));
-                tokio::task::spawn_blocking(look).await.ok().flatten()
+                match draft.cwd.clone() {
+                    Some(cwd) => Some(Offer::of_draft(self.face.host.available(cwd, plugins).await)),
+                    None => None,
+                }
             }
             (None, None) => None,
         };
         let idle = self.custom.idle(&decisions);
         let offer = match (offer, works_in) {
-            (Some(offer), Some(cwd)) if !idle.is_empty() => {
-                let host = self.face.host.clone();
-                let look = move || offer.with_idle(&host, &cwd, idle);
-                tokio::task::spawn_blocking(look).await.ok()
-            }
+            (Some(offer), Some(cwd)) if !idle.is_empty() => Some(offer.with_idle(&self.face.host, cwd, idle).await),
             (offer, _) => offer,
         };
         if let Some(mut offer) = offer {

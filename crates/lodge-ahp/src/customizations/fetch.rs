@@ -3,12 +3,12 @@
 
 use std::{
     ffi::OsStr,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use lodge_files::Scratch;
 use lodge_host::Plugin;
 use serde::Deserialize;
 use serde_json::json;
@@ -41,17 +41,9 @@ const BYTES: usize = 8 << 20;
 
 /// A plugin's copy. The directory goes with whoever holds this.
 #[derive(Debug)]
-pub(super) struct Copied(pub(super) Plugin);
-
-impl Drop for Copied {
-    fn drop(&mut self) {
-        let path = std::mem::take(&mut self.0.root);
-        let remove = move || drop(std::fs::remove_dir_all(path));
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
-            Err(_) => remove(),
-        }
-    }
+pub(super) struct Copied {
+    pub(super) plugin: Plugin,
+    _dir: Scratch,
 }
 
 /// Where plugins are copied to; what an earlier host left there is of no use.
@@ -86,16 +78,12 @@ struct Content {
 
 /// Reads a plugin of a client.
 pub(super) async fn fetch(face: Arc<Face>, client: &str, at: &str) -> Result<Copied, String> {
-    let root = place(face.host.home().path()).join(uuid::Uuid::new_v4().simple().to_string());
-    tokio::fs::create_dir_all(&root).await.map_err(kept)?;
+    let dir = Scratch::new(&place(face.host.home().path())).await.map_err(kept)?;
     let mut fetch = Fetch {
         face: &face,
         client,
         at,
-        copied: Copied(Plugin {
-            root,
-            ..Plugin::default()
-        }),
+        dir,
         files: 0,
         bytes: 0,
         needs_all: false,
@@ -106,20 +94,23 @@ pub(super) async fn fetch(face: Arc<Face>, client: &str, at: &str) -> Result<Cop
     for entry in &parts {
         fetch.take(entry, PathBuf::from(&entry.name)).await?;
     }
-    fetch.described().await?;
+    let plugin = fetch.described().await?;
     if fetch.needs_all {
         for entry in rest.iter().filter(|entry| !NEVER.contains(&entry.name.as_str())) {
             fetch.take(entry, PathBuf::from(&entry.name)).await?;
         }
     }
-    Ok(fetch.copied)
+    Ok(Copied {
+        plugin,
+        _dir: fetch.dir,
+    })
 }
 
 struct Fetch<'a> {
     face: &'a Face,
     client: &'a str,
     at: &'a str,
-    copied: Copied,
+    dir: Scratch,
     files: usize,
     bytes: usize,
     /// Something in it runs what lies elsewhere in it.
@@ -128,12 +119,8 @@ struct Fetch<'a> {
 
 impl Fetch<'_> {
     /// Reads what the plugin says of itself, and what that names.
-    async fn described(&mut self) -> Result<(), String> {
-        let root = self.copied.0.root.clone();
-        let read = move || Plugin::read_any(&root).map_err(|error| error.replace(&format!("{}/", root.display()), ""));
-        let plugin = tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|error| error.to_string())??;
+    async fn described(&mut self) -> Result<Plugin, String> {
+        let plugin = lodge_host::read_plugin(self.dir.path().to_owned()).await?;
         let root = &plugin.root;
         for place in plugin.places().filter_map(|place| place.strip_prefix(root).ok()) {
             let top = place.iter().next();
@@ -142,11 +129,10 @@ impl Fetch<'_> {
                 self.named(place).await?;
             }
         }
-        self.copied.0 = Plugin {
-            root: std::mem::take(&mut self.copied.0.root),
+        Ok(Plugin {
+            root: self.dir.path().to_owned(),
             ..plugin
-        };
-        Ok(())
+        })
     }
 
     /// Copies what the plugin names.
@@ -167,8 +153,7 @@ impl Fetch<'_> {
         }
         let mut waiting = vec![(path, entry.is_dir(), 0)];
         while let Some((path, is_dir, depth)) = waiting.pop() {
-            let here = self.copied.0.root.join(&path);
-            if !is_dir && here.exists() {
+            if !is_dir && self.dir.has(&path).await {
                 continue;
             }
             self.files += 1;
@@ -177,30 +162,17 @@ impl Fetch<'_> {
             }
             if !is_dir {
                 let content = self.read(&path).await?;
-                self.put(&here, content).await?;
+                let is_json = path.extension().is_some_and(|extension| extension == "json");
+                self.needs_all |= is_json && String::from_utf8_lossy(&content).contains(ITS_ROOT);
+                self.dir.write(&path, content).await.map_err(kept)?;
                 continue;
             }
-            tokio::fs::create_dir_all(here).await.map_err(kept)?;
+            self.dir.make_directory(&path).await.map_err(kept)?;
             let entries = self.list(&path).await?;
             let good = |entry: &&Entry| is_plain(&entry.name) && !NEVER.contains(&entry.name.as_str());
             for entry in entries.iter().filter(good) {
                 waiting.push((path.join(&entry.name), entry.is_dir(), depth + 1));
             }
-        }
-        Ok(())
-    }
-
-    async fn put(&mut self, to: &Path, content: Vec<u8>) -> Result<(), String> {
-        let is_json = to.extension().is_some_and(|extension| extension == "json");
-        self.needs_all |= is_json && String::from_utf8_lossy(&content).contains(ITS_ROOT);
-        let is_program = content.starts_with(b"#!");
-        if let Some(parent) = to.parent() {
-            tokio::fs::create_dir_all(parent).await.map_err(kept)?;
-        }
-        tokio::fs::write(to, content).await.map_err(kept)?;
-        if is_program {
-            let mode = std::fs::Permissions::from_mode(0o700);
-            tokio::fs::set_permissions(to, mode).await.map_err(kept)?;
         }
         Ok(())
     }

@@ -6,12 +6,8 @@ use ahp_types::state::{
     ErrorInfo, McpServerErrorState, McpServerReadyState, McpServerStartingState, McpServerState, McpServerStoppedState,
 };
 use lodge_host::{
-    AgentDefinition, AgentError, CommandInfo, CommandSource, Customization, GitContext, HookFiles, Host, Plugin,
-    Session, Skill, Trust,
-    mcp::{
-        Configured, Logins, ServerInfo, Source, Status,
-        files::{file_of, of_plugin},
-    },
+    AgentDefinition, AgentError, Available, AvailableServer, CommandInfo, CommandSource, Host, Plugin, Session, Skill,
+    mcp::{Logins, ServerInfo, Status},
 };
 
 use super::auth;
@@ -43,78 +39,43 @@ pub(super) struct Server {
 impl Offer {
     /// Of a session that lives.
     pub(super) async fn of(session: &Session, host: &Host) -> Result<Self, AgentError> {
-        let mut offer = Self {
+        let files = session.server_files().await?;
+        let server = |info: &ServerInfo| Server {
+            uri: server_uri(&info.name, files.get(&info.name)),
+            on: info.status != Status::Disabled,
+            state: state_of(session, host.mcp_logins(), info),
+            name: info.name.clone(),
+            plugin: None,
+        };
+        Ok(Self {
             agents: session.found_agents().await?,
             skills: session.skills().await?,
             instructions: session.instruction_files().await,
-            ..Self::default()
-        };
-        offer.commands = session.commands().await.into_iter().filter_map(of_file).collect();
-        let servers = session.mcp().list();
-        let (session, host, settings) = (session.clone(), host.clone(), session.settings());
-        let look = move || {
-            let home = host.home().path();
-            let server = |info: &ServerInfo| Server {
-                uri: server_uri(info.source, &info.name, home, &settings.cwd),
-                on: info.status != Status::Disabled,
-                state: state_of(&session, host.mcp_logins(), info),
-                name: info.name.clone(),
-                plugin: None,
-            };
-            let plugins = settings.customization.all_plugins();
-            let hooks = Trust::at(home).hook_files(&settings.cwd, settings.hook_files, plugins);
-            (servers.iter().map(server).collect(), hooks)
-        };
-        (offer.servers, offer.hooks) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
-        Ok(offer)
+            commands: session.commands().await.into_iter().filter_map(of_file).collect(),
+            hooks: session.hook_files().await?,
+            servers: session.mcp().list().iter().map(server).collect(),
+        })
     }
 
-    /// Of one that will work in this directory. Reads files.
-    pub(super) fn of_draft(host: &Host, cwd: &Path, plugins: Vec<Plugin>) -> Self {
-        let commands = host.commands(cwd, &plugins).into_iter().filter_map(of_file).collect();
-        let custom = Customization {
-            places: host.places(),
-            disabled_skills: host.disabled_skills(),
-            plugins,
-            ..Customization::default()
-        };
-        let hooks = Trust::at(host.home().path()).hook_files(cwd, HookFiles::default(), &custom.plugins);
-        let skills = custom.find_skills(cwd).all.into_iter();
-        let root = GitContext::of(cwd).root;
-        let instructions = lodge_host::instructions(cwd, root.as_deref(), &[]).into_iter();
-        let home = host.home().path();
-        let mut servers = waiting(host.configured_servers(cwd), home, cwd);
-        for plugin in &custom.plugins {
-            for mut server in waiting(servers_of(plugin), home, cwd) {
-                if servers.iter().all(|known| known.name != server.name) {
-                    server.plugin = Some(plugin.root.clone());
-                    servers.push(server);
-                }
-            }
-        }
+    /// Of one that does not live yet.
+    pub(super) fn of_draft(available: Available) -> Self {
+        let agents = available.agents.into_iter();
+        let instructions = available.instructions.into_iter();
         Self {
-            agents: custom
-                .find_agents(cwd)
-                .all
-                .into_iter()
-                .map(|agent| (agent, true))
-                .collect(),
-            skills: skills
-                .map(|skill| (!custom.disabled_skills.contains(&skill.name), skill))
-                .map(|(on, skill)| (skill, on))
-                .collect(),
-            instructions: instructions.map(|found| (found.path, true)).collect(),
-            servers,
-            commands,
-            hooks,
+            agents: agents.map(|agent| (agent, true)).collect(),
+            skills: available.skills,
+            instructions: instructions.map(|path| (path, true)).collect(),
+            servers: available.servers.into_iter().map(waiting).collect(),
+            commands: available.commands.into_iter().filter_map(of_file).collect(),
+            hooks: available.hooks,
         }
     }
 
-    /// With what there is in plugins that are off, as it is by itself. Reads files.
-    pub(super) fn with_idle(mut self, host: &Host, cwd: &Path, plugins: Vec<Plugin>) -> Self {
+    /// With what there is in plugins that are off, as it is by itself.
+    pub(super) async fn with_idle(mut self, host: &Host, cwd: PathBuf, plugins: Vec<Plugin>) -> Self {
         let roots: Vec<PathBuf> = plugins.iter().map(|plugin| plugin.root.clone()).collect();
         let within = |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        let idle = Self::of_draft(host, cwd, plugins);
+        let idle = Self::of_draft(host.available(cwd, plugins).await);
         let agents = idle.agents.into_iter();
         self.agents
             .extend(agents.filter(|(agent, _)| agent.path.as_deref().is_some_and(within)));
@@ -132,18 +93,6 @@ impl Offer {
     }
 }
 
-/// The MCP servers that a plugin describes. Reads files.
-pub(super) fn servers_of(plugin: &Plugin) -> Vec<Configured> {
-    let names = lodge_host::PLUGIN_ROOT_VARIABLES;
-    of_plugin(
-        &plugin.servers,
-        plugin.own_servers.clone(),
-        &names,
-        &plugin.root,
-        Source::Client,
-    )
-}
-
 /// A command that a file describes.
 fn of_file(command: CommandInfo) -> Option<(PathBuf, String, String)> {
     match command.source {
@@ -152,23 +101,27 @@ fn of_file(command: CommandInfo) -> Option<(PathBuf, String, String)> {
     }
 }
 
-/// Servers that nobody needed yet.
-pub(super) fn waiting(servers: Vec<Configured>, home: &Path, cwd: &Path) -> Vec<Server> {
-    let server = |server: Configured| Server {
-        uri: server_uri(server.source, &server.name, home, cwd),
-        on: !matches!(&server.config, Ok(config) if config.disabled),
-        state: match &server.config {
+/// A server that nobody needed yet.
+fn waiting(server: AvailableServer) -> Server {
+    let AvailableServer {
+        configured,
+        file,
+        plugin,
+    } = server;
+    Server {
+        uri: server_uri(&configured.name, file.as_ref()),
+        on: !matches!(&configured.config, Ok(config) if config.disabled),
+        state: match &configured.config {
             Ok(_) => McpServerState::Stopped(McpServerStoppedState {}),
             Err(error) => failed(error),
         },
-        name: server.name,
-        plugin: None,
-    };
-    servers.into_iter().map(server).collect()
+        name: configured.name,
+        plugin,
+    }
 }
 
-fn server_uri(source: Source, name: &str, home: &Path, cwd: &Path) -> String {
-    match file_of(source, name, home, cwd) {
+fn server_uri(name: &str, file: Option<&PathBuf>) -> String {
+    match file {
         Some(file) => uri::file(file),
         None => format!("lodge:/mcp/{name}"),
     }

@@ -39,7 +39,7 @@ impl Plugin {
 
     /// What was read of it.
     pub(super) fn copied(&self) -> Option<&lodge_host::Plugin> {
-        Some(&self.fetched.as_ref()?.as_ref().ok()?.0)
+        Some(&self.fetched.as_ref()?.as_ref().ok()?.plugin)
     }
 
     /// Where a file of the copy is in it.

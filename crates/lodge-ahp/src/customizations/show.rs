@@ -1,9 +1,6 @@
 //! How it is shown.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
 
 use ahp_types::state::{
     AgentCustomization, ChildCustomization, Customization, CustomizationEnablement, CustomizationErrorState,
@@ -11,11 +8,11 @@ use ahp_types::state::{
     DirectoryCustomization, HookCustomization, McpServerCustomization, PluginCustomization, PromptCustomization,
     RuleCustomization, SkillCustomization,
 };
-use lodge_host::{AgentDefinition, Host, Kind, Skill, server_key, skill_key};
+use lodge_host::{AgentDefinition, Host, Skill, server_key, skill_key};
 
 use super::{
     Decisions, Own, key_of,
-    offer::{Offer, Server, waiting},
+    offer::{Offer, Server},
     plugins::Plugin,
 };
 use crate::uri;
@@ -371,22 +368,9 @@ fn rule_child(path: &Path, spot: &Spot, on: bool) -> RuleCustomization {
     }
 }
 
-/// What every session of the host has, wherever it works: the user's own. Reads files.
-pub(crate) fn agents_of_host(host: &Host) -> Option<Vec<Customization>> {
-    let places = host.places();
-    let skills = lodge_host::find_skills(&places.user(Kind::Skills)).all.into_iter();
-    let agents = lodge_host::find_agents(&places.user(Kind::Agents)).all.into_iter();
-    let disabled = host.disabled_skills();
-    let home: PathBuf = host.home().path().to_owned();
-    let mut offer = Offer {
-        agents: agents.map(|agent| (agent, true)).collect(),
-        skills: skills
-            .map(|skill| (!disabled.contains(&skill.name), skill))
-            .map(|(on, skill)| (skill, on))
-            .collect(),
-        servers: waiting(lodge_host::mcp::files::of_user(&home), &home, &home),
-        ..Offer::default()
-    };
+/// What every session of the host has, wherever it works: the user's own.
+pub(crate) async fn agents_of_host(host: &Host) -> Option<Vec<Customization>> {
+    let mut offer = Offer::of_draft(host.available_everywhere().await);
     let decisions = Decisions::of(&Own::new(), None, &host.decisions().all());
     offer.decided(&[], &decisions);
     let all = list(&offer, &[], &decisions);

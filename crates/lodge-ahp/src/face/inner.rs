@@ -8,7 +8,6 @@ use super::{point_to_chats, sub_state, summary_of};
 use crate::{
     changesets::Followers,
     projection::{Scope, Step},
-    said::Said,
     state::{ChatEntry, ChatStore, Core, Uri},
     talk::{Cause, Dispatched, Effect, Route, Talk},
     terminals::Terminals,
@@ -24,7 +23,6 @@ pub(crate) struct Inner {
     pub(crate) terminals: Terminals,
     /// Who follows what sessions change.
     pub(crate) followers: Followers,
-    pub(crate) said: Said,
 }
 
 impl Inner {

@@ -7,7 +7,6 @@ mod shapes;
 
 use std::{
     collections::HashMap,
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::Path,
     sync::{
         Arc,
@@ -22,7 +21,7 @@ use ahp_types::{
 };
 use lodge_door::Admission;
 use lodge_events::LodgeDirectories;
-use lodge_files::{Grants, Indexes, Symbols};
+use lodge_files::{Counter, Grants, Indexes, Scratch, Symbols};
 use lodge_host::{Change, Host, HostError, Session};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -39,8 +38,7 @@ use crate::{
     changesets::Followers,
     config::AhpConfig,
     push::Push,
-    said::Said,
-    state::{Bounds, Conn, Core, Keep, Numbers, Seq, Service, Uri},
+    state::{Bounds, Conn, Core, Keep, Numbers, Service, Uri},
     telemetry::Telemetry,
     terminals::Terminals,
     uri,
@@ -51,7 +49,6 @@ use crate::{
 pub(crate) struct Face {
     pub(crate) host: Host,
     pub(crate) config: AhpConfig,
-    pub(crate) said: Said,
     pub(crate) inner: State,
     /// All that sessions share on the way of a delta.
     pub(crate) numbers: Arc<Numbers>,
@@ -75,22 +72,21 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    pub(crate) fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
+    pub(crate) async fn new(host: Host, config: AhpConfig) -> std::io::Result<Arc<Self>> {
+        let customizations = crate::customizations::agents_of_host(&host).await;
         let dir = host.home().path().join("ahp");
         let own = host.home().path().canonicalize()?;
         // What people typed is theirs alone.
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700))?;
-        let _ = std::fs::remove_dir_all(crate::customizations::plugins_place(host.home().path()));
+        lodge_files::private_directory(&dir)?;
+        Scratch::clear(&crate::customizations::plugins_place(host.home().path()));
         let grants = Grants::of_home(host.home().path());
         grants.begin();
         let telemetry = Telemetry::new(config.door.token().map(str::to_owned));
         let settings = host.host_settings();
         let catalogue = Self::automations_state(&host);
-        let seq = Seq::open(&dir.join("seq"))?;
-        let said = Said::new(dir.join("said"));
+        let seq = Counter::open(&dir.join("seq"))?;
         let root = RootState {
-            agents: shapes::agents(&host, &config.pricing, crate::customizations::agents_of_host(&host)),
+            agents: shapes::agents(&host, &config.pricing, customizations),
             active_sessions: Some(0),
             terminals: None,
             config: Some(crate::actions::shown_settings(settings)),
@@ -117,7 +113,6 @@ impl Face {
             subs: HashMap::new(),
             terminals: Terminals::new(config.limits.terminal_bytes),
             followers: Followers::default(),
-            said: said.clone(),
         };
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let (teller, stopped) = (push.clone(), stop.clone());
@@ -136,7 +131,6 @@ impl Face {
         Ok(Arc::new(Self {
             host,
             config,
-            said,
             numbers: inner.core.numbers.clone(),
             inner: State::new(inner),
             gates: Mutex::default(),
@@ -306,13 +300,7 @@ impl Face {
     /// Removes a session of the host's for good, with its chats.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), HostError> {
         let removal = self.removals.begin(id);
-        let chats = self.host.chats_of(id).await?;
         let deleted = self.host.delete(id).await;
-        // Nobody waits for it, and a file of a session that is gone is read by nobody.
-        for gone in chats.into_iter().map(|chat| chat.id).chain([id.to_owned()]) {
-            let said = self.said.clone();
-            tokio::task::spawn_blocking(move || said.forget(&gone));
-        }
         match deleted {
             Ok(()) => removal.done(),
             Err(HostError::NotFound(_)) => {}
@@ -328,9 +316,9 @@ impl Face {
         self.show_agents(known.and_then(|agent| agent.customizations));
         if !self.looking.swap(true, Ordering::Relaxed) {
             let face = self.clone();
-            self.tasks.spawn_blocking(move || {
+            self.tasks.spawn(async move {
                 face.looking.store(false, Ordering::Relaxed);
-                face.show_agents(crate::customizations::agents_of_host(&face.host));
+                face.show_agents(crate::customizations::agents_of_host(&face.host).await);
             });
         }
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Reply, Request,
-    sessions::{adopt, copy_said, fork_point, host_error},
+    sessions::{adopt, fork_point, host_error},
 };
 use crate::{
     actions,
@@ -274,7 +274,6 @@ async fn from_source(
         .fork_as(&source_id, up_to, Some(record.id.clone()), chat)
         .await;
     let made = made.map_err(host_error)?;
-    copy_said(face, &source_id, &record.id).await;
     if source.kind == "sideChat" {
         record.hidden_turns = face.count_turns(&record.id).await.map_err(host_error)?;
         made.set_chat(record.event(Some(main_id))).map_err(RpcError::failed)?;

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lodge_files::{Found, Mention, Symbol, mention};
+use lodge_files::{Completions as Names, Found, Mention, Symbol, mention};
 use lodge_host::CommandInfo;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -69,11 +69,7 @@ async fn resolved(request: &Request<'_>, params: &Resolve) -> Result<Resolved, R
     let directory = params.working_directory.as_deref().and_then(uri::path);
     let directory = directory.or_else(|| request.face.config.default_directory.clone());
     let (git, branches) = match directory {
-        Some(directory) => {
-            let config = given.clone();
-            let looked = tokio::task::spawn_blocking(move || branching(&directory, &config));
-            looked.await.map_err(RpcError::internal)?
-        }
+        Some(directory) => branching(directory, &given).await,
         None => (None, Vec::new()),
     };
     Ok(Resolved {
@@ -172,7 +168,7 @@ pub(super) async fn completions(request: &Request<'_>) -> RpcResult {
     let items = match mention(&params.text, offset) {
         Some(typed) if typed.trigger != '/' => {
             let mut items = other_chats(request, &named, &typed, offset);
-            items.extend(files(request, &named, typed, offset).await?);
+            items.extend(files(request, &named, typed, offset).await);
             items.truncate(COMPLETIONS);
             items
         }
@@ -209,7 +205,7 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
     };
     let known = match session {
         Some(session) => session.commands().await,
-        None => future_commands(request, chat).await?,
+        None => future_commands(request, chat).await,
     };
     let (mut first, mut later) = (Vec::new(), Vec::new());
     for command in known {
@@ -239,7 +235,7 @@ async fn commands(request: &Request<'_>, chat: &str, word: &str, offset: usize) 
 }
 
 /// The commands that a chat will have in which nobody spoke yet.
-async fn future_commands(request: &Request<'_>, chat: &str) -> Result<Vec<CommandInfo>, RpcError> {
+async fn future_commands(request: &Request<'_>, chat: &str) -> Vec<CommandInfo> {
     let plugins = {
         let inner = request.face.inner.lock();
         let talk = inner.core.session_of(chat).and_then(|session| {
@@ -249,9 +245,7 @@ async fn future_commands(request: &Request<'_>, chat: &str) -> Result<Vec<Comman
         talk.map(|talk| talk.plugins.clone()).unwrap_or_default()
     };
     let cwd = directories(request, chat).into_iter().next().unwrap_or_default();
-    let host = request.face.host.clone();
-    let look = move || host.commands(&cwd, &plugins);
-    tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)
+    request.face.host.commands(cwd, plugins).await
 }
 
 /// Other chats of the session that can be referred to by `#chat:`, as they are after their last turn.
@@ -295,26 +289,21 @@ fn other_chats(request: &Request<'_>, channel: &str, typed: &Mention, offset: us
     items.collect()
 }
 
-async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usize) -> Result<Vec<Value>, RpcError> {
+async fn files(request: &Request<'_>, channel: &str, typed: Mention, offset: usize) -> Vec<Value> {
     let roots = directories(request, channel);
-    let (indexes, symbols) = (request.face.indexes.clone(), request.face.symbols.clone());
-    let work = move || {
-        let range = (typed.start, offset);
-        let of_root = |root: &PathBuf| {
-            let mut items = Vec::new();
-            if typed.trigger == '#' && !typed.word.is_empty() {
-                let found = symbols.find(&indexes, root, &typed.word, COMPLETIONS / 2);
-                items.extend(found.iter().map(|symbol| symbol_item(root, symbol, range)));
-            }
-            let found = indexes.find(root, &typed.word, COMPLETIONS - items.len());
-            items.extend(found.iter().map(|found| file_item(root, found, typed.trigger, range)));
-            items
-        };
-        let mut items = in_turn(roots.iter().map(of_root).collect());
-        tell_apart(&roots, &mut items);
-        items
+    let (indexes, symbols) = (&request.face.indexes, &request.face.symbols);
+    let with_symbols = typed.trigger == '#' && !typed.word.is_empty();
+    let found = symbols.complete(indexes, roots.clone(), typed.word, with_symbols, COMPLETIONS);
+    let range = (typed.start, offset);
+    let of_root = |found: Names| {
+        let Names { root, symbols, files } = &found;
+        let symbols = symbols.iter().map(|symbol| symbol_item(root, symbol, range));
+        let files = files.iter().map(|found| file_item(root, found, typed.trigger, range));
+        symbols.chain(files).collect()
     };
-    tokio::task::spawn_blocking(work).await.map_err(RpcError::internal)
+    let mut items = in_turn(found.await.into_iter().map(of_root).collect());
+    tell_apart(&roots, &mut items);
+    items
 }
 
 /// The best of each directory, then the second best of each, and so on. What lies in two of them is one thing.

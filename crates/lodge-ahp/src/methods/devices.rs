@@ -37,10 +37,7 @@ struct Revoke {
 
 pub(super) async fn revoke(request: &Request<'_>) -> RpcResult {
     let params: Revoke = rpc::params(request.params)?;
-    let door = request.face.config.door.clone();
-    let id = params.id.clone();
-    let revoked = tokio::task::spawn_blocking(move || door.revoke(&id)).await;
-    match revoked.map_err(RpcError::internal)? {
+    match request.face.config.door.revoke_beside(params.id.clone()).await {
         Ok(true) => rpc::null(),
         Ok(false) => Err(RpcError::new(
             code::NOT_FOUND,

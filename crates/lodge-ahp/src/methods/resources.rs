@@ -97,12 +97,10 @@ pub(super) fn wanted(request: &Request<'_>, uri: &str, read: bool, write: bool) 
 pub(super) async fn run<T: Send + 'static>(
     request: &Request<'_>,
     about: About<'_>,
-    work: impl FnOnce(Files) -> Result<T, FileError> + Send + 'static,
+    work: impl FnOnce(&Files) -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    let (face, client) = (request.face.clone(), request.peer()?.client.clone());
-    let done = tokio::task::spawn_blocking(move || work(face.files(&client)))
-        .await
-        .map_err(RpcError::internal)?;
+    let files = request.face.files(&request.peer()?.client).await;
+    let done = files.run(work).await;
     done.map_err(|failed| about.error(request, failed))
 }
 
@@ -138,25 +136,22 @@ async fn contents(request: &Request<'_>) -> Result<(), RpcError> {
     let head = head(request);
     let told = kept.as_ref().and_then(|content| content.kind.clone());
     let kind = told.or_else(|| content_type(&params.uri).map(str::to_owned));
-    let begin = move |contents: Contents| {
-        let kind = kind.map_or(String::new(), |kind| format!(r#","contentType":{}"#, json!(kind)));
-        let tail = format!(r#"","encoding":"{}"{kind}}}}}"#, contents.encoding.as_str());
-        LargeAnswer::begin(head, contents, tail)
-    };
-    let answer = match kept {
+    let contents = match kept {
         Some(content) => {
             let wanted = content.kind.map_or(wanted, |_| Some(Encoding::Base64));
-            begin(Contents::of_bytes(content.bytes, wanted)).map_err(|error| about.error(request, error))?
+            Contents::of_bytes(content.bytes, wanted)
         }
         None => {
             let path = about.path(request)?;
             let limit = request.face.config.limits.resource_bytes;
-            run(request, about, move |files| {
-                begin(Contents::of_file(&files, &path, wanted, limit)?)
-            })
-            .await?
+            let file = run(request, about, move |files| files.pieces(&path, limit)).await?;
+            Contents::of_file(file, wanted)
         }
     };
+    let kind = kind.map_or(String::new(), |kind| format!(r#","contentType":{}"#, json!(kind)));
+    let tail = format!(r#"","encoding":"{}"{kind}}}}}"#, contents.encoding.as_str());
+    let answer = LargeAnswer::begin(head, contents, tail).await;
+    let answer = answer.map_err(|error| about.error(request, error))?;
     send(request, answer).await;
     Ok(())
 }
@@ -340,7 +335,7 @@ async fn transfer(
     let done = run(request, destination, move |files| {
         Ok(match files.source(&from, takes) {
             Err(error) => Err((true, error)),
-            Ok(()) => work(&files, &from, &to, fail).map_err(|error| (false, error)),
+            Ok(()) => work(files, &from, &to, fail).map_err(|error| (false, error)),
         })
     });
     match done.await? {
@@ -438,18 +433,16 @@ pub(super) async fn request(request: &Request<'_>) -> RpcResult {
     let Some(path) = uri::path(&params.uri) else {
         return Err(denied("this host serves files only".to_owned()));
     };
-    let face = request.face.clone();
-    let look = move || {
-        let files = face.files(&client);
-        if settled(&path).is_some_and(|path| face.private().covers(&path)) {
+    let private = request.face.private();
+    let look = move |files: &Files| {
+        if settled(&path).is_some_and(|path| private.covers(&path)) {
             return Err(FileError::Private);
         }
         let given = (!read || files.allows(&path, false)) && (!write || files.allows(&path, true));
         Ok((given, Grant::wanted(&client, &path, read, write)))
     };
-    let looked = tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)?;
-    // Nobody can give this, so nothing says what to ask for.
-    let (given, grant) = looked.map_err(|error| About::read(&params.uri).error(request, error))?;
+    // What nobody can give is refused without a word of what to ask for.
+    let (given, grant) = run(request, About::read(&params.uri), look).await?;
     if given {
         return rpc::ok(json!({}));
     }

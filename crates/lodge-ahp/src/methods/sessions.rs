@@ -318,19 +318,16 @@ async fn branching(
     branch: Option<String>,
 ) -> Result<Option<Branching>, RpcError> {
     let Some(cwd) = cwd else { return Ok(None) };
-    let look = move || {
-        let folder = Branching::folder(&lodge_host::GitContext::of(&cwd));
-        if isolation == Isolation::Folder {
-            return Ok(folder);
-        }
-        let branch = branch
-            .or_else(|| folder.map(|git| git.branch))
-            .unwrap_or_else(|| "HEAD".to_owned());
-        lodge_host::can_begin(&cwd, &branch)?;
-        Ok(Some(Branching { isolation, branch }))
-    };
-    let looked = tokio::task::spawn_blocking(look).await.map_err(RpcError::internal)?;
-    looked.map_err(|error: lodge_host::WorktreeError| RpcError::params(error.to_string()))
+    let folder = Branching::folder(&lodge_host::git_context(cwd.clone()).await);
+    if isolation == Isolation::Folder {
+        return Ok(folder);
+    }
+    let branch = branch
+        .or_else(|| folder.map(|git| git.branch))
+        .unwrap_or_else(|| "HEAD".to_owned());
+    let can_begin = lodge_host::can_begin(cwd, branch.clone()).await;
+    can_begin.map_err(|error| RpcError::params(error.to_string()))?;
+    Ok(Some(Branching { isolation, branch }))
 }
 
 /// The host's id of a new session: what its URI ends with, where that can be and is free.
@@ -409,7 +406,6 @@ async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str, pro
         .fork(&source_id, up_to, Some(id.to_owned()))
         .await
         .map_err(host_error)?;
-    copy_said(face, &source_id, id).await;
     let kept = face.host.marks().update(id, |marks| {
         marks.address = Some(session.to_string());
         chats::call_provider(marks, provider);
@@ -417,13 +413,6 @@ async fn forked(request: &Request<'_>, fork: &Fork, session: &Uri, id: &str, pro
     kept.map_err(RpcError::failed)?;
     // The gate of this session is held by who calls: open what is behind it by its chat, without asking for it again.
     face.open_held(session, id).await.map_err(host_error)
-}
-
-/// A session that is a copy of another also has its messages as they were written.
-pub(super) async fn copy_said(face: &crate::face::Face, from: &str, to: &str) {
-    let (said, from, to) = (face.said.clone(), from.to_owned(), to.to_owned());
-    // Without them it shows what its log tells.
-    let _ = tokio::task::spawn_blocking(move || said.copy(&from, &to)).await;
 }
 
 /// The host's session behind a chat, and its last event of a turn.

@@ -134,9 +134,9 @@ async fn claim(request: &Request<'_>, mut claim: Value) -> Result<TerminalClaim,
 
 async fn directory(cwd: &str) -> Result<PathBuf, RpcError> {
     let path = uri::path(cwd).ok_or_else(|| RpcError::params("cwd is not a file URI of this host"))?;
-    match tokio::fs::metadata(&path).await {
-        Ok(found) if found.is_dir() => Ok(path),
-        Ok(_) => Err(RpcError::params("cwd is not a directory")),
+    match lodge_files::is_directory(path.clone()).await {
+        Ok(true) => Ok(path),
+        Ok(false) => Err(RpcError::params("cwd is not a directory")),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Err(RpcError::new(code::PERMISSION_DENIED, "cwd cannot be entered"))
         }

@@ -86,3 +86,25 @@ fn attachment(attachment: &Attachment) -> Option<MessageAttachment> {
         Attachment::Other(_) => None,
     }
 }
+
+/// A message that was kept, with what the log says of it: its text, which anybody may have changed while it waited, and the
+/// bytes of attachments.
+pub(super) fn completed(mut kept: Message, mut logged: Message) -> Message {
+    kept.text = std::mem::take(&mut logged.text);
+    let bytes: Vec<String> = embedded(&mut logged).map(std::mem::take).collect();
+    for (place, bytes) in embedded(&mut kept).zip(bytes) {
+        *place = bytes;
+    }
+    kept
+}
+
+pub(crate) fn embedded(message: &mut Message) -> impl Iterator<Item = &mut String> {
+    message
+        .attachments
+        .iter_mut()
+        .flatten()
+        .filter_map(|attachment| match attachment {
+            MessageAttachment::EmbeddedResource(embedded) => Some(&mut embedded.data),
+            _ => None,
+        })
+}

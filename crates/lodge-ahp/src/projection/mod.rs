@@ -33,7 +33,7 @@ use self::turns::End;
 pub(crate) use self::{
     edits::{Proposed, Side, difference_in, side_named},
     input::{Question, number_value, one_answer},
-    message::{message_of, message_of_prompt},
+    message::{embedded, message_of, message_of_prompt},
     text::timestamp,
     tools::{ALLOW_ALWAYS, ALLOW_ONCE, ALLOW_SESSION, DENY, said_in},
 };

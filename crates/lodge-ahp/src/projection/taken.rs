@@ -24,6 +24,7 @@ impl Projector {
         }
         match event.payload() {
             Payload::UserMessage(message) => self.user_message(event, message, of_agent),
+            Payload::LodgeMessageWritten(written) => self.written(written),
             Payload::LodgeMessageQueued(_)
             | Payload::LodgeMessageBegun(_)
             | Payload::LodgeMessageEdited(_)

@@ -2,16 +2,25 @@
 
 use std::collections::HashMap;
 
-use ahp_types::state::Message;
-use lodge_events::Uuid;
+use ahp_types::state::{Message, MessageKind};
+use lodge_events::{LodgeMessageWritten, Uuid};
+use lodge_host::Written;
 
-use super::{Projector, Question};
-use crate::said::completed;
+use super::{Projector, Question, message::completed};
+use crate::chats::shown_message;
 
 impl Projector {
-    /// The log is about to be read. Given are messages as clients wrote them, for those of which it tells only a part.
-    pub(crate) fn read_history(&mut self, said: HashMap<String, Message>) {
-        (self.said, self.reading) = (said, true);
+    /// The log is about to be read. Given is how messages were written where it does not tell.
+    pub(crate) fn read_history(&mut self, written: HashMap<String, Written>) {
+        let written = written.into_iter().map(|(id, written)| (id, shown(written)));
+        (self.said, self.reading) = (written.collect(), true);
+    }
+
+    /// The log tells how a message was written. Of one that was accepted just now that is known.
+    pub(super) fn written(&mut self, written: &LodgeMessageWritten) {
+        if self.reading || !self.said.contains_key(&written.message_id) {
+            self.said.insert(written.message_id.clone(), shown(written.into()));
+        }
     }
 
     /// The log was read: only what waits at the agent is still to be shown.
@@ -90,4 +99,12 @@ impl Projector {
         });
         found.map(|(id, question)| (id.as_str(), question))
     }
+}
+
+fn shown(written: Written) -> Message {
+    let kind = match written.by_automation {
+        true => MessageKind::Automation,
+        false => MessageKind::User,
+    };
+    shown_message(written.message, kind)
 }

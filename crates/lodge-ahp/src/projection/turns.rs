@@ -9,8 +9,7 @@ use ahp_types::{
 };
 use lodge_events::{AgentMode, COMMAND_SOURCE, Event, Timestamp, UserMessage};
 
-use super::{Mark, Projector, Scope, Streaming, Turn, message_of, text};
-use crate::said::completed;
+use super::{Mark, Projector, Scope, Streaming, Turn, message::completed, message_of, text};
 
 /// How a turn ends.
 pub(super) enum End {

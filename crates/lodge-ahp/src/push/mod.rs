@@ -105,7 +105,7 @@ impl Push {
     /// What is kept in a directory. A file that cannot be read is as none: browsers subscribe again.
     pub(crate) fn open(dir: &Path, door: Arc<Door>) -> Self {
         let path = dir.join("push.json");
-        let kept = std::fs::read(&path).ok();
+        let kept = lodge_files::read_if_there(&path).ok().flatten();
         let kept = kept.and_then(|text| serde_json::from_slice(&text).ok());
         Self {
             path,

@@ -5,13 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fs::File,
-    io,
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
-    path::Path,
-    sync::Arc,
-};
+use std::{io, path::Path, sync::Arc};
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
 use ahp_types::{
@@ -21,6 +15,7 @@ use ahp_types::{
         ChatState, Message, PendingMessage, ResponsePart, ToolCallContributor, ToolCallState, Turn,
     },
 };
+use lodge_files::Overflow;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -71,8 +66,8 @@ pub(crate) struct ChatStore {
     /// Bytes of turns in memory, and the first of these turns.
     bytes: usize,
     first: usize,
-    /// Turns that are long past. The file has no name: it goes with the chat.
-    file: Option<(File, u64)>,
+    /// Turns that are long past.
+    past: Option<Overflow>,
 }
 
 impl ChatStore {
@@ -85,7 +80,7 @@ impl ChatStore {
             keep,
             bytes: 0,
             first: 0,
-            file: None,
+            past: None,
         };
         for turn in &turns {
             store.keep(turn);
@@ -113,16 +108,15 @@ impl ChatStore {
 
     /// Moves the oldest turn in memory to the file.
     fn put_away(&mut self) -> io::Result<()> {
-        let (file, end) = match &mut self.file {
-            Some(file) => file,
-            None => self.file.insert((nameless(&self.keep.dir)?, 0)),
+        let past = match &mut self.past {
+            Some(past) => past,
+            None => self.past.insert(Overflow::new(&self.keep.dir)?),
         };
         let turn = &mut self.turns[self.first];
         if let Body::Memory(json) = &turn.body {
             let len = json.get().len();
-            file.write_all_at(json.get().as_bytes(), *end)?;
-            turn.body = Body::File { at: *end, len };
-            *end += len as u64;
+            let at = past.push(json.get().as_bytes())?;
+            turn.body = Body::File { at, len };
             self.bytes -= len;
         }
         self.first += 1;
@@ -135,9 +129,8 @@ impl ChatStore {
             Body::Memory(json) => return Some(json.clone()),
             Body::File { at, len } => (*at, *len),
         };
-        let mut bytes = vec![0; len];
-        let read = self.file.as_ref()?.0.read_exact_at(&mut bytes, offset);
-        let text = read.and_then(|()| String::from_utf8(bytes).map_err(io::Error::other));
+        let read = self.past.as_ref()?.read(offset, len);
+        let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
         let json = text.and_then(|text| RawValue::from_string(text).map_err(io::Error::other));
         json.inspect_err(|error| tracing::error!("a turn cannot be read back: {error}"))
             .ok()
@@ -359,19 +352,6 @@ impl ChatStore {
             meta: head.meta.as_ref(),
         }
     }
-}
-
-/// A file that is gone when it is closed.
-fn nameless(dir: &Path) -> io::Result<File> {
-    let path = dir.join(format!("turns-{}", uuid::Uuid::new_v4()));
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
 }
 
 fn part_id(part: &ResponsePart) -> Option<&str> {

@@ -10,7 +10,6 @@ mod lent;
 mod numbers;
 mod quote;
 pub(crate) mod ring;
-pub(crate) mod seq;
 mod service;
 pub(crate) mod session;
 mod settle;
@@ -25,6 +24,7 @@ use std::{
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
 use ahp_types::{ROOT_RESOURCE_URI, StateAction, state::RootState};
+use lodge_files::Counter;
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use self::{
@@ -34,7 +34,6 @@ pub(crate) use self::{
     lent::{Borrowed, Handle, Lent},
     numbers::{Numbering, Numbers},
     ring::{Ring, Sent},
-    seq::Seq,
     service::{Service, ServiceEntry},
     session::{SessionEntry, aggregate},
     spelt::Spelt,
@@ -90,7 +89,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(seq: Seq, root: RootState, bounds: Bounds) -> Self {
+    pub(crate) fn new(seq: Counter, root: RootState, bounds: Bounds) -> Self {
         // Nothing from before this start can be replayed: the state was built anew. All numbers used before are below
         // this one, because a block is reserved before it is used up.
         let boot = seq.last();

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use lodge_files::Counter;
 use parking_lot::Mutex;
 
-use super::{Conn, Seq, ring::Sent, spelt::Spelt};
+use super::{Conn, ring::Sent, spelt::Spelt};
 use crate::{
     version::Dialect,
     wire::{Frame, Unnumbered},
@@ -13,10 +14,10 @@ use crate::{
 
 /// Hands out the numbers.
 #[derive(Debug)]
-pub(crate) struct Numbers(Mutex<Seq>);
+pub(crate) struct Numbers(Mutex<Counter>);
 
 impl Numbers {
-    pub(crate) fn new(seq: Seq) -> Self {
+    pub(crate) fn new(seq: Counter) -> Self {
         Self(Mutex::new(seq))
     }
 
@@ -39,7 +40,7 @@ impl Numbers {
 
 /// One step.
 pub(crate) struct Numbering<'a> {
-    seq: &'a mut Seq,
+    seq: &'a mut Counter,
     wake: &'a mut Vec<Arc<Conn>>,
 }
 

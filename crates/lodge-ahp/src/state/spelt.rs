@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Seq, Uri, ring::Sent};
+use lodge_files::Counter;
+
+use super::{Uri, ring::Sent};
 use crate::{
     dialect::seed,
     wire::{Frame, Unnumbered},
@@ -63,7 +65,7 @@ impl Spelt {
 
     /// Gives it its number. In the seed's dialect each action has one of its own, so that a client cut off between two of
     /// them gets the rest; the last of them has the one that it has for everybody else.
-    pub(super) fn number(self, seq: &mut Seq) -> Sent {
+    pub(super) fn number(self, seq: &mut Counter) -> Sent {
         let seed = self.seed.map(|mut seed| {
             let last = seed.pop();
             let frames: Vec<Frame> = seed.into_iter().map(|spelt| spelt.frame(seq.next())).collect();

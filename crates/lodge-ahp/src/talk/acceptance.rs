@@ -1,11 +1,16 @@
 //! What is kept before a client hears that it was accepted: messages in the queue of their session, settings in its log.
 
-use ahp_types::state::Message;
+use ahp_types::state::{Message, MessageKind};
 use lodge_events::{Attachment, Uuid};
-use lodge_host::{Change, Delivery, Host, HostError, Prompt, Session};
+use lodge_host::{Change, Delivery, Host, HostError, Prompt, Session, Written};
 
 use super::{Directories, Effect, LITERAL, Setting, Talk, command_in};
-use crate::{actions::Refusal, attachments::unread, projection::message_of_prompt, said::Said};
+use crate::{
+    actions::Refusal,
+    attachments::unread,
+    chats::kept_message,
+    projection::{embedded, message_of_prompt},
+};
 
 /// The command that a message is, unless its sender wants it taken as it stands.
 pub(super) fn command_of(message: &Message) -> Option<&str> {
@@ -46,12 +51,7 @@ pub(super) fn prompt_of(
 
 /// Has a session keep a message before its client hears that it was accepted. The rest is prepared after that, and may take
 /// long. If it `begins`, its turn is what comes next. The event that says it, unless the log said the same before.
-pub(crate) fn accept_message(
-    session: &Session,
-    said: &Said,
-    send: &Effect,
-    begins: bool,
-) -> Result<Option<Uuid>, Refusal> {
+pub(crate) fn accept_message(session: &Session, send: &Effect, begins: bool) -> Result<Option<Uuid>, Refusal> {
     let Effect::Send {
         id,
         message,
@@ -69,9 +69,16 @@ pub(crate) fn accept_message(
         client: client.clone(),
         ..prompt_of(id, message, *delivery, given.attachments, added)
     };
-    // The log cannot tell this message as it was written.
-    if message_of_prompt(&prompt) != **message {
-        let kept = said.keep(session.id(), id, message);
+    // The prompt does not say how this message was written, or the log may say how it was written before.
+    if message_of_prompt(&prompt) != **message || session.state().pending.get(id).is_some() {
+        let mut message = Message::clone(message);
+        // The prompt has these bytes.
+        embedded(&mut message).for_each(String::clear);
+        let written = Written {
+            by_automation: message.origin.kind == MessageKind::Automation,
+            message: kept_message(&message),
+        };
+        let kept = session.keep_written(id, written);
         kept.map_err(|error| format!("the message cannot be kept: {error}"))?;
     }
     let accepted = if begins {
@@ -84,12 +91,12 @@ pub(crate) fn accept_message(
 
 impl Talk {
     /// Has the session keep a message that waits, or whose turn begins.
-    pub(crate) fn accept(&mut self, said: &Said, send: &Effect, begins: bool) -> Result<Option<Uuid>, Refusal> {
+    pub(crate) fn accept(&mut self, send: &Effect, begins: bool) -> Result<Option<Uuid>, Refusal> {
         let Effect::Send { id, message, .. } = send else {
             return Ok(None);
         };
         let agent = self.agent().ok_or("the session is not open; send the message again")?;
-        let event = accept_message(agent, said, send, begins)?;
+        let event = accept_message(agent, send, begins)?;
         self.projector_mut().accepted(id, (**message).clone());
         Ok(event)
     }

@@ -1,15 +1,11 @@
 //! What the agent's commands print, as terminals: live while they run, and from the conversation afterwards.
 
-use std::{
-    io::{Read as _, Seek as _},
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use ahp_types::state::{
     TerminalClaim, TerminalContentPart, TerminalExitedLifecycleState, TerminalLifecycleState,
     TerminalRunningLifecycleState, TerminalSessionClaim, TerminalState, TerminalUnclassifiedPart,
 };
-use lodge_files::{FileError, Files};
 use lodge_host::terminal::Piece;
 use serde_json::Value;
 
@@ -134,21 +130,6 @@ impl Inner {
             within(&serde_json::from_str(json.get()).ok()?)
         })
     }
-}
-
-/// The end of a file, from the beginning of a line.
-pub(crate) fn end_of(files: &Files, path: &Path, limit: usize) -> Result<String, FileError> {
-    let mut file = files.readable(path, u64::MAX)?.reader()?.into_inner();
-    let from = file.metadata()?.len().saturating_sub(limit as u64);
-    file.seek(std::io::SeekFrom::Start(from))?;
-    let mut bytes = Vec::new();
-    file.take(limit as u64).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let whole_lines = match from {
-        0 => &*text,
-        _ => text.split_once('\n').map_or(&*text, |(_, rest)| rest),
-    };
-    Ok(whole_lines.to_owned())
 }
 
 fn state(session: &str, chat: &str, turn: &str, call: &str, title: String) -> TerminalState {

@@ -23,10 +23,7 @@ use ahp_types::{
 };
 use lodge_host::terminal::{Modes, Opening, Output, Piece, Terminal};
 
-pub(crate) use self::{
-    agent::end_of,
-    rules::{Deed, MAX_TITLE, check, may_hold, size},
-};
+pub(crate) use self::rules::{Deed, MAX_TITLE, check, may_hold, size};
 use crate::{
     face::{Face, Inner},
     rpc::{RpcError, code},
@@ -110,8 +107,7 @@ impl Face {
             rows,
             scripts: self.host.home().path().join("ahp").join("shells"),
         };
-        let opened = tokio::task::spawn_blocking(move || Terminal::open(&opening)).await;
-        let (terminal, output) = opened.map_err(RpcError::internal)?.map_err(RpcError::internal)?;
+        let (terminal, output) = lodge_host::terminal::open(opening).await.map_err(RpcError::internal)?;
         let shell = terminal
             .shell()
             .file_name()

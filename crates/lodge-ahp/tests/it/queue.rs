@@ -225,6 +225,44 @@ async fn messages_that_an_earlier_build_kept_in_its_files_are_brought_into_the_l
     assert_eq!(turns(&mut b, &chat).await, ["t1", "t2", "q1", "q2"]);
 }
 
+#[tokio::test]
+async fn how_messages_were_written_is_in_the_log_and_what_an_earlier_build_kept_of_it_is_read() {
+    let (mut house, mut a, session, chat) = at_home().await;
+    let swatch = json!([{ "type": "simple", "label": "a swatch" }]);
+    let mut first = turn_started("t1", "say first");
+    first["message"]["attachments"] = swatch.clone();
+    a.dispatch(&chat, first).await;
+    a.ends(&chat, "t1").await;
+    a.turn(&chat, "t2", "say second").await;
+    drop(a);
+    house.stop().await;
+    let face = house.dir.path().join("home/ahp");
+    std::fs::remove_dir_all(&face).unwrap();
+    std::fs::create_dir_all(face.join("said")).unwrap();
+    let message = json!({ "text": "say second", "origin": { "kind": "user" }, "attachments": swatch });
+    let line = json!({ "id": "t2", "message": message });
+    let file = face.join(format!("said/{}.jsonl", uuid(1)));
+    std::fs::write(&file, format!("{line}\n")).unwrap();
+    house.start().await;
+    let mut b = house.client("b").await;
+    b.subscribe(&session).await;
+    let source = json!({ "kind": "fork", "chat": chat, "turnId": "t2" });
+    let copy = json!({ "channel": session, "chat": "ahp-chat:/copy", "source": source });
+    b.request("createChat", copy).await.unwrap();
+    for chat in [chat.as_str(), "ahp-chat:/copy"] {
+        let state = b.subscribe(chat).await["state"].clone();
+        let turns = state["turns"].as_array().unwrap();
+        assert_eq!(turns.len(), 2, "{state:#}");
+        for turn in turns {
+            assert_eq!(turn["message"]["attachments"], swatch, "{chat}: {turn:#}");
+        }
+    }
+    b.request("disposeSession", json!({ "channel": session }))
+        .await
+        .unwrap();
+    assert!(!file.exists());
+}
+
 fn log_has(session: &Session, kind: &str) -> bool {
     let log: Vec<Event> = session.history().unwrap().events().map(Result::unwrap).collect();
     log.iter().any(|event| event.kind() == kind)

@@ -24,7 +24,7 @@ use self::open::{directory, open_beneath, real_path};
 pub(crate) use self::tree::{names_in, open_directory};
 pub use self::{
     private::Private,
-    read::{Readable, fill},
+    read::Pieces,
     tree::Entry,
     write::{How, Write},
 };

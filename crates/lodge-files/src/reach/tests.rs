@@ -13,7 +13,7 @@ fn setup() -> (tempfile::TempDir, Files, PathBuf) {
 
 fn read(files: &Files, path: &Path) -> Result<String> {
     let mut text = String::new();
-    files.readable(path, 1 << 20)?.reader()?.read_to_string(&mut text)?;
+    files.readable(path, 1 << 20)?.read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -416,6 +416,6 @@ fn only_files_of_a_bearable_size_are_read() {
         (b"a\xffb", false),
     ] {
         std::fs::write(&file, bytes).unwrap();
-        assert_eq!(files.readable(&file, 10).unwrap().is_text(), Ok(is_text), "{bytes:?}");
+        assert_eq!(files.pieces(&file, 10).unwrap().is_text, is_text, "{bytes:?}");
     }
 }

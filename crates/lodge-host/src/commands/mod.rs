@@ -80,7 +80,7 @@ pub enum Interpreted {
 impl Host {
     /// The commands that a new session in this directory will have, by name: those of the house and of files, also of
     /// plugins. Reads files.
-    pub fn commands(&self, cwd: &Path, plugins: &[Plugin]) -> Vec<CommandInfo> {
+    pub(crate) fn commands_at(&self, cwd: &Path, plugins: &[Plugin]) -> Vec<CommandInfo> {
         let found = files::find(&places(cwd, Some(self.home().path()), plugins));
         sorted(builtin::all().into_iter().chain(found.all))
     }

@@ -54,6 +54,7 @@ impl Host {
             Err(LogError::NotFound { .. }) => self.catalogue().forget(id),
             other => other?,
         }
+        let _ = std::fs::remove_file(crate::written::earlier(self.0.home_path(), id));
         if let Some(Ok(dir)) = dir
             && let Err(error) = Changes::forget_interrupted(&dir, self.0.home_path())
         {

@@ -18,6 +18,7 @@ use lodge_log::{Home, LogError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::to_raw_value};
 
+pub(crate) use self::words::OldMessage;
 use crate::{Decision, RegisterError, decisions::skill_key, registers::Registers};
 
 /// What is added to the name of a file that was read.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::{MessageTemplate, NamedModel, decisions::skill_key};
 
 #[derive(Deserialize)]
-pub(super) struct OldMessage {
+pub(crate) struct OldMessage {
     pub(super) text: String,
     #[serde(default)]
     attachments: Option<Vec<Value>>,
@@ -16,6 +16,20 @@ pub(super) struct OldMessage {
     agent: Option<OldAgent>,
     #[serde(default, rename = "_meta")]
     meta: Option<Map<String, Value>>,
+    #[serde(default)]
+    origin: Option<OldSender>,
+}
+
+#[derive(Deserialize)]
+struct OldSender {
+    kind: String,
+}
+
+impl OldMessage {
+    /// Whether no person sent it.
+    pub(crate) fn is_of_automation(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.kind == "automation")
+    }
 }
 
 #[derive(Deserialize)]

@@ -3,15 +3,38 @@
 use std::sync::Arc;
 
 use lodge_agent::Publish;
+use lodge_events::Event;
 use lodge_log::{EventReader, LogError, Position};
 
 use super::Session;
-use crate::hub::{Listening, Subscription};
+use crate::{
+    HostError,
+    aside::aside,
+    hub::{Listening, Subscription},
+};
 
 impl Session {
     /// What has been recorded so far.
     pub fn history(&self) -> Result<EventReader, LogError> {
         self.agent().paused(|log| log.read(Position::START, log.end()))
+    }
+
+    /// Reads what was recorded, beside the runtime.
+    pub async fn read_history<T: Send + 'static>(
+        history: EventReader,
+        read: impl FnOnce(EventReader) -> Result<T, HostError> + Send + 'static,
+    ) -> Result<T, HostError> {
+        let done = aside(move || read(history)).await;
+        done.map_err(|_| HostError::Invalid("the session could not be read".to_owned()))?
+    }
+
+    /// What the last event says for which there is something to say.
+    pub async fn find_last<T: Send + 'static>(&self, find: impl Fn(&Event) -> Option<T> + Send + 'static) -> Option<T> {
+        let last = move |history: EventReader| {
+            let events = history.events().filter_map(Result::ok);
+            Ok(events.filter_map(|event| find(&event)).last())
+        };
+        Self::read_history(self.history().ok()?, last).await.ok()?
     }
 
     /// What was recorded from the event of this number on, how many events there are in all, and the result of `meanwhile`:

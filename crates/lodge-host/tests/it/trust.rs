@@ -391,8 +391,8 @@ async fn nothing_that_a_repository_configures_is_started_by_looking_at_it() {
     }
     assert!(WorkTree::content(root.clone(), missing).await.is_err());
     untouched("contents that are missing");
-    branches(&root);
-    can_begin(&root, "main").unwrap();
+    branches(root.clone()).await;
+    can_begin(root.clone(), "main".to_owned()).await.unwrap();
     untouched("branches");
     WorkTree::stage(root.clone(), vec![root.join("sub/file"), root.join("x.b")])
         .await

@@ -222,12 +222,12 @@ pub(super) fn is_current(db: &Connection, store: &FileStore) -> Result<bool, Log
     let mut known = db::covered(db)?;
     for log in store.list()? {
         match known.remove(&log.id) {
-            Some(covered) if covered == log.end.0 || covered == ELSEWHERE => {}
+            Some(covered) if covered == log.end.0 || covered == REMOTE => {}
             _ => return Ok(false),
         }
     }
     // What is left has no log here.
-    Ok(known.values().all(|covered| *covered == ELSEWHERE))
+    Ok(known.values().all(|covered| *covered == REMOTE))
 }
 
 /// Compares the catalogue with the logs, and reads what is missing.

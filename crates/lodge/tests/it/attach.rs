@@ -370,6 +370,26 @@ fn a_host_whose_port_is_taken_says_how_to_choose_another() {
 }
 
 #[test]
+fn a_host_finds_another_port_for_sdks_when_the_usual_one_is_taken_and_names_todays_option() {
+    let home = Home::new();
+    // Somebody else on this machine may have it already, which is as good.
+    let _taken = std::net::TcpListener::bind("127.0.0.1:8765");
+    let mut host = home.start(["--port", "0"]);
+    let told = host.line_with("Copilot SDKs");
+    let note = std::fs::read_to_string(home.path().join("host.json")).unwrap();
+    let note: serde_json::Value = serde_json::from_str(&note).unwrap();
+    let address = note["copilot"].as_str().unwrap();
+    assert!(!address.ends_with(":8765"), "{told}");
+    assert!(
+        told.contains(&format!("RuntimeConnection.forUri(\"{address}\")")),
+        "{told}"
+    );
+    host.kill();
+    let done = host.finish();
+    assert!(done.stderr.contains("Port 8765 is in use"), "{done:#?}");
+}
+
+#[test]
 fn without_a_host_it_says_how_to_start_one() {
     let home = Home::new();
     let done = attach(&home, &[]).finish();

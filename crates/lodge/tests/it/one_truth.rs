@@ -23,6 +23,8 @@ type Sees = Box<dyn Fn(&Value) -> bool>;
 enum Change {
     Ahp(On, Value),
     Sdk(&'static str, Value),
+    /// An app has a turn that ends.
+    Turn(&'static str),
 }
 
 #[derive(Clone, Copy)]
@@ -92,11 +94,32 @@ fn row(what: &'static str, change: Change, ahp: Option<(On, Sees)>, sdk: Option<
 
 /// What can be set about a session.
 fn settings(work: &Path) -> Vec<Row> {
-    use Change::{Ahp, Sdk};
+    use Change::{Ahp, Sdk, Turn};
     let flag = |bit: u64| sees(move |state| state["status"].as_u64().is_some_and(|status| status & bit != 0));
     let uri = |name: &str| format!("file://{}", work.join(name).display());
     let path = |name: &str| work.join(name).display().to_string();
     vec![
+        row(
+            "what was spent",
+            Turn("say spent"),
+            None,
+            Some((
+                "session.usage.getMetrics",
+                at("/modelMetrics/rehearsal/requests/count", 1),
+            )),
+        ),
+        row(
+            "the model, by AHP",
+            Ahp(On::Session, config("model", "mine")),
+            Some((On::Session, at("/config/values/model", "mine"))),
+            Some(("session.model.getCurrent", at("/modelId", "mine"))),
+        ),
+        row(
+            "the model, by an app",
+            Sdk("session.model.switchTo", json!({ "modelId": "rehearsal" })),
+            Some((On::Session, at("/config/values/model", "rehearsal"))),
+            Some(("session.model.getCurrent", at("/modelId", "rehearsal"))),
+        ),
         row(
             "the mode, by AHP",
             Ahp(On::Session, config("mode", "plan")),
@@ -229,6 +252,8 @@ fn settings(work: &Path) -> Vec<Row> {
 /// What can be done to the messages that wait for the end of a turn.
 fn queue() -> Vec<Row> {
     use Change::{Ahp, Sdk};
+    let mut swatch = pending("q2", "say four");
+    swatch["message"]["attachments"] = json!([{ "type": "simple", "label": "a swatch" }]);
     vec![
         row(
             "a message that waits, by AHP",
@@ -249,12 +274,33 @@ fn queue() -> Vec<Row> {
             Some(("session.queue.pendingItems", has("say three"))),
         ),
         row(
+            "what only people see of a message that waits",
+            Ahp(On::Chat, swatch),
+            Some((On::Chat, has("a swatch"))),
+            Some(("session.queue.pendingItems", has("say four"))),
+        ),
+        row(
+            "another order, by an app",
+            Sdk("session.queue.moveItem", json!({ "id": "q2", "toPosition": 1 })),
+            Some((On::Chat, at("/queuedMessages/1/id", "q2"))),
+            Some(("session.queue.pendingItems", at("/items/1/id", "q2"))),
+        ),
+        row(
+            "another order, by AHP",
+            Ahp(
+                On::Chat,
+                json!({ "type": "chat/queuedMessagesReordered", "order": ["q2", "q1"] }),
+            ),
+            Some((On::Chat, at("/queuedMessages/0/id", "q2"))),
+            Some(("session.queue.pendingItems", at("/items/0/id", "q2"))),
+        ),
+        row(
             "a message that waits no more",
             Ahp(
                 On::Chat,
                 json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": "q1" }),
             ),
-            Some((On::Chat, at("/queuedMessages/0/message/text", "say two"))),
+            Some((On::Chat, at("/queuedMessages/1/message/text", "say two"))),
             Some((
                 "session.queue.pendingItems",
                 sees(|items| !items.to_string().contains("say three")),
@@ -314,6 +360,19 @@ impl Lookers {
                 let mut params = params.clone();
                 params["sessionId"] = self.session.clone();
                 self.sdk.call(method, params).unwrap();
+            }
+            Change::Turn(prompt) => {
+                let message = json!({ "sessionId": self.session, "prompt": prompt });
+                self.sdk.call("session.send", message).unwrap();
+                let mut state = Value::Null;
+                for _ in 0..TRIES {
+                    state = self.ahp.subscribe(&self.chat.clone()).await;
+                    if state["turns"].to_string().contains(prompt) {
+                        return;
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                panic!("the turn does not end: {state:#}");
             }
         }
     }
@@ -379,6 +438,9 @@ fn furnish(home: &Home) {
     let server = json!({ "command": "cat" });
     let servers = json!({ "mcpServers": { "loom": server, "wheel": server } });
     put(home.path().join("mcp-config.json"), &servers.to_string());
+    let config = "default_model = \"rehearsal\"\n[[provider]]\nname = \"local\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
+                  [[model]]\nid = \"mine\"\nprovider = \"local\"\n";
+    put(home.path().join("lodge.toml"), config);
 }
 
 /// Deletes what is derived from logs and registers.
@@ -409,12 +471,14 @@ async fn every_face_tells_what_is_true_of_a_session_at_once_after_a_kill_and_wit
     let mut lookers = Lookers::come(&host, session.clone()).await;
     // Rows that a later one overtakes are looked at only at once.
     let overtaken = [
+        "the model, by AHP",
         "the mode, by AHP",
         "the approval mode, by AHP",
         "the title, by AHP",
         "a message that waits, by AHP",
         "a message that waits, by an app",
         "other words for a message that waits",
+        "another order, by an app",
     ];
     for rows in [settings(&work), queue()] {
         if rows.iter().any(|row| row.what.starts_with("a message")) {

@@ -13,8 +13,7 @@ use super::*;
 use crate::{
     changesets::Followers,
     face::{Inner, State, chat_state, summary_of},
-    said::Said,
-    state::{Bounds, ChatStore, Conn, Core, Keep, Peer, Queued, Seq, SessionEntry},
+    state::{Bounds, ChatStore, Conn, Core, Keep, Peer, Queued, SessionEntry},
     talk::{Shown, Talk},
     terminals::Terminals,
 };
@@ -55,7 +54,7 @@ impl Fixture {
             subscriptions: 1000,
         };
         let root: RootState = serde_json::from_value(json!({ "agents": [] })).unwrap();
-        let core = Core::new(Seq::open(&dir.join("seq")).unwrap(), root, bounds);
+        let core = Core::new(lodge_files::Counter::open(&dir.join("seq")).unwrap(), root, bounds);
         let numbers = core.numbers.clone();
         let mut inner = Inner {
             core,
@@ -63,7 +62,6 @@ impl Fixture {
             subs: HashMap::new(),
             terminals: Terminals::new(0),
             followers: Followers::default(),
-            said: Said::new(dir.join("said")),
         };
         for at in 0..conversations {
             open(&mut inner, at);

@@ -40,6 +40,16 @@ pub(super) fn beside() -> Vec<Payload> {
         needs_preparation: Some(true),
     };
     vec![
+        LodgeMessageWritten {
+            message_id: "m-1".into(),
+            attachments: Some(vec![serde_json::json!({ "type": "simple", "label": "a note" })]),
+            model: text("rehearsal"),
+            model_options: Some(serde_json::json!({ "effort": "high" })),
+            agent: text("file:///agents/reviewer.md"),
+            notes: Some(serde_json::json!({ "kind": "edit" })),
+            by_automation: Some(true),
+        }
+        .into(),
         LodgeMessageQueued {
             message_id: "m-1".into(),
             item: item.clone(),

@@ -1,0 +1,63 @@
+//! Work on files blocks, so it is done beside the runtime. Each operation says what it does; none takes work from others.
+
+use std::{collections::BTreeSet, io, path::PathBuf};
+
+use crate::{FileError, Files};
+
+pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+}
+
+impl Files {
+    /// Does something to files that a client may reach.
+    pub async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Self) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
+        aside(move || work(&self)).await?
+    }
+}
+
+/// Whether there is something at a path. What cannot be looked at counts as there.
+pub async fn exists(path: PathBuf) -> bool {
+    !matches!(aside(move || path.try_exists()).await, Ok(Ok(false)))
+}
+
+/// Whether there is a directory at a path. An error where nothing is there.
+pub async fn is_directory(path: PathBuf) -> io::Result<bool> {
+    aside(move || path.metadata()).await?.map(|found| found.is_dir())
+}
+
+/// The text of a file of at most `limit` bytes. A device or a pipe has none.
+pub async fn short_text(path: PathBuf, limit: u64) -> Option<String> {
+    let read = move || {
+        let found = path.metadata().ok()?;
+        let fits = found.is_file() && found.len() <= limit;
+        fits.then(|| std::fs::read_to_string(path).ok()).flatten()
+    };
+    aside(read).await.ok()?
+}
+
+/// Whether the file at a path has exactly this in it.
+pub async fn holds(path: PathBuf, bytes: &[u8]) -> bool {
+    let bytes = bytes.to_vec();
+    let look = move || {
+        let found = path.metadata();
+        let fits = found.is_ok_and(|found| found.is_file() && found.len() == bytes.len() as u64);
+        fits && std::fs::read(path).is_ok_and(|found| found == bytes)
+    };
+    aside(look).await.unwrap_or(false)
+}
+
+/// Whether a directory has entries of these names and no others.
+pub async fn has_exactly(path: PathBuf, names: BTreeSet<String>) -> bool {
+    let look = move || {
+        let entries = std::fs::read_dir(path).ok()?;
+        let entries = entries.take(names.len() + 1).flatten();
+        let found: BTreeSet<String> = entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        Some(found == names)
+    };
+    aside(look).await.ok().flatten() == Some(true)
+}

@@ -1,0 +1,88 @@
+//! Messages as their clients wrote them, where the message that the agent gets does not say it: attachments that only people
+//! see, places in the text, the chosen model and agent. They are in the log of their session.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use lodge_agent::AgentError;
+use lodge_events::LodgeMessageWritten;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{MessageTemplate, NamedModel, Session, migrate::OldMessage};
+
+/// A message as it was written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Written {
+    /// The message. What the log reads back has no text: that is what the message says.
+    pub message: MessageTemplate,
+    /// Whether an automation sent it, not a person.
+    pub by_automation: bool,
+}
+
+impl Session {
+    /// Has the log say how a message was written. It is told before the message is accepted.
+    pub fn keep_written(&self, message_id: &str, written: Written) -> Result<(), AgentError> {
+        let by_automation = written.by_automation.then_some(true);
+        let written = written.message;
+        let (model, options) = written.model.map(|model| (model.id, model.options)).unzip();
+        self.agent().record_beside(LodgeMessageWritten {
+            message_id: message_id.to_owned(),
+            attachments: written.attachments,
+            model,
+            model_options: options.flatten().map(Value::Object),
+            agent: written.agent,
+            notes: written.notes.map(Value::Object),
+            by_automation,
+        })?;
+        Ok(())
+    }
+
+    /// How messages were written that an earlier build kept beside the log, by their ids. Reads a file.
+    pub fn written_earlier(&self) -> HashMap<String, Written> {
+        let file = self.home_path().map(|home| earlier(&home, self.id()));
+        let text = file
+            .and_then(|file| std::fs::read_to_string(file).ok())
+            .unwrap_or_default();
+        // A line cut short by a crash says nothing.
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+        let written = |line: Line| Written {
+            by_automation: line.message.is_of_automation(),
+            message: line.message.into(),
+        };
+        lines.map(|line| (line.id.clone(), written(line))).collect()
+    }
+}
+
+impl From<&LodgeMessageWritten> for Written {
+    fn from(written: &LodgeMessageWritten) -> Self {
+        let object = |value: &Option<Value>| -> Option<Map<String, Value>> { value.as_ref()?.as_object().cloned() };
+        let message = MessageTemplate {
+            text: String::new(),
+            attachments: written.attachments.clone(),
+            model: written.model.clone().map(|id| NamedModel {
+                id,
+                options: object(&written.model_options),
+            }),
+            agent: written.agent.clone(),
+            notes: object(&written.notes),
+        };
+        Self {
+            message,
+            by_automation: written.by_automation == Some(true),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Line {
+    id: String,
+    message: OldMessage,
+}
+
+/// The file in which an earlier build kept how the messages of a session were written.
+pub(crate) fn earlier(home: &Path, session: &str) -> PathBuf {
+    home.join("ahp/said").join(format!("{session}.jsonl"))
+}
