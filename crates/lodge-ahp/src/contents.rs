@@ -48,9 +48,7 @@ impl Source {
         match std::mem::replace(self, Self::End) {
             Self::File(pieces) => {
                 let (piece, rest) = pieces.next().await?;
-                if !piece.is_empty() {
-                    *self = Self::File(rest);
-                }
+                *self = rest.map_or(Self::End, Self::File);
                 Ok(piece)
             }
             Self::Bytes(mut bytes) => {

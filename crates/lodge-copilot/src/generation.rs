@@ -39,6 +39,7 @@ fn before_connect(event: &Event) -> Option<Bytes> {
         EventType::ElicitationCompleted => without_content,
         EventType::SessionCompactionComplete => by_the_seeds_names,
         EventType::SessionIdle => without_mode,
+        EventType::SessionCanvasOpened => without_status,
         EventType::SessionPermissionsChanged => by_booleans,
         EventType::SessionCustomAgentsUpdated => with_lists_of_tools,
         EventType::SessionManagedSettingsEnforced => without_action,
@@ -74,6 +75,11 @@ fn permission_request(data: &mut Value) -> bool {
 /// They take the mode for that of a form.
 fn without_mode(data: &mut Value) -> bool {
     without(data, "mode")
+}
+
+/// They take the status of a canvas for that of an MCP server.
+fn without_status(data: &mut Value) -> bool {
+    without(data, "status")
 }
 
 /// They take the mode for that of a form, and know permissions as on and off.

@@ -72,13 +72,13 @@ impl Files {
 }
 
 impl Pieces {
-    /// The next piece. It is shorter than the others, or empty, at the end.
-    pub async fn next(mut self) -> Result<(Vec<u8>, Self)> {
-        let read = move || -> Result<(Vec<u8>, Self)> {
+    /// The next piece, and what comes after it. Nothing does after a shorter one, also where the file has grown meanwhile.
+    pub async fn next(mut self) -> Result<(Vec<u8>, Option<Self>)> {
+        let read = move || -> Result<(Vec<u8>, Option<Self>)> {
             let mut piece = vec![0; PIECE];
             let filled = fill(&mut self.file, &mut piece)?;
             piece.truncate(filled);
-            Ok((piece, self))
+            Ok((piece, (filled == PIECE).then_some(self)))
         };
         aside(read).await?
     }

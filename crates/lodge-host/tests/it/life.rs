@@ -325,7 +325,7 @@ async fn a_session_that_could_not_be_begun_is_not_in_the_way_of_the_next_attempt
             ..NewSession::default()
         };
         let error = host.create(new).await.err().unwrap().to_string();
-        assert!(error.contains("longer than the 10 bytes"), "{error}");
+        assert!(error.contains("the limit of 10 bytes"), "{error}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lodge_events::Event;
-use rusqlite::backup::Backup;
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, named_params, params};
 
 use super::about::About;
@@ -155,7 +155,12 @@ pub(super) fn in_memory() -> rusqlite::Result<Opened> {
 /// A copy of a database that lives in memory only.
 pub(super) fn copy_in_memory(original: &Connection) -> rusqlite::Result<Opened> {
     let mut db = Connection::open_in_memory()?;
-    Backup::new(original, &mut db)?.run_to_completion(4096, Duration::from_millis(5), None)?;
+    // In one step: a copy in several begins again whenever the host writes in between.
+    let backup = Backup::new(original, &mut db)?;
+    while backup.step(-1)? != StepResult::Done {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(backup);
     db.execute_batch("PRAGMA foreign_keys = ON;")?;
     Ok(Opened { db, file: None })
 }

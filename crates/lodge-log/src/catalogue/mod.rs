@@ -73,13 +73,9 @@ impl Catalogue {
     /// Opens the database beside the host that keeps it. That host writes a little later than it appends, or was killed in
     /// between: what the database does not reflect is read from the logs into a copy in memory.
     pub(crate) fn open_read_only(path: &Path, store: Arc<FileStore>) -> Result<Catalogue, LogError> {
-        let connection = match db::open_read_only(path) {
-            Ok(connection) if worker::is_current(&connection.db, &store)? => connection,
-            Ok(connection) => {
-                let copy = db::copy_in_memory(&connection.db)?;
-                worker::catch_up_all(&copy.db, &store, worker::Others::Keep, &|| false)?;
-                copy
-            }
+        let found = db::open_read_only(path).map_err(LogError::from);
+        let connection = match found.and_then(|found| up_to_date(found, &store)) {
+            Ok(connection) => connection,
             Err(error) => {
                 tracing::debug!(%error, "no session catalogue; reading the logs instead");
                 from_logs(&store)?
@@ -202,6 +198,16 @@ impl Catalogue {
         self.queue.push(Task::Check);
         self.queue.flush()
     }
+}
+
+/// A database that reflects all that is in the logs: this one, or a copy in memory.
+fn up_to_date(found: Opened, store: &FileStore) -> Result<Opened, LogError> {
+    if worker::is_current(&found.db, store)? {
+        return Ok(found);
+    }
+    let copy = db::copy_in_memory(&found.db)?;
+    worker::catch_up_all(&copy.db, store, worker::Others::Keep, &|| false)?;
+    Ok(copy)
 }
 
 /// A database in memory with what the logs say now.
