@@ -85,7 +85,7 @@ test("servers are listed, stopped, started, disabled, enabled and reloaded", asy
     servers.map(({ name, status }) => `${name} ${status}`),
     ["every connected", "files disabled", "broken failed"],
   );
-  assert.match(servers[2].error, /exit code 0/);
+  assert.match(servers[2].error, /exited with code 0/);
   assert.deepEqual(host.clients, ["every"]);
   assert.deepEqual(host.disabledServers, ["files"]);
   assert.deepEqual(Object.keys(host.failedServers), ["broken"]);
